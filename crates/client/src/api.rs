@@ -1,0 +1,119 @@
+//! What an application sees: options, results, counts, errors.
+
+use remora_engine::command::{Condition, Expiry};
+use std::time::Duration;
+
+/// How an application asks for a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Path {
+    /// Always by message.
+    Ask,
+    /// By READs: a cached pointer, else bucket and record; asks only when
+    /// reading cannot conclude.
+    Read,
+    /// A cached pointer is read; without one the server is asked, which gives
+    /// a pointer with a lease (HydraDB 4.2.2, H19).
+    #[default]
+    Choose,
+}
+
+/// How a session waits for a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wake {
+    /// Polls without end: lowest latency, a core for itself.
+    Poll,
+    /// Blocks in the kernel at once.
+    Event,
+    /// Polls for a short while, then blocks.
+    #[default]
+    Hybrid,
+}
+
+/// Options of a session.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the session waits for replies.
+    pub wake: Wake,
+    /// Most pointers that the session caches; 0 switches the cache off.
+    pub pointer_cache_entries: usize,
+    /// Leases are taken to last at least this long (benches only: leases long
+    /// enough for the run); `None` takes the server's word.
+    pub lease: Option<Duration>,
+    /// How long an operation may wait for its reply.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            wake: Wake::Hybrid,
+            pointer_cache_entries: 1 << 20,
+            lease: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a result was come by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// The server was asked, at once.
+    Asked,
+    /// Read, without any retry.
+    Read,
+    /// Read after this many retries.
+    ReadAfter(u32),
+    /// Reading did not conclude; the server was asked after all.
+    AskedAfterRead,
+}
+
+/// What one operation, or a whole session, cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Operations.
+    pub operations: u64,
+    /// Dependent trips over the fabric: a READ batch or a request with its reply.
+    pub round_trips: u64,
+    /// Bytes that crossed the fabric, frames and records with their headers.
+    pub bytes: u64,
+    /// Buckets and records that were fetched.
+    pub nodes: u64,
+    /// Operations that the server answered.
+    pub asked: u64,
+    /// Operations concluded by READs alone.
+    pub read: u64,
+    /// Lookups that found a usable pointer in the cache.
+    pub hits: u64,
+    /// READs through a cached pointer that found a dead or other record.
+    pub stale: u64,
+    /// READs repeated because they were torn.
+    pub retries: u64,
+    /// Cached pointers not used because their lease had ended.
+    pub lease_expired: u64,
+    /// Operations asked because the reading right had lapsed.
+    pub right_lapsed: u64,
+}
+
+/// The result of a GET.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Got<'s> {
+    /// The value, if the key exists. Valid until the session is used again.
+    pub value: Option<&'s [u8]>,
+    /// How it was come by.
+    pub via: Via,
+    /// What it cost.
+    pub counts: Counts,
+}
+
+/// Options of a SET.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetOptions {
+    /// When to set.
+    pub condition: Condition,
+    /// What happens to the expiry.
+    pub expiry: Expiry,
+}
+
+/// A request that was sent and whose reply has not been taken yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Ticket(pub u64);

@@ -1,0 +1,370 @@
+//! What a shard can be asked, and its one encoding for rings, in-process
+//! queues and (later) the operation log.
+//!
+//! Expiries are absolute, in Unix ms: whoever accepts a request turns "in ten
+//! seconds" into a point in time once, so that replaying an entry later means
+//! the same.
+
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
+use remora_layout::pointer::RemotePointer;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// When a SET takes effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Condition {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the key does not exist (NX).
+    IfAbsent,
+    /// Only if the key exists (XX).
+    IfPresent,
+}
+
+/// What a SET does to the key's expiry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Expiry {
+    /// The key no longer expires.
+    #[default]
+    Never,
+    /// The expiry stays as it is (KEEPTTL).
+    Keep,
+    /// Unix ms.
+    At(u64),
+}
+
+/// When an EXPIRE takes effect (Redis 7.0).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExpireCondition {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the key has no expiry (NX).
+    IfNone,
+    /// Only if the key has one (XX).
+    IfSome,
+    /// Only if later than the present one; none counts as infinite (GT).
+    IfLater,
+    /// Only if earlier than the present one; none counts as infinite (LT).
+    IfEarlier,
+}
+
+/// One request to one shard. Keys and values borrow from the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command<'a> {
+    /// The value, with a pointer and a lease.
+    Get {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Sets a key.
+    Set {
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+        /// When to set it.
+        condition: Condition,
+        /// What happens to the expiry.
+        expiry: Expiry,
+        /// Reply with the old value.
+        get: bool,
+    },
+    /// Removes a key; `number` is 1 if it was there.
+    Del {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// `number` is 1 if the key is there.
+    Exists {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Adds to the integer that the key holds (0 if it is absent).
+    Incr {
+        /// The key.
+        key: &'a [u8],
+        /// What to add.
+        by: i64,
+    },
+    /// Sets the expiry; in the past means "remove now". `number` is 1 if done.
+    Expire {
+        /// The key.
+        key: &'a [u8],
+        /// Unix ms.
+        at_ms: u64,
+        /// When to set it.
+        condition: ExpireCondition,
+    },
+    /// `number` is the time to live in ms, -1 without expiry, -2 without key.
+    Ttl {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Sets all pairs, which are of this shard, as one change: no reader sees
+    /// a part of it as the whole, and no pair is set if one has no room.
+    MultiSet {
+        /// The pairs.
+        pairs: Pairs<'a>,
+    },
+    /// `number` is the count of keys of the shard.
+    Count,
+    /// Removes every key of the shard.
+    Flush,
+}
+
+/// Pairs of a [`Command::MultiSet`], encoded one after the other:
+/// key_bytes 4 | value_bytes 4 | key | value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pairs<'a>(&'a [u8]);
+
+impl<'a> Pairs<'a> {
+    /// Appends one pair to an encoded list.
+    pub fn push(list: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+        list.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        list.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        list.extend_from_slice(key);
+        list.extend_from_slice(value);
+    }
+
+    /// The pairs of an encoded list, all checked: lengths and limits.
+    pub fn parse(list: &'a [u8]) -> Option<Self> {
+        let mut rest = list;
+        while !rest.is_empty() {
+            let (key, value, after) = Self::split(rest)?;
+            if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
+                return None;
+            }
+            rest = after;
+        }
+        Some(Self(list))
+    }
+
+    /// The pairs, in order.
+    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (key, value, after) = Self::split(rest)?;
+            rest = after;
+            Some((key, value))
+        })
+    }
+
+    fn split(bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8], &'a [u8])> {
+        let (header, rest) = bytes.split_at_checked(8)?;
+        let length = |at: usize| {
+            u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes")) as usize
+        };
+        let (key, rest) = rest.split_at_checked(length(0))?;
+        let (value, rest) = rest.split_at_checked(length(4))?;
+        Some((key, value, rest))
+    }
+}
+
+// Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.
+const SET_GET: u8 = 1 << 4;
+
+impl<'a> Command<'a> {
+    /// The key, if the command has one; several or none otherwise.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Get { key }
+            | Self::Set { key, .. }
+            | Self::Del { key }
+            | Self::Exists { key }
+            | Self::Incr { key, .. }
+            | Self::Expire { key, .. }
+            | Self::Ttl { key } => Some(key),
+            Self::MultiSet { .. } | Self::Count | Self::Flush => None,
+        }
+    }
+
+    /// Whether the command may change anything.
+    pub fn is_write(&self) -> bool {
+        !matches!(self, Self::Get { .. } | Self::Exists { .. } | Self::Ttl { .. } | Self::Count)
+    }
+
+    /// The header of the encoded command; key and value follow it.
+    #[inline]
+    pub fn encode(&self, id: u32) -> (RequestHeader, &'a [u8], &'a [u8]) {
+        let none: &[u8] = &[];
+        let (op, flags, argument, key, value) = match *self {
+            Self::Get { key } => (Op::Get, 0, 0, key, none),
+            Self::Set { key, value, condition, expiry, get } => {
+                let (expiry_flag, at) = match expiry {
+                    Expiry::Never => (0, 0),
+                    Expiry::Keep => (1, 0),
+                    Expiry::At(at_ms) => (2, at_ms as i64),
+                };
+                let flags = condition as u8 | expiry_flag << 2 | if get { SET_GET } else { 0 };
+                (Op::Set, flags, at, key, value)
+            }
+            Self::Del { key } => (Op::Del, 0, 0, key, none),
+            Self::Exists { key } => (Op::Exists, 0, 0, key, none),
+            Self::Incr { key, by } => (Op::Incr, 0, by, key, none),
+            Self::Expire { key, at_ms, condition } => {
+                (Op::Expire, condition as u8, at_ms as i64, key, none)
+            }
+            Self::Ttl { key } => (Op::Ttl, 0, 0, key, none),
+            Self::MultiSet { pairs } => (Op::MultiSet, 0, 0, none, pairs.0),
+            Self::Count => (Op::Count, 0, 0, none, none),
+            Self::Flush => (Op::Flush, 0, 0, none, none),
+        };
+        let header = RequestHeader {
+            op: op as u8,
+            flags,
+            key_bytes: (key.len() as u16).into(),
+            value_bytes: (value.len() as u32).into(),
+            id: id.into(),
+            reserved: 0.into(),
+            argument: argument.into(),
+        };
+        (header, key, value)
+    }
+
+    /// Appends the encoded command to `out`.
+    pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
+        let (header, key, value) = self.encode(id);
+        out.extend_from_slice(header.as_bytes());
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
+
+    /// The command that `bytes` encode, and its id. The error is the status
+    /// to reply with, and the id if there was one.
+    #[inline]
+    pub fn decode(bytes: &'a [u8]) -> Result<(Self, u32), (Status, u32)> {
+        let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {
+            return Err((Status::Malformed, 0));
+        };
+        let id = header.id.get();
+        let malformed = (Status::Malformed, id);
+        let key_bytes = header.key_bytes.get() as usize;
+        let value_bytes = header.value_bytes.get() as usize;
+        let (key, rest) = rest.split_at_checked(key_bytes).ok_or(malformed)?;
+        let (value, rest) = rest.split_at_checked(value_bytes).ok_or(malformed)?;
+        let op = Op::from_number(header.op).ok_or(malformed)?;
+        if !rest.is_empty() {
+            return Err(malformed);
+        }
+        if key.len() > MAX_KEY_BYTES || (op == Op::Set && value.len() > MAX_VALUE_BYTES) {
+            return Err((Status::TooLarge, id));
+        }
+        let argument = header.argument.get();
+        let command = match op {
+            Op::Get => Self::Get { key },
+            Op::Set => Self::Set {
+                key,
+                value,
+                condition: match header.flags & 3 {
+                    0 => Condition::Always,
+                    1 => Condition::IfAbsent,
+                    2 => Condition::IfPresent,
+                    _ => return Err(malformed),
+                },
+                expiry: match header.flags >> 2 & 3 {
+                    0 => Expiry::Never,
+                    1 => Expiry::Keep,
+                    2 => Expiry::At(argument as u64),
+                    _ => return Err(malformed),
+                },
+                get: header.flags & SET_GET != 0,
+            },
+            Op::Del => Self::Del { key },
+            Op::Exists => Self::Exists { key },
+            Op::Incr => Self::Incr { key, by: argument },
+            Op::Expire => Self::Expire {
+                key,
+                at_ms: argument as u64,
+                condition: match header.flags {
+                    0 => ExpireCondition::Always,
+                    1 => ExpireCondition::IfNone,
+                    2 => ExpireCondition::IfSome,
+                    3 => ExpireCondition::IfLater,
+                    4 => ExpireCondition::IfEarlier,
+                    _ => return Err(malformed),
+                },
+            },
+            Op::Ttl => Self::Ttl { key },
+            Op::MultiSet => Self::MultiSet { pairs: Pairs::parse(value).ok_or(malformed)? },
+            Op::Count => Self::Count,
+            Op::Flush => Self::Flush,
+        };
+        Ok((command, id))
+    }
+}
+
+/// A shard's answer. The value borrows from the shard's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply<'a> {
+    /// How it went.
+    pub status: Status,
+    /// The operation's number.
+    pub number: i64,
+    /// The value, or the old one for SET with GET.
+    pub value: Option<&'a [u8]>,
+    /// Where the record can be read from now on (HydraDB 4.2.2, H19).
+    pub pointer: RemotePointer,
+    /// Term of the lease on it, in ms.
+    pub lease_ms: u32,
+}
+
+impl Reply<'_> {
+    /// A reply with nothing but a status.
+    pub const fn status(status: Status) -> Self {
+        Self { status, number: 0, value: None, pointer: RemotePointer::NONE, lease_ms: 0 }
+    }
+
+    /// A reply with a number.
+    pub const fn number(number: i64) -> Self {
+        Self { status: Status::Ok, number, value: None, pointer: RemotePointer::NONE, lease_ms: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_round_trip() {
+        let mut list = Vec::new();
+        Pairs::push(&mut list, b"a", b"1");
+        Pairs::push(&mut list, b"", b"");
+        let commands = [
+            Command::Get { key: b"k" },
+            Command::Set {
+                key: b"k",
+                value: b"v",
+                condition: Condition::IfPresent,
+                expiry: Expiry::At(77),
+                get: true,
+            },
+            Command::Set {
+                key: b"",
+                value: b"",
+                condition: Condition::IfAbsent,
+                expiry: Expiry::Keep,
+                get: false,
+            },
+            Command::Del { key: b"k" },
+            Command::Exists { key: b"k" },
+            Command::Incr { key: b"k", by: -5 },
+            Command::Expire { key: b"k", at_ms: 9, condition: ExpireCondition::IfEarlier },
+            Command::Ttl { key: b"k" },
+            Command::MultiSet { pairs: Pairs::parse(&list).unwrap() },
+            Command::Count,
+            Command::Flush,
+        ];
+        for (id, command) in (0u32..).zip(commands) {
+            let mut bytes = Vec::new();
+            command.encode_into(id, &mut bytes);
+            assert_eq!(Command::decode(&bytes), Ok((command, id)));
+            for cut in 0..bytes.len() {
+                assert!(Command::decode(&bytes[..cut]).is_err());
+            }
+        }
+        let pairs: Vec<_> = Pairs::parse(&list).unwrap().iter().collect();
+        assert_eq!(pairs, [(&b"a"[..], &b"1"[..]), (b"", b"")]);
+    }
+}

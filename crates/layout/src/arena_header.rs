@@ -1,0 +1,40 @@
+//! The first page of an arena: what a reader needs before it can read.
+//!
+//! ```text
+//!    0  magic            8  layout version    16  life            24  epoch
+//!   32  region          40  hash seed         48  table offset    56  buckets
+//!   64  region bytes
+//! 1024  asleep (a line of its own: the owner writes it, all senders read it)
+//! 4096  the table of buckets, then slots
+//! ```
+
+/// Opens every arena: "REMORA" and the layout's number.
+pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"REMORA\x00\x01");
+/// Bytes of the header page.
+pub const ARENA_HEADER_BYTES: usize = 4096;
+
+/// Word offsets in the header page.
+pub mod word {
+    /// [`super::ARENA_MAGIC`].
+    pub const MAGIC: usize = 0;
+    /// The layout's version, [`crate::hello::PROTOCOL_VERSION`].
+    pub const VERSION: usize = 1;
+    /// The life of the server, new at every start.
+    pub const LIFE: usize = 2;
+    /// The epoch under which this shard is primary.
+    pub const EPOCH: usize = 3;
+    /// This region's id.
+    pub const REGION: usize = 4;
+    /// Seed of the key hash.
+    pub const HASH_SEED: usize = 5;
+    /// Byte offset of the bucket table.
+    pub const TABLE_OFFSET: usize = 6;
+    /// Number of buckets, a power of two.
+    pub const BUCKETS: usize = 7;
+    /// Bytes of the region.
+    pub const REGION_BYTES: usize = 8;
+    /// 1 while the owner sleeps and wants to be woken.
+    pub const ASLEEP: usize = 128;
+}
+
+const _: () = assert!(word::ASLEEP * 8 == 1024);

@@ -1,0 +1,19 @@
+//! Every byte that another process or machine can see.
+//!
+//! What this crate keeps true: a layout is a picture, a `repr(C)` struct and
+//! const assertions side by side; all integers are little endian and of fixed
+//! width; nothing here does I/O or allocates.
+
+#![forbid(unsafe_code)]
+
+pub mod arena_header;
+pub mod bucket;
+pub mod frame;
+pub mod hash;
+pub mod hello;
+pub mod limits;
+pub mod message;
+pub mod plant;
+pub mod pointer;
+pub mod record;
+pub mod session;

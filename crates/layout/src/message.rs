@@ -1,0 +1,151 @@
+//! Requests and replies as they stand in a frame's payload.
+//!
+//! ```text
+//! request   0 op 1 | flags 1 | key_bytes 2 | value_bytes 4 | id 4 | 0 4 | argument 8 | key | value
+//! reply     0 status 1 | flags 1 | 0 2 | value_bytes 4 | id 4 | lease_ms 4 |
+//!          16 remote pointer 16 | number 8 | life 8 | value
+//! ```
+
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Header of a request.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RequestHeader {
+    /// An [`Op`].
+    pub op: u8,
+    /// Flags of the operation.
+    pub flags: u8,
+    /// Bytes of the key.
+    pub key_bytes: U16,
+    /// Bytes of the value.
+    pub value_bytes: U32,
+    /// Chosen by the client; the reply carries the same.
+    pub id: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// The operation's number: an expiry in Unix ms, an increment.
+    pub argument: I64,
+}
+
+/// Header of a reply.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ReplyHeader {
+    /// A [`Status`].
+    pub status: u8,
+    /// Flags of the reply; zero.
+    pub flags: u8,
+    /// Zero.
+    pub reserved: U16,
+    /// Bytes of the value.
+    pub value_bytes: U32,
+    /// The request's id.
+    pub id: U32,
+    /// Term of the lease on `pointer`, in ms; 0 without one.
+    pub lease_ms: U32,
+    /// Words of a remote pointer; zero without one.
+    pub pointer: [U64; 2],
+    /// The operation's number: a count, a TTL in ms.
+    pub number: I64,
+    /// The server's life: a reply renews the reading right like a heartbeat.
+    pub life: U64,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Op {
+    /// Value of a key, with pointer and lease.
+    Get = 1,
+    /// Sets a key.
+    Set = 2,
+    /// Removes a key.
+    Del = 3,
+    /// Whether a key exists.
+    Exists = 4,
+    /// Adds to an integer.
+    Incr = 5,
+    /// Sets or clears an expiry.
+    Expire = 6,
+    /// Time to live.
+    Ttl = 7,
+    /// Sets several keys of one shard at once; the value holds the pairs.
+    MultiSet = 8,
+    /// Number of keys of the shard.
+    Count = 9,
+    /// Removes all keys of the shard.
+    Flush = 10,
+}
+
+impl Op {
+    /// The operation with this number.
+    #[inline]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Get,
+            2 => Self::Set,
+            3 => Self::Del,
+            4 => Self::Exists,
+            5 => Self::Incr,
+            6 => Self::Expire,
+            7 => Self::Ttl,
+            8 => Self::MultiSet,
+            9 => Self::Count,
+            10 => Self::Flush,
+            _ => return None,
+        })
+    }
+}
+
+/// How it went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Status {
+    /// Done.
+    Ok = 0,
+    /// There is no such key.
+    NotFound = 1,
+    /// The condition (NX, XX, GT, LT) did not hold; nothing was changed.
+    NotDone = 2,
+    /// The value is not a 64-bit integer.
+    NotAnInteger = 3,
+    /// The result would not fit a 64-bit integer.
+    Overflow = 4,
+    /// The arena is full.
+    OutOfMemory = 5,
+    /// Key or value is longer than the limit.
+    TooLarge = 6,
+    /// The request makes no sense.
+    Malformed = 7,
+    /// The expiry is out of range.
+    InvalidExpiry = 8,
+}
+
+impl Status {
+    /// The status with this number.
+    #[inline]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Ok,
+            1 => Self::NotFound,
+            2 => Self::NotDone,
+            3 => Self::NotAnInteger,
+            4 => Self::Overflow,
+            5 => Self::OutOfMemory,
+            6 => Self::TooLarge,
+            7 => Self::Malformed,
+            8 => Self::InvalidExpiry,
+            _ => return None,
+        })
+    }
+}
+
+/// Bytes of a request before the key.
+pub const REQUEST_HEADER_BYTES: usize = size_of::<RequestHeader>();
+/// Bytes of a reply before the value.
+pub const REPLY_HEADER_BYTES: usize = size_of::<ReplyHeader>();
+
+const _: () = assert!(REQUEST_HEADER_BYTES == 24);
+const _: () = assert!(REPLY_HEADER_BYTES == 48);

@@ -1,0 +1,324 @@
+//! A record: the immutable unit that a reader fetches with one READ.
+//!
+//! ```text
+//!  word 0  guardian   | generation 32 | state 8 | class 8 | 0 16 |
+//!  word 1  mutable    | expires_at, Unix ms 44 | lease end, s mod 2^16 16 | popularity 4 |
+//!  word 2  checksum   | XXH3 of word 3, key and value; seed: region, slot, generation |
+//!  word 3  lengths    | key_bytes 16 | kind 8 | 0 8 | value_bytes 32 |
+//!  then    key, value, zero to the end of the slot
+//! ```
+//! (Fields are listed from the low bits up.) The guardian word has a fixed
+//! place, at the start of the slot: behind the bytes, where HydraDB 4.2.3 puts
+//! it, a longer successor's value could forge it. The generation lives in the
+//! guardian and, through the checksum's seed, in the header: readers demand
+//! that guardian, header and pointer agree. Word 1 alone changes while a
+//! record is live, so it stands outside the checksum.
+
+use crate::hash::{checksum, mix};
+use crate::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::plant::{Plant, planted};
+use crate::pointer::RemotePointer;
+
+/// Bytes before the key.
+pub const RECORD_HEADER_BYTES: usize = 32;
+/// Offset of the checksummed part: word 3, key, value.
+pub const CHECKED_FROM: usize = 24;
+
+/// State of the record in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum State {
+    /// Never used, or its bytes are not a record now.
+    Dead = 0,
+    /// Written, but not yet as durable as configured: readers ask.
+    Pending = 1,
+    /// The current record of its key.
+    Live = 2,
+}
+
+/// The guardian word (HydraDB 4.2.3, H21).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Guardian {
+    /// Times this slot has been taken; only grows.
+    pub generation: u32,
+    /// What the slot holds.
+    pub state: State,
+    /// The slot's size class, kept as long as the region lives.
+    pub class: u8,
+}
+
+impl Guardian {
+    /// The word as it stands in memory.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        self.generation as u64 | (self.state as u64) << 32 | (self.class as u64) << 40
+    }
+
+    /// The guardian that a word encodes; `None` if no such word is written.
+    #[inline]
+    pub const fn from_word(word: u64) -> Option<Self> {
+        let state = match (word >> 32) as u8 {
+            0 => State::Dead,
+            1 => State::Pending,
+            2 => State::Live,
+            _ => return None,
+        };
+        if word >> 48 != 0 {
+            return None;
+        }
+        Some(Self { generation: word as u32, state, class: (word >> 40) as u8 })
+    }
+}
+
+/// Word 1 of a record: what its owner may change while it is live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mutable {
+    /// Unix time in ms after which the record has expired; 0 for never.
+    pub expires_at_ms: u64,
+    /// End of the longest lease given out, in seconds of the server's clock
+    /// modulo 2^16; 0 together with popularity 0 for none.
+    pub lease_end_s: u16,
+    /// How often lately a lease was asked for while one still ran, 0 to 15.
+    pub popularity: u8,
+}
+
+/// Largest representable expiry, in Unix ms (the year 2527).
+pub const MAX_EXPIRES_AT_MS: u64 = (1 << 44) - 1;
+
+impl Mutable {
+    /// The word as it stands in memory.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        (self.expires_at_ms & MAX_EXPIRES_AT_MS)
+            | (self.lease_end_s as u64) << 44
+            | ((self.popularity & 15) as u64) << 60
+    }
+
+    /// The value that a word encodes.
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        Self {
+            expires_at_ms: word & MAX_EXPIRES_AT_MS,
+            lease_end_s: (word >> 44) as u16,
+            popularity: (word >> 60) as u8,
+        }
+    }
+}
+
+/// Word 3 of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lengths {
+    /// Bytes of the key, 0 to [`MAX_KEY_BYTES`].
+    pub key_bytes: u16,
+    /// What kind of record it is (0: a string).
+    pub kind: u8,
+    /// Bytes of the value, 0 to [`MAX_VALUE_BYTES`].
+    pub value_bytes: u32,
+}
+
+impl Lengths {
+    /// The word as it stands in memory.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        self.key_bytes as u64 | (self.kind as u64) << 16 | (self.value_bytes as u64) << 32
+    }
+
+    /// The lengths that a word encodes; `None` if they break a limit.
+    #[inline]
+    pub const fn from_word(word: u64) -> Option<Self> {
+        let lengths = Self {
+            key_bytes: word as u16,
+            kind: (word >> 16) as u8,
+            value_bytes: (word >> 32) as u32,
+        };
+        if (word >> 24) as u8 != 0
+            || lengths.key_bytes as usize > MAX_KEY_BYTES
+            || lengths.value_bytes as usize > MAX_VALUE_BYTES
+        {
+            return None;
+        }
+        Some(lengths)
+    }
+
+    /// Bytes of the whole record, header included.
+    #[inline]
+    pub const fn record_bytes(self) -> usize {
+        RECORD_HEADER_BYTES + self.key_bytes as usize + self.value_bytes as usize
+    }
+}
+
+/// The seed of a record's checksum: a copy of a record in another slot, or of
+/// another generation, never passes.
+#[inline]
+pub const fn checksum_seed(region: u32, slot: u32, generation: u32) -> u64 {
+    mix((slot as u64) << 32 | generation as u64, region as u64)
+}
+
+/// Why bytes that were fetched are not the record that was looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reject {
+    /// The guardian says that the record is not yet durable: ask the server.
+    Pending,
+    /// The guardian says that the record was replaced or removed, or the slot
+    /// is of another generation.
+    Dead,
+    /// Header, checksum and guardian do not agree: a torn READ. Read again.
+    Torn,
+    /// A whole record, of another key (equal signatures).
+    OtherKey,
+}
+
+/// A record whose bytes have passed every check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verified<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// Word 1 as it was read.
+    pub mutable: Mutable,
+    /// Where the record lies; the length is the record's own.
+    pub pointer: RemotePointer,
+}
+
+/// Checks bytes that were fetched from `slot` of `region`: guardian, header,
+/// checksum and full key must agree (H10, H21). `generation` is what the
+/// pointer demands; `None` when the slot was found through a bucket.
+///
+/// `bytes` may be longer than the record (a slot's whole size class).
+#[inline]
+pub fn verify<'a>(
+    bytes: &'a [u8],
+    region: u32,
+    slot: u32,
+    generation: Option<u32>,
+    key: &[u8],
+) -> Result<Verified<'a>, Reject> {
+    if bytes.len() < RECORD_HEADER_BYTES {
+        return Err(Reject::Torn);
+    }
+    let word = |index: usize| {
+        u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
+    };
+    if planted(Plant::SkipRecordValidation) {
+        return unverified(bytes, region, slot, word(3));
+    }
+    let guardian = Guardian::from_word(word(0)).ok_or(Reject::Torn)?;
+    if generation.is_some_and(|generation| generation != guardian.generation) {
+        return Err(Reject::Dead);
+    }
+    match guardian.state {
+        State::Live => {}
+        State::Pending => return Err(Reject::Pending),
+        State::Dead => return Err(Reject::Dead),
+    }
+    let lengths = Lengths::from_word(word(3)).ok_or(Reject::Torn)?;
+    let length = lengths.record_bytes();
+    if length > bytes.len() {
+        return Err(Reject::Torn);
+    }
+    let seed = checksum_seed(region, slot, guardian.generation);
+    if checksum(&bytes[CHECKED_FROM..length], seed) != word(2) {
+        return Err(Reject::Torn);
+    }
+    let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
+    if &bytes[RECORD_HEADER_BYTES..value_from] != key {
+        return Err(Reject::OtherKey);
+    }
+    Ok(Verified {
+        value: &bytes[value_from..length],
+        mutable: Mutable::from_word(word(1)),
+        pointer: RemotePointer {
+            region,
+            slot,
+            length: length as u32,
+            generation: guardian.generation,
+        },
+    })
+}
+
+/// The planted bug: whatever the bytes say is believed.
+fn unverified(bytes: &[u8], region: u32, slot: u32, lengths: u64) -> Result<Verified<'_>, Reject> {
+    let lengths = Lengths::from_word(lengths).ok_or(Reject::Torn)?;
+    let length = lengths.record_bytes();
+    let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
+    Ok(Verified {
+        value: bytes.get(value_from..length).ok_or(Reject::Torn)?,
+        mutable: Mutable::default(),
+        pointer: RemotePointer { region, slot, length: length as u32, generation: 0 },
+    })
+}
+
+const _: () = assert!(RECORD_HEADER_BYTES == 4 * crate::limits::WORD_BYTES);
+const _: () = assert!(CHECKED_FROM == 3 * crate::limits::WORD_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(region: u32, slot: u32, generation: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
+        let lengths =
+            Lengths { key_bytes: key.len() as u16, kind: 0, value_bytes: value.len() as u32 };
+        let guardian = Guardian { generation, state: State::Live, class: 2 };
+        let mut bytes = vec![0u8; lengths.record_bytes()];
+        bytes[0..8].copy_from_slice(&guardian.to_word().to_le_bytes());
+        bytes[24..32].copy_from_slice(&lengths.to_word().to_le_bytes());
+        bytes[32..32 + key.len()].copy_from_slice(key);
+        bytes[32 + key.len()..].copy_from_slice(value);
+        let sum = checksum(&bytes[CHECKED_FROM..], checksum_seed(region, slot, generation));
+        bytes[16..24].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_whole_record_passes() {
+        let bytes = record(1, 9, 4, b"key", b"value");
+        let found = verify(&bytes, 1, 9, Some(4), b"key").unwrap();
+        assert_eq!(found.value, b"value");
+        assert_eq!(found.pointer.generation, 4);
+        assert_eq!(found.pointer.length as usize, bytes.len());
+    }
+
+    #[test]
+    fn every_single_flipped_bit_is_noticed() {
+        let good = record(1, 9, 4, b"key", b"some value of a record");
+        for bit in 0..good.len() * 8 {
+            let in_word = bit / 64;
+            let class_bits = in_word == 0 && (40..48).contains(&(bit % 64));
+            if in_word == 1 || class_bits {
+                continue; // outside the checksum by design
+            }
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify(&bytes, 1, 9, Some(4), b"key").is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_bound_to_its_place_and_generation() {
+        let bytes = record(1, 9, 4, b"key", b"value");
+        assert_eq!(verify(&bytes, 1, 9, Some(5), b"key"), Err(Reject::Dead));
+        assert_eq!(verify(&bytes, 1, 8, Some(4), b"key"), Err(Reject::Torn));
+        assert_eq!(verify(&bytes, 2, 9, None, b"key"), Err(Reject::Torn));
+        assert_eq!(verify(&bytes, 1, 9, None, b"kez"), Err(Reject::OtherKey));
+    }
+
+    #[test]
+    fn states_are_told_apart() {
+        let mut bytes = record(1, 9, 4, b"key", b"value");
+        for (state, reject) in [(State::Pending, Reject::Pending), (State::Dead, Reject::Dead)] {
+            let guardian = Guardian { generation: 4, state, class: 2 };
+            bytes[0..8].copy_from_slice(&guardian.to_word().to_le_bytes());
+            assert_eq!(verify(&bytes, 1, 9, Some(4), b"key"), Err(reject));
+        }
+    }
+
+    #[test]
+    fn words_round_trip() {
+        let guardian = Guardian { generation: u32::MAX, state: State::Pending, class: 200 };
+        assert_eq!(Guardian::from_word(guardian.to_word()), Some(guardian));
+        assert_eq!(Guardian::from_word(3 << 32), None);
+        let mutable =
+            Mutable { expires_at_ms: MAX_EXPIRES_AT_MS, lease_end_s: 65_535, popularity: 15 };
+        assert_eq!(Mutable::from_word(mutable.to_word()), mutable);
+        assert_eq!(Lengths::from_word(u64::MAX), None);
+    }
+}

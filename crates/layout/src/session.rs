@@ -1,0 +1,150 @@
+//! The two mailboxes of a session, one for each direction.
+//!
+//! ```text
+//! to_server (written by the client)          to_client (written by the server)
+//!     0  client's clock, ns                      0  heartbeat, one line
+//!     8  life that the client has seen
+//!    64  asleep: the client wants a wake-up
+//!   128  credit of shard 0's response ring     128  credit of shard 0's request ring
+//!   192  ... of shard 1, one line each         192  ... of shard 1
+//!  8192  request ring of shard 0              8192  response ring of shard 0
+//!        request ring of shard 1 ...                response ring of shard 1 ...
+//! ```
+//! Every byte that a peer can write belongs to that peer's mailbox alone.
+//! Credits are total bytes consumed since the ring was made.
+
+use crate::hash::checksum;
+use crate::limits::{CACHE_LINE_BYTES, MAX_SHARDS, RING_BYTES};
+
+/// Bytes before the rings in both mailboxes.
+pub const SESSION_HEADER_BYTES: usize = 8192;
+/// Word of the client's clock (to_server), in ns of the client's own clock.
+pub const CLIENT_CLOCK_WORD: usize = 0;
+/// Word of the life that the client has seen (to_server).
+pub const CLIENT_LIFE_WORD: usize = 1;
+/// Word that is 1 while the client sleeps (to_server).
+pub const CLIENT_ASLEEP_WORD: usize = 8;
+/// Word of the heartbeat's first word (to_client).
+pub const HEARTBEAT_WORD: usize = 0;
+
+/// Word of the credit for one shard's ring, in either mailbox.
+#[inline]
+pub const fn credit_word(shard: usize) -> usize {
+    (128 + shard * CACHE_LINE_BYTES) / 8
+}
+
+/// Byte offset of one shard's ring, in either mailbox.
+#[inline]
+pub const fn ring_offset(shard: usize) -> usize {
+    SESSION_HEADER_BYTES + shard * RING_BYTES
+}
+
+/// Bytes of a mailbox for `shards` shards.
+#[inline]
+pub const fn mailbox_bytes(shards: usize) -> usize {
+    SESSION_HEADER_BYTES + shards * RING_BYTES
+}
+
+/// A heartbeat: one cache line, written every 10 ms (Catfish 4.1).
+///
+/// ```text
+///  word 0 sequence | 1 utilisation | 2 life | 3 epoch
+///       4 server's Unix ms | 5 echoed client clock | 6 session | 7 checksum of words 0 to 6
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heartbeat {
+    /// Grows by one with each heartbeat; 0 means none was written yet.
+    pub sequence: u64,
+    /// Busy share of the server's shards in parts per million, plus one:
+    /// 0 never means idle (Catfish Algorithm 1, A6).
+    pub utilisation_ppm_plus_1: u64,
+    /// The server's life.
+    pub life: u64,
+    /// The server's epoch.
+    pub epoch: u64,
+    /// The server's clock, Unix ms.
+    pub server_unix_ms: u64,
+    /// The client's clock as the server found it before it checked that it is
+    /// still the primary; ns.
+    pub echoed_client_clock_ns: u64,
+    /// The session that the heartbeat is for.
+    pub session: u64,
+}
+
+impl Heartbeat {
+    /// Words of an encoded heartbeat.
+    pub const WORDS: usize = 8;
+
+    /// The heartbeat's words with their checksum.
+    pub fn to_words(self) -> [u64; Self::WORDS] {
+        let mut words = [
+            self.sequence,
+            self.utilisation_ppm_plus_1,
+            self.life,
+            self.epoch,
+            self.server_unix_ms,
+            self.echoed_client_clock_ns,
+            self.session,
+            0,
+        ];
+        words[7] = heartbeat_checksum(&words);
+        words
+    }
+
+    /// The heartbeat, if the words are all of one.
+    pub fn from_words(words: &[u64; Self::WORDS]) -> Option<Self> {
+        if words[0] == 0 || words[7] != heartbeat_checksum(words) {
+            return None;
+        }
+        Some(Self {
+            sequence: words[0],
+            utilisation_ppm_plus_1: words[1],
+            life: words[2],
+            epoch: words[3],
+            server_unix_ms: words[4],
+            echoed_client_clock_ns: words[5],
+            session: words[6],
+        })
+    }
+}
+
+fn heartbeat_checksum(words: &[u64; Heartbeat::WORDS]) -> u64 {
+    let mut bytes = [0u8; 56];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    checksum(&bytes, 0x6865_6172_7462_6561)
+}
+
+const _: () = assert!(credit_word(MAX_SHARDS) * 8 <= SESSION_HEADER_BYTES);
+const _: () = assert!(Heartbeat::WORDS * 8 == CACHE_LINE_BYTES);
+const _: () = assert!(CLIENT_ASLEEP_WORD * 8 < 128 && HEARTBEAT_WORD + Heartbeat::WORDS <= 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_heartbeat_is_none() {
+        let beat = Heartbeat {
+            sequence: 7,
+            utilisation_ppm_plus_1: 1,
+            life: 99,
+            epoch: 1,
+            server_unix_ms: 1_700_000_000_000,
+            echoed_client_clock_ns: 5,
+            session: 3,
+        };
+        let words = beat.to_words();
+        assert_eq!(Heartbeat::from_words(&words), Some(beat));
+        let next = Heartbeat { sequence: 8, echoed_client_clock_ns: 6, ..beat }.to_words();
+        for mixed_at in 1..Heartbeat::WORDS {
+            let mut mixed = next;
+            mixed[mixed_at..].copy_from_slice(&words[mixed_at..]);
+            if mixed != next && mixed != words {
+                assert_eq!(Heartbeat::from_words(&mixed), None, "mixed at {mixed_at}");
+            }
+        }
+        assert_eq!(Heartbeat::from_words(&[0; 8]), None);
+    }
+}

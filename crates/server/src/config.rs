@@ -1,0 +1,39 @@
+//! What a server is told at its start. Where the values come from (flags,
+//! environment, file) is the binary's business.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How shards wait for work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wake {
+    /// Poll without end: lowest latency, a core for each shard.
+    Poll,
+    /// Block in the kernel whenever there is no work.
+    Event,
+    /// Poll for a short while after the last work, then block.
+    #[default]
+    Hybrid,
+}
+
+/// Configuration of one server process.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Address of the RESP listener; port 0 takes a free one.
+    pub resp_address: SocketAddr,
+    /// Path of the Unix socket on which clients ask for shared memory.
+    pub socket_path: PathBuf,
+    /// Number of shards, 1 to [`remora_layout::limits::MAX_SHARDS`].
+    pub shards: usize,
+    /// Bytes of all arenas together; hard.
+    pub max_memory_bytes: u64,
+    /// Buckets of all shards' tables together; rounded up to a power of two
+    /// for each shard. 0 derives it from the memory.
+    pub buckets: u64,
+    /// How shards wait for work.
+    pub wake: Wake,
+    /// Whether shards are pinned to cores.
+    pub pin: bool,
+    /// Shortest lease term, ms (benches lengthen it).
+    pub lease_min_ms: u64,
+}

@@ -1,0 +1,5 @@
+//! Placeholder.
+#![forbid(unsafe_code)]
+
+mod config;
+pub use config::{Config, Wake};
