@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The one room of raw memory: regions, atomic word access, slots,
+//! generations, reclamation.
+//!
+//! What this crate keeps true:
+//! * Stores to registered memory go word by word through [`Owner`], which
+//!   tells a [`Journal`]; the journal is empty in real builds and filled by
+//!   the simulator.
+//! * Whoever is not the owner reads through [`Words`], whose one copying
+//!   primitive never makes a Rust reference to memory that may change.
+//! * A slot keeps its size class for the life of its region, and its
+//!   generation only grows.
+
+mod copy;
+mod fork;
+mod journal;
+mod mapping;
+mod owner;
+mod records;
+mod size_class;
+mod slots;
+mod words;
+
+pub use fork::ForkGuard;
+pub use journal::{Journal, NoJournal};
+pub use mapping::{MapError, Mapping, Region, RegionKind};
+pub use owner::Owner;
+pub use records::{NewRecord, expiry_of, flip_dead, lease_of, publish_live, set_mutable, write_pending};
+pub use size_class::{CLASSES, class_bytes, class_for};
+pub use slots::{ArenaFull, Slot, SlotStats, Slots};
+pub use words::{OutOfBounds, Words};

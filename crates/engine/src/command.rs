@@ -6,7 +6,7 @@
 //! the same.
 
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
+use remora_layout::message::{Op, RequestHeader, Status};
 use remora_layout::pointer::RemotePointer;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -4,5 +4,9 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod integer;
+pub mod oplog;
+pub mod shard;
 
 pub use command::{Command, Condition, ExpireCondition, Expiry, Reply};
+pub use shard::{Now, Shard, ShardOptions, ShardStats};

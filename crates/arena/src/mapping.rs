@@ -1,0 +1,217 @@
+//! Mappings: sealed memfds that processes share, and heap words for tests.
+
+use crate::words::Words;
+use remora_layout::limits::WORD_BYTES;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// What a region is for; it decides who may write it (design, "Memory").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RegionKind {
+    /// Peers read it, nobody but its creator writes it: an arena, or the
+    /// mailbox into which the server writes for a client.
+    Readable,
+    /// One peer writes it: the mailbox of a client at the server.
+    Mailbox,
+}
+
+/// Why memory could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// The kernel refused.
+    #[error("cannot {step} {bytes} bytes of shared memory: {source}")]
+    Kernel {
+        /// What was being done.
+        step: &'static str,
+        /// How much it was for.
+        bytes: usize,
+        /// What the kernel said.
+        source: rustix::io::Errno,
+    },
+    /// A peer sent a descriptor that is not what it should be.
+    #[error("the shared memory that the server passed is not acceptable: {0}")]
+    Unacceptable(&'static str),
+}
+
+/// Memory of a fixed size and address, for as long as this value lives.
+pub struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    origin: Origin,
+}
+
+enum Origin {
+    Mapped,
+    Heap,
+}
+
+// SAFETY: a mapping is plain memory at a fixed address that no thread owns;
+// all access to it goes through `Words` and `Owner`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; shared access is by atomic or opaque accesses only.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed heap words: for Miri, tests and the simulator.
+    pub fn heap(bytes: usize) -> Arc<Self> {
+        let words = vec![0u64; bytes.div_ceil(WORD_BYTES)].into_boxed_slice();
+        let base = NonNull::from(Box::leak(words)).cast::<u8>();
+        Arc::new(Self { base, bytes: bytes.next_multiple_of(WORD_BYTES), origin: Origin::Heap })
+    }
+
+    /// Maps a descriptor that a server passed: read-only, or writable for a
+    /// mailbox. Its seals are checked first: without them the file could be
+    /// cut short under us (SIGBUS).
+    pub fn of_peer(fd: BorrowedFd<'_>, kind: RegionKind, bytes: usize) -> Result<Arc<Self>, MapError> {
+        let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
+        let seals = rustix::fs::fcntl_get_seals(fd).map_err(kernel("check the seals of"))?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
+            return Err(MapError::Unacceptable("it is not sealed against a change of size"));
+        }
+        let size = rustix::fs::fstat(fd).map_err(kernel("stat"))?.st_size;
+        if usize::try_from(size) != Ok(bytes) {
+            return Err(MapError::Unacceptable("it has another size than announced"));
+        }
+        let protection = match kind {
+            RegionKind::Readable => ProtFlags::READ,
+            RegionKind::Mailbox => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        let mapping = Self::map(fd, protection, bytes)?;
+        if kind == RegionKind::Mailbox {
+            // A forked child must not write into its parent's rings.
+            // SAFETY: the range is the mapping just made; a child that touches
+            // it faults instead of corrupting the parent's session.
+            unsafe { rustix::mm::madvise(mapping.base.as_ptr().cast(), bytes, Advice::LinuxDontFork) }
+                .map_err(kernel("keep from children"))?;
+        }
+        Ok(Arc::new(mapping))
+    }
+
+    /// Maps `fd` shared with this protection.
+    fn map(fd: BorrowedFd<'_>, protection: ProtFlags, bytes: usize) -> Result<Self, MapError> {
+        let kernel = |source| MapError::Kernel { step: "map", bytes, source };
+        if bytes == 0 || !bytes.is_multiple_of(WORD_BYTES) {
+            return Err(MapError::Unacceptable("its size is not a positive number of words"));
+        }
+        // SAFETY: a new shared mapping at an address of the kernel's choice;
+        // the file's size is sealed, so that no access can fault.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)
+        }
+        .map_err(kernel)?;
+        let base = NonNull::new(base.cast::<u8>()).expect("mmap never returns null");
+        Ok(Self { base, bytes, origin: Origin::Mapped })
+    }
+
+    /// First byte.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Size in bytes, a multiple of eight.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        match self.origin {
+            // SAFETY: the mapping was made by `map` with this address and
+            // size, and nothing refers to it any more.
+            Origin::Mapped => unsafe {
+                let _ = rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes);
+            },
+            // SAFETY: leaked from a box of this many words by `heap`.
+            Origin::Heap => unsafe {
+                let words = std::ptr::slice_from_raw_parts_mut(
+                    self.base.as_ptr().cast::<u64>(),
+                    self.bytes / WORD_BYTES,
+                );
+                drop(Box::from_raw(words));
+            },
+        }
+    }
+}
+
+/// A region of the server: a sealed memfd, mapped writable by its creator.
+pub struct Region {
+    mapping: Arc<Mapping>,
+    fd: OwnedFd,
+}
+
+impl Region {
+    /// Creates, sizes, maps and seals a memfd (in this order: FUTURE_WRITE
+    /// leaves the creator's own mapping writable and refuses every later one).
+    pub fn create(name: &str, kind: RegionKind, bytes: usize) -> Result<Self, MapError> {
+        let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(kernel("create"))?;
+        rustix::fs::ftruncate(&fd, bytes as u64).map_err(kernel("reserve"))?;
+        let mapping = Mapping::map(fd.as_fd(), ProtFlags::READ | ProtFlags::WRITE, bytes)?;
+        let mut seals = SealFlags::SHRINK | SealFlags::GROW;
+        if kind == RegionKind::Readable {
+            seals |= SealFlags::FUTURE_WRITE;
+        }
+        rustix::fs::fcntl_add_seals(&fd, seals).map_err(kernel("seal"))?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SEAL).map_err(kernel("seal"))?;
+        Ok(Self { mapping: Arc::new(mapping), fd })
+    }
+
+    /// A view that any thread may read (and, for mailboxes, write).
+    pub fn words(&self) -> Words {
+        Words::new(Arc::clone(&self.mapping))
+    }
+
+    /// The mapping itself.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// The descriptor to pass to peers.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A duplicate of the descriptor as a file (tests).
+    pub fn file(&self) -> std::io::Result<File> {
+        Ok(File::from(self.fd.try_clone()?))
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seals_hold() {
+        let region = Region::create("test", RegionKind::Readable, 8192).unwrap();
+        let file = region.file().unwrap();
+        assert!(file.set_len(4096).is_err(), "shrinking is refused");
+        assert!(file.set_len(16384).is_err(), "growing is refused");
+        assert!(rustix::io::pwrite(&file, b"x", 0).is_err(), "writing is refused");
+        assert!(Mapping::of_peer(region.fd(), RegionKind::Mailbox, 8192).is_err());
+        let view = Mapping::of_peer(region.fd(), RegionKind::Readable, 8192).unwrap();
+        region.words().store(3, 77);
+        assert_eq!(Words::new(view).load(3), 77);
+        assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err(), "sealed for good");
+    }
+
+    #[test]
+    fn a_peer_checks_what_it_is_given() {
+        let unsealed = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&unsealed, 4096).unwrap();
+        assert!(Mapping::of_peer(unsealed.as_fd(), RegionKind::Readable, 4096).is_err());
+        let region = Region::create("test", RegionKind::Mailbox, 8192).unwrap();
+        assert!(Mapping::of_peer(region.fd(), RegionKind::Mailbox, 4096).is_err(), "wrong size");
+        let mailbox = Mapping::of_peer(region.fd(), RegionKind::Mailbox, 8192).unwrap();
+        Words::new(mailbox).store(0, 5);
+        assert_eq!(region.words().load(0), 5);
+    }
+}

@@ -1,0 +1,172 @@
+//! The owner's view: the one writer of a region.
+
+use crate::journal::{Journal, NoJournal};
+use crate::mapping::Mapping;
+use crate::words::{Words, prefetch_line};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// The only writer of a region. It reads its own memory through plain
+/// references, at full speed; everybody else uses [`Words`].
+///
+/// There is one owner for each region: whoever creates the region makes it.
+pub struct Owner<J: Journal = NoJournal> {
+    words: Words,
+    base: *const u8,
+    journal: J,
+}
+
+// SAFETY: `base` points into the mapping that `words` keeps alive; moving the
+// owner to another thread moves the right to write with it.
+unsafe impl<J: Journal + Send> Send for Owner<J> {}
+
+impl<J: Journal> Owner<J> {
+    /// The owner of a region just made.
+    ///
+    /// # Safety
+    /// `mapping` is writable, there is no other owner of it, and no peer can
+    /// write it (an arena, not a mailbox): only then may the owner hold plain
+    /// references into it.
+    pub unsafe fn new(mapping: &Arc<Mapping>, journal: J) -> Self {
+        let words = Words::new(Arc::clone(mapping));
+        Self { base: mapping.base(), words, journal }
+    }
+
+    /// The owner of zeroed heap words (tests, Miri, the simulator).
+    pub fn heap(bytes: usize, journal: J) -> Self {
+        // SAFETY: fresh memory that nobody else knows yet.
+        unsafe { Self::new(&Mapping::heap(bytes), journal) }
+    }
+
+    /// A view for readers.
+    pub fn words(&self) -> &Words {
+        &self.words
+    }
+
+    /// Size in bytes.
+    #[inline(always)]
+    pub fn region_bytes(&self) -> usize {
+        self.words.bytes()
+    }
+
+    /// One of the owner's own words.
+    #[inline(always)]
+    pub fn word(&self, index: usize) -> u64 {
+        self.words.load(index)
+    }
+
+    /// The owner's own bytes, as a plain reference.
+    #[inline(always)]
+    pub fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
+        let end = offset.checked_add(bytes).expect("no overflow");
+        assert!(end <= self.words.bytes(), "slice out of bounds");
+        // SAFETY: in bounds. Only this owner writes the region, and its
+        // writing methods take `&mut self`, so that nothing changes while the
+        // reference lives; readers elsewhere do not write.
+        unsafe { std::slice::from_raw_parts(self.base.add(offset), bytes) }
+    }
+
+    /// Stores one word.
+    #[inline(always)]
+    pub fn store(&mut self, index: usize, word: u64) {
+        self.words.store(index, word);
+        self.journal.stored(index, word);
+    }
+
+    /// Stores one word after everything stored before it.
+    #[inline(always)]
+    pub fn store_release(&mut self, index: usize, word: u64) {
+        self.release();
+        self.words.store_release(index, word);
+        self.journal.stored(index, word);
+    }
+
+    /// No later store becomes visible before an earlier one.
+    #[inline(always)]
+    pub fn release(&mut self) {
+        fence(Ordering::Release);
+        self.journal.fenced();
+    }
+
+    /// Stores bytes; `offset` is a multiple of 8, the rest of the last word
+    /// is zeroed.
+    #[inline(always)]
+    pub fn store_bytes(&mut self, offset: usize, bytes: &[u8]) {
+        if !J::ACTIVE {
+            self.words.copy_in(offset, bytes);
+            return;
+        }
+        for (at, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0u8; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.store(offset / 8 + at, u64::from_le_bytes(word));
+        }
+    }
+
+    /// Stores two byte strings one behind the other, as one: key and value.
+    #[inline(always)]
+    pub fn store_pair(&mut self, offset: usize, first: &[u8], second: &[u8]) {
+        let whole = first.len() & !7;
+        let (head, tail) = first.split_at(whole);
+        if tail.is_empty() {
+            self.store_bytes(offset, head);
+            self.store_bytes(offset + whole, second);
+            return;
+        }
+        // The word where the two meet is put together by hand.
+        let take = second.len().min(8 - tail.len());
+        let mut word = [0u8; 8];
+        word[..tail.len()].copy_from_slice(tail);
+        word[tail.len()..tail.len() + take].copy_from_slice(&second[..take]);
+        self.store_bytes(offset, head);
+        self.store(offset / 8 + whole / 8, u64::from_le_bytes(word));
+        self.store_bytes(offset + whole + 8, &second[take..]);
+    }
+
+    /// Asks the processor to fetch the line at `offset`.
+    #[inline(always)]
+    pub fn prefetch(&self, offset: usize) {
+        if offset < self.words.bytes() {
+            prefetch_line(self.base.wrapping_add(offset));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Listening(Vec<(usize, u64)>);
+
+    impl Journal for Listening {
+        const ACTIVE: bool = true;
+        fn stored(&mut self, index: usize, value: u64) {
+            self.0.push((index, value));
+        }
+        fn fenced(&mut self) {}
+    }
+
+    #[test]
+    fn pairs_of_every_length_lie_side_by_side() {
+        for first in 0..20usize {
+            for second in 0..40usize {
+                let a: Vec<u8> = (1..=first as u8).collect();
+                let b: Vec<u8> = (101..=100 + second as u8).collect();
+                let together: Vec<u8> = [a.clone(), b.clone()].concat();
+                let mut plain = Owner::heap(128, NoJournal);
+                plain.store_pair(16, &a, &b);
+                assert_eq!(plain.slice(16, first + second), together);
+                let mut heard = Owner::heap(128, Listening::default());
+                heard.store_pair(16, &a, &b);
+                assert_eq!(heard.slice(16, first + second), together);
+                // The journal replays to the same memory.
+                let mut replayed = Owner::heap(128, NoJournal);
+                for &(index, word) in &heard.journal.0 {
+                    replayed.store(index, word);
+                }
+                assert_eq!(replayed.slice(0, 128), heard.slice(0, 128));
+            }
+        }
+    }
+}

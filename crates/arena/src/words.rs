@@ -1,0 +1,157 @@
+//! Shared words: the view of whoever is not the owner.
+
+use crate::copy;
+use crate::mapping::Mapping;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A range that does not lie in its region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{bytes} bytes at offset {offset} do not lie in a region of {region_bytes} bytes, or are not aligned to words")]
+pub struct OutOfBounds {
+    /// First byte asked for.
+    pub offset: u64,
+    /// Bytes asked for.
+    pub bytes: usize,
+    /// Size of the region.
+    pub region_bytes: usize,
+}
+
+/// A view of memory that others may change at any time. Cheap to clone.
+///
+/// Word indices and offsets that this process computes itself are asserted;
+/// those that come from elsewhere go through [`Words::check`].
+#[derive(Clone)]
+pub struct Words {
+    base: *mut u8,
+    bytes: usize,
+    mapping: Arc<Mapping>,
+}
+
+// SAFETY: `base` points into `mapping`, which is Send and Sync and outlives it.
+unsafe impl Send for Words {}
+// SAFETY: all access is by atomic or opaque accesses.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// The whole of a mapping.
+    pub fn new(mapping: Arc<Mapping>) -> Self {
+        Self { base: mapping.base(), bytes: mapping.bytes(), mapping }
+    }
+
+    /// Size in bytes.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The mapping that this is a view of.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// Whether a range from elsewhere lies in the region, its start on a word.
+    #[inline(always)]
+    pub fn check(&self, offset: u64, bytes: usize) -> Result<usize, OutOfBounds> {
+        let fits = offset.is_multiple_of(8)
+            && offset <= self.bytes as u64
+            && bytes <= self.bytes - offset as usize;
+        if fits {
+            Ok(offset as usize)
+        } else {
+            Err(OutOfBounds { offset, bytes, region_bytes: self.bytes })
+        }
+    }
+
+    #[inline(always)]
+    fn atomic(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.bytes / 8, "word {index} of {}", self.bytes / 8);
+        // SAFETY: in bounds and aligned; the mapping lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.base.add(index * 8).cast()) }
+    }
+
+    /// One word, relaxed.
+    #[inline(always)]
+    pub fn load(&self, index: usize) -> u64 {
+        self.atomic(index).load(Ordering::Relaxed)
+    }
+
+    /// One word; later loads see at least what its writer had stored before.
+    #[inline(always)]
+    pub fn load_acquire(&self, index: usize) -> u64 {
+        self.atomic(index).load(Ordering::Acquire)
+    }
+
+    /// One word, relaxed. Panics (SIGSEGV) on memory mapped read-only: only
+    /// mailboxes of one's own are written through a view.
+    #[inline(always)]
+    pub fn store(&self, index: usize, word: u64) {
+        self.atomic(index).store(word, Ordering::Relaxed);
+    }
+
+    /// One word, after everything stored before it.
+    #[inline(always)]
+    pub fn store_release(&self, index: usize, word: u64) {
+        self.atomic(index).store(word, Ordering::Release);
+    }
+
+    /// Orders everything before against everything after, loads included: the
+    /// fence of the wake-up protocol.
+    #[inline(always)]
+    pub fn full_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Copies bytes out, ascending, no word torn. `offset` is a multiple of 8.
+    #[inline(always)]
+    pub fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        assert!(self.check(offset as u64, into.len()).is_ok(), "copy out of bounds");
+        // SAFETY: in bounds; the mapping is a whole number of words, so the
+        // last word is readable even where `into` ends inside it.
+        unsafe { copy::copy_out(self.base.add(offset), into) };
+    }
+
+    /// Copies bytes in, from the last word to the first. `offset` is a
+    /// multiple of 8; the rest of the last word is zeroed.
+    #[inline(always)]
+    pub fn copy_in(&self, offset: usize, from: &[u8]) {
+        assert!(self.check(offset as u64, from.len()).is_ok(), "copy in of bounds");
+        // SAFETY: in bounds; the mapping is a whole number of words.
+        unsafe { copy::copy_in(from, self.base.add(offset)) };
+    }
+
+    /// Asks the processor to fetch the line at `offset`; a hint, never a fault.
+    #[inline(always)]
+    pub fn prefetch(&self, offset: u64) {
+        if offset < self.bytes as u64 {
+            prefetch_line(self.base.wrapping_add(offset as usize));
+        }
+    }
+}
+
+/// Fetches the line of `address` into the cache, if the machine can.
+#[inline(always)]
+pub(crate) fn prefetch_line(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint and never faults, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch(address.cast(), std::arch::x86_64::_MM_HINT_T0);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked_without_overflow() {
+        let words = Words::new(Mapping::heap(64));
+        assert_eq!(words.check(8, 56), Ok(8));
+        for (offset, bytes) in [(8, 57), (4, 8), (72, 0), (u64::MAX - 7, 16), (u64::MAX & !7, 0)] {
+            assert!(words.check(offset, bytes).is_err(), "{offset} {bytes}");
+        }
+        words.prefetch(u64::MAX);
+    }
+}

@@ -1,0 +1,222 @@
+//! One shard: the single writer of one arena (HydraDB 4.1.1, H2, H3).
+//!
+//! What it keeps true: a change is logged before any reader can see it; a new
+//! record is complete before it is reachable; the old record of a key is dead
+//! before the new one is reachable, so that no two paths lead to two values.
+
+mod expire;
+mod read;
+mod write;
+
+use crate::command::{Command, Reply};
+use crate::oplog::OpLog;
+use remora_arena::{Journal, NoJournal, Owner, Slots, SlotStats, flip_dead, lease_of};
+use remora_index::hash::{Place, Table, TableRef};
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
+use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
+use remora_layout::hash::KeyHash;
+use remora_layout::hello::PROTOCOL_VERSION;
+use remora_layout::limits::{LEASE_MAX_S, OPLOG_BYTES};
+use remora_layout::record::Mutable;
+
+/// The time at which a command is executed, read once for many commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// The server's clock, Unix ms; never goes back while the server lives.
+    pub unix_ms: u64,
+    /// Seconds since the server started, for leases.
+    pub since_start_s: u64,
+}
+
+/// What a shard is told at its start.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardOptions {
+    /// Region id of its arena.
+    pub region: u32,
+    /// The server's life.
+    pub life: u64,
+    /// The epoch under which the shard is primary.
+    pub epoch: u64,
+    /// Seed of the key hash.
+    pub hash_seed: u64,
+    /// Buckets of its table, a power of two.
+    pub buckets: u64,
+    /// Shortest lease term, seconds; at most 2^14.
+    pub lease_min_s: u64,
+}
+
+/// Counts of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShardStats {
+    /// Keys, expired ones that nobody has met yet included.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expiring: u64,
+    /// Keys removed because they had expired.
+    pub expired: u64,
+    /// GETs that found their key.
+    pub hits: u64,
+    /// GETs that did not.
+    pub misses: u64,
+    /// Sequence of the last change.
+    pub last_sequence: u64,
+    /// Where the arena's bytes are.
+    pub slots: SlotStats,
+}
+
+/// A shard. See the module's text.
+pub struct Shard<J: Journal = NoJournal> {
+    owner: Owner<J>,
+    slots: Slots,
+    table: Table,
+    options: ShardOptions,
+    log: OpLog,
+    stats: ShardStats,
+    expire_cursor: u64,
+}
+
+/// A key that was found: where its slot word stands, what it says, word 1.
+#[derive(Clone, Copy)]
+struct Found {
+    place: Place,
+    slot: BucketSlot,
+    mutable: Mutable,
+}
+
+/// Bytes that an arena with this many buckets needs before its first slot.
+pub const fn table_end(buckets: u64) -> u64 {
+    ARENA_HEADER_BYTES as u64 + buckets * BUCKET_BYTES as u64
+}
+
+impl<J: Journal> Shard<J> {
+    /// A shard over a fresh, zeroed region; writes the arena's header.
+    pub fn new(mut owner: Owner<J>, options: ShardOptions) -> Self {
+        let region_bytes = owner.region_bytes();
+        let table = Table::new(ARENA_HEADER_BYTES, options.buckets);
+        let slots = Slots::new(table_end(options.buckets) as usize, region_bytes);
+        owner.store(word::VERSION, PROTOCOL_VERSION as u64);
+        owner.store(word::LIFE, options.life);
+        owner.store(word::EPOCH, options.epoch);
+        owner.store(word::REGION, options.region as u64);
+        owner.store(word::HASH_SEED, options.hash_seed);
+        owner.store(word::TABLE_OFFSET, ARENA_HEADER_BYTES as u64);
+        owner.store(word::BUCKETS, options.buckets);
+        owner.store(word::REGION_BYTES, region_bytes as u64);
+        owner.store_release(word::MAGIC, ARENA_MAGIC);
+        Self {
+            owner,
+            slots,
+            table,
+            options,
+            log: OpLog::new(options.epoch, OPLOG_BYTES),
+            stats: ShardStats::default(),
+            expire_cursor: 0,
+        }
+    }
+
+    /// The hash of a key in this cluster.
+    #[inline(always)]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        KeyHash::of(key, self.options.hash_seed)
+    }
+
+    /// What a reader needs to walk this shard's table.
+    pub fn table_ref(&self) -> TableRef {
+        TableRef {
+            region: self.options.region,
+            region_bytes: self.owner.region_bytes() as u64,
+            offset: ARENA_HEADER_BYTES as u64,
+            buckets: self.options.buckets,
+        }
+    }
+
+    /// The arena, for its owner's thread.
+    pub fn owner(&self) -> &Owner<J> {
+        &self.owner
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> ShardStats {
+        ShardStats {
+            last_sequence: self.log.last_sequence(),
+            slots: self.slots.stats(),
+            ..self.stats
+        }
+    }
+
+    /// The operation log.
+    pub fn log(&self) -> &OpLog {
+        &self.log
+    }
+
+    /// First of two prefetches of a key: its bucket.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.table.prefetch(&self.owner, hash);
+    }
+
+    /// Second prefetch, a while later: its record.
+    #[inline(always)]
+    pub fn prefetch_record(&self, hash: KeyHash) {
+        self.table.prefetch_record(&self.owner, hash);
+    }
+
+    /// Executes one command. `hash` is of the command's key, and ignored for
+    /// commands without one.
+    #[inline]
+    pub fn execute(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
+        match *command {
+            Command::Get { key } => self.get(key, hash, now),
+            Command::Set { key, value, condition, expiry, get } => {
+                self.set(write::Set { key, hash, value, condition, expiry, get }, now)
+            }
+            Command::Del { key } => self.del(key, hash, now),
+            Command::Exists { key } => self.exists(key, hash, now),
+            Command::Incr { key, by } => self.incr(key, hash, by, now),
+            Command::Expire { key, at_ms, condition } => {
+                self.expire(key, hash, at_ms, condition, now)
+            }
+            Command::Ttl { key } => self.ttl(key, hash, now),
+            Command::MultiSet { pairs } => self.multi_set(pairs, now),
+            Command::Count => Reply::number(self.stats.keys as i64),
+            Command::Flush => self.flush(now),
+        }
+    }
+
+    /// The live, unexpired record of a key. An expired one is removed.
+    #[inline]
+    fn lookup(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Found> {
+        let (place, slot) = self.table.find(&self.owner, key, hash)?;
+        let found = Found { place, slot, mutable: lease_of(&self.owner, slot.slot) };
+        if expire::has_expired(found.mutable, now) {
+            self.log.append(&Command::Del { key });
+            self.take_out(found, now);
+            self.stats.expired += 1;
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Removes a key that was found: guardian first, then the index.
+    fn take_out(&mut self, found: Found, now: Now) {
+        let dead = flip_dead(&mut self.owner, found.slot.slot);
+        self.table.remove(&mut self.owner, found.place);
+        let lease_end_s = self.lease_end_s(found.mutable, now);
+        self.slots.release(dead, lease_end_s, now.since_start_s);
+        self.stats.keys -= 1;
+        self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
+    }
+
+    /// End of the lease that a record's word 1 tells, if it still runs. The
+    /// word keeps 16 bits; leases are short, so that this is unambiguous but
+    /// for a stale end 18 hours ago, which only lengthens a quarantine.
+    fn lease_end_s(&self, mutable: Mutable, now: Now) -> Option<u64> {
+        if mutable.lease_end_s == 0 && mutable.popularity == 0 {
+            return None;
+        }
+        let longest = self.options.lease_min_s.max(LEASE_MAX_S) + 1;
+        let remaining = mutable.lease_end_s.wrapping_sub(now.since_start_s as u16) as i16;
+        (remaining > 0 && remaining as u64 <= longest)
+            .then(|| now.since_start_s + remaining as u64)
+    }
+}

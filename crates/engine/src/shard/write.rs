@@ -1,0 +1,271 @@
+//! SET, DEL, INCR, several at once, FLUSH.
+
+use super::{Found, Now, Shard};
+use crate::command::{Command, Condition, Expiry, Pairs, Reply};
+use crate::integer;
+use crate::shard::expire;
+use remora_arena::{
+    ArenaFull, Journal, NewRecord, Slot, class_for, flip_dead, lease_of, publish_live,
+    write_pending,
+};
+use remora_index::hash::{OVERFLOW_CLASS, record_value};
+use remora_layout::bucket::BucketSlot;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::message::Status;
+use remora_layout::record::MAX_EXPIRES_AT_MS;
+
+/// The parts of a SET.
+pub(super) struct Set<'a> {
+    pub key: &'a [u8],
+    pub hash: KeyHash,
+    pub value: &'a [u8],
+    pub condition: Condition,
+    pub expiry: Expiry,
+    pub get: bool,
+}
+
+/// A record that is written and live, but that no path leads to yet.
+struct Prepared {
+    hash: KeyHash,
+    slot: Slot,
+    expires_at_ms: u64,
+}
+
+impl<J: Journal> Shard<J> {
+    pub(super) fn set(&mut self, set: Set<'_>, now: Now) -> Reply<'_> {
+        if set.key.len() > MAX_KEY_BYTES || set.value.len() > MAX_VALUE_BYTES {
+            return Reply::status(Status::TooLarge);
+        }
+        let found = self.lookup(set.key, set.hash, now);
+        let expires_at_ms = match set.expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => found.map_or(0, |found| found.mutable.expires_at_ms),
+            Expiry::At(at_ms) if at_ms == 0 || at_ms > MAX_EXPIRES_AT_MS => {
+                return Reply::status(Status::InvalidExpiry);
+            }
+            Expiry::At(at_ms) => at_ms,
+        };
+        let allowed = match set.condition {
+            Condition::Always => true,
+            Condition::IfAbsent => found.is_none(),
+            Condition::IfPresent => found.is_some(),
+        };
+        let mut status = if allowed { Status::Ok } else { Status::NotDone };
+        if allowed {
+            let put = self.put(set.key, set.hash, set.value, expires_at_ms, found, now);
+            if put.is_err() {
+                status = Status::OutOfMemory;
+            }
+        }
+        let mut reply = Reply::status(status);
+        if let Some(found) = found.filter(|_| set.get && status != Status::OutOfMemory) {
+            // The old record is dead now, but its bytes stay until its slot is
+            // taken again, which no command can do while the reply borrows us.
+            reply.value = Some(record_value(&self.owner, found.slot.slot));
+        }
+        reply
+    }
+
+    pub(super) fn incr(&mut self, key: &[u8], hash: KeyHash, by: i64, now: Now) -> Reply<'_> {
+        let found = self.lookup(key, hash, now);
+        let before = match found {
+            None => 0,
+            Some(found) => match integer::parse(record_value(&self.owner, found.slot.slot)) {
+                Some(value) => value,
+                None => return Reply::status(Status::NotAnInteger),
+            },
+        };
+        let Some(after) = before.checked_add(by) else {
+            return Reply::status(Status::Overflow);
+        };
+        let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
+        let text = integer::Text::of(after);
+        match self.put(key, hash, text.as_bytes(), expires_at_ms, found, now) {
+            Ok(()) => Reply::number(after),
+            Err(ArenaFull { .. }) => Reply::status(Status::OutOfMemory),
+        }
+    }
+
+    pub(super) fn del(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
+        let Some(found) = self.lookup(key, hash, now) else { return Reply::number(0) };
+        self.log.append(&Command::Del { key });
+        self.take_out(found, now);
+        Reply::number(1)
+    }
+
+    /// Sets one key. Nothing is changed if there is no room.
+    fn put(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        value: &[u8],
+        expires_at_ms: u64,
+        found: Option<Found>,
+        now: Now,
+    ) -> Result<(), ArenaFull> {
+        let slot = self.write(key, value, expires_at_ms, now)?;
+        let mut overflow = None;
+        if found.is_none() && self.table.needs_overflow(&self.owner, hash) {
+            match self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, now.since_start_s) {
+                Ok(spare) => overflow = Some(spare),
+                Err(full) => {
+                    self.give_back(slot, now);
+                    return Err(full);
+                }
+            }
+        }
+        let expiry = if expires_at_ms == 0 { Expiry::Never } else { Expiry::At(expires_at_ms) };
+        let condition = Condition::Always;
+        self.log.append(&Command::Set { key, value, condition, expiry, get: false });
+        publish_live(&mut self.owner, slot);
+        if let Some(found) = found {
+            self.kill(found, now);
+        }
+        self.link(&Prepared { hash, slot, expires_at_ms }, found, &mut overflow);
+        debug_assert!(overflow.is_none(), "asked for only when needed");
+        Ok(())
+    }
+
+    /// Writes a pending record into a new slot.
+    fn write(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        expires_at_ms: u64,
+        now: Now,
+    ) -> Result<Slot, ArenaFull> {
+        let record = NewRecord { key, value, kind: 0, expires_at_ms };
+        let class = class_for(record.record_bytes()).expect("the limits fit the largest class");
+        let slot = self.slots.allocate(&mut self.owner, class, now.since_start_s)?;
+        write_pending(&mut self.owner, self.options.region, slot, &record);
+        Ok(slot)
+    }
+
+    /// Frees a slot that no path ever led to.
+    fn give_back(&mut self, slot: Slot, now: Now) {
+        let dead = flip_dead(&mut self.owner, slot.slot);
+        self.slots.release(dead, None, now.since_start_s);
+    }
+
+    /// Flips an old record to dead and frees its slot; its key stays in the
+    /// table until [`Shard::link`] lets it name the successor.
+    fn kill(&mut self, found: Found, now: Now) {
+        let dead = flip_dead(&mut self.owner, found.slot.slot);
+        let lease_end_s = self.lease_end_s(found.mutable, now);
+        self.slots.release(dead, lease_end_s, now.since_start_s);
+        self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
+    }
+
+    /// Makes a record reachable, in the place of the one that was found.
+    fn link(&mut self, new: &Prepared, found: Option<Found>, overflow: &mut Option<Slot>) {
+        let word = BucketSlot {
+            slot: new.slot.slot,
+            class: new.slot.class,
+            generation_low: new.slot.generation as u8,
+            signature: new.hash.signature(),
+        };
+        match found {
+            Some(found) => self.table.replace(&mut self.owner, found.place, word),
+            None => {
+                let spare = if self.table.needs_overflow(&self.owner, new.hash) {
+                    overflow.take()
+                } else {
+                    None
+                };
+                let spare = spare.map(|slot| slot.slot);
+                self.table.insert(&mut self.owner, new.hash, word, spare);
+                self.stats.keys += 1;
+            }
+        }
+        self.stats.expiring += (new.expires_at_ms != 0) as u64;
+    }
+
+    /// Sets several keys as one change: all records are written, then all old
+    /// guardians flipped, then all new ones published (design, "Writing"). A
+    /// key that stands twice ends with its last value.
+    pub(super) fn multi_set(&mut self, pairs: Pairs<'_>, now: Now) -> Reply<'_> {
+        // Of equal keys only the last is set.
+        let mut last = std::collections::HashMap::new();
+        for (at, (key, _)) in pairs.iter().enumerate() {
+            last.insert(key, at);
+        }
+        let chosen = |at: usize, key: &[u8]| last.get(key) == Some(&at);
+        let mut prepared: Vec<Prepared> = Vec::new();
+        let mut spares: Vec<Slot> = Vec::new();
+        let now_s = now.since_start_s;
+        let mut full = false;
+        for (at, (key, value)) in pairs.iter().enumerate() {
+            if !chosen(at, key) {
+                continue;
+            }
+            let hash = self.hash(key);
+            match self.write(key, value, 0, now) {
+                Ok(slot) => prepared.push(Prepared { hash, slot, expires_at_ms: 0 }),
+                Err(ArenaFull { .. }) => full = true,
+            }
+            // Several new keys may meet in one bucket: one spare for each.
+            if self.table.find(&self.owner, key, hash).is_none() {
+                match self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, now_s) {
+                    Ok(spare) => spares.push(spare),
+                    Err(ArenaFull { .. }) => full = true,
+                }
+            }
+            if full {
+                break;
+            }
+        }
+        if full {
+            for slot in prepared.into_iter().map(|new| new.slot).chain(spares) {
+                self.give_back(slot, now);
+            }
+            return Reply::status(Status::OutOfMemory);
+        }
+        self.log.append(&Command::MultiSet { pairs });
+        let keys = || pairs.iter().enumerate().filter(|(at, (key, _))| chosen(*at, key));
+        let mut found: Vec<Option<Found>> = Vec::with_capacity(prepared.len());
+        for (new, (_, (key, _))) in prepared.iter().zip(keys()) {
+            let old = self.table.find(&self.owner, key, new.hash).map(|(place, slot)| {
+                Found { place, slot, mutable: lease_of(&self.owner, slot.slot) }
+            });
+            if let Some(old) = old {
+                self.kill(old, now);
+            }
+            found.push(old);
+        }
+        for (new, old) in prepared.iter().zip(found) {
+            publish_live(&mut self.owner, new.slot);
+            let mut spare = spares.pop();
+            self.link(new, old, &mut spare);
+            spares.extend(spare);
+        }
+        for spare in spares {
+            self.give_back(spare, now);
+        }
+        Reply::status(Status::Ok)
+    }
+
+    /// Removes every key. All guardians are dead when it answers, so that no
+    /// reader takes a flushed value for a fresh one.
+    pub(super) fn flush(&mut self, now: Now) -> Reply<'_> {
+        self.log.append(&Command::Flush);
+        let removed = self.stats.keys;
+        for bucket in 0..self.table.buckets() {
+            for (place, slot) in self.table.places(&self.owner, bucket) {
+                let mutable = lease_of(&self.owner, slot.slot);
+                self.take_out(Found { place, slot, mutable }, now);
+            }
+        }
+        debug_assert_eq!(self.stats.keys, 0);
+        Reply::number(removed as i64)
+    }
+
+    /// Sets an expiry in the record's mutable word.
+    pub(super) fn set_expiry(&mut self, key: &[u8], found: Found, at_ms: u64) {
+        let condition = crate::command::ExpireCondition::Always;
+        self.log.append(&Command::Expire { key, at_ms, condition });
+        let mutable = expire::with_expiry(found.mutable, at_ms);
+        remora_arena::set_mutable(&mut self.owner, found.slot.slot, mutable);
+        self.stats.expiring += (found.mutable.expires_at_ms == 0) as u64;
+    }
+}

@@ -1,0 +1,298 @@
+//! The shard against a plain map, with expiry, conditions, counters, batches,
+//! flushes and full memory; after each run its log is replayed into a second
+//! shard, which must hold the same keys.
+
+use remora_arena::{NoJournal, Owner};
+use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Pairs};
+use remora_engine::{Now, Shard, ShardOptions};
+use remora_index::hash::walk_locally;
+use remora_layout::message::Status;
+use remora_layout::record::RECORD_HEADER_BYTES;
+use std::collections::HashMap;
+
+const KEYS: u64 = 300;
+
+fn shard(bytes: usize) -> Shard {
+    let options = ShardOptions {
+        region: 3,
+        life: 1,
+        epoch: 1,
+        hash_seed: 11,
+        buckets: 32,
+        lease_min_s: 1,
+    };
+    Shard::new(Owner::heap(bytes, NoJournal), options)
+}
+
+#[derive(Default)]
+struct Oracle {
+    keys: HashMap<Vec<u8>, (Vec<u8>, u64)>,
+}
+
+impl Oracle {
+    fn live(&mut self, key: &[u8], now_ms: u64) -> Option<(Vec<u8>, u64)> {
+        if self.keys.get(key).is_some_and(|(_, at)| *at != 0 && *at <= now_ms) {
+            self.keys.remove(key);
+        }
+        self.keys.get(key).cloned()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 16) % bound
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("key-{}", self.below(KEYS)).into_bytes()
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        if self.below(4) == 0 {
+            return self.below(1000).to_string().into_bytes();
+        }
+        vec![self.next() as u8; self.below(400) as usize]
+    }
+}
+
+/// One random command against both. Returns whether memory was full.
+fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -> bool {
+    let key = random.key();
+    let hash = shard.hash(&key);
+    let present = oracle.live(&key, now.unix_ms);
+    match random.below(100) {
+        0..=29 => {
+            let value = random.value();
+            let condition = [Condition::Always, Condition::IfAbsent, Condition::IfPresent]
+                [random.below(3) as usize];
+            let expiry = match random.below(4) {
+                0 => Expiry::At(now.unix_ms + 1 + random.below(3_000)),
+                1 => Expiry::Keep,
+                _ => Expiry::Never,
+            };
+            let get = random.below(2) == 0;
+            let command = Command::Set { key: &key, value: &value, condition, expiry, get };
+            let reply = shard.execute(&command, hash, now);
+            if reply.status == Status::OutOfMemory {
+                return true;
+            }
+            let allowed = match condition {
+                Condition::Always => true,
+                Condition::IfAbsent => present.is_none(),
+                Condition::IfPresent => present.is_some(),
+            };
+            assert_eq!(reply.status, if allowed { Status::Ok } else { Status::NotDone });
+            let old = present.as_ref().filter(|_| get).map(|(value, _)| value.as_slice());
+            assert_eq!(reply.value, old);
+            if allowed {
+                let at = match expiry {
+                    Expiry::Never => 0,
+                    Expiry::Keep => present.map_or(0, |(_, at)| at),
+                    Expiry::At(at) => at,
+                };
+                oracle.keys.insert(key, (value, at));
+            }
+        }
+        30..=44 => {
+            let reply = shard.execute(&Command::Del { key: &key }, hash, now);
+            assert_eq!(reply.number, present.is_some() as i64);
+            oracle.keys.remove(&key);
+        }
+        45..=69 => {
+            let reply = shard.execute(&Command::Get { key: &key }, hash, now);
+            assert_eq!(reply.value, present.as_ref().map(|(value, _)| value.as_slice()));
+            if let Some((value, _)) = &present {
+                let length = RECORD_HEADER_BYTES + key.len() + value.len();
+                assert_eq!(reply.pointer.length as usize, length);
+                let pointer = reply.pointer;
+                let mut scratch = Vec::new();
+                let words = shard.owner().words().clone();
+                match walk_locally(&words, shard.table_ref(), &key, hash, &mut scratch) {
+                    Ok(found) => {
+                        assert_eq!((found.value, found.pointer), (value.as_slice(), pointer));
+                    }
+                    Err(reason) => panic!("a quiet shard can be read: {reason:?}"),
+                }
+            }
+        }
+        70..=76 => {
+            let by = random.below(2000) as i64 - 1000;
+            let reply = shard.execute(&Command::Incr { key: &key, by }, hash, now);
+            let before = present.as_ref().map_or(Some(0), |(value, _)| {
+                let text = std::str::from_utf8(value).ok()?;
+                text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+            });
+            match before {
+                _ if reply.status == Status::OutOfMemory => return true,
+                None => assert_eq!(reply.status, Status::NotAnInteger),
+                Some(before) => {
+                    assert_eq!((reply.status, reply.number), (Status::Ok, before + by));
+                    let at = present.map_or(0, |(_, at)| at);
+                    oracle.keys.insert(key, ((before + by).to_string().into_bytes(), at));
+                }
+            }
+        }
+        77..=84 => {
+            let at_ms = (now.unix_ms + random.below(4_000)).saturating_sub(1_000);
+            let conditions = [
+                ExpireCondition::Always,
+                ExpireCondition::IfNone,
+                ExpireCondition::IfSome,
+                ExpireCondition::IfLater,
+                ExpireCondition::IfEarlier,
+            ];
+            let condition = conditions[random.below(5) as usize];
+            let reply = shard.execute(&Command::Expire { key: &key, at_ms, condition }, hash, now);
+            let allowed = present.as_ref().is_some_and(|(_, at)| {
+                let effective = if *at == 0 { u64::MAX } else { *at };
+                match condition {
+                    ExpireCondition::Always => true,
+                    ExpireCondition::IfNone => *at == 0,
+                    ExpireCondition::IfSome => *at != 0,
+                    ExpireCondition::IfLater => at_ms > effective,
+                    ExpireCondition::IfEarlier => at_ms < effective,
+                }
+            });
+            assert_eq!(reply.number, allowed as i64);
+            if allowed {
+                oracle.keys.get_mut(&key).unwrap().1 = at_ms;
+            }
+        }
+        85..=89 => {
+            let reply = shard.execute(&Command::Ttl { key: &key }, hash, now);
+            let expected = match present {
+                None => -2,
+                Some((_, 0)) => -1,
+                Some((_, at)) => (at - now.unix_ms) as i64,
+            };
+            assert_eq!(reply.number, expected);
+        }
+        90..=98 => {
+            let mut list = Vec::new();
+            let mut pairs = Vec::new();
+            for _ in 0..1 + random.below(12) {
+                let pair = (random.key(), random.value());
+                Pairs::push(&mut list, &pair.0, &pair.1);
+                pairs.push(pair);
+            }
+            let command = Command::MultiSet { pairs: Pairs::parse(&list).unwrap() };
+            match shard.execute(&command, hash, now).status {
+                Status::OutOfMemory => return true,
+                status => assert_eq!(status, Status::Ok),
+            }
+            for (key, value) in pairs {
+                oracle.keys.insert(key, (value, 0));
+            }
+        }
+        _ if random.below(40) == 0 => {
+            shard.execute(&Command::Flush, hash, now);
+            oracle.keys.clear();
+        }
+        _ => shard.tick(now),
+    }
+    false
+}
+
+fn check_all(shard: &mut Shard, oracle: &mut Oracle, now: Now) {
+    for number in 0..KEYS {
+        let key = format!("key-{number}").into_bytes();
+        let hash = shard.hash(&key);
+        let expected = oracle.live(&key, now.unix_ms);
+        let reply = shard.execute(&Command::Get { key: &key }, hash, now);
+        assert_eq!(reply.value, expected.as_ref().map(|(value, _)| value.as_slice()));
+        let ttl = shard.execute(&Command::Ttl { key: &key }, hash, now).number;
+        assert_eq!(ttl >= 0, expected.is_some_and(|(_, at)| at != 0));
+    }
+    assert_eq!(shard.stats().keys as usize, oracle.keys.len());
+    let expiring = oracle.keys.values().filter(|(_, at)| *at != 0).count();
+    assert_eq!(shard.stats().expiring as usize, expiring);
+}
+
+fn run(seed: u64, bytes: usize, steps: u64) -> u64 {
+    let mut shard = shard(bytes);
+    let mut oracle = Oracle::default();
+    let mut random = Random(seed);
+    let mut full = 0;
+    let mut now = Now::default();
+    for at in 0..steps {
+        now = Now { unix_ms: 1_000_000 + at * 3, since_start_s: at * 3 / 1000 };
+        full += step(&mut shard, &mut oracle, &mut random, now) as u64;
+        if at % 1_000 == 0 {
+            check_all(&mut shard, &mut oracle, now);
+        }
+    }
+    check_all(&mut shard, &mut oracle, now);
+    full
+}
+
+#[test]
+fn long_random_histories_agree_with_a_map() {
+    for seed in 1..=6 {
+        assert_eq!(run(seed, 8 << 20, 12_000), 0, "memory enough");
+    }
+}
+
+#[test]
+fn full_memory_changes_nothing_and_is_said() {
+    let mut full = 0;
+    for seed in 11..=14 {
+        full += run(seed, 110 << 10, 12_000);
+    }
+    assert!(full > 100, "the limit was met {full} times");
+}
+
+#[test]
+fn the_log_replays_to_the_same_keys() {
+    for seed in 21..=26 {
+        let (mut first, mut second) = (shard(8 << 20), shard(8 << 20));
+        let mut oracle = Oracle::default();
+        let mut random = Random(seed);
+        // Few enough steps that the whole log is still in memory.
+        let mut now = Now::default();
+        for at in 0..2_000 {
+            now = Now { unix_ms: 1_000_000 + at * 3, since_start_s: at * 3 / 1000 };
+            step(&mut first, &mut oracle, &mut random, now);
+        }
+        let entries = first.log().entries();
+        assert_eq!(entries[0].sequence, 1, "nothing was dropped");
+        for entry in entries {
+            let (command, _) = Command::decode(&entry.command).unwrap();
+            let hash = second.hash(command.key().unwrap_or_default());
+            // At the first time: only what the log says removes anything.
+            second.execute(&command, hash, Now { unix_ms: 1_000_000, since_start_s: 0 });
+        }
+        check_all(&mut second, &mut oracle, now);
+    }
+}
+
+#[test]
+fn terms_follow_popularity() {
+    let mut shard = shard(1 << 20);
+    let set = Command::Set {
+        key: b"k",
+        value: b"v",
+        condition: Condition::Always,
+        expiry: Expiry::Never,
+        get: false,
+    };
+    let hash = shard.hash(b"k");
+    shard.execute(&set, hash, Now::default());
+    let mut terms = Vec::new();
+    for since_start_s in [10, 10, 10, 11, 12, 13, 14, 15] {
+        let now = Now { unix_ms: 1, since_start_s };
+        terms.push(shard.execute(&Command::Get { key: b"k" }, hash, now).lease_ms);
+    }
+    assert_eq!(terms, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 64_000]);
+    // Long after the last lease has ended the key is less popular again.
+    let now = Now { unix_ms: 1, since_start_s: 1_000 };
+    assert_eq!(shard.execute(&Command::Get { key: b"k" }, hash, now).lease_ms, 32_000);
+}

@@ -1,0 +1,255 @@
+//! The reader's side of the hash index: bucket, then record (a cold GET).
+//!
+//! A walk concludes only with a record that passed every check. Absence is
+//! never concluded: a key that was moved between two fetches would be missed.
+//! Then, as when a bound is reached, the owner is asked.
+
+use remora_arena::{CLASSES, Words, class_bytes};
+use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WALK_CANDIDATES};
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::{Reject, Verified, verify};
+
+/// Where a shard's table is, as its arena's header tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableRef {
+    /// Region id of the arena.
+    pub region: u32,
+    /// Bytes of the arena; nothing beyond is ever wanted.
+    pub region_bytes: u64,
+    /// Byte offset of the bucket array.
+    pub offset: u64,
+    /// Number of buckets, a power of two.
+    pub buckets: u64,
+}
+
+impl TableRef {
+    /// A table from numbers that came from elsewhere; `None` if they cannot be.
+    pub fn checked(region: u32, region_bytes: u64, offset: u64, buckets: u64) -> Option<Self> {
+        let table_bytes = buckets.checked_mul(BUCKET_BYTES as u64)?;
+        let fits = buckets.is_power_of_two()
+            && buckets <= 1 << 32
+            && offset.is_multiple_of(BUCKET_BYTES as u64)
+            && offset.checked_add(table_bytes)? <= region_bytes;
+        fits.then_some(Self { region, region_bytes, offset, buckets })
+    }
+
+    /// Whether a READ of this slot lies in the region.
+    pub fn holds(&self, pointer: RemotePointer) -> bool {
+        pointer.offset() + pointer.length as u64 <= self.region_bytes
+    }
+}
+
+/// Bytes that a walk wants next, in its table's region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Want {
+    /// Byte offset, a multiple of 16.
+    pub offset: u64,
+    /// How many; at most the largest size class.
+    pub bytes: usize,
+}
+
+/// Why reading did not conclude.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskReason {
+    /// No record of the key was met; only the owner says "absent".
+    NotFound,
+    /// The record is not yet as durable as configured.
+    Pending,
+    /// A bound was reached.
+    TooManyTries,
+}
+
+/// What a walk says after it was fed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step<'b> {
+    /// Fetch these bytes and feed them.
+    Fetch(Want),
+    /// The record, in the bytes just fed.
+    Found(Verified<'b>),
+    /// Ask the owner.
+    Ask(AskReason),
+}
+
+#[derive(Clone, Copy)]
+enum At {
+    Bucket,
+    Record(BucketSlot),
+}
+
+/// One lookup of one key.
+#[derive(Clone)]
+pub struct Walk<'k> {
+    key: &'k [u8],
+    hash: KeyHash,
+    table: TableRef,
+    at: At,
+    candidates: [BucketSlot; BUCKET_SLOTS],
+    waiting: usize,
+    overflow: Option<u32>,
+    buckets_seen: usize,
+    records_seen: usize,
+    retries: u32,
+}
+
+impl<'k> Walk<'k> {
+    /// A walk and the first bytes that it wants.
+    #[inline]
+    pub fn begin(key: &'k [u8], hash: KeyHash, table: TableRef) -> (Self, Want) {
+        let offset = table.offset + hash.bucket(table.buckets) * BUCKET_BYTES as u64;
+        let none = BucketSlot { slot: 0, class: 0, generation_low: 0, signature: 0 };
+        let walk = Self {
+            key,
+            hash,
+            table,
+            at: At::Bucket,
+            candidates: [none; BUCKET_SLOTS],
+            waiting: 0,
+            overflow: None,
+            buckets_seen: 0,
+            records_seen: 0,
+            retries: 0,
+        };
+        (walk, Want { offset, bytes: BUCKET_BYTES })
+    }
+
+    /// READs repeated so far.
+    pub fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    /// Buckets and records fetched so far.
+    pub fn nodes(&self) -> usize {
+        self.buckets_seen + self.records_seen
+    }
+
+    /// Takes the bytes that were wanted.
+    #[inline]
+    pub fn feed<'b>(&mut self, bytes: &'b [u8]) -> Step<'b> {
+        match self.at {
+            At::Bucket => {
+                self.take_bucket(bytes);
+                self.next()
+            }
+            At::Record(slot) => self.take_record(slot, bytes),
+        }
+    }
+
+    fn take_bucket(&mut self, bytes: &[u8]) {
+        self.buckets_seen += 1;
+        let word = |index: usize| {
+            let word = bytes.get(index * 8..index * 8 + 8)?;
+            Some(u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        };
+        let header = BucketHeader(word(0).unwrap_or(0));
+        self.overflow = header.overflow();
+        for index in (0..BUCKET_SLOTS).filter(|index| header.used() & 1 << index != 0) {
+            let slot = BucketSlot::from_word(word(1 + index).unwrap_or(0));
+            if slot.signature == self.hash.signature() {
+                self.candidates[self.waiting] = slot;
+                self.waiting += 1;
+            }
+        }
+    }
+
+    fn take_record<'b>(&mut self, slot: BucketSlot, bytes: &'b [u8]) -> Step<'b> {
+        self.records_seen += 1;
+        match verify(bytes, self.table.region, slot.slot, None, self.key) {
+            Ok(found) if found.pointer.generation as u8 == slot.generation_low => Step::Found(found),
+            Err(Reject::Pending) => Step::Ask(AskReason::Pending),
+            Err(Reject::OtherKey) => self.next(),
+            // Torn: the same READ again. Dead, or of another generation: the
+            // bucket has changed since it was read.
+            Err(Reject::Torn) if self.may_retry() => Step::Fetch(self.want_record(slot)),
+            Err(Reject::Dead) | Ok(_) if self.may_retry() => self.restart(),
+            _ => Step::Ask(AskReason::TooManyTries),
+        }
+    }
+
+    fn may_retry(&mut self) -> bool {
+        self.retries += 1;
+        self.retries <= READ_RETRIES
+    }
+
+    fn restart(&mut self) -> Step<'static> {
+        self.waiting = 0;
+        self.overflow = None;
+        let offset = self.table.offset + self.hash.bucket(self.table.buckets) * BUCKET_BYTES as u64;
+        self.want_bucket(offset)
+    }
+
+    fn want_bucket(&mut self, offset: u64) -> Step<'static> {
+        self.at = At::Bucket;
+        Step::Fetch(Want { offset, bytes: BUCKET_BYTES })
+    }
+
+    fn want_record(&mut self, slot: BucketSlot) -> Want {
+        self.at = At::Record(slot);
+        let offset = slot.slot as u64 * SLOT_UNIT_BYTES as u64;
+        Want { offset, bytes: class_bytes(slot.class) }
+    }
+
+    /// The next candidate, else the next bucket of the chain, else the owner.
+    fn next(&mut self) -> Step<'static> {
+        while self.waiting > 0 {
+            self.waiting -= 1;
+            let slot = self.candidates[self.waiting];
+            // A word read from elsewhere may name anything.
+            if (slot.class as usize) < CLASSES {
+                let want = self.want_record(slot);
+                if self.records_seen >= WALK_CANDIDATES {
+                    return Step::Ask(AskReason::TooManyTries);
+                }
+                if want.offset + want.bytes as u64 <= self.table.region_bytes {
+                    return Step::Fetch(want);
+                }
+            }
+        }
+        match self.overflow.take() {
+            Some(_) if self.buckets_seen >= CHAIN_BUCKETS => Step::Ask(AskReason::TooManyTries),
+            Some(link) => {
+                let offset = link as u64 * SLOT_UNIT_BYTES as u64;
+                if offset + BUCKET_BYTES as u64 > self.table.region_bytes {
+                    return Step::Ask(AskReason::TooManyTries);
+                }
+                self.want_bucket(offset)
+            }
+            None => Step::Ask(AskReason::NotFound),
+        }
+    }
+}
+
+/// Runs a walk over memory that this process maps: another thread of the
+/// server, or a test. `scratch` is grown as needed and holds the record.
+pub fn walk_locally<'s>(
+    words: &Words,
+    table: TableRef,
+    key: &[u8],
+    hash: KeyHash,
+    scratch: &'s mut Vec<u8>,
+) -> Result<Verified<'s>, AskReason> {
+    let (mut walk, mut want) = Walk::begin(key, hash, table);
+    // Bounded: every walk is (limits READ_RETRIES, CHAIN_BUCKETS, WALK_CANDIDATES).
+    loop {
+        if scratch.len() < want.bytes {
+            scratch.resize(want.bytes, 0);
+        }
+        if words.check(want.offset, want.bytes).is_err() {
+            return Err(AskReason::TooManyTries);
+        }
+        words.copy_out(want.offset as usize, &mut scratch[..want.bytes]);
+        match walk.feed(&scratch[..want.bytes]) {
+            Step::Fetch(next) => want = next,
+            Step::Ask(reason) => return Err(reason),
+            Step::Found(found) => {
+                // Ends the borrow of the loop's turn: the record's place in
+                // the scratch is known from its lengths.
+                let (pointer, mutable) = (found.pointer, found.mutable);
+                let end = pointer.length as usize;
+                let from = end - found.value.len();
+                return Ok(Verified { value: &scratch[from..end], mutable, pointer });
+            }
+        }
+    }
+}
