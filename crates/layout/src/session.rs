@@ -4,7 +4,7 @@
 //! to_server (written by the client)          to_client (written by the server)
 //!     0  client's clock, ns                      0  heartbeat, one line
 //!     8  life that the client has seen
-//!    64  asleep: the client wants a wake-up
+//!    64  asleep: the client wants a wake-up     64  withdrawn: the session has ended
 //!   128  credit of shard 0's response ring     128  credit of shard 0's request ring
 //!   192  ... of shard 1, one line each         192  ... of shard 1
 //!  8192  request ring of shard 0              8192  response ring of shard 0
@@ -24,6 +24,8 @@ pub const CLIENT_CLOCK_WORD: usize = 0;
 pub const CLIENT_LIFE_WORD: usize = 1;
 /// Word that is 1 while the client sleeps (to_server).
 pub const CLIENT_ASLEEP_WORD: usize = 8;
+/// Word that is 1 once the server has withdrawn the session (to_client).
+pub const WITHDRAWN_WORD: usize = 8;
 /// Word of the heartbeat's first word (to_client).
 pub const HEARTBEAT_WORD: usize = 0;
 
@@ -118,7 +120,7 @@ fn heartbeat_checksum(words: &[u64; Heartbeat::WORDS]) -> u64 {
 
 const _: () = assert!(credit_word(MAX_SHARDS) * 8 <= SESSION_HEADER_BYTES);
 const _: () = assert!(Heartbeat::WORDS * 8 == CACHE_LINE_BYTES);
-const _: () = assert!(CLIENT_ASLEEP_WORD * 8 < 128 && HEARTBEAT_WORD + Heartbeat::WORDS <= 16);
+const _: () = assert!(CLIENT_ASLEEP_WORD * 8 < 128 && HEARTBEAT_WORD + Heartbeat::WORDS <= WITHDRAWN_WORD);
 
 #[cfg(test)]
 mod tests {

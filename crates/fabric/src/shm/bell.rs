@@ -1,0 +1,206 @@
+//! Waking without losing a wake-up (design, "Fabric"; the shared-memory form
+//! of Catfish 4.2's event detection, C17).
+//!
+//! ```text
+//!   sender                         receiver
+//!   store the frame                store asleep = 1
+//!   full fence                     full fence
+//!   load asleep, signal if 1       scan once more, sleep if nothing is there
+//! ```
+//! Whichever fence comes second sees the other side's store: either the
+//! receiver finds the frame, or the sender finds it asleep.
+
+use remora_arena::Words;
+use remora_layout::plant::{Plant, planted};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The sender's side: wakes a receiver that sleeps.
+#[derive(Clone)]
+pub struct Bell {
+    asleep: Words,
+    word: usize,
+    eventfd: Arc<OwnedFd>,
+}
+
+impl Bell {
+    /// A bell for the receiver whose word `word` of `asleep` is 1 while it
+    /// sleeps, and that waits for `eventfd`.
+    pub fn new(asleep: Words, word: usize, eventfd: Arc<OwnedFd>) -> Self {
+        Self { asleep, word, eventfd }
+    }
+
+    /// A new eventfd for a bell.
+    pub fn eventfd() -> std::io::Result<Arc<OwnedFd>> {
+        Ok(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// To be called after every frame: wakes the receiver if it sleeps.
+    /// Says whether it had to.
+    #[inline]
+    pub fn ring(&self) -> bool {
+        Words::full_fence();
+        if self.asleep.load(self.word) == 0 {
+            return false;
+        }
+        self.signal();
+        true
+    }
+
+    /// Wakes the receiver whether it sleeps or not.
+    pub fn signal(&self) {
+        // A full counter (EAGAIN) means that a wake-up is already due.
+        let _ = rustix::io::write(&*self.eventfd, &1u64.to_ne_bytes());
+    }
+}
+
+/// Why a sleeper woke.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// The last scan before sleeping found something.
+    Found,
+    /// Somebody rang, or a watched descriptor became ready.
+    Signalled,
+    /// The time was up.
+    TimedOut,
+}
+
+/// The receiver's side: sleeps in the kernel until a bell rings.
+pub struct Sleeper {
+    asleep: Words,
+    word: usize,
+    epoll: OwnedFd,
+    /// Times it really slept.
+    sleeps: u64,
+}
+
+impl Sleeper {
+    /// A sleeper that says so in word `word` of `asleep`.
+    pub fn new(asleep: Words, word: usize) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { asleep, word, epoll, sleeps: 0 })
+    }
+
+    /// Wakes also for this descriptor. Edge-triggered: an eventfd need never
+    /// be drained, each signal is a new edge.
+    pub fn watch(&self, fd: BorrowedFd<'_>) -> std::io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), flags)?)
+    }
+
+    /// No longer wakes for this descriptor.
+    pub fn forget(&self, fd: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// How often it really slept.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps
+    }
+
+    /// Sleeps until a bell rings or `timeout` has passed (`None`: for ever),
+    /// unless `scan` finds something to do.
+    pub fn sleep(&mut self, timeout: Option<Duration>, scan: impl FnOnce() -> bool) -> Woken {
+        self.asleep.store(self.word, 1);
+        Words::full_fence();
+        if !planted(Plant::SleepWithoutScan) && scan() {
+            self.asleep.store(self.word, 0);
+            return Woken::Found;
+        }
+        self.sleeps += 1;
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 8];
+        let woken = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
+            Ok(0) => Woken::TimedOut,
+            Ok(_) | Err(Errno::INTR) => Woken::Signalled,
+            // The set is ours; nothing else can go wrong with it.
+            Err(error) => panic!("epoll_wait: {error}"),
+        };
+        self.asleep.store(self.word, 0);
+        woken
+    }
+}
+
+impl AsFd for Sleeper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::Mapping;
+    use std::sync::Mutex;
+
+    /// Plants are switched on for the whole process: one hammer at a time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    /// Frames are a counter; the receiver always sleeps when it sees no new
+    /// one. A lost wake-up shows as a time-out.
+    fn hammer(rounds: u64) -> (u64, u64) {
+        let words = Words::new(Mapping::heap(4096));
+        let back = Words::new(Mapping::heap(4096));
+        let there_fd = Bell::eventfd().unwrap();
+        let back_fd = Bell::eventfd().unwrap();
+        let mut there = Sleeper::new(words.clone(), 1).unwrap();
+        there.watch(there_fd.as_fd()).unwrap();
+        let mut here = Sleeper::new(back.clone(), 1).unwrap();
+        here.watch(back_fd.as_fd()).unwrap();
+        let ring_there = Bell::new(words.clone(), 1, there_fd);
+        let ring_back = Bell::new(back.clone(), 1, back_fd);
+        let echo = std::thread::spawn({
+            let (words, back) = (words.clone(), back.clone());
+            move || {
+                let mut lost = 0;
+                for round in 1..=rounds {
+                    while words.load_acquire(0) < round {
+                        let scan = || words.load_acquire(0) >= round;
+                        lost += (there.sleep(Some(Duration::from_millis(300)), scan)
+                            == Woken::TimedOut) as u64;
+                    }
+                    back.store_release(0, round);
+                    ring_back.ring();
+                }
+                (lost, there.sleeps())
+            }
+        });
+        let mut lost = 0;
+        for round in 1..=rounds {
+            words.store_release(0, round);
+            ring_there.ring();
+            while back.load_acquire(0) < round {
+                let scan = || back.load_acquire(0) >= round;
+                lost +=
+                    (here.sleep(Some(Duration::from_millis(300)), scan) == Woken::TimedOut) as u64;
+            }
+        }
+        let (lost_there, sleeps) = echo.join().unwrap();
+        (lost + lost_there, sleeps)
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        let _guard = ONE_AT_A_TIME.lock();
+        let (lost, sleeps) = hammer(20_000);
+        assert_eq!(lost, 0);
+        assert!(sleeps > 100, "it did sleep: {sleeps}");
+    }
+
+    #[cfg(feature = "plants")]
+    #[test]
+    fn the_hammer_notices_a_sleep_without_scan() {
+        let _guard = ONE_AT_A_TIME.lock();
+        remora_layout::plant::choose(Some(Plant::SleepWithoutScan));
+        let rounds = 20;
+        let lost = (0..50).map(|_| hammer(rounds).0).sum::<u64>();
+        remora_layout::plant::choose(None);
+        assert!(lost > 0, "a sleeper that does not scan loses wake-ups");
+    }
+}

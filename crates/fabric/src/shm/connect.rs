@@ -1,0 +1,243 @@
+//! Making a session: the hellos, and the memory that goes with them.
+
+use super::bell::Bell;
+use super::link::ShmLink;
+use super::socket;
+use remora_arena::{MapError, Mapping, Region, RegionKind, Words};
+use remora_layout::arena_header::{ARENA_MAGIC, word};
+use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello};
+use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
+use remora_layout::session::{CLIENT_ASLEEP_WORD, WITHDRAWN_WORD, mailbox_bytes};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// How long either side waits for the other's hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a session could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody listens there.
+    #[error("cannot reach a Remora server at {path}: {source}; is it running, and is this its socket?")]
+    Unreachable {
+        /// The socket's path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The server refused.
+    #[error("the server at {path} refused the session: {refusal}")]
+    Refused {
+        /// The socket's path.
+        path: PathBuf,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The answer made no sense.
+    #[error("the answer from {path} is not that of a Remora server of this version: {what}")]
+    NotAServer {
+        /// The socket's path.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The memory could not be mapped.
+    #[error(transparent)]
+    Memory(#[from] MapError),
+    /// The kernel refused something else.
+    #[error("cannot set up the session: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A client's end of a new session.
+pub struct Connected {
+    /// What the server said.
+    pub hello: ServerHello,
+    /// The socket; its end is the session's end.
+    pub socket: UnixStream,
+    /// The mailbox that this client writes.
+    pub to_server: Words,
+    /// The mailbox that the server writes.
+    pub to_client: Words,
+    /// The client's own eventfd.
+    pub eventfd: OwnedFd,
+    /// Each shard's arena.
+    pub arenas: Vec<Words>,
+    /// Each shard's bell.
+    pub bells: Vec<Bell>,
+    /// The link: regions 0 .. shards are the arenas, region `shards` is the
+    /// mailbox at the server.
+    pub link: ShmLink,
+}
+
+/// Asks the server at `path` for a session over shared memory.
+pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
+    let unreachable = |source| ConnectError::Unreachable { path: path.to_owned(), source };
+    let not_a_server = |what| ConnectError::NotAServer { path: path.to_owned(), what };
+    let socket = UnixStream::connect(path).map_err(unreachable)?;
+    socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
+    socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
+    let hello = ClientHello {
+        magic: HELLO_MAGIC.into(),
+        version: PROTOCOL_VERSION.into(),
+        pid: std::process::id().into(),
+    };
+    socket::send(&socket, hello.as_bytes(), &[]).map_err(unreachable)?;
+    let mut answer = ServerHello::new_zeroed();
+    let fds = socket::receive(&socket, answer.as_mut_bytes()).map_err(unreachable)?;
+    if answer.magic.get() != HELLO_MAGIC {
+        return Err(not_a_server("it does not begin as one"));
+    }
+    if answer.refusal.get() != 0 {
+        let refusal = Refusal::from_number(answer.refusal.get());
+        let refusal = refusal.ok_or(not_a_server("it refuses for an unknown reason"))?;
+        return Err(ConnectError::Refused { path: path.to_owned(), refusal });
+    }
+    if answer.version.get() != PROTOCOL_VERSION {
+        return Err(not_a_server("it has another protocol version"));
+    }
+    let shards = answer.shards.get() as usize;
+    if shards == 0 || shards > MAX_SHARDS || fds.len() != 3 + 2 * shards {
+        return Err(not_a_server("it announces an impossible number of shards"));
+    }
+    let mut fds = fds.into_iter();
+    let mut next = || fds.next().expect("counted above");
+    let bytes = mailbox_bytes(shards);
+    let to_server = Words::new(Mapping::of_peer(next().as_fd(), RegionKind::Mailbox, bytes)?);
+    let to_client = Words::new(Mapping::of_peer(next().as_fd(), RegionKind::Readable, bytes)?);
+    let eventfd = next();
+    let mut link = ShmLink::new(Some((to_client.clone(), WITHDRAWN_WORD)));
+    let mut arenas = Vec::with_capacity(shards);
+    let mut bells = Vec::with_capacity(shards);
+    for shard in 0..shards {
+        let arena = map_arena(next(), shard, answer.life.get()).map_err(|error| match error {
+            ArenaError::Map(error) => ConnectError::Memory(error),
+            ArenaError::Wrong(what) => not_a_server(what),
+        })?;
+        bells.push(Bell::new(arena.clone(), word::ASLEEP, Arc::new(next())));
+        link.add_region(shard as u32, arena.clone(), false);
+        arenas.push(arena);
+    }
+    link.add_region(shards as u32, to_server.clone(), true);
+    Ok(Connected { hello: answer, socket, to_server, to_client, eventfd, arenas, bells, link })
+}
+
+enum ArenaError {
+    Map(MapError),
+    Wrong(&'static str),
+}
+
+fn map_arena(fd: OwnedFd, shard: usize, life: u64) -> Result<Words, ArenaError> {
+    let size = rustix::fs::fstat(&fd)
+        .map_err(|_| ArenaError::Wrong("an arena is not a file"))?
+        .st_size as u64;
+    if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&size) {
+        return Err(ArenaError::Wrong("an arena has an impossible size"));
+    }
+    let mapping = Mapping::of_peer(fd.as_fd(), RegionKind::Readable, size as usize)
+        .map_err(ArenaError::Map)?;
+    let arena = Words::new(mapping);
+    let expected = [
+        (word::MAGIC, ARENA_MAGIC),
+        (word::VERSION, PROTOCOL_VERSION as u64),
+        (word::REGION, shard as u64),
+        (word::LIFE, life),
+        (word::REGION_BYTES, size),
+    ];
+    if expected.iter().any(|&(index, value)| arena.load_acquire(index) != value) {
+        return Err(ArenaError::Wrong("an arena's header is not as it should be"));
+    }
+    Ok(arena)
+}
+
+/// The server's memory of one session.
+pub struct SessionMemory {
+    to_server: Region,
+    to_client: Region,
+    eventfd: Arc<OwnedFd>,
+}
+
+impl SessionMemory {
+    /// Mailboxes for `shards` shards.
+    pub fn create(shards: usize) -> Result<Self, ConnectError> {
+        let bytes = mailbox_bytes(shards);
+        Ok(Self {
+            to_server: Region::create("remora-to-server", RegionKind::Mailbox, bytes)?,
+            to_client: Region::create("remora-to-client", RegionKind::Readable, bytes)?,
+            eventfd: Bell::eventfd()?,
+        })
+    }
+
+    /// The mailbox that the client writes. Every word may change at any time.
+    pub fn to_server(&self) -> Words {
+        self.to_server.words()
+    }
+
+    /// The mailbox that the server writes.
+    pub fn to_client(&self) -> Words {
+        self.to_client.words()
+    }
+
+    /// The bell that wakes the client.
+    pub fn client_bell(&self) -> Bell {
+        Bell::new(self.to_server(), CLIENT_ASLEEP_WORD, Arc::clone(&self.eventfd))
+    }
+
+    /// Ends the session for the client: none of its operations completes
+    /// successfully any more.
+    pub fn withdraw(&self) {
+        self.to_client().store_release(WITHDRAWN_WORD, 1);
+        Words::full_fence();
+        self.client_bell().signal();
+    }
+}
+
+/// What a server grants: its hello, and for each shard arena and eventfd.
+pub struct Grant<'a> {
+    /// The answer.
+    pub hello: ServerHello,
+    /// The session's memory.
+    pub memory: &'a SessionMemory,
+    /// For each shard its arena and the eventfd that wakes it.
+    pub shards: &'a [(BorrowedFd<'a>, BorrowedFd<'a>)],
+}
+
+impl Grant<'_> {
+    /// Sends the grant to the client.
+    pub fn send(&self, socket: &UnixStream) -> std::io::Result<()> {
+        let mut fds = vec![
+            self.memory.to_server.fd(),
+            self.memory.to_client.fd(),
+            self.memory.eventfd.as_fd(),
+        ];
+        for &(arena, eventfd) in self.shards {
+            fds.extend([arena, eventfd]);
+        }
+        socket::send(socket, self.hello.as_bytes(), &fds)
+    }
+}
+
+/// Tells a client that it gets no session.
+pub fn refuse(socket: &UnixStream, refusal: Refusal) -> std::io::Result<()> {
+    let mut hello = ServerHello::new_zeroed();
+    hello.magic = HELLO_MAGIC.into();
+    hello.version = PROTOCOL_VERSION.into();
+    hello.refusal = (refusal as u32).into();
+    socket::send(socket, hello.as_bytes(), &[])
+}
+
+/// The client's hello from the bytes it sent, or why it is refused.
+pub fn hello_of(bytes: &[u8; size_of::<ClientHello>()]) -> Result<ClientHello, Refusal> {
+    let hello = ClientHello::read_from_bytes(bytes).map_err(|_| Refusal::NotAHello)?;
+    if hello.magic.get() != HELLO_MAGIC {
+        return Err(Refusal::NotAHello);
+    }
+    if hello.version.get() != PROTOCOL_VERSION {
+        return Err(Refusal::Version);
+    }
+    Ok(hello)
+}

@@ -1,0 +1,14 @@
+//! Shared memory between processes of one host.
+//!
+//! Memfds and eventfds are passed over a Unix socket; after that no system
+//! call is on the data path. READs cost the server nothing. A mapping cannot
+//! be taken away from a hostile process; SECURITY.md says what that means.
+
+mod bell;
+mod connect;
+mod link;
+mod socket;
+
+pub use bell::{Bell, Sleeper, Woken};
+pub use connect::{ConnectError, Connected, Grant, SessionMemory, connect, hello_of, refuse};
+pub use link::ShmLink;

@@ -1,0 +1,120 @@
+//! The receiving end of a ring: polls one's own memory.
+
+use remora_arena::Words;
+use remora_layout::frame::{
+    FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, frame_bytes, frame_checksum, payload_of,
+};
+use remora_layout::limits::{CREDIT_BYTES, RING_BYTES};
+
+/// What a peer did that no honest peer does. It ends the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Violation {
+    /// A frame longer than the limit, or beyond the ring's end.
+    #[error("a frame claims an impossible length")]
+    Length,
+    /// Credit for bytes that were never sent, or less than before.
+    #[error("the credit makes no sense")]
+    Credit,
+}
+
+/// What polling found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Poll {
+    /// No frame.
+    Empty,
+    /// A whole frame; its payload of this many bytes was appended.
+    Frame(usize),
+    /// The beginning of a frame whose rest has not arrived.
+    Torn,
+    /// Something that no honest peer writes.
+    Violated(Violation),
+}
+
+/// Takes frames out of a ring in one's own mailbox.
+pub struct Receiver {
+    words: Words,
+    base: usize,
+    seed: u64,
+    sequence: u32,
+    /// Bytes of ring consumed since it was made.
+    consumed: u64,
+    /// As many of them have been told to the sender.
+    told: u64,
+}
+
+impl Receiver {
+    /// A receiver for the fresh ring at `base` of this mailbox.
+    pub fn new(words: Words, base: usize, seed: u64) -> Self {
+        Self { words, base, seed, sequence: 0, consumed: 0, told: 0 }
+    }
+
+    #[inline(always)]
+    fn position(&self) -> usize {
+        (self.consumed % RING_BYTES as u64) as usize
+    }
+
+    /// Whether a frame has begun to arrive: the last scan before sleeping.
+    #[inline(always)]
+    pub fn has_frame(&self) -> bool {
+        let word = self.words.load_acquire((self.base + self.position()) / 8);
+        payload_of(word, self.sequence, self.seed).is_some()
+    }
+
+    /// Asks for the line where the next frame will stand.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        self.words.prefetch((self.base + self.position()) as u64);
+    }
+
+    /// Takes the next frame, if it is whole: its payload is appended to
+    /// `into`. The bytes are copied once and checked afterwards; the ring's
+    /// memory is never read twice.
+    #[inline]
+    pub fn poll(&mut self, into: &mut Vec<u8>) -> Poll {
+        // At most one marker stands before a frame: two turns.
+        for _ in 0..2 {
+            let position = self.position();
+            let word = self.words.load_acquire((self.base + position) / 8);
+            let Some(payload) = payload_of(word, self.sequence, self.seed) else {
+                return Poll::Empty;
+            };
+            let wrap = payload == WRAP;
+            let payload = if wrap { 0 } else { payload as usize };
+            let whole = FRAME_HEADER_BYTES + payload;
+            if payload > MAX_PAYLOAD_BYTES || whole > RING_BYTES - position {
+                return Poll::Violated(Violation::Length);
+            }
+            let start = into.len();
+            into.resize(start + whole, 0);
+            self.words.copy_out(self.base + position, &mut into[start..]);
+            let sum = u64::from_le_bytes(into[start + 8..start + 16].try_into().expect("8 bytes"));
+            let expected = frame_checksum(word, &into[start + FRAME_HEADER_BYTES..], self.seed);
+            if sum != expected {
+                into.truncate(start);
+                return Poll::Torn;
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+            if wrap {
+                into.truncate(start);
+                self.consumed += (RING_BYTES - position) as u64;
+                continue;
+            }
+            into.copy_within(start + FRAME_HEADER_BYTES.., start);
+            into.truncate(start + payload);
+            self.consumed += frame_bytes(payload) as u64;
+            return Poll::Frame(payload);
+        }
+        Poll::Violated(Violation::Length)
+    }
+
+    /// Credit to be written to the sender, once a quarter of the ring has been
+    /// consumed since the last time.
+    #[inline]
+    pub fn credit_due(&mut self) -> Option<u64> {
+        if self.consumed - self.told < CREDIT_BYTES as u64 {
+            return None;
+        }
+        self.told = self.consumed;
+        Some(self.consumed)
+    }
+}

@@ -1,0 +1,126 @@
+//! The sending end of a ring.
+
+use remora_fabric::{Link, LinkError, RemoteAddress, Work};
+use remora_layout::frame::{
+    FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
+};
+use remora_layout::limits::RING_BYTES;
+
+use crate::receive::Violation;
+
+/// Id of the operations that a sender posts; whoever polls the link passes
+/// over successful completions with this id.
+pub const WRITE_ID: u64 = u64::MAX;
+
+/// Why a frame was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SendError {
+    /// No credit for it now; it fits later.
+    #[error("the ring is full")]
+    Full,
+    /// Longer than any frame.
+    #[error("the message has {0} bytes; a frame carries at most {MAX_PAYLOAD_BYTES}")]
+    TooLong(usize),
+    /// The link has failed.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// Writes frames into the peer's ring.
+pub struct Sender {
+    region: u32,
+    base: u64,
+    seed: u64,
+    sequence: u32,
+    /// Bytes of ring used since it was made, skipped ends included.
+    sent: u64,
+    /// As many of them the peer has consumed, as far as we know.
+    credit: u64,
+    frame: Vec<u8>,
+}
+
+impl Sender {
+    /// A sender for the fresh ring at `base` of the peer's `region`.
+    pub fn new(region: u32, base: u64, seed: u64) -> Self {
+        Self { region, base, seed, sequence: 0, sent: 0, credit: 0, frame: Vec::new() }
+    }
+
+    /// Takes the credit word as read from one's own mailbox.
+    #[inline]
+    pub fn take_credit(&mut self, consumed: u64) -> Result<(), Violation> {
+        if consumed < self.credit || consumed > self.sent {
+            return Err(Violation::Credit);
+        }
+        self.credit = consumed;
+        Ok(())
+    }
+
+    /// Whether a message of this length can be sent now.
+    #[inline]
+    pub fn has_room(&self, payload_bytes: usize) -> bool {
+        let frame = frame_bytes(payload_bytes);
+        let used = self.sent - self.credit;
+        used + (self.skipped(frame) + frame) as u64 <= RING_BYTES as u64
+    }
+
+    /// Whether everything sent has been consumed.
+    pub fn is_drained(&self) -> bool {
+        self.sent == self.credit
+    }
+
+    /// Bytes left over at the ring's end if the frame does not fit there.
+    #[inline]
+    fn skipped(&self, frame: usize) -> usize {
+        let left = RING_BYTES - (self.sent % RING_BYTES as u64) as usize;
+        if frame <= left { 0 } else { left }
+    }
+
+    /// Sends one message, given in parts. The peer has to be woken by whoever
+    /// knows how ([`remora_fabric::shm::Bell`]).
+    #[inline]
+    pub fn send<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
+        let payload: usize = parts.iter().map(|part| part.len()).sum();
+        if payload > MAX_PAYLOAD_BYTES {
+            return Err(SendError::TooLong(payload));
+        }
+        if let Some(failure) = link.failure() {
+            return Err(failure.into());
+        }
+        if !self.has_room(payload) {
+            return Err(SendError::Full);
+        }
+        let skipped = self.skipped(frame_bytes(payload));
+        if skipped > 0 {
+            self.compose(WRAP, &[]);
+            self.post(link, skipped);
+        }
+        self.compose(payload as u32, parts);
+        self.post(link, frame_bytes(payload));
+        match link.failure() {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn compose(&mut self, payload_bytes: u32, parts: &[&[u8]]) {
+        let word = first_word(self.sequence, payload_bytes, self.seed);
+        self.frame.clear();
+        self.frame.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
+        for part in parts {
+            self.frame.extend_from_slice(part);
+        }
+        let sum = frame_checksum(word, &self.frame[FRAME_HEADER_BYTES..], self.seed);
+        self.frame[..8].copy_from_slice(&word.to_le_bytes());
+        self.frame[8..16].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    #[inline]
+    fn post<L: Link>(&mut self, link: &mut L, ring_bytes: usize) {
+        let offset = self.base + self.sent % RING_BYTES as u64;
+        let to = RemoteAddress { region: self.region, offset };
+        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.frame }]);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sent += ring_bytes as u64;
+    }
+}

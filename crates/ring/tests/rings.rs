@@ -1,0 +1,229 @@
+//! Rings against a queue: random sizes over many laps, a concurrent sender,
+//! torn, stale, forged and hostile frames.
+
+use remora_arena::{Mapping, Words};
+use remora_fabric::Link;
+use remora_fabric::shm::ShmLink;
+use remora_layout::frame::{MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum};
+use remora_layout::limits::{CREDIT_BYTES, RING_BYTES};
+use remora_ring::{Poll, Receiver, SendError, Sender, Violation};
+use std::collections::VecDeque;
+
+const SEED: u64 = 0x1234_5678_9abc_def0;
+const BASE: usize = 8192;
+
+struct Ends {
+    words: Words,
+    link: ShmLink,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+fn ends() -> Ends {
+    let words = Words::new(Mapping::heap(BASE + RING_BYTES));
+    let mut link = ShmLink::new(None);
+    link.add_region(0, words.clone(), true);
+    Ends {
+        sender: Sender::new(0, BASE as u64, SEED),
+        receiver: Receiver::new(words.clone(), BASE, SEED),
+        words,
+        link,
+    }
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn message(number: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (number as usize * 13 + at * 7) as u8).collect()
+}
+
+fn length(state: &mut u64) -> usize {
+    match random(state) % 100 {
+        0 => MAX_PAYLOAD_BYTES - (random(state) % 70) as usize,
+        1..=9 => (random(state) % 40_000) as usize,
+        _ => (random(state) % 200) as usize,
+    }
+}
+
+#[test]
+fn every_message_arrives_once_in_order_over_many_laps() {
+    let mut ends = ends();
+    let mut queue: VecDeque<Vec<u8>> = VecDeque::new();
+    let (mut sent, mut full, mut bytes) = (0u64, 0u64, 0u64);
+    let mut state = 7u64;
+    let mut credit = 0;
+    while bytes < 60 * RING_BYTES as u64 {
+        let burst = random(&mut state) % 20;
+        for _ in 0..burst {
+            let payload = message(sent, length(&mut state));
+            let half = payload.len() / 3;
+            let room = ends.sender.has_room(payload.len());
+            match ends.sender.send(&mut ends.link, &[&payload[..half], &payload[half..]]) {
+                Ok(()) => {
+                    assert!(room);
+                    sent += 1;
+                    bytes += payload.len() as u64;
+                    queue.push_back(payload);
+                }
+                Err(SendError::Full) => {
+                    assert!(!room);
+                    full += 1;
+                    break;
+                }
+                Err(other) => panic!("{other}"),
+            }
+            while ends.link.poll().is_some() {}
+        }
+        for _ in 0..random(&mut state) % 20 {
+            let mut into = vec![0xee; 3];
+            match ends.receiver.poll(&mut into) {
+                Poll::Frame(length) => {
+                    let expected = queue.pop_front().expect("nothing is invented");
+                    assert_eq!(length, expected.len());
+                    assert_eq!(&into[3..], expected);
+                }
+                Poll::Empty => {
+                    assert!(queue.is_empty() && into.len() == 3, "nothing is lost");
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+            if let Some(due) = ends.receiver.credit_due() {
+                assert!(due >= credit + CREDIT_BYTES as u64);
+                credit = due;
+            }
+        }
+        ends.sender.take_credit(credit).unwrap();
+    }
+    assert!(full > 50 && sent > 2_000, "{full} {sent}");
+}
+
+#[test]
+fn a_concurrent_sender_is_never_misread() {
+    let mut ends = ends();
+    const MESSAGES: u64 = 200_000;
+    let credits = Words::new(Mapping::heap(64));
+    let seen = credits.clone();
+    let sender = std::thread::spawn(move || {
+        let mut state = 99u64;
+        for number in 0..MESSAGES {
+            let payload = message(number, (random(&mut state) % 300) as usize);
+            loop {
+                ends.sender.take_credit(seen.load_acquire(0)).unwrap();
+                match ends.sender.send(&mut ends.link, &[&payload]) {
+                    Ok(()) => break,
+                    Err(SendError::Full) => std::thread::yield_now(),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            while ends.link.poll().is_some() {}
+        }
+    });
+    let mut state = 99u64;
+    let mut into = Vec::new();
+    let mut number = 0;
+    while number < MESSAGES {
+        into.clear();
+        match ends.receiver.poll(&mut into) {
+            Poll::Frame(_) => {
+                let bytes = (random(&mut state) % 300) as usize;
+                assert_eq!(into, message(number, bytes), "message {number}");
+                number += 1;
+                if let Some(due) = ends.receiver.credit_due() {
+                    credits.store_release(0, due);
+                }
+            }
+            Poll::Empty | Poll::Torn => std::thread::yield_now(),
+            Poll::Violated(violation) => panic!("{violation}"),
+        }
+    }
+    sender.join().unwrap();
+}
+
+/// Writes a frame by hand, word by word.
+fn forge(words: &Words, position: usize, sequence: u32, claimed: u32, payload: &[u8], seed: u64) {
+    let word = first_word(sequence, claimed, seed);
+    let mut frame = word.to_le_bytes().to_vec();
+    frame.extend(frame_checksum(word, payload, seed).to_le_bytes());
+    frame.extend(payload);
+    words.copy_in(BASE + position, &frame);
+}
+
+#[test]
+fn a_torn_frame_waits_for_its_rest() {
+    let mut ends = ends();
+    let payload = message(1, 500);
+    forge(&ends.words, 0, 0, 500, &payload, SEED);
+    let last = (BASE + 16 + 496) / 8;
+    let word = ends.words.load(last);
+    for at in [last, last - 10, (BASE + 8) / 8] {
+        let saved = ends.words.load(at);
+        ends.words.store(at, saved ^ 1);
+        let mut into = Vec::new();
+        assert_eq!(ends.receiver.poll(&mut into), Poll::Torn, "word {at}");
+        assert!(into.is_empty());
+        ends.words.store(at, saved);
+    }
+    assert_eq!(ends.words.load(last), word);
+    let mut into = Vec::new();
+    assert_eq!(ends.receiver.poll(&mut into), Poll::Frame(500));
+    assert_eq!(into, payload);
+}
+
+#[test]
+fn stale_frames_and_frames_under_another_seed_are_not_seen() {
+    let mut ends = ends();
+    for (sequence, seed) in [(1, SEED), (u32::MAX, SEED), (0, SEED + 1)] {
+        forge(&ends.words, 0, sequence, 5, b"stale", seed);
+        assert_eq!(ends.receiver.poll(&mut Vec::new()), Poll::Empty);
+        assert!(!ends.receiver.has_frame());
+    }
+}
+
+#[test]
+fn hostile_lengths_are_violations() {
+    for claimed in [MAX_PAYLOAD_BYTES as u32 + 1, RING_BYTES as u32, WRAP - 1, 1 << 31] {
+        let mut ends = ends();
+        forge(&ends.words, 0, 0, claimed, b"", SEED);
+        let poll = ends.receiver.poll(&mut Vec::new());
+        assert_eq!(poll, Poll::Violated(Violation::Length), "{claimed}");
+    }
+    // Two markers in a row: no honest sender needs a second one.
+    let mut ends = ends();
+    forge(&ends.words, 0, 0, WRAP, b"", SEED);
+    forge(&ends.words, 0, 1, WRAP, b"", SEED);
+    let poll = ends.receiver.poll(&mut Vec::new());
+    assert!(matches!(poll, Poll::Violated(_) | Poll::Empty), "{poll:?}");
+}
+
+#[test]
+fn hostile_credit_is_a_violation() {
+    let mut ends = ends();
+    ends.sender.send(&mut ends.link, &[b"one"]).unwrap();
+    let frame = frame_bytes(3) as u64;
+    assert_eq!(ends.sender.take_credit(frame + 1), Err(Violation::Credit));
+    assert_eq!(ends.sender.take_credit(frame), Ok(()));
+    assert!(ends.sender.is_drained());
+    assert_eq!(ends.sender.take_credit(0), Err(Violation::Credit));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_make_a_receiver_panic(words in proptest::collection::vec(0u64.., 64), first in 0u32..) {
+        let mut ends = ends();
+        for (at, word) in words.iter().enumerate() {
+            ends.words.store(BASE / 8 + at, *word);
+        }
+        // The first word is made to fit, or nothing would be looked at.
+        ends.words.store(BASE / 8, first_word(0, first, SEED));
+        let mut into = Vec::new();
+        let poll = ends.receiver.poll(&mut into);
+        assert!(!matches!(poll, Poll::Frame(_)), "random bytes carry no checksum");
+        assert!(into.is_empty());
+    }
+}
