@@ -1,5 +1,7 @@
 //! Mappings: sealed memfds that processes share, and heap words for tests.
 
+use crate::journal::Journal;
+use crate::owner::Owner;
 use crate::words::Words;
 use remora_layout::limits::WORD_BYTES;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -8,6 +10,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a region is for; it decides who may write it (design, "Memory").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +147,8 @@ impl Drop for Mapping {
 pub struct Region {
     mapping: Arc<Mapping>,
     fd: OwnedFd,
+    kind: RegionKind,
+    owned: AtomicBool,
 }
 
 impl Region {
@@ -161,12 +166,23 @@ impl Region {
         }
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(kernel("seal"))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SEAL).map_err(kernel("seal"))?;
-        Ok(Self { mapping: Arc::new(mapping), fd })
+        Ok(Self { mapping: Arc::new(mapping), fd, kind, owned: AtomicBool::new(false) })
     }
 
     /// A view that any thread may read (and, for mailboxes, write).
     pub fn words(&self) -> Words {
         Words::new(Arc::clone(&self.mapping))
+    }
+
+    /// The region's owner: the one writer, which may hold plain references.
+    /// `None` for a mailbox, which peers write, and for the second caller.
+    pub fn owner<J: Journal>(&self, journal: J) -> Option<Owner<J>> {
+        if self.kind != RegionKind::Readable || self.owned.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: mapped writable by `create`; peers can only map it read-only
+        // (FUTURE_WRITE); this is its first and only owner.
+        Some(unsafe { Owner::new(&self.mapping, journal) })
     }
 
     /// The mapping itself.

@@ -27,7 +27,7 @@ impl<J: Journal> Owner<J> {
     /// `mapping` is writable, there is no other owner of it, and no peer can
     /// write it (an arena, not a mailbox): only then may the owner hold plain
     /// references into it.
-    pub unsafe fn new(mapping: &Arc<Mapping>, journal: J) -> Self {
+    pub(crate) unsafe fn new(mapping: &Arc<Mapping>, journal: J) -> Self {
         let words = Words::new(Arc::clone(mapping));
         Self { base: mapping.base(), words, journal }
     }

@@ -129,6 +129,12 @@ impl Words {
     }
 }
 
+/// Asks the processor to fetch the first line of a value ahead of its use.
+#[inline(always)]
+pub fn prefetch<T>(value: &T) {
+    prefetch_line(std::ptr::from_ref(value).cast());
+}
+
 /// Fetches the line of `address` into the cache, if the machine can.
 #[inline(always)]
 pub(crate) fn prefetch_line(address: *const u8) {

@@ -1,2 +1,24 @@
-//! Placeholder.
+//! RESP: bytes to requests and back, and the table of commands.
+//!
+//! What this crate keeps true: it does no I/O, reads no clock and draws no
+//! random numbers; no input makes it panic, and what it stores while it
+//! parses is bounded by the bytes that the peer really sent.
+//!
+//! A session calls [`resp::parse()`] on what it has received, then [`request()`]
+//! on the arguments found, acts, and writes its answer with [`resp::encode`].
+//! Everything that is known about a command stands once, in [`table`].
+
 #![forbid(unsafe_code)]
+
+pub mod error;
+pub mod glob;
+pub mod markdown;
+pub mod number;
+pub mod reply;
+pub mod request;
+pub mod resp;
+pub mod table;
+
+pub use error::CommandError;
+pub use request::{Request, request};
+pub use resp::{Args, Parsed, Protocol, ProtocolError, Value, Words, parse};

@@ -63,6 +63,11 @@ impl Sender {
         used + (self.skipped(frame) + frame) as u64 <= RING_BYTES as u64
     }
 
+    /// The credit as it was last taken.
+    pub fn credit(&self) -> u64 {
+        self.credit
+    }
+
     /// Whether everything sent has been consumed.
     pub fn is_drained(&self) -> bool {
         self.sent == self.credit

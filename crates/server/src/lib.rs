@@ -1,5 +1,24 @@
-//! Placeholder.
+//! The server: shard threads that own the data, a control thread that grants
+//! sessions and writes heartbeats, and a thread that speaks RESP.
+//!
+//! ```text
+//!   clients' rings ----> shard threads <---- jobs ---- RESP thread <---- TCP
+//!                          | own              optimistic reads |
+//!                        arenas <-----------------------------+
+//!   Unix socket ---> control thread: hello, grant, heartbeats, end of session
+//! ```
+
 #![forbid(unsafe_code)]
 
+mod clock;
 mod config;
+mod control;
+mod jobs;
+mod resp;
+mod ring_session;
+mod server;
+mod shard_loop;
+mod shared;
+
 pub use config::{Config, Wake};
+pub use server::{Server, StartError};

@@ -17,6 +17,7 @@ use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::hello::PROTOCOL_VERSION;
 use remora_layout::limits::{LEASE_MAX_S, OPLOG_BYTES};
+use remora_layout::pointer::RemotePointer;
 use remora_layout::record::Mutable;
 
 /// The time at which a command is executed, read once for many commands.
@@ -73,6 +74,9 @@ pub struct Shard<J: Journal = NoJournal> {
     log: OpLog,
     stats: ShardStats,
     expire_cursor: u64,
+    /// Pointer to the record written last: a writer may read it back without
+    /// asking for it first.
+    last_put: RemotePointer,
 }
 
 /// A key that was found: where its slot word stands, what it says, word 1.
@@ -111,6 +115,7 @@ impl<J: Journal> Shard<J> {
             log: OpLog::new(options.epoch, OPLOG_BYTES),
             stats: ShardStats::default(),
             expire_cursor: 0,
+            last_put: RemotePointer::NONE,
         }
     }
 

@@ -59,6 +59,9 @@ impl<J: Journal> Shard<J> {
             }
         }
         let mut reply = Reply::status(status);
+        if status == Status::Ok {
+            reply.pointer = self.last_put;
+        }
         if let Some(found) = found.filter(|_| set.get && status != Status::OutOfMemory) {
             // The old record is dead now, but its bytes stay until its slot is
             // taken again, which no command can do while the reply borrows us.
@@ -138,7 +141,7 @@ impl<J: Journal> Shard<J> {
         let record = NewRecord { key, value, kind: 0, expires_at_ms };
         let class = class_for(record.record_bytes()).expect("the limits fit the largest class");
         let slot = self.slots.allocate(&mut self.owner, class, now.since_start_s)?;
-        write_pending(&mut self.owner, self.options.region, slot, &record);
+        self.last_put = write_pending(&mut self.owner, self.options.region, slot, &record);
         Ok(slot)
     }
 

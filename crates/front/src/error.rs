@@ -1,0 +1,191 @@
+//! Errors of commands, in the words of Redis 7: clients match on them.
+
+use crate::request::MAX_COMMAND_NAMES;
+use crate::resp::{Words, encode};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::message::Status;
+use std::borrow::Cow;
+use thiserror::Error;
+
+/// Bytes of a peer's own words that an error repeats at most, as Redis.
+const EXCERPT_BYTES: usize = 128;
+
+/// Why a request is not carried out. The text is the reply, code first.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum CommandError {
+    /// No such command.
+    #[error("ERR unknown command '{name}', with args beginning with: {beginning}")]
+    UnknownCommand {
+        /// The name, cut and cleaned.
+        name: String,
+        /// The first arguments, quoted, cut and cleaned.
+        beginning: String,
+    },
+    /// No such subcommand.
+    #[error("ERR unknown subcommand '{name}'. Try {} HELP.", .command.to_ascii_uppercase())]
+    UnknownSubcommand {
+        /// The name, cut and cleaned.
+        name: String,
+        /// The command.
+        command: &'static str,
+    },
+    /// Too few or too many arguments for the command.
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    WrongArity(&'static str),
+    /// Unknown options, or options that exclude each other.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// An argument is not a 64-bit integer.
+    #[error("ERR value is not an integer or out of range")]
+    NotAnInteger,
+    /// An argument is not a 32-bit integer.
+    #[error("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX)]
+    OutOfRange,
+    /// An expiry that is zero, negative or too far away.
+    #[error("ERR invalid expire time in '{0}' command")]
+    InvalidExpiry(&'static str),
+    /// DECRBY by the smallest integer, which cannot be negated.
+    #[error("ERR decrement would overflow")]
+    DecrementOverflow,
+    /// EXPIRE with NX and another condition.
+    #[error("ERR NX and XX, GT or LT options at the same time are not compatible")]
+    ConditionNx,
+    /// EXPIRE with GT and LT.
+    #[error("ERR GT and LT options at the same time are not compatible")]
+    ConditionGtLt,
+    /// EXPIRE with XX and LT, which Redis has and the engine lacks.
+    #[error("ERR XX and LT options at the same time are not supported")]
+    ConditionXxLt,
+    /// EXPIRE with an unknown option.
+    #[error("ERR Unsupported option {0}")]
+    UnsupportedOption(String),
+    /// A database other than 0.
+    #[error("ERR DB index is out of range")]
+    DatabaseIndex,
+    /// HELLO with a version other than 2 and 3.
+    #[error("NOPROTO unsupported protocol version")]
+    ProtocolVersion,
+    /// HELLO with something that is not a version.
+    #[error("ERR Protocol version is not an integer or out of range")]
+    ProtocolVersionNumber,
+    /// HELLO with an unknown or unfinished option.
+    #[error("ERR Syntax error in HELLO option '{0}'")]
+    HelloOption(String),
+    /// For sessions: HELLO with AUTH that does not hold.
+    #[error("WRONGPASS invalid username-password pair or user is disabled.")]
+    WrongPassword,
+    /// CLIENT SETNAME with bytes that a log line could not hold.
+    #[error("ERR Client names cannot contain spaces, newlines or special characters.")]
+    ClientName,
+    /// CLIENT SETINFO with such bytes.
+    #[error("ERR {0} cannot contain spaces, newlines or special characters.")]
+    ClientAttribute(&'static str),
+    /// CLIENT SETINFO with an unknown attribute.
+    #[error("ERR Unrecognized option '{0}'")]
+    ClientOption(String),
+    /// A key above [`MAX_KEY_BYTES`].
+    #[error("ERR key is longer than {MAX_KEY_BYTES} bytes")]
+    KeyTooLong,
+    /// A value above [`MAX_VALUE_BYTES`].
+    #[error("ERR value is longer than {MAX_VALUE_BYTES} bytes")]
+    ValueTooLong,
+    /// COMMAND INFO or DOCS with too many names.
+    #[error("ERR more than {MAX_COMMAND_NAMES} command names")]
+    TooManyNames,
+    /// COMMAND GETKEYS of an unknown command.
+    #[error("ERR Invalid command specified")]
+    InvalidCommand,
+    /// COMMAND GETKEYS with too few or too many arguments for that command.
+    #[error("ERR Invalid number of arguments specified for command")]
+    InvalidCommandArity,
+    /// COMMAND GETKEYS of a command without keys.
+    #[error("ERR The command has no key arguments")]
+    NoKeys,
+}
+
+impl CommandError {
+    /// Appends the reply.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        encode::error(out, &self.to_string());
+    }
+
+    /// The error for a name that is not in the table.
+    pub(crate) fn unknown_command(words: Words<'_>) -> Self {
+        let mut beginning = String::new();
+        let mut quoted = 0;
+        for index in 1..words.len() {
+            if quoted >= EXCERPT_BYTES {
+                break;
+            }
+            let argument = cut(words.get(index), EXCERPT_BYTES - quoted);
+            quoted += argument.len() + 3;
+            beginning.push('\'');
+            beginning.push_str(&clean(argument));
+            beginning.push_str("' ");
+        }
+        Self::UnknownCommand { name: excerpt(words.get(0)), beginning }
+    }
+}
+
+/// A peer's own word as an error may repeat it: up to a NUL and at most 128
+/// bytes, as Redis; line ends become spaces, and what is not UTF-8 becomes
+/// U+FFFD, so that a reply is always text.
+pub(crate) fn excerpt(word: &[u8]) -> String {
+    clean(cut(word, EXCERPT_BYTES))
+}
+
+fn cut(word: &[u8], most: usize) -> &[u8] {
+    let word = &word[..word.len().min(most)];
+    &word[..word.iter().position(|&byte| byte == 0).unwrap_or(word.len())]
+}
+
+fn clean(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).replace(['\r', '\n'], " ")
+}
+
+/// The error reply for a shard's status; `None` if the status is no error.
+/// `command` is the name of the command that was asked, in lower case.
+pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> {
+    Some(match status {
+        Status::Ok | Status::NotFound | Status::NotDone => return None,
+        Status::NotAnInteger => "ERR value is not an integer or out of range".into(),
+        Status::Overflow => "ERR increment or decrement would overflow".into(),
+        Status::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+        Status::TooLarge => format!(
+            "ERR key is longer than {MAX_KEY_BYTES} bytes or value is longer than \
+             {MAX_VALUE_BYTES} bytes"
+        )
+        .into(),
+        Status::Malformed => "ERR internal error: the shard did not accept the request".into(),
+        Status::InvalidExpiry => format!("ERR invalid expire time in '{command}' command").into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses() {
+        assert_eq!(status_error(Status::NotFound, "get"), None);
+        assert_eq!(
+            status_error(Status::InvalidExpiry, "set").unwrap(),
+            "ERR invalid expire time in 'set' command"
+        );
+        assert_eq!(
+            status_error(Status::OutOfMemory, "set").unwrap(),
+            "OOM command not allowed when used memory > 'maxmemory'."
+        );
+        for number in 0..=8 {
+            let status = Status::from_number(number).unwrap();
+            assert_eq!(status_error(status, "x").is_some(), number > 2);
+        }
+    }
+
+    #[test]
+    fn excerpts_are_cut_and_clean() {
+        assert_eq!(excerpt(b"fo\r\no\0x"), "fo  o");
+        assert_eq!(excerpt(&[b'x'; 300]).len(), 128);
+        assert_eq!(excerpt(b"a\xffb"), "a\u{fffd}b");
+    }
+}

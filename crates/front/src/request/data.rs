@@ -1,0 +1,122 @@
+//! Requests about data. The table has checked the number of arguments.
+
+use super::keys::{Keys, Pairs, key, value};
+use super::{Request, Unit, expiry};
+use crate::error::CommandError;
+use crate::number;
+use crate::resp::Words;
+use remora_engine::command::{Condition, Expiry};
+
+type Parsed<'a> = Result<Request<'a>, CommandError>;
+
+pub(crate) fn get(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Get { key: key(words.get(1))? })
+}
+
+pub(crate) fn set(words: Words<'_>, now_unix_ms: u64) -> Parsed<'_> {
+    let mut condition = Condition::Always;
+    let mut get = false;
+    let mut keep = false;
+    // The option that sets an expiry, and the argument after it.
+    let mut timed: Option<(expiry::Form, &[u8])> = None;
+    let mut at = 3;
+    while at < words.len() {
+        if words.is(at, "nx") && condition != Condition::IfPresent {
+            condition = Condition::IfAbsent;
+        } else if words.is(at, "xx") && condition != Condition::IfAbsent {
+            condition = Condition::IfPresent;
+        } else if words.is(at, "get") {
+            get = true;
+        } else if words.is(at, "keepttl") && timed.is_none() {
+            keep = true;
+        } else if let Some(form) = expiry::Form::of_option(words.get(at))
+            && !keep
+            && timed.is_none_or(|(other, _)| other == form)
+            && at + 1 < words.len()
+        {
+            at += 1;
+            timed = Some((form, words.get(at)));
+        } else {
+            return Err(CommandError::Syntax);
+        }
+        at += 1;
+    }
+    let expiry = match timed {
+        None if keep => Expiry::Keep,
+        None => Expiry::Never,
+        Some((form, text)) => {
+            let number = number::parse(text).ok_or(CommandError::NotAnInteger)?;
+            if number <= 0 {
+                return Err(CommandError::InvalidExpiry("set"));
+            }
+            Expiry::At(form.at_ms(number, now_unix_ms, "set")?)
+        }
+    };
+    Ok(Request::Set {
+        key: key(words.get(1))?,
+        value: value(words.get(2))?,
+        condition,
+        expiry,
+        get,
+    })
+}
+
+pub(crate) fn del(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Del(Keys::checked(words, 1)?))
+}
+
+pub(crate) fn exists(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Exists(Keys::checked(words, 1)?))
+}
+
+pub(crate) fn mget(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::MGet(Keys::checked(words, 1)?))
+}
+
+pub(crate) fn mset(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    match Pairs::checked(words, 1)? {
+        Some(pairs) => Ok(Request::MSet(pairs)),
+        None => Err(CommandError::WrongArity("mset")),
+    }
+}
+
+pub(crate) fn incr(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Incr { key: key(words.get(1))?, by: 1 })
+}
+
+pub(crate) fn decr(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Incr { key: key(words.get(1))?, by: -1 })
+}
+
+pub(crate) fn incrby(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let by = number::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
+    Ok(Request::Incr { key: key(words.get(1))?, by })
+}
+
+pub(crate) fn decrby(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let by = number::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
+    let by = by.checked_neg().ok_or(CommandError::DecrementOverflow)?;
+    Ok(Request::Incr { key: key(words.get(1))?, by })
+}
+
+pub(crate) fn ttl(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Ttl { key: key(words.get(1))?, unit: Unit::Seconds })
+}
+
+pub(crate) fn pttl(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Ttl { key: key(words.get(1))?, unit: Unit::Milliseconds })
+}
+
+pub(crate) fn dbsize(_words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::DbSize)
+}
+
+/// FLUSHALL and FLUSHDB. Memory is reclaimed slot by slot in any case, so
+/// ASYNC and SYNC mean the same.
+pub(crate) fn flush(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    if words.len() == 1 || (words.len() == 2 && (words.is(1, "async") || words.is(1, "sync"))) {
+        Ok(Request::FlushAll)
+    } else {
+        Err(CommandError::Syntax)
+    }
+}

@@ -1,0 +1,199 @@
+//! Replies: writers that append to a buffer.
+
+use crate::number;
+
+/// Which of the two protocols a connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// What a connection speaks until HELLO says otherwise.
+    #[default]
+    Resp2,
+    /// With maps, sets, nulls, doubles and verbatim strings.
+    Resp3,
+}
+
+impl Protocol {
+    /// The number in HELLO.
+    #[inline]
+    pub const fn number(self) -> i64 {
+        match self {
+            Self::Resp2 => 2,
+            Self::Resp3 => 3,
+        }
+    }
+}
+
+/// `+OK`, the commonest reply.
+#[inline]
+pub fn ok(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"+OK\r\n");
+}
+
+/// A simple string. Line ends in it become spaces: they would end the reply.
+#[inline]
+pub fn simple(out: &mut Vec<u8>, text: &str) {
+    out.push(b'+');
+    line(out, text);
+}
+
+/// An error, with its code first: `ERR syntax error`. Line ends become spaces.
+pub fn error(out: &mut Vec<u8>, text: &str) {
+    out.push(b'-');
+    line(out, text);
+}
+
+fn line(out: &mut Vec<u8>, text: &str) {
+    let blank = |byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
+    out.extend(text.bytes().map(blank));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// An integer.
+#[inline]
+pub fn integer(out: &mut Vec<u8>, integer: i64) {
+    header(out, b':', integer);
+}
+
+/// A bulk string.
+#[inline]
+pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    header(out, b'$', bytes.len() as i64);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A bulk string, or null without one.
+#[inline]
+pub fn bulk_or_null(out: &mut Vec<u8>, protocol: Protocol, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => bulk(out, bytes),
+        None => null(out, protocol),
+    }
+}
+
+/// Null: no such key.
+#[inline]
+pub fn null(out: &mut Vec<u8>, protocol: Protocol) {
+    out.extend_from_slice(match protocol {
+        Protocol::Resp2 => b"$-1\r\n",
+        Protocol::Resp3 => b"_\r\n",
+    });
+}
+
+/// Opens an array of `items` values.
+#[inline]
+pub fn array(out: &mut Vec<u8>, items: usize) {
+    header(out, b'*', items as i64);
+}
+
+/// Opens a map of `pairs` keys with their values; a flat array in RESP2.
+#[inline]
+pub fn map(out: &mut Vec<u8>, protocol: Protocol, pairs: usize) {
+    match protocol {
+        Protocol::Resp2 => array(out, pairs * 2),
+        Protocol::Resp3 => header(out, b'%', pairs as i64),
+    }
+}
+
+/// Opens a set of `items` values; an array in RESP2.
+#[inline]
+pub fn set(out: &mut Vec<u8>, protocol: Protocol, items: usize) {
+    match protocol {
+        Protocol::Resp2 => array(out, items),
+        Protocol::Resp3 => header(out, b'~', items as i64),
+    }
+}
+
+/// A boolean; 1 or 0 in RESP2.
+#[inline]
+pub fn boolean(out: &mut Vec<u8>, protocol: Protocol, value: bool) {
+    match (protocol, value) {
+        (Protocol::Resp2, _) => integer(out, i64::from(value)),
+        (Protocol::Resp3, true) => out.extend_from_slice(b"#t\r\n"),
+        (Protocol::Resp3, false) => out.extend_from_slice(b"#f\r\n"),
+    }
+}
+
+/// A double, in the shortest form that reads back the same; a bulk string in
+/// RESP2.
+pub fn double(out: &mut Vec<u8>, protocol: Protocol, value: f64) {
+    let text = double_text(value);
+    match protocol {
+        Protocol::Resp2 => bulk(out, text.as_bytes()),
+        Protocol::Resp3 => {
+            out.push(b',');
+            line(out, &text);
+        }
+    }
+}
+
+/// `inf`, `-inf` and `nan` are the protocol's words; Rust's differ in case.
+pub(super) fn double_text(value: f64) -> String {
+    if value.is_nan() { "nan".to_owned() } else { format!("{value}") }
+}
+
+/// A verbatim string with its format (`txt`, `mkd`), which is cut or filled up
+/// to three bytes; a bulk string in RESP2.
+pub fn verbatim(out: &mut Vec<u8>, protocol: Protocol, format: &str, bytes: &[u8]) {
+    match protocol {
+        Protocol::Resp2 => bulk(out, bytes),
+        Protocol::Resp3 => {
+            header(out, b'=', bytes.len() as i64 + 4);
+            out.extend(format.bytes().chain(*b"   ").take(3));
+            out.push(b':');
+            out.extend_from_slice(bytes);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// A request: an array of bulk strings. For clients.
+pub fn request(out: &mut Vec<u8>, words: &[&[u8]]) {
+    array(out, words.len());
+    for word in words {
+        bulk(out, word);
+    }
+}
+
+/// A type byte, a number and a line end.
+#[inline]
+pub(super) fn header(out: &mut Vec<u8>, kind: u8, integer: i64) {
+    out.push(kind);
+    number::write(out, integer);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn both_protocols() {
+        use Protocol::{Resp2, Resp3};
+        assert_eq!(written(ok), "+OK\r\n");
+        assert_eq!(written(|out| simple(out, "a\r\nb")), "+a  b\r\n");
+        assert_eq!(written(|out| error(out, "ERR x\n")), "-ERR x \r\n");
+        assert_eq!(written(|out| integer(out, -12)), ":-12\r\n");
+        assert_eq!(written(|out| bulk(out, b"ab")), "$2\r\nab\r\n");
+        assert_eq!(written(|out| null(out, Resp2)), "$-1\r\n");
+        assert_eq!(written(|out| bulk_or_null(out, Resp3, None)), "_\r\n");
+        assert_eq!(written(|out| map(out, Resp2, 2)), "*4\r\n");
+        assert_eq!(written(|out| map(out, Resp3, 2)), "%2\r\n");
+        assert_eq!(written(|out| set(out, Resp2, 2)), "*2\r\n");
+        assert_eq!(written(|out| set(out, Resp3, 2)), "~2\r\n");
+        assert_eq!(written(|out| boolean(out, Resp2, true)), ":1\r\n");
+        assert_eq!(written(|out| boolean(out, Resp3, false)), "#f\r\n");
+        assert_eq!(written(|out| double(out, Resp2, 1.5)), "$3\r\n1.5\r\n");
+        assert_eq!(written(|out| double(out, Resp3, f64::NEG_INFINITY)), ",-inf\r\n");
+        assert_eq!(written(|out| verbatim(out, Resp2, "txt", b"hi")), "$2\r\nhi\r\n");
+        assert_eq!(written(|out| verbatim(out, Resp3, "txt", b"hi")), "=6\r\ntxt:hi\r\n");
+        assert_eq!(written(|out| verbatim(out, Resp3, "t", b"hi")), "=6\r\nt  :hi\r\n");
+        assert_eq!(written(|out| request(out, &[b"GET", b"k"])), "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+    }
+}

@@ -1,0 +1,13 @@
+//! The wire: RESP2 and RESP3. Requests look the same in both.
+
+mod args;
+pub mod encode;
+mod inline;
+mod parse;
+mod value;
+mod value_write;
+
+pub use args::{Args, Words};
+pub use encode::Protocol;
+pub use parse::{Parsed, ProtocolError, parse};
+pub use value::{MAX_VALUE_DEPTH, ParsedValue, Value, ValueError};

@@ -1,0 +1,104 @@
+//! The arguments that commands of the table take.
+
+use super::{Argument, Kind};
+
+const KEY: Argument = Argument::new("key", Kind::Key);
+const VALUE: Argument = Argument::new("value", Kind::String);
+const SECONDS: Argument = Argument::new("seconds", Kind::Integer);
+const MILLISECONDS: Argument = Argument::new("milliseconds", Kind::Integer);
+const UNIX_SECONDS: Argument = Argument::new("unix-time-seconds", Kind::UnixTime);
+const UNIX_MILLISECONDS: Argument = Argument::new("unix-time-milliseconds", Kind::UnixTime);
+const MESSAGE: Argument = Argument::new("message", Kind::String);
+const NAMES: Argument = Argument::new("command-name", Kind::String).optional().multiple();
+
+const SET_CONDITIONS: &[Argument] = &[Argument::word("nx", "NX"), Argument::word("xx", "XX")];
+const SET_EXPIRATIONS: &[Argument] = &[
+    SECONDS.after("EX"),
+    MILLISECONDS.after("PX"),
+    UNIX_SECONDS.after("EXAT"),
+    UNIX_MILLISECONDS.after("PXAT"),
+    Argument::word("keepttl", "KEEPTTL"),
+];
+const EXPIRE_CONDITION: Argument = Argument::of(
+    "condition",
+    Kind::OneOf,
+    &[
+        Argument::word("nx", "NX"),
+        Argument::word("xx", "XX"),
+        Argument::word("gt", "GT"),
+        Argument::word("lt", "LT"),
+    ],
+)
+.optional();
+
+pub(super) const ONE_KEY: &[Argument] = &[KEY];
+pub(super) const KEYS: &[Argument] = &[KEY.multiple()];
+pub(super) const PAIRS: &[Argument] =
+    &[Argument::of("data", Kind::Block, &[KEY, VALUE]).multiple()];
+pub(super) const SET: &[Argument] = &[
+    KEY,
+    VALUE,
+    Argument::of("condition", Kind::OneOf, SET_CONDITIONS).optional(),
+    Argument::word("get", "GET").optional(),
+    Argument::of("expiration", Kind::OneOf, SET_EXPIRATIONS).optional(),
+];
+pub(super) const INCREMENT: &[Argument] = &[KEY, Argument::new("increment", Kind::Integer)];
+pub(super) const DECREMENT: &[Argument] = &[KEY, Argument::new("decrement", Kind::Integer)];
+pub(super) const EXPIRE: &[Argument] = &[KEY, SECONDS, EXPIRE_CONDITION];
+pub(super) const PEXPIRE: &[Argument] = &[KEY, MILLISECONDS, EXPIRE_CONDITION];
+pub(super) const EXPIREAT: &[Argument] = &[KEY, UNIX_SECONDS, EXPIRE_CONDITION];
+pub(super) const PEXPIREAT: &[Argument] = &[KEY, UNIX_MILLISECONDS, EXPIRE_CONDITION];
+pub(super) const FLUSH: &[Argument] = &[Argument::of(
+    "flush-type",
+    Kind::OneOf,
+    &[Argument::word("async", "ASYNC"), Argument::word("sync", "SYNC")],
+)
+.optional()];
+pub(super) const ECHO: &[Argument] = &[MESSAGE];
+pub(super) const PING: &[Argument] = &[MESSAGE.optional()];
+pub(super) const SELECT: &[Argument] = &[Argument::new("index", Kind::Integer)];
+pub(super) const INFO: &[Argument] =
+    &[Argument::new("section", Kind::String).optional().multiple()];
+pub(super) const HELLO: &[Argument] = &[Argument::of(
+    "arguments",
+    Kind::Block,
+    &[
+        Argument::new("protover", Kind::Integer),
+        Argument::of(
+            "auth",
+            Kind::Block,
+            &[Argument::new("username", Kind::String), Argument::new("password", Kind::String)],
+        )
+        .after("AUTH")
+        .optional(),
+        Argument::new("clientname", Kind::String).after("SETNAME").optional(),
+    ],
+)
+.optional()];
+
+pub(super) const CONNECTION_NAME: &[Argument] = &[Argument::new("connection-name", Kind::String)];
+pub(super) const CLIENT_SETINFO: &[Argument] = &[Argument::of(
+    "attr",
+    Kind::OneOf,
+    &[
+        Argument::new("libname", Kind::String).after("LIB-NAME"),
+        Argument::new("libver", Kind::String).after("LIB-VER"),
+    ],
+)];
+pub(super) const CONFIG_GET: &[Argument] = &[Argument::new("parameter", Kind::Pattern).multiple()];
+pub(super) const COMMAND_NAMES: &[Argument] = &[NAMES];
+pub(super) const COMMAND_LIST: &[Argument] = &[Argument::of(
+    "filterby",
+    Kind::OneOf,
+    &[
+        Argument::new("module-name", Kind::String).after("MODULE"),
+        Argument::new("category", Kind::String).after("ACLCAT"),
+        Argument::new("pattern", Kind::Pattern).after("PATTERN"),
+    ],
+)
+.after("FILTERBY")
+.optional()];
+pub(super) const COMMAND_GETKEYS: &[Argument] = &[
+    Argument::new("command", Kind::String),
+    Argument::new("arg", Kind::String).optional().multiple(),
+];

@@ -1,0 +1,364 @@
+//! Requests by hand: what they become, and the words of every error. The
+//! errors were taken down from a Redis 7.0 server.
+
+use remora_engine::command::{Condition, ExpireCondition, Expiry};
+use remora_front::request::{ClientAttribute, Hello, Unit};
+use remora_front::resp::encode;
+use remora_front::table::answer;
+use remora_front::{Args, Parsed, Protocol, Request, Value, parse, request};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::record::MAX_EXPIRES_AT_MS;
+
+const NOW: u64 = 1_700_000_000_000;
+
+/// Parses one array of words and hands the outcome on.
+fn with<T>(
+    words: &[&[u8]],
+    look: impl FnOnce(Result<Request<'_>, remora_front::CommandError>) -> T,
+) -> T {
+    let mut bytes = Vec::new();
+    encode::request(&mut bytes, words);
+    let mut args = Args::new();
+    assert_eq!(parse(&bytes, &mut args), Ok(Parsed::Request { consumed: bytes.len() }));
+    look(request(&args, &bytes, NOW))
+}
+
+fn split(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
+}
+
+/// The reply's text if the words are refused, else what was understood.
+fn outcome(words: &[&[u8]]) -> String {
+    with(words, |found| match found {
+        Ok(found) => format!("{found:?}"),
+        Err(error) => error.to_string(),
+    })
+}
+
+fn error(line: &str) -> String {
+    with(&split(line), |found| found.expect_err(line).to_string())
+}
+
+#[test]
+fn errors_are_those_of_redis() {
+    let syntax = "ERR syntax error";
+    let integer = "ERR value is not an integer or out of range";
+    let nx = "ERR NX and XX, GT or LT options at the same time are not compatible";
+    let invalid = |command| format!("ERR invalid expire time in '{command}' command");
+    let arity = |command| format!("ERR wrong number of arguments for '{command}' command");
+    let name = "ERR Client names cannot contain spaces, newlines or special characters.";
+    let cases: &[(&str, &str)] = &[
+        ("get", &arity("get")),
+        ("GeT a b", &arity("get")),
+        ("set a", &arity("set")),
+        ("set a b foo", syntax),
+        ("set a b nx xx", syntax),
+        ("set a b xx nx", syntax),
+        ("set a b ex", syntax),
+        ("set a b ex x", integer),
+        ("set a b ex 0", &invalid("set")),
+        ("set a b ex -1", &invalid("set")),
+        ("set a b px 9223372036854775807", &invalid("set")),
+        ("set a b ex 9223372036854775807", &invalid("set")),
+        ("set a b exat 9223372036854775807", &invalid("set")),
+        ("set a b ex 1 px 1", syntax),
+        ("set a b keepttl ex 1", syntax),
+        ("set a b ex 1 keepttl", syntax),
+        ("set a b persist", syntax),
+        ("expire a x", integer),
+        ("expire a 9223372036854775807", &invalid("expire")),
+        ("expire a -9223372036854775807", &invalid("expire")),
+        ("pexpire a 9223372036854775807", &invalid("pexpire")),
+        ("expireat a 9223372036854775807", &invalid("expireat")),
+        ("pexpireat a 9223372036854775807", &invalid("pexpireat")),
+        ("expire a 1 nx xx", nx),
+        ("expire a 1 nx gt", nx),
+        ("expireat a 1 nx lt", nx),
+        ("expire a 1 gt lt", "ERR GT and LT options at the same time are not compatible"),
+        ("expire a x foo", "ERR Unsupported option foo"),
+        ("expire a 01", integer),
+        ("expire a +1", integer),
+        ("expire a -0", integer),
+        ("incrby a x", integer),
+        ("incrby a 1.0", integer),
+        ("incrby a 9223372036854775808", integer),
+        ("decrby a -9223372036854775808", "ERR decrement would overflow"),
+        ("mset a", &arity("mset")),
+        ("mset a b c", &arity("mset")),
+        ("select 1", "ERR DB index is out of range"),
+        ("select -1", "ERR DB index is out of range"),
+        ("select x", integer),
+        (
+            "select 99999999999",
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ),
+        ("flushall foo", syntax),
+        ("flushall sync x", syntax),
+        ("flushdb x", syntax),
+        ("ping a b", &arity("ping")),
+        ("echo", &arity("echo")),
+        ("hello 1", "NOPROTO unsupported protocol version"),
+        ("hello 4", "NOPROTO unsupported protocol version"),
+        ("hello x", "ERR Protocol version is not an integer or out of range"),
+        ("hello 2 auth", "ERR Syntax error in HELLO option 'auth'"),
+        ("hello 3 auth u", "ERR Syntax error in HELLO option 'auth'"),
+        ("hello 3 setname", "ERR Syntax error in HELLO option 'setname'"),
+        ("hello 3 setname x foo", "ERR Syntax error in HELLO option 'foo'"),
+        ("hello 3 setname \n", name),
+        ("client", &arity("client")),
+        ("client foo", "ERR unknown subcommand 'foo'. Try CLIENT HELP."),
+        ("client setname", &arity("client|setname")),
+        ("client setname a\tb", name),
+        ("client getname x", &arity("client|getname")),
+        ("client id x", &arity("client|id")),
+        ("client setinfo foo bar", "ERR Unrecognized option 'foo'"),
+        (
+            "client setinfo LIB-NAME a\n",
+            "ERR lib-name cannot contain spaces, newlines or special characters.",
+        ),
+        ("config", &arity("config")),
+        ("config get", &arity("config|get")),
+        ("config foo", "ERR unknown subcommand 'foo'. Try CONFIG HELP."),
+        ("command count x", &arity("command|count")),
+        ("command foo", "ERR unknown subcommand 'foo'. Try COMMAND HELP."),
+        ("command list x", syntax),
+        ("command list filterby foo x", syntax),
+        ("command getkeys", &arity("command|getkeys")),
+        ("command getkeys foo a", "ERR Invalid command specified"),
+        ("command getkeys get a b", "ERR Invalid number of arguments specified for command"),
+        ("command getkeys ping a", "ERR The command has no key arguments"),
+        ("command getkeys client id", "ERR The command has no key arguments"),
+        ("foo", "ERR unknown command 'foo', with args beginning with: "),
+        ("foo a b", "ERR unknown command 'foo', with args beginning with: 'a' 'b' "),
+        ("fo\r\no\0x a\nb", "ERR unknown command 'fo  o', with args beginning with: 'a b' "),
+        ("hello 3 f\r\noo", "ERR Syntax error in HELLO option 'f  oo'"),
+        ("client f\r\no\0o", "ERR unknown subcommand 'f  o'. Try CLIENT HELP."),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(error(line), *expected, "{line}");
+    }
+}
+
+#[test]
+fn unknown_commands_are_cut() {
+    let (x, y, z) = ("x".repeat(300), "y".repeat(300), "z".repeat(10));
+    let expected =
+        format!("ERR unknown command '{}', with args beginning with: '{}' ", &x[..128], &y[..128]);
+    assert_eq!(error(&format!("{x} {y} {z}")), expected);
+    let (y, z) = ("y".repeat(100), "z".repeat(100));
+    let expected =
+        format!("ERR unknown command 'foo', with args beginning with: '{y}' '{}' ", &z[..25]);
+    assert_eq!(error(&format!("foo {y} {z} k")), expected);
+    let many: String = (0..60).map(|at| format!(" a{at}")).collect();
+    assert!(error(&format!("foo{many}")).ends_with("'a21' 'a22' "));
+    let mut reply = Vec::new();
+    with(&[b"a\r\n+OK", b"\xff"], |found| found.unwrap_err().write(&mut reply));
+    let lines = reply.windows(2).filter(|pair| pair == b"\r\n").count();
+    assert!(lines == 1 && std::str::from_utf8(&reply).is_ok());
+}
+
+#[test]
+fn limits_are_named() {
+    let (key, long) = (vec![b'k'; MAX_KEY_BYTES], vec![b'k'; MAX_KEY_BYTES + 1]);
+    let (value, big) = (vec![b'v'; MAX_VALUE_BYTES], vec![b'v'; MAX_VALUE_BYTES + 1]);
+    with(&[b"set", &key, &value], |found| assert!(found.is_ok()));
+    let too_long = "ERR key is longer than 4096 bytes";
+    for words in [
+        &[&b"get"[..], &long][..],
+        &[b"set", &long, b"v"],
+        &[b"del", b"a", &long],
+        &[b"mget", &long, b"a"],
+        &[b"exists", b"a", &long],
+        &[b"mset", b"a", b"b", &long, b"c"],
+        &[b"incr", &long],
+        &[b"decrby", &long, b"1"],
+        &[b"expire", &long, b"1"],
+        &[b"pttl", &long],
+    ] {
+        assert_eq!(outcome(words), too_long);
+    }
+    let too_big = "ERR value is longer than 65536 bytes";
+    assert_eq!(outcome(&[b"set", b"k", &big]), too_big);
+    assert_eq!(outcome(&[b"mset", b"k", &big]), too_big);
+    let mut names = vec![&b"command"[..], b"info"];
+    names.resize(1027, b"get");
+    assert_eq!(outcome(&names), "ERR more than 1024 command names");
+}
+
+fn set_options(line: &str) -> (Condition, Expiry, bool) {
+    with(&split(&format!("SET key value {line}")), |found| match found {
+        Ok(Request::Set { key: b"key", value: b"value", condition, expiry, get }) => {
+            (condition, expiry, get)
+        }
+        other => panic!("{line}: {other:?}"),
+    })
+}
+
+#[test]
+fn set_with_all_its_options() {
+    use Condition::{Always, IfAbsent, IfPresent};
+    let cases = [
+        ("NX", (IfAbsent, Expiry::Never, false)),
+        ("nx nx", (IfAbsent, Expiry::Never, false)),
+        ("Xx gEt", (IfPresent, Expiry::Never, true)),
+        ("EX 10", (Always, Expiry::At(NOW + 10_000), false)),
+        ("PX 10", (Always, Expiry::At(NOW + 10), false)),
+        ("EXAT 10", (Always, Expiry::At(10_000), false)),
+        ("PXAT 10", (Always, Expiry::At(10), false)),
+        ("EX 1 EX 2", (Always, Expiry::At(NOW + 2_000), false)),
+        ("KEEPTTL KEEPTTL", (Always, Expiry::Keep, false)),
+        ("GET NX PX 5", (IfAbsent, Expiry::At(NOW + 5), true)),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(set_options(line), expected, "{line}");
+    }
+    with(&[b"set", b"a", b"b"], |found| {
+        assert!(matches!(found, Ok(Request::Set { expiry: Expiry::Never, .. })));
+    });
+    let last = MAX_EXPIRES_AT_MS;
+    assert_eq!(set_options(&format!("PXAT {last}")), (Always, Expiry::At(last), false));
+    let invalid = "ERR invalid expire time in 'set' command";
+    assert_eq!(error(&format!("set k v pxat {}", last + 1)), invalid);
+    assert_eq!(error(&format!("set k v px {}", last - NOW + 1)), invalid);
+}
+
+#[test]
+fn expire_in_four_ways() {
+    use ExpireCondition::{Always, IfEarlier, IfLater, IfNone, IfSome};
+    let cases = [
+        ("expire k 10", NOW + 10_000, Always),
+        ("pexpire k 10 nx", NOW + 10, IfNone),
+        ("expireat k 10 XX", 10_000, IfSome),
+        ("pexpireat k 10 gt", 10, IfLater),
+        ("pexpireat k 10 xx gt gt", 10, IfLater),
+        ("expire k -1 lt", NOW - 1000, IfEarlier),
+        ("pexpire k -9223372036854775808", 0, Always),
+        ("expireat k -1", 0, Always),
+        ("pexpireat k 0", 0, Always),
+    ];
+    for (line, expected_ms, expected) in cases {
+        with(&split(line), |found| match found {
+            Ok(Request::Expire { key: b"k", at_ms, condition }) => {
+                assert_eq!((at_ms, condition), (expected_ms, expected), "{line}");
+            }
+            other => panic!("{line}: {other:?}"),
+        });
+    }
+    assert_eq!(
+        error("expire k 1 xx lt"),
+        "ERR XX and LT options at the same time are not supported"
+    );
+}
+
+#[test]
+fn keys_and_pairs() {
+    with(&split("mset a 1 b 2"), |found| {
+        let Ok(Request::MSet(pairs)) = found else { panic!("{found:?}") };
+        assert_eq!(pairs.len(), 2);
+        assert_eq!(pairs.collect::<Vec<_>>(), [(&b"a"[..], &b"1"[..]), (b"b", b"2")]);
+    });
+    for command in ["del", "unlink", "exists", "mget"] {
+        with(&split(&format!("{command} a b a")), |found| {
+            let keys = match found {
+                Ok(Request::Del(keys) | Request::Exists(keys) | Request::MGet(keys)) => keys,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(keys.len(), 3);
+            assert_eq!(keys.collect::<Vec<_>>(), [b"a", b"b", b"a"]);
+        });
+    }
+}
+
+#[test]
+fn the_rest() {
+    let incr = |line, expected| {
+        with(&split(line), |found| {
+            assert!(matches!(found, Ok(Request::Incr { key: b"k", by }) if by == expected));
+        });
+    };
+    incr("incr k", 1);
+    incr("decr k", -1);
+    incr("incrby k -9223372036854775808", i64::MIN);
+    incr("decrby k 5", -5);
+    with(&split("hello 3 auth u p setname n"), |found| {
+        let Ok(Request::Hello(hello)) = found else { panic!("{found:?}") };
+        let protocol = Some(Protocol::Resp3);
+        assert_eq!(hello, Hello { protocol, auth: Some((b"u", b"p")), name: Some(b"n") });
+    });
+    with(&split("hello"), |found| {
+        assert!(matches!(found, Ok(Request::Hello(Hello { protocol: None, .. }))));
+    });
+    with(&split("client setinfo Lib-Ver 1.0"), |found| {
+        let attribute = ClientAttribute::LibraryVersion;
+        assert!(matches!(found, Ok(Request::ClientSetInfo { attribute: a, value: b"1.0" })
+            if a == attribute));
+    });
+    with(&split("config get MAX* p?rt"), |found| {
+        let Ok(Request::ConfigGet(patterns)) = found else { panic!("{found:?}") };
+        let mut reply = Vec::new();
+        let parameters = [("maxmemory", "1"), ("port", "2"), ("save", "")];
+        remora_front::reply::config_get(&mut reply, Protocol::Resp2, &patterns, &parameters);
+        assert_eq!(reply, b"*4\r\n$9\r\nmaxmemory\r\n$1\r\n1\r\n$4\r\nport\r\n$1\r\n2\r\n");
+    });
+    with(&split("info Server x"), |found| {
+        let Ok(Request::Info(sections)) = found else { panic!("{found:?}") };
+        assert!(sections.wants("server") && !sections.wants("clients"));
+    });
+    with(&split("info"), |found| {
+        assert!(matches!(found, Ok(Request::Info(sections)) if sections.wants("clients")));
+    });
+    let unit = |ms| (Unit::Seconds.from_ms(ms), Unit::Milliseconds.from_ms(ms));
+    assert_eq!([unit(-2), unit(-1), unit(1499)], [(-2, -2), (-1, -1), (1, 1499)]);
+    assert_eq!(unit(i64::MAX).1, i64::MAX);
+}
+
+fn answered(line: &str, protocol: Protocol) -> String {
+    with(&split(line), |found| {
+        let mut reply = Vec::new();
+        match found {
+            Ok(Request::Command(query)) => answer(&mut reply, protocol, &query),
+            Ok(Request::Help(spec)) => remora_front::reply::help(&mut reply, spec),
+            other => panic!("{line}: {other:?}"),
+        }
+        match Value::parse(&reply) {
+            Ok(remora_front::resp::ParsedValue::Value { consumed, .. }) => {
+                assert_eq!(consumed, reply.len(), "{line}");
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+        String::from_utf8(reply).unwrap()
+    })
+}
+
+#[test]
+fn command_tells_the_table() {
+    use Protocol::{Resp2, Resp3};
+    // These two replies are a Redis 7.0 server's own.
+    let get = "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n~3\r\n\
+        +@string\r\n+@read\r\n+@fast\r\n~0\r\n~1\r\n%3\r\n$5\r\nflags\r\n~2\r\n+RO\r\n+access\r\n\
+        $12\r\nbegin_search\r\n%2\r\n$4\r\ntype\r\n$5\r\nindex\r\n$4\r\nspec\r\n%1\r\n$5\r\nindex\r\n\
+        :1\r\n$9\r\nfind_keys\r\n%2\r\n$4\r\ntype\r\n$5\r\nrange\r\n$4\r\nspec\r\n%3\r\n$7\r\n\
+        lastkey\r\n:0\r\n$7\r\nkeystep\r\n:1\r\n$5\r\nlimit\r\n:0\r\n*0\r\n_\r\n";
+    assert_eq!(answered("command info get nosuch", Resp3), get);
+    let id = "*1\r\n*10\r\n$9\r\nclient|id\r\n:2\r\n*3\r\n+noscript\r\n+loading\r\n+stale\r\n:0\r\n\
+        :0\r\n:0\r\n*2\r\n+@connection\r\n+@slow\r\n*0\r\n*0\r\n*0\r\n";
+    assert_eq!(answered("command info Client|ID", Resp2), id);
+    assert_eq!(answered("command getkeys mset a 1 b 2", Resp2), "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    assert_eq!(answered("command getkeys get k", Resp2), "*1\r\n$1\r\nk\r\n");
+    assert_eq!(answered("command docs nosuch", Resp3), "%0\r\n");
+    assert_eq!(answered("command list filterby module x", Resp2), "*0\r\n");
+    assert_eq!(answered("command list filterby aclcat nosuch", Resp2), "*0\r\n");
+    let expiries = answered("command list filterby pattern *pire", Resp2);
+    assert_eq!(expiries, "*2\r\n$6\r\nexpire\r\n$7\r\npexpire\r\n");
+    assert!(answered("command docs set set", Resp3).starts_with("%1\r\n$3\r\nset\r\n%5\r\n"));
+    let count = answered("command count", Resp2);
+    for line in ["command", "command info"] {
+        assert_eq!(answered(line, Resp2)[1..5], count[1..5]);
+        answered(line, Resp3);
+    }
+    for line in ["command docs", "command list", "command list filterby aclcat READ"] {
+        answered(line, Resp2);
+        answered(line, Resp3);
+    }
+    assert!(answered("client help", Resp2).contains("+SETNAME connection-name\r\n"));
+}

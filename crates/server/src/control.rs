@@ -1,0 +1,352 @@
+//! The control thread: grants sessions over the Unix socket, writes
+//! heartbeats, and notices when a client has gone.
+//!
+//! A heartbeat copies the client's clock first, then checks that the server
+//! is still the primary, then echoes: the reading right of the client counts
+//! from the echoed clock (design, "What a late reader may do").
+
+use crate::jobs::Message;
+use crate::ring_session::{RingParts, RingSession};
+use crate::shared::{Shared, count};
+use mio::net::{UnixListener, UnixStream};
+use mio::{Events, Interest, Poll, Token};
+use remora_arena::Words;
+use remora_fabric::shm::{Bell, Grant, SessionMemory, hello_of, refuse};
+use remora_layout::hash::mix;
+use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello};
+use remora_layout::limits::{HEARTBEAT_MS, MAX_SESSIONS};
+use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const LISTENER: Token = Token(0);
+/// Wakes the thread when the server is to end.
+pub const STOP: Token = Token(1);
+const FIRST_CLIENT: usize = 2;
+/// A client that does not send its hello within this time is cut off.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+struct Client {
+    socket: UnixStream,
+    since: Instant,
+    /// `None` until the hello is complete.
+    session: Option<Session>,
+    hello: Vec<u8>,
+}
+
+struct Session {
+    number: u64,
+    memory: SessionMemory,
+    to_server: Words,
+    to_client: Words,
+    /// By which the client wakes each shard.
+    eventfds: Vec<Arc<OwnedFd>>,
+    beats: u64,
+    violated: Arc<AtomicBool>,
+}
+
+/// The control thread's state.
+pub struct Control {
+    shared: Arc<Shared>,
+    poll: Poll,
+    listener: UnixListener,
+    clients: HashMap<Token, Client>,
+    next_token: usize,
+    next_session: u64,
+    busy_before: (Instant, u64),
+    utilisation_ppm: u64,
+}
+
+impl Control {
+    /// A control thread for a listening socket. `poll` also carries the waker
+    /// with the token [`STOP`].
+    pub fn new(shared: Arc<Shared>, poll: Poll, mut listener: UnixListener) -> std::io::Result<Self> {
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Self {
+            shared,
+            poll,
+            listener,
+            clients: HashMap::new(),
+            next_token: FIRST_CLIENT,
+            next_session: 1,
+            busy_before: (Instant::now(), 0),
+            utilisation_ppm: 0,
+        })
+    }
+
+    /// Runs until the server is to end, then withdraws every session.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        let mut next_beat = Instant::now();
+        while !self.shared.is_stopping() {
+            // Without clients nobody needs heartbeats: sleep for ever.
+            let timeout = (!self.clients.is_empty())
+                .then(|| next_beat.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.poll.poll(&mut events, timeout) {
+                if error.kind() == ErrorKind::Interrupted {
+                    continue;
+                }
+                tracing::error!(%error, "the control thread cannot poll");
+                break;
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    STOP => {}
+                    token => self.read(token),
+                }
+            }
+            let now = Instant::now();
+            if now >= next_beat {
+                next_beat = now + Duration::from_millis(HEARTBEAT_MS);
+                self.beat(now);
+            }
+        }
+        let tokens: Vec<Token> = self.clients.keys().copied().collect();
+        for token in tokens {
+            self.end(token, "the server is shutting down");
+        }
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let mut socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a client");
+                    return;
+                }
+            };
+            let token = Token(self.next_token);
+            self.next_token += 1;
+            if let Err(error) =
+                self.poll.registry().register(&mut socket, token, Interest::READABLE)
+            {
+                tracing::warn!(%error, "cannot watch a client");
+                continue;
+            }
+            let client =
+                Client { socket, since: Instant::now(), session: None, hello: Vec::new() };
+            self.clients.insert(token, client);
+            // What has already arrived raises no further event.
+            self.read(token);
+        }
+    }
+
+    /// Reads the hello, or notices the end. After the hello a client sends
+    /// nothing; whatever it sends is thrown away.
+    fn read(&mut self, token: Token) {
+        const HELLO: usize = size_of::<ClientHello>();
+        let Some(client) = self.clients.get_mut(&token) else { return };
+        let mut bytes = [0u8; HELLO];
+        loop {
+            let want = if client.session.is_some() { HELLO } else { HELLO - client.hello.len() };
+            match client.socket.read(&mut bytes[..want]) {
+                Ok(0) => return self.end(token, "the client has gone"),
+                Ok(_) if client.session.is_some() => {}
+                Ok(read) => {
+                    client.hello.extend_from_slice(&bytes[..read]);
+                    if let Ok(hello) = <[u8; HELLO]>::try_from(&client.hello[..]) {
+                        if let Err(refusal) = self.grant(token, &hello) {
+                            self.refuse(token, refusal);
+                        }
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.end(token, "its socket failed"),
+            }
+        }
+    }
+
+    fn refuse(&mut self, token: Token, refusal: Refusal) {
+        if let Some(client) = self.clients.remove(&token)
+            && let Some(socket) = duplicate(&client.socket)
+        {
+            tracing::warn!(%refusal, "refused a session");
+            // A client that has gone needs no answer.
+            let _ = refuse(&socket, refusal);
+        }
+    }
+
+    fn grant(&mut self, token: Token, hello: &[u8; size_of::<ClientHello>()]) -> Result<(), Refusal> {
+        let hello = hello_of(hello)?;
+        let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
+        let peer = rustix::net::sockopt::socket_peercred(client.socket.as_fd());
+        let peer = peer.map_err(|_| Refusal::OtherUser)?;
+        if peer.uid != rustix::process::geteuid() {
+            return Err(Refusal::OtherUser);
+        }
+        if self.shared.counts.sessions.load(Ordering::Relaxed) >= MAX_SESSIONS as u64 {
+            return Err(Refusal::TooManySessions);
+        }
+        let shards = self.shared.shards.len();
+        let memory = SessionMemory::create(shards).map_err(|error| {
+            tracing::error!(%error, "no memory for a session");
+            Refusal::TooManySessions
+        })?;
+        let number = self.next_session;
+        self.next_session += 1;
+        let seed = random_u64();
+        let answer = ServerHello {
+            magic: HELLO_MAGIC.into(),
+            version: PROTOCOL_VERSION.into(),
+            refusal: 0.into(),
+            session: number.into(),
+            life: self.shared.life.into(),
+            epoch: self.shared.epoch.into(),
+            session_seed: seed.into(),
+            hash_seed: self.shared.hash_seed.into(),
+            shards: (shards as u32).into(),
+            pid: std::process::id().into(),
+        };
+        let mut eventfds = Vec::with_capacity(shards);
+        for _ in 0..shards {
+            eventfds.push(Bell::eventfd().map_err(|error| {
+                tracing::error!(%error, "no eventfd for a session");
+                Refusal::TooManySessions
+            })?);
+        }
+        let violated = Arc::new(AtomicBool::new(false));
+        let (to_server, to_client) = (memory.to_server(), memory.to_client());
+        for (shard, handle) in self.shared.shards.iter().enumerate() {
+            let parts = RingParts {
+                session: number,
+                seed,
+                shard,
+                life: self.shared.life,
+                to_server: to_server.clone(),
+                to_client: to_client.clone(),
+                bell: memory.client_bell(),
+                eventfd: Arc::clone(&eventfds[shard]),
+                violated: Arc::clone(&violated),
+            };
+            handle.inbox.push(Message::Attach(Box::new(RingSession::new(parts))));
+        }
+        client.session =
+            Some(Session { number, memory, to_server, to_client, eventfds, beats: 0, violated });
+        count(&self.shared.counts.sessions, 1);
+        count(&self.shared.counts.sessions_total, 1);
+        tracing::info!(session = number, pid = hello.pid.get(), transport = "shm", "session granted");
+        self.beat_one(token);
+        if !self.send_grant(token, answer) {
+            self.end(token, "it went before it was granted");
+        }
+        Ok(())
+    }
+
+    fn send_grant(&self, token: Token, hello: ServerHello) -> bool {
+        let Some(client) = self.clients.get(&token) else { return true };
+        let (Some(session), Some(socket)) = (&client.session, duplicate(&client.socket)) else {
+            return false;
+        };
+        let shards: Vec<_> = self
+            .shared
+            .shards
+            .iter()
+            .zip(&session.eventfds)
+            .map(|(shard, eventfd)| (shard.region.fd(), eventfd.as_fd()))
+            .collect();
+        Grant { hello, memory: &session.memory, shards: &shards }.send(&socket).is_ok()
+    }
+
+    fn end(&mut self, token: Token, why: &str) {
+        let Some(mut client) = self.clients.remove(&token) else { return };
+        let _ = self.poll.registry().deregister(&mut client.socket);
+        let Some(session) = client.session else { return };
+        session.memory.withdraw();
+        for shard in &self.shared.shards {
+            shard.inbox.push(Message::Detach(session.number));
+        }
+        self.shared.counts.sessions.fetch_sub(1, Ordering::Relaxed);
+        tracing::info!(session = session.number, why, "session ended");
+    }
+
+    /// Heartbeats for all, and an end to those who broke the protocol or
+    /// never said hello.
+    fn beat(&mut self, now: Instant) {
+        self.measure_utilisation(now);
+        let tokens: Vec<Token> = self.clients.keys().copied().collect();
+        for token in tokens {
+            let client = &self.clients[&token];
+            match &client.session {
+                Some(session) if session.violated.load(Ordering::Acquire) => {
+                    count(&self.shared.counts.sessions_violated, 1);
+                    self.end(token, "it broke the protocol");
+                }
+                Some(_) => self.beat_one(token),
+                None if now - client.since > HELLO_TIMEOUT => {
+                    self.end(token, "it did not say hello");
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn beat_one(&mut self, token: Token) {
+        let Some(session) = self.clients.get_mut(&token).and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        let echoed_client_clock_ns = session.to_server.load(CLIENT_CLOCK_WORD);
+        Words::full_fence();
+        // Still the primary? A server that stops is not.
+        if self.shared.is_stopping() {
+            return;
+        }
+        session.beats += 1;
+        let words = Heartbeat {
+            sequence: session.beats,
+            utilisation_ppm_plus_1: self.utilisation_ppm + 1,
+            life: self.shared.life,
+            epoch: self.shared.epoch,
+            server_unix_ms: self.shared.clock.now().unix_ms,
+            echoed_client_clock_ns,
+            session: session.number,
+        }
+        .to_words();
+        let mut bytes = [0u8; Heartbeat::WORDS * 8];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        session.to_client.copy_in(HEARTBEAT_WORD * 8, &bytes);
+    }
+
+    /// Busy share of the shards since the last heartbeat.
+    fn measure_utilisation(&mut self, now: Instant) {
+        let busy: u64 =
+            self.shared.shards.iter().map(|shard| shard.busy_ns.load(Ordering::Relaxed)).sum();
+        let (before, busy_before) = self.busy_before;
+        let wall = (now - before).as_nanos() as u64 * self.shared.shards.len() as u64;
+        if let Some(ppm) = ((busy - busy_before) * 1_000_000).checked_div(wall) {
+            self.utilisation_ppm = ppm.min(1_000_000);
+        }
+        self.busy_before = (now, busy);
+    }
+}
+
+/// The same socket as a standard stream, for messages with descriptors.
+fn duplicate(socket: &UnixStream) -> Option<std::os::unix::net::UnixStream> {
+    let fd: OwnedFd = socket.as_fd().try_clone_to_owned().ok()?;
+    Some(fd.into())
+}
+
+/// Random bits from the kernel, for seeds and lives.
+pub fn random_u64() -> u64 {
+    let mut bytes = [0u8; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_le_bytes(bytes),
+        // Never seen for eight bytes; time and process still make it unlike others.
+        _ => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            mix(now.unwrap_or_default().as_nanos() as u64, std::process::id() as u64)
+        }
+    }
+}

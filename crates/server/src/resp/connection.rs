@@ -1,0 +1,284 @@
+//! One RESP connection: bytes in, replies out, in order.
+
+use super::execute::Executor;
+use super::pending::{Pending, Render, Waiting};
+use crate::jobs::{OwnedReply, Token};
+use mio::net::TcpStream;
+use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
+use remora_layout::limits::{RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+
+/// Bytes read in one turn, so that a flood from one connection does not hold
+/// up the others.
+const READ_BYTES: usize = 64 << 10;
+/// Above this much unsent output or so many waiting replies, a connection is
+/// not read until its client has taken some: a slow reader holds up itself.
+const PAUSE_OUTPUT_BYTES: usize = 1 << 20;
+const PAUSE_PENDING: usize = 1024;
+/// Buffers larger than this are given back when they are empty.
+const KEEP_BYTES: usize = 256 << 10;
+
+/// What becomes of a connection after a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// It waits for the next event.
+    Go,
+    /// It has more to do, although no event will say so.
+    Again,
+    /// It is to be closed.
+    Close,
+}
+
+/// A connection.
+pub struct Connection {
+    /// Its socket.
+    pub socket: TcpStream,
+    /// Its slot.
+    pub slot: usize,
+    /// Which connection of the slot; also its id for clients.
+    pub serial: u64,
+    /// The protocol that it speaks.
+    pub protocol: Protocol,
+    /// Its name, as the client set it.
+    pub name: Vec<u8>,
+    /// Library name and version, as the client set them.
+    pub library: [Vec<u8>; 2],
+    input: Vec<u8>,
+    /// Bytes below which parsing again is useless.
+    need: usize,
+    args: Args,
+    output: Vec<u8>,
+    sent: usize,
+    pending: VecDeque<Pending>,
+    /// Number of the first pending request.
+    first_pending: u64,
+    /// Unanswered writes at each shard: while there are any, its reads go to
+    /// the shard too, so that a session sees its own writes.
+    unanswered: Vec<u32>,
+    /// No more input is taken; closes when everything is answered.
+    closing: bool,
+    /// What was read behind a QUIT is not executed.
+    quit: bool,
+}
+
+impl Connection {
+    /// A fresh connection.
+    pub fn new(socket: TcpStream, slot: usize, serial: u64, shards: usize) -> Self {
+        Self {
+            socket,
+            slot,
+            serial,
+            protocol: Protocol::Resp2,
+            name: Vec::new(),
+            library: [Vec::new(), Vec::new()],
+            input: Vec::new(),
+            need: 1,
+            args: Args::new(),
+            output: Vec::new(),
+            sent: 0,
+            pending: VecDeque::new(),
+            first_pending: 0,
+            unanswered: vec![0; shards],
+            closing: false,
+            quit: false,
+        }
+    }
+
+    /// Takes no more input.
+    pub fn stop_reading(&mut self) {
+        self.closing = true;
+    }
+
+    /// Takes no more input, and executes nothing more of what was read.
+    pub fn quit(&mut self) {
+        self.closing = true;
+        self.quit = true;
+    }
+
+    /// One turn: send, read, execute, send.
+    pub fn serve(&mut self, executor: &mut Executor) -> Flow {
+        if !self.flush() {
+            return Flow::Close;
+        }
+        let mut again = false;
+        if !self.closing && !self.is_paused() {
+            match self.read() {
+                Ok(more) => again = more,
+                Err(()) => return Flow::Close,
+            }
+        }
+        self.execute(executor);
+        if !self.flush() {
+            return Flow::Close;
+        }
+        let parse_more = self.input.len() >= self.need;
+        let answered = self.pending.is_empty() && self.sent == self.output.len();
+        if self.closing && answered && !parse_more {
+            return Flow::Close;
+        }
+        // Was it paused by replies that have been taken meanwhile?
+        if (again || parse_more) && !self.is_paused() { Flow::Again } else { Flow::Go }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.output.len() - self.sent > PAUSE_OUTPUT_BYTES || self.pending.len() > PAUSE_PENDING
+    }
+
+    /// Reads what is there, up to a turn's worth. Whether there may be more;
+    /// an error if the client has gone.
+    fn read(&mut self) -> Result<bool, ()> {
+        let start = self.input.len();
+        self.input.resize(start + READ_BYTES, 0);
+        let mut end = start;
+        let result = loop {
+            if end == self.input.len() {
+                break Ok(true);
+            }
+            match self.socket.read(&mut self.input[end..]) {
+                Ok(0) => {
+                    // A client may send, close its side and wait for replies.
+                    self.closing = true;
+                    break Ok(false);
+                }
+                Ok(read) => end += read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break Err(()),
+            }
+        };
+        self.input.truncate(end);
+        result
+    }
+
+    /// Executes every whole request that is there.
+    fn execute(&mut self, executor: &mut Executor) {
+        let input = std::mem::take(&mut self.input);
+        let mut args = std::mem::take(&mut self.args);
+        let mut from = 0;
+        let mut ended = false;
+        while !ended && input.len() - from >= self.need && !self.is_paused() {
+            match parse(&input[from..], &mut args) {
+                Ok(Parsed::Incomplete { need }) => {
+                    self.need = need;
+                    if need <= RESP_MAX_QUERY_BYTES {
+                        break;
+                    }
+                    self.protocol_error("Protocol error: too big request");
+                    ended = true;
+                }
+                Ok(Parsed::Request { consumed }) => {
+                    self.need = 1;
+                    if !args.is_empty() {
+                        executor.request(self, &args, &input[from..from + consumed]);
+                    }
+                    from += consumed;
+                    ended = self.quit;
+                }
+                Err(error) => {
+                    self.protocol_error(&error.to_string());
+                    ended = true;
+                }
+            }
+        }
+        self.args = args;
+        self.input = input;
+        if ended || from == self.input.len() {
+            self.input.clear();
+            if self.input.capacity() > KEEP_BYTES {
+                self.input = Vec::new();
+            }
+        } else if from > 0 {
+            self.input.drain(..from);
+        }
+    }
+
+    fn protocol_error(&mut self, text: &str) {
+        self.reply(|out, _| encode::error(out, &format!("ERR {text}")));
+        self.quit();
+    }
+
+    /// Appends a reply that is known at once.
+    pub fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>, Protocol)) {
+        if self.pending.is_empty() {
+            write(&mut self.output, self.protocol);
+        } else {
+            let mut bytes = Vec::new();
+            write(&mut bytes, self.protocol);
+            self.pending.push_back(Pending::Ready(bytes));
+        }
+    }
+
+    /// Whether this session may read from a shard's memory: none of its
+    /// earlier writes there is unanswered.
+    pub fn may_read(&self, shard: usize) -> bool {
+        self.unanswered[shard] == 0
+    }
+
+    /// Number that the next waiting request will have.
+    pub fn next_request(&self) -> u64 {
+        self.first_pending + self.pending.len() as u64
+    }
+
+    /// Adds a request of which parts are missing.
+    pub fn wait(&mut self, waiting: Waiting) {
+        for &shard in &waiting.writes_at {
+            self.unanswered[shard] += 1;
+        }
+        self.pending.push_back(Pending::Waiting(waiting));
+    }
+
+    /// Takes a part's reply from a shard.
+    pub fn answer(&mut self, token: Token, reply: OwnedReply) {
+        let Some(at) = token.request.checked_sub(self.first_pending) else { return };
+        let Some(Pending::Waiting(waiting)) = self.pending.get_mut(at as usize) else { return };
+        if let Some(&shard) = waiting.writes_at.get(token.part) {
+            self.unanswered[shard] -= 1;
+        }
+        waiting.missing -= 1;
+        waiting.parts[token.part] = Some(reply);
+        self.settle();
+    }
+
+    /// Moves every reply that is due into the output.
+    fn settle(&mut self) {
+        loop {
+            match self.pending.front_mut() {
+                Some(Pending::Ready(bytes)) => self.output.append(bytes),
+                Some(Pending::Waiting(waiting)) if waiting.missing == 0 => {
+                    let parts: Vec<OwnedReply> =
+                        std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
+                    let render: Render = waiting.render;
+                    render.write(&mut self.output, self.protocol, &parts);
+                }
+                _ => return,
+            }
+            self.pending.pop_front();
+            self.first_pending += 1;
+        }
+    }
+
+    /// Sends what the socket takes. False if the connection is over.
+    fn flush(&mut self) -> bool {
+        while self.sent < self.output.len() {
+            match self.socket.write(&self.output[self.sent..]) {
+                Ok(0) => return false,
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+            if self.output.capacity() > KEEP_BYTES {
+                self.output = Vec::new();
+            }
+        } else if self.sent > PAUSE_OUTPUT_BYTES {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.output.len() - self.sent <= RESP_MAX_OUTPUT_BYTES
+    }
+}

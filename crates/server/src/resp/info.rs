@@ -1,0 +1,132 @@
+//! What the server tells about itself: INFO, CONFIG GET, CLIENT INFO.
+
+use super::connection::Connection;
+use crate::config::Wake;
+use crate::shared::Shared;
+use remora_front::request::Sections;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The text of INFO.
+pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
+    let mut text = String::new();
+    let mut section = |name: &str, lines: &[(&str, String)]| {
+        if !sections.wants(&name.to_ascii_lowercase()) {
+            return;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(text, "# {name}\r\n");
+        for (field, value) in lines {
+            let _ = write!(text, "{field}:{value}\r\n");
+        }
+    };
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed).to_string();
+    let counts = &shared.counts;
+    let stats: Vec<_> = shared.shards.iter().map(|shard| shard.stats()).collect();
+    let sum = |field: fn(&remora_engine::ShardStats) -> u64| {
+        stats.iter().map(field).sum::<u64>().to_string()
+    };
+    let over_shards = |field: fn(&crate::shared::ShardHandle) -> &AtomicU64| {
+        let sum: u64 = shared.shards.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
+        sum.to_string()
+    };
+    section(
+        "Server",
+        &[
+            ("remora_version", env!("CARGO_PKG_VERSION").into()),
+            ("process_id", std::process::id().to_string()),
+            ("tcp_port", shared.resp_address.port().to_string()),
+            ("socket", shared.config.socket_path.display().to_string()),
+            ("uptime_in_seconds", shared.clock.started().elapsed().as_secs().to_string()),
+            ("life", format!("{:016x}", shared.life)),
+            ("epoch", shared.epoch.to_string()),
+            ("shards", shared.shards.len().to_string()),
+            ("wake", wake_name(shared.config.wake).into()),
+            ("transports", "shm".into()),
+        ],
+    );
+    section(
+        "Clients",
+        &[
+            ("connected_clients", load(&counts.connections)),
+            ("connected_sessions_shm", load(&counts.sessions)),
+        ],
+    );
+    section(
+        "Memory",
+        &[
+            ("used_memory", sum(|s| s.slots.used_bytes)),
+            ("maxmemory", shared.config.max_memory_bytes.to_string()),
+            ("free_slot_bytes", sum(|s| s.slots.free_bytes)),
+            ("quarantine_bytes", sum(|s| s.slots.quarantine_bytes)),
+            ("retired_bytes", sum(|s| s.slots.retired_bytes)),
+            ("uncarved_bytes", sum(|s| s.slots.uncarved_bytes)),
+            ("slots_reused_early", sum(|s| s.slots.reused_early)),
+        ],
+    );
+    section(
+        "Stats",
+        &[
+            ("total_connections_received", load(&counts.connections_total)),
+            ("total_sessions_granted", load(&counts.sessions_total)),
+            ("sessions_violated", load(&counts.sessions_violated)),
+            ("total_commands_processed", load(&counts.commands)),
+            ("optimistic_reads", load(&counts.optimistic_reads)),
+            ("asked_reads", load(&counts.asked_reads)),
+            ("ring_frames", over_shards(|s| &s.frames)),
+            ("shard_jobs", over_shards(|s| &s.jobs)),
+            ("shard_sleeps", over_shards(|s| &s.sleeps)),
+            ("shard_busy_us", (over_shards(|s| &s.busy_ns).parse::<u64>().unwrap_or(0) / 1000).to_string()),
+            ("keyspace_hits", sum(|s| s.hits)),
+            ("keyspace_misses", sum(|s| s.misses)),
+            ("expired_keys", sum(|s| s.expired)),
+            ("last_sequence", sum(|s| s.last_sequence)),
+        ],
+    );
+    let keys: u64 = stats.iter().map(|s| s.keys).sum();
+    let expires: u64 = stats.iter().map(|s| s.expiring).sum();
+    let keyspace = ("db0", format!("keys={keys},expires={expires},avg_ttl=0"));
+    section("Keyspace", if keys == 0 { &[] } else { std::slice::from_ref(&keyspace) });
+    text
+}
+
+/// The parameters that CONFIG GET shows.
+pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
+    let config = &shared.config;
+    vec![
+        ("appendonly", "no".into()),
+        ("bind", shared.resp_address.ip().to_string()),
+        ("databases", "1".into()),
+        ("maxmemory", config.max_memory_bytes.to_string()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("port", shared.resp_address.port().to_string()),
+        ("save", String::new()),
+        ("shards", config.shards.to_string()),
+        ("socket", config.socket_path.display().to_string()),
+        ("wake", wake_name(config.wake).into()),
+    ]
+}
+
+/// The text of CLIENT INFO.
+pub fn client(connection: &Connection) -> Vec<u8> {
+    let address = connection.socket.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string());
+    let mut text = format!("id={} addr={address} name=", connection.serial).into_bytes();
+    text.extend_from_slice(&connection.name);
+    text.extend_from_slice(b" lib-name=");
+    text.extend_from_slice(&connection.library[0]);
+    text.extend_from_slice(b" lib-ver=");
+    text.extend_from_slice(&connection.library[1]);
+    text.extend_from_slice(format!(" resp={} db=0\n", connection.protocol.number()).as_bytes());
+    text
+}
+
+fn wake_name(wake: Wake) -> &'static str {
+    match wake {
+        Wake::Poll => "poll",
+        Wake::Event => "event",
+        Wake::Hybrid => "hybrid",
+    }
+}

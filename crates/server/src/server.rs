@@ -1,0 +1,293 @@
+//! Starting and ending a server.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::control::{self, Control, random_u64};
+use crate::jobs::{Inbox, Message};
+use crate::resp::RespThread;
+use crate::shard_loop::ShardLoop;
+use crate::shared::{Counts, ShardHandle, Shared};
+use remora_arena::{MapError, NoJournal, Region, RegionKind};
+use remora_engine::shard::table_end;
+use remora_engine::{Shard, ShardOptions};
+use remora_fabric::shm::{Bell, Sleeper};
+use remora_layout::arena_header::word;
+use remora_layout::limits::{
+    MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, RIGHT_MARGIN_MS, RIGHT_MS,
+};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Bytes of arena for each bucket, if the number of buckets is not given.
+const ARENA_BYTES_PER_BUCKET: u64 = 512;
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// An address or path cannot be listened on.
+    #[error("cannot listen on {what}: {source}")]
+    Listen {
+        /// The address or path.
+        what: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// Another server is there.
+    #[error("another server answers at {0}: stop it, or choose another socket")]
+    Taken(PathBuf),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] MapError),
+    /// The kernel refused something else.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    socket_path: PathBuf,
+    shards: Vec<JoinHandle<()>>,
+    control: Option<(JoinHandle<()>, mio::Waker)>,
+    resp: Option<(JoinHandle<()>, Arc<crate::jobs::ReplyQueue>)>,
+}
+
+impl Server {
+    /// Starts a server. Its listeners are bound and its shards run when this
+    /// returns, which takes at least as long as a reading right of a former
+    /// server on the same socket can last: until then nothing is acknowledged.
+    pub fn start(mut config: Config) -> Result<Self, StartError> {
+        check(&config)?;
+        let listener = bind_tcp(config.resp_address)?;
+        let resp_address = listener.local_addr()?;
+        config.resp_address = resp_address;
+        let unix = bind_unix(&config.socket_path)?;
+        let clock = Clock::start();
+        let (life, hash_seed) = (random_u64() | 1, random_u64());
+        let epoch = 1;
+        let shards = config.shards;
+        let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
+        let buckets = buckets_per_shard(&config, arena_bytes)?;
+        let mut handles = Vec::with_capacity(shards);
+        let mut loops = Vec::with_capacity(shards);
+        for number in 0..shards {
+            let region =
+                Region::create("remora-arena", RegionKind::Readable, arena_bytes as usize)?;
+            let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
+            let options = ShardOptions {
+                region: number as u32,
+                life,
+                epoch,
+                hash_seed,
+                buckets,
+                lease_min_s: config.lease_min_ms.div_ceil(1000),
+            };
+            let shard = Shard::new(owner, options);
+            let words = region.words();
+            let eventfd = Bell::eventfd()?;
+            let sleeper = Sleeper::new(words.clone(), word::ASLEEP)?;
+            sleeper.watch(eventfd.as_fd())?;
+            let bell = Bell::new(words.clone(), word::ASLEEP, eventfd);
+            handles.push(ShardHandle {
+                inbox: Inbox::new(bell),
+                region,
+                words,
+                table: shard.table_ref(),
+                stats: shard.stats().into(),
+                busy_ns: 0.into(),
+                sleeps: 0.into(),
+                frames: 0.into(),
+                jobs: 0.into(),
+            });
+            loops.push((shard, sleeper));
+        }
+        let shared = Arc::new(Shared {
+            config,
+            resp_address,
+            clock,
+            life,
+            epoch,
+            hash_seed,
+            shards: handles,
+            stopping: false.into(),
+            counts: Counts::default(),
+        });
+        // A client of a former life may read its memory as fresh until its
+        // right has lapsed; nothing may be acknowledged before.
+        let lapse = Duration::from_millis(RIGHT_MS + RIGHT_MARGIN_MS);
+        std::thread::sleep(lapse.saturating_sub(clock.started().elapsed()));
+        let mut server = Self {
+            socket_path: shared.config.socket_path.clone(),
+            shared,
+            shards: Vec::new(),
+            control: None,
+            resp: None,
+        };
+        server.spawn(loops, unix, listener)?;
+        Ok(server)
+    }
+
+    fn spawn(
+        &mut self,
+        loops: Vec<(Shard<NoJournal>, Sleeper)>,
+        unix: UnixListener,
+        listener: TcpListener,
+    ) -> Result<(), StartError> {
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        for (number, (shard, sleeper)) in loops.into_iter().enumerate() {
+            let shard_loop = ShardLoop::new(Arc::clone(&self.shared), number, shard, sleeper);
+            // One core each (H2); without enough cores the kernel places them.
+            let pin = self.shared.config.pin && self.shared.shards.len() <= cores.len();
+            let core = cores.get(number).copied().filter(|_| pin);
+            let name = format!("shard-{number}");
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                if let Some(core) = core
+                    && !core_affinity::set_for_current(core)
+                {
+                    tracing::warn!(core = core.id, "cannot pin the shard to its core");
+                }
+                shard_loop.run();
+            })?;
+            self.shards.push(thread);
+        }
+        let poll = mio::Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), control::STOP)?;
+        unix.set_nonblocking(true)?;
+        let unix = mio::net::UnixListener::from_std(unix);
+        let control = Control::new(Arc::clone(&self.shared), poll, unix)?;
+        let thread =
+            std::thread::Builder::new().name("control".into()).spawn(move || control.run())?;
+        self.control = Some((thread, waker));
+        listener.set_nonblocking(true)?;
+        let listener = mio::net::TcpListener::from_std(listener);
+        let (resp, replies) = RespThread::new(Arc::clone(&self.shared), listener)?;
+        let thread = std::thread::Builder::new().name("resp".into()).spawn(move || resp.run())?;
+        self.resp = Some((thread, replies));
+        Ok(())
+    }
+
+    /// Where RESP is spoken.
+    pub fn resp_address(&self) -> SocketAddr {
+        self.shared.resp_address
+    }
+
+    /// Where clients ask for shared memory.
+    pub fn socket_path(&self) -> &Path {
+        &self.socket_path
+    }
+
+    /// The server's life.
+    pub fn life(&self) -> u64 {
+        self.shared.life
+    }
+
+    /// Drains: takes no new clients, finishes what was accepted, withdraws
+    /// all sessions, joins all threads, removes the socket.
+    pub fn shutdown(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // First RESP, which still needs the shards for its last replies.
+        if let Some((thread, replies)) = self.resp.take() {
+            replies.wake();
+            join(thread);
+        }
+        if let Some((thread, waker)) = self.control.take() {
+            let _ = waker.wake();
+            join(thread);
+        }
+        for shard in &self.shared.shards {
+            shard.inbox.push(Message::Stop);
+        }
+        for thread in self.shards.drain(..) {
+            join(thread);
+        }
+        // Gone already is fine.
+        let _ = std::fs::remove_file(&self.socket_path);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.control.is_some() {
+            self.stop();
+        }
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or("a thread").to_owned();
+    if thread.join().is_err() {
+        tracing::error!(name, "a thread ended by a panic: please report this bug");
+    }
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    let wrong = |what: String| Err(StartError::Config(what));
+    if config.shards == 0 || config.shards > MAX_SHARDS {
+        return wrong(format!("shards = {}: must be 1 to {MAX_SHARDS}", config.shards));
+    }
+    let arena = config.max_memory_bytes / config.shards as u64;
+    if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&arena) {
+        return wrong(format!(
+            "max_memory = {} bytes over {} shards gives {arena} bytes each: must be {MIN_ARENA_BYTES} to {MAX_ARENA_BYTES}",
+            config.max_memory_bytes, config.shards
+        ));
+    }
+    Ok(())
+}
+
+fn buckets_per_shard(config: &Config, arena_bytes: u64) -> Result<u64, StartError> {
+    let wanted = match config.buckets {
+        0 => arena_bytes / ARENA_BYTES_PER_BUCKET,
+        buckets => buckets.div_ceil(config.shards as u64),
+    };
+    let buckets = wanted.clamp(1, 1 << 31).next_power_of_two();
+    // At least half of the memory is for records.
+    if table_end(buckets) > arena_bytes / 2 {
+        return Err(StartError::Config(format!(
+            "buckets = {}: a table of {buckets} buckets takes more than half of a shard's {arena_bytes} bytes; raise max_memory or lower buckets",
+            config.buckets
+        )));
+    }
+    Ok(buckets)
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address)
+        .map_err(|source| StartError::Listen { what: address.to_string(), source })
+}
+
+/// Binds the socket, for its owner only. A stale file of a killed server is
+/// replaced; a server that answers is left alone.
+fn bind_unix(path: &Path) -> Result<UnixListener, StartError> {
+    let listen = |source| StartError::Listen { what: path.display().to_string(), source };
+    if path.exists() {
+        if UnixStream::connect(path).is_ok() {
+            return Err(StartError::Taken(path.to_owned()));
+        }
+        let kind = std::fs::symlink_metadata(path).map_err(listen)?.file_type();
+        if !std::os::unix::fs::FileTypeExt::is_socket(&kind) {
+            return Err(StartError::Config(format!(
+                "{} exists and is not a socket: choose another path",
+                path.display()
+            )));
+        }
+        std::fs::remove_file(path).map_err(listen)?;
+    }
+    let listener = UnixListener::bind(path).map_err(listen)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(listen)?;
+    Ok(listener)
+}

@@ -1,0 +1,208 @@
+//! The loop of one shard thread: detect, execute, reply, next (H3).
+//!
+//! It looks at its jobs and at each ring in turn (round-robin). Without work
+//! it polls on, polls for a while, or sleeps in the kernel at once, as `wake`
+//! says. It sleeps only after the scan that the wake-up protocol asks for.
+
+use crate::config::Wake;
+use crate::jobs::{Job, Message};
+use crate::ring_session::RingSession;
+use crate::shared::{Shared, count};
+use remora_arena::NoJournal;
+use remora_engine::command::Command;
+use remora_engine::{Reply, Shard};
+use remora_fabric::shm::Sleeper;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::JOBS_PER_TURN;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Hybrid mode polls this long after the last work: longer than a client
+/// needs between two requests of a busy phase, short against a time slice.
+const HYBRID_SPIN: Duration = Duration::from_micros(100);
+/// How often an awake shard publishes its counts and sweeps.
+const TICK: Duration = Duration::from_millis(10);
+/// How often a sleeping shard wakes while leases or expiries want it.
+const SLEEPING_TICK: Duration = Duration::from_millis(100);
+/// Empty polls between two looks at the clock.
+const POLLS_PER_CLOCK: u32 = 64;
+
+/// The state of one shard thread.
+pub struct ShardLoop {
+    shared: Arc<Shared>,
+    number: usize,
+    shard: Shard<NoJournal>,
+    sleeper: Sleeper,
+    sessions: Vec<RingSession>,
+    stopping: bool,
+}
+
+impl ShardLoop {
+    /// A loop over a fresh shard.
+    pub fn new(
+        shared: Arc<Shared>,
+        number: usize,
+        shard: Shard<NoJournal>,
+        sleeper: Sleeper,
+    ) -> Self {
+        Self { shared, number, shard, sleeper, sessions: Vec::new(), stopping: false }
+    }
+
+    /// Runs until a stop message has come and everything accepted is done.
+    pub fn run(mut self) {
+        let wake = self.shared.config.wake;
+        let mut last_work = Instant::now();
+        let mut last_tick = last_work;
+        let mut empty_polls = 0u32;
+        loop {
+            if self.turn() {
+                empty_polls = 0;
+                last_work = Instant::now();
+                if last_work - last_tick >= TICK {
+                    last_tick = last_work;
+                    self.tick(last_work);
+                }
+                continue;
+            }
+            if self.stopping {
+                break;
+            }
+            if wake != Wake::Event {
+                empty_polls += 1;
+                std::hint::spin_loop();
+                if !empty_polls.is_multiple_of(POLLS_PER_CLOCK) {
+                    continue;
+                }
+                let now = Instant::now();
+                if now - last_tick >= TICK {
+                    last_tick = now;
+                    self.tick(now);
+                }
+                if wake == Wake::Poll || now - last_work < HYBRID_SPIN {
+                    continue;
+                }
+            }
+            self.sleep();
+            last_work = Instant::now();
+            if last_work - last_tick >= TICK {
+                last_tick = last_work;
+                self.tick(last_work);
+            }
+        }
+        self.tick(Instant::now());
+    }
+
+    /// One look at everything. Whether there was any work.
+    fn turn(&mut self) -> bool {
+        let started = Instant::now();
+        let worked = self.take_messages() | self.serve_rings();
+        if worked {
+            let busy = started.elapsed().as_nanos() as u64;
+            count(&self.handle().busy_ns, busy);
+        }
+        worked
+    }
+
+    fn handle(&self) -> &crate::shared::ShardHandle {
+        &self.shared.shards[self.number]
+    }
+
+    fn take_messages(&mut self) -> bool {
+        if self.handle().inbox.is_empty() {
+            return false;
+        }
+        let now = self.shared.clock.now();
+        let mut jobs = 0;
+        for _ in 0..JOBS_PER_TURN {
+            let Some(message) = self.handle().inbox.pop() else { break };
+            match message {
+                Message::Job(job) => {
+                    jobs += 1;
+                    self.execute(job, now);
+                }
+                Message::Attach(session) => self.attach(*session),
+                Message::Detach(number) => {
+                    self.detach(|session| session.session == number);
+                }
+                Message::Stop => self.stopping = true,
+            }
+        }
+        count(&self.handle().jobs, jobs);
+        true
+    }
+
+    fn attach(&mut self, session: RingSession) {
+        match self.sleeper.watch(session.eventfd.as_fd()) {
+            Ok(()) => self.sessions.push(session),
+            Err(error) => {
+                tracing::error!(%error, session = session.session, "cannot wait for a session");
+                session.violated.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    fn detach(&mut self, ends: impl Fn(&RingSession) -> bool) {
+        let sleeper = &self.sleeper;
+        self.sessions.retain(|session| {
+            let stays = !ends(session);
+            if !stays {
+                sleeper.forget(session.eventfd.as_fd());
+            }
+            stays
+        });
+    }
+
+    fn execute(&mut self, job: Job, now: remora_engine::Now) {
+        let reply = match Command::decode(&job.command) {
+            Ok((command, _)) => {
+                let hash = command.key().map_or(KeyHash(0), |key| self.shard.hash(key));
+                self.shard.execute(&command, hash, now)
+            }
+            Err((status, _)) => Reply::status(status),
+        };
+        job.reply_to.push(job.token, reply.into());
+    }
+
+    fn serve_rings(&mut self) -> bool {
+        let clock = self.shared.clock;
+        let mut frames = 0;
+        let mut lost = false;
+        for session in &mut self.sessions {
+            match session.turn(&mut self.shard, || clock.now()) {
+                Ok(taken) => frames += taken as u64,
+                Err(error) => {
+                    session.give_up(error);
+                    lost = true;
+                }
+            }
+        }
+        if lost {
+            self.detach(|session| session.violated.load(Ordering::Relaxed));
+        }
+        if frames > 0 {
+            count(&self.handle().frames, frames);
+        }
+        frames > 0
+    }
+
+    fn sleep(&mut self) {
+        let timeout = self.shard.wants_ticks().then_some(SLEEPING_TICK);
+        let (shared, sessions) = (&self.shared, &self.sessions);
+        let inbox = &shared.shards[self.number].inbox;
+        let before = self.sleeper.sleeps();
+        self.sleeper.sleep(timeout, || {
+            !inbox.is_empty() || sessions.iter().any(RingSession::has_work)
+        });
+        count(&self.handle().sleeps, self.sleeper.sleeps() - before);
+    }
+
+    fn tick(&mut self, instant: Instant) {
+        self.shard.tick(self.shared.clock.at(instant));
+        let stats = self.shard.stats();
+        if let Ok(mut published) = self.handle().stats.lock() {
+            *published = stats;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What all threads of the server know.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::jobs::Inbox;
+use remora_arena::{Region, Words};
+use remora_engine::ShardStats;
+use remora_index::hash::TableRef;
+use remora_layout::hash::KeyHash;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What is public of one shard.
+pub struct ShardHandle {
+    /// Its messages.
+    pub inbox: Inbox,
+    /// Its arena, to be granted to clients.
+    pub region: Region,
+    /// Its arena, for optimistic reads by other threads.
+    pub words: Words,
+    /// Where its table is.
+    pub table: TableRef,
+    /// Its counts, as of its last tick.
+    pub stats: Mutex<ShardStats>,
+    /// Nanoseconds spent on work since the start.
+    pub busy_ns: AtomicU64,
+    /// Times it slept in the kernel.
+    pub sleeps: AtomicU64,
+    /// Frames it executed.
+    pub frames: AtomicU64,
+    /// Jobs it executed.
+    pub jobs: AtomicU64,
+}
+
+impl ShardHandle {
+    /// Its counts, as of its last tick.
+    pub fn stats(&self) -> ShardStats {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What all threads know.
+pub struct Shared {
+    /// As it was started.
+    pub config: Config,
+    /// The address that RESP listens on.
+    pub resp_address: SocketAddr,
+    /// The time.
+    pub clock: Clock,
+    /// New at every start; never 0.
+    pub life: u64,
+    /// The epoch under which this server is primary.
+    pub epoch: u64,
+    /// Seed of the key hash.
+    pub hash_seed: u64,
+    /// The shards, by number.
+    pub shards: Vec<ShardHandle>,
+    /// Set once when the server is to end.
+    pub stopping: AtomicBool,
+    /// Counts of the server.
+    pub counts: Counts,
+}
+
+/// Counts of the server.
+#[derive(Default)]
+pub struct Counts {
+    /// Sessions over shared memory, now.
+    pub sessions: AtomicU64,
+    /// Sessions granted since the start.
+    pub sessions_total: AtomicU64,
+    /// Sessions ended because of what the peer did.
+    pub sessions_violated: AtomicU64,
+    /// RESP connections, now.
+    pub connections: AtomicU64,
+    /// RESP connections accepted since the start.
+    pub connections_total: AtomicU64,
+    /// RESP commands since the start.
+    pub commands: AtomicU64,
+    /// RESP reads that were concluded without asking a shard.
+    pub optimistic_reads: AtomicU64,
+    /// RESP reads that a shard had to answer.
+    pub asked_reads: AtomicU64,
+}
+
+impl Shared {
+    /// A key's hash, and the shard that owns it.
+    pub fn route(&self, key: &[u8]) -> (KeyHash, usize) {
+        let hash = KeyHash::of(key, self.hash_seed);
+        (hash, hash.shard(self.shards.len()))
+    }
+
+    /// Whether the server is to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// Adds to a counter that only statistics read.
+pub fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}

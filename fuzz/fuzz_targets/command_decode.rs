@@ -1,0 +1,27 @@
+//! Any bytes as a ring's request: what is accepted keeps the limits and is
+//! encoded and decoded again as the same command.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use remora_engine::command::{Command, Pairs};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Some(pairs) = Pairs::parse(bytes) {
+        let mut list = Vec::new();
+        for (key, value) in pairs.iter() {
+            assert!(key.len() <= MAX_KEY_BYTES && value.len() <= MAX_VALUE_BYTES);
+            Pairs::push(&mut list, key, value);
+        }
+        assert_eq!(list, bytes);
+    }
+    if let Ok((command, id)) = Command::decode(bytes) {
+        assert!(command.key().is_none_or(|key| key.len() <= MAX_KEY_BYTES));
+        if let Command::Set { value, .. } = command {
+            assert!(value.len() <= MAX_VALUE_BYTES);
+        }
+        let mut encoded = Vec::new();
+        command.encode_into(id, &mut encoded);
+        assert_eq!(Command::decode(&encoded), Ok((command, id)));
+    }
+});
