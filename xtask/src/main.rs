@@ -1,1 +1,67 @@
-fn main() {}
+//! The project's own checks.
+//!
+//! `cargo xtask check` looks at the source: form, imports, unsafe code, sizes,
+//! documents. `cargo xtask fresh` builds and runs everything on a bare Debian.
+//! Exit codes: 0 done, 1 a check or a step failed, 2 usage.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod fresh;
+mod rust_text;
+mod tree;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own checks")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Looks at formatting, lints, imports, unsafe code, sizes and documents.
+    Check {
+        /// Run only this check; may be given several times.
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+    },
+    /// Builds and runs a clean clone of HEAD on a bare Debian 12. Needs root.
+    Fresh(fresh::Options),
+}
+
+/// The workspace's root: the nearest directory upwards with a `[workspace]`.
+fn workspace_root() -> Result<PathBuf> {
+    let here = std::env::current_dir().context("the current directory cannot be read")?;
+    for directory in here.ancestors() {
+        let manifest = std::fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
+        if manifest.lines().any(|line| line.trim() == "[workspace]") {
+            return Ok(directory.to_path_buf());
+        }
+    }
+    bail!("no Cargo workspace here or above; run this inside the repository")
+}
+
+fn run() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let root = workspace_root()?;
+    match arguments.command {
+        Command::Check { only } => check::run(&root, &only),
+        Command::Fresh(options) => fresh::run(&root, &options),
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,37 @@
+# Remora's commands. `make` alone lists them.
+# CARGO_TARGET_DIR is honoured; cargo is found in ~/.cargo/bin too.
+
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check fresh fuzz bench clean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+build: ## build all of the workspace, in release
+	cargo build --release --workspace
+
+demo: ## load real places and read them three ways; ARGS=--json for JSON
+	@cargo build --locked --release --package remora
+	@"$(TARGET)/release/remora" demo $(ARGS)
+
+test: ## build, then run all tests; installs what they need if it may
+	@bash scripts/test.sh
+
+check: ## formatting, lints, imports, unsafe code, sizes, documents
+	@cargo xtask check
+
+fresh: ## all of it from a clean clone on a bare Debian 12 (root)
+	@cargo xtask fresh
+
+fuzz: ## feed hostile bytes to the parsers
+	@bash fuzz/run.sh
+
+bench: ## measure, against peers in the same run
+	@bash bench/run.sh
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,165 @@
+//! Imports go downwards only. The table below is the one place that says what
+//! a room may import; a room that it does not name is refused.
+
+use super::Violation;
+use crate::tree::Tree;
+use toml::Table;
+
+/// Each room and the rooms below it that it may import.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("layout", &[]),
+    ("arena", &["layout"]),
+    ("fabric", &["arena", "layout"]),
+    ("ring", &["fabric", "arena", "layout"]),
+    ("index", &["arena", "layout"]),
+    ("engine", &["index", "arena", "layout"]),
+    ("front", &["engine", "layout"]),
+    ("server", &["front", "engine", "ring", "index", "fabric", "arena", "layout"]),
+    ("client", &["ring", "index", "engine", "fabric", "arena", "layout"]),
+    (
+        "remora",
+        &["client", "server", "front", "engine", "ring", "index", "fabric", "arena", "layout"],
+    ),
+];
+
+/// Tables of a manifest that name dependencies. Tests inside a room keep to
+/// its direction too; tests across rooms live in `tests`, which is free.
+const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+
+/// Every import of a crate under `crates/` is one that [`ROOMS`] allows.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (path, text) in tree.texts() {
+        let Some(directory) =
+            path.strip_prefix("crates/").and_then(|path| path.strip_suffix("/Cargo.toml"))
+        else {
+            continue;
+        };
+        match text.parse::<Table>() {
+            Ok(manifest) => check_manifest(path, directory, text, &manifest, &mut found),
+            Err(error) => found.push(Violation::at(path, 0, format!("not TOML: {error}"))),
+        }
+    }
+    found
+}
+
+fn check_manifest(
+    path: &str,
+    room: &str,
+    text: &str,
+    manifest: &Table,
+    found: &mut Vec<Violation>,
+) {
+    let Some((_, allowed)) = ROOMS.iter().find(|(known, _)| *known == room) else {
+        let message = format!(
+            "the room {room} is not in the table of rooms: add it, with what it may import, to xtask/src/check/imports.rs"
+        );
+        found.push(Violation::at(path, 0, message));
+        return;
+    };
+    for import in imports(manifest) {
+        if import == room || allowed.contains(&import.as_str()) {
+            continue;
+        }
+        let line = text.lines().position(|line| line.contains(&import)).map_or(0, |at| at + 1);
+        let message = if ROOMS.iter().any(|(known, _)| *known == import) {
+            format!(
+                "{room} imports {import}, which is not below it: move the code down, or pass it in"
+            )
+        } else {
+            format!("{room} imports {import}, which is no room: tests and tools stay outside")
+        };
+        found.push(Violation::at(path, line, message));
+    }
+}
+
+/// The rooms that a manifest imports, whatever table and name it uses.
+fn imports(manifest: &Table) -> Vec<String> {
+    let mut names = table_imports(manifest);
+    let targets = manifest.get("target").and_then(|target| target.as_table());
+    for target in targets.into_iter().flat_map(|targets| targets.values()) {
+        names.extend(target.as_table().map(table_imports).unwrap_or_default());
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn table_imports(table: &Table) -> Vec<String> {
+    let mut names = Vec::new();
+    for kind in DEPENDENCY_TABLES {
+        let Some(dependencies) = table.get(kind).and_then(|value| value.as_table()) else {
+            continue;
+        };
+        for (name, value) in dependencies {
+            let renamed = value.get("package").and_then(|package| package.as_str());
+            let package = renamed.unwrap_or(name);
+            if let Some(room) = package.strip_prefix("remora-") {
+                names.push(room.to_owned());
+            } else if package == "remora" || value.get("path").is_some() {
+                names.push(package.to_owned());
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(files: &[(&str, &str)]) -> Vec<(usize, String)> {
+        check(&Tree::of(files)).into_iter().map(|found| (found.line, found.message)).collect()
+    }
+
+    #[test]
+    fn downward_imports_pass() {
+        let files = [
+            ("crates/ring/Cargo.toml", "[dependencies]\nremora-fabric.workspace = true\n"),
+            ("crates/remora/Cargo.toml", "[dependencies]\nremora-server.workspace = true\n"),
+            ("tests/Cargo.toml", "[dependencies]\nremora-server.workspace = true\n"),
+            ("crates/arena/Cargo.toml", "[dependencies]\nrustix = \"1\"\n"),
+        ];
+        assert_eq!(messages(&files), []);
+    }
+
+    #[test]
+    fn an_upward_import_is_caught_in_every_table() {
+        for table in [
+            "dependencies",
+            "dev-dependencies",
+            "build-dependencies",
+            "target.'cfg(unix)'.dependencies",
+        ] {
+            let text = format!("[{table}]\nremora-engine.workspace = true\n");
+            let found = messages(&[("crates/arena/Cargo.toml", &text)]);
+            assert_eq!(found.len(), 1, "{table}");
+            assert_eq!(found[0].0, 2, "{table}");
+            assert!(found[0].1.contains("arena imports engine"), "{table}");
+        }
+    }
+
+    #[test]
+    fn renames_and_paths_do_not_hide_an_import() {
+        let renamed = "[dependencies]\nx = { package = \"remora-server\", path = \"../server\" }\n";
+        assert_eq!(messages(&[("crates/layout/Cargo.toml", renamed)]).len(), 1);
+        let tests = "[dev-dependencies]\nremora-tests = { path = \"../../tests\" }\n";
+        assert!(messages(&[("crates/layout/Cargo.toml", tests)])[0].1.contains("no room"));
+    }
+
+    #[test]
+    fn an_unknown_room_is_caught() {
+        let found = messages(&[("crates/attic/Cargo.toml", "[dependencies]\n")]);
+        assert!(found[0].1.contains("not in the table"));
+    }
+
+    #[test]
+    fn the_table_itself_has_no_cycle() {
+        for (at, (room, allowed)) in ROOMS.iter().enumerate() {
+            for import in *allowed {
+                let below = ROOMS.iter().position(|(known, _)| known == import);
+                assert!(below.is_some_and(|below| below < at), "{room} imports {import}");
+            }
+        }
+    }
+}

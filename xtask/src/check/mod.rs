@@ -1,0 +1,103 @@
+//! `cargo xtask check`: one line for each check, `check NAME ok`, or the list
+//! of what is wrong, where, and what to do.
+
+mod cargo;
+mod documents;
+mod imports;
+mod leftovers;
+mod papers;
+mod sizes;
+mod unsafety;
+
+use crate::tree::Tree;
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// One thing that is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Repository path; empty where no file is to blame.
+    pub file: String,
+    /// Line, from 1; 0 where the whole file is meant.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// A warning is printed and does not fail the check.
+    pub warning: bool,
+}
+
+impl Violation {
+    /// A violation at a line of a file.
+    pub fn at(file: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, message: message.into(), warning: false }
+    }
+
+    fn print(&self) {
+        let kind = if self.warning { "warning" } else { "error" };
+        match (self.file.as_str(), self.line) {
+            ("", _) => println!("  {kind}: {}", self.message),
+            (file, 0) => println!("  {file}: {kind}: {}", self.message),
+            (file, line) => println!("  {file}:{line}: {kind}: {}", self.message),
+        }
+    }
+}
+
+/// A check over the tree.
+type TreeCheck = fn(&Tree) -> Vec<Violation>;
+
+enum Check {
+    /// Looks at the files.
+    Tree(TreeCheck),
+    /// Runs cargo with these arguments; the text says what to do if it fails.
+    Cargo(&'static [&'static str], &'static str),
+}
+
+/// All checks, cheap ones first.
+const CHECKS: &[(&str, Check)] = &[
+    ("imports", Check::Tree(imports::check)),
+    ("unsafe", Check::Tree(unsafety::check)),
+    ("sizes", Check::Tree(sizes::check)),
+    ("documents", Check::Tree(documents::check)),
+    ("papers", Check::Tree(papers::check)),
+    ("leftovers", Check::Tree(leftovers::check)),
+    (
+        "format",
+        Check::Cargo(&["fmt", "--all", "--check", "--", "--color=never"], "run cargo fmt --all"),
+    ),
+    (
+        "clippy",
+        Check::Cargo(
+            &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"],
+            "correct what clippy names; an allow needs its reason beside it",
+        ),
+    ),
+];
+
+/// Runs the checks, or only those named.
+pub fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
+    if let Some(unknown) = only.iter().find(|name| !CHECKS.iter().any(|(known, _)| known == name)) {
+        let known: Vec<_> = CHECKS.iter().map(|(name, _)| *name).collect();
+        bail!("there is no check {unknown}; there are: {}", known.join(", "));
+    }
+    let tree = Tree::load(root)?;
+    let mut failed = 0usize;
+    for (name, check) in CHECKS {
+        if !only.is_empty() && !only.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let violations = match check {
+            Check::Tree(check) => check(&tree),
+            Check::Cargo(arguments, advice) => cargo::check(root, arguments, advice)?,
+        };
+        let errors = violations.iter().filter(|violation| !violation.warning).count();
+        if errors == 0 {
+            println!("check {name} ok");
+        } else {
+            println!("check {name} FAILED: {errors} to correct");
+            failed += 1;
+        }
+        violations.iter().for_each(Violation::print);
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
