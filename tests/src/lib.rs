@@ -1,1 +1,2 @@
 //! Helpers of the end-to-end tests.
+#![forbid(unsafe_code)]

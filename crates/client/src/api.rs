@@ -94,6 +94,24 @@ pub struct Counts {
     pub right_lapsed: u64,
 }
 
+impl Counts {
+    /// Adds another operation's counts.
+    #[inline]
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.round_trips += other.round_trips;
+        self.bytes += other.bytes;
+        self.nodes += other.nodes;
+        self.asked += other.asked;
+        self.read += other.read;
+        self.hits += other.hits;
+        self.stale += other.stale;
+        self.retries += other.retries;
+        self.lease_expired += other.lease_expired;
+        self.right_lapsed += other.right_lapsed;
+    }
+}
+
 /// The result of a GET.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Got<'s> {

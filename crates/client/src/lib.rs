@@ -1,7 +1,24 @@
 //! The client: one [`Session`] per thread, which reads the server's memory
 //! itself or asks by message, and tells with every result which it did.
+//!
+//! What it keeps true:
+//! * a value that was read counts only if the record passed every check and
+//!   the reading right still held when the READ had completed;
+//! * absence is only ever the owner's word;
+//! * a session sees its own writes: it reads from a shard only while none of
+//!   its earlier writes there is unanswered.
 
 #![forbid(unsafe_code)]
 
 mod api;
+mod ask;
+mod batch;
+mod error;
+mod pointer_cache;
+mod read;
+mod right;
+mod session;
+
 pub use api::*;
+pub use error::{ConnectError, Error};
+pub use session::Session;

@@ -1,0 +1,275 @@
+//! Reading many keys at once: one batch of READs for all cached pointers,
+//! then walks in step for the rest, then one pipelined round of asking.
+//!
+//! A batch is linearizable for each key only, not as a whole.
+
+use crate::api::{Counts, Path, Ticket};
+use crate::error::Error;
+use crate::session::Session;
+use remora_engine::command::Command;
+use remora_fabric::{Link, RemoteAddress, Work};
+use remora_index::hash::{Step, Walk, Want};
+use remora_layout::hash::KeyHash;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::verify;
+
+/// Keys that are asked for in one go.
+const ASK_CHUNK: usize = 256;
+
+/// Working memory of batches, kept between them.
+#[derive(Default)]
+pub(crate) struct Batch {
+    routes: Vec<(KeyHash, usize)>,
+    works: Vec<Work<'static>>,
+    planned: Vec<Planned>,
+    rest: Vec<usize>,
+    asks: Vec<usize>,
+}
+
+/// One READ through a cached pointer.
+struct Planned {
+    key: usize,
+    pointer: RemotePointer,
+    lease_end_ns: u64,
+    landing: usize,
+}
+
+/// One walk under way.
+struct Walking<'k> {
+    key: usize,
+    walk: Walk<'k>,
+    want: Want,
+    landing: usize,
+}
+
+type Each<'e> = &'e mut dyn FnMut(usize, Option<&[u8]>);
+
+impl Session {
+    /// The values of several keys; `each(index, value)` is called once for
+    /// each, in any order.
+    ///
+    /// # Errors
+    /// See [`Error`]. `each` may have been called for some keys.
+    pub fn get_batch(
+        &mut self,
+        keys: &[&[u8]],
+        path: Path,
+        each: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Error> {
+        self.check()?;
+        // Taken out of the session while it is in use.
+        let mut batch = std::mem::take(&mut self.batch);
+        let result = self.run_batch(&mut batch, keys, path, each);
+        self.batch = batch;
+        result
+    }
+
+    fn run_batch(
+        &mut self,
+        batch: &mut Batch,
+        keys: &[&[u8]],
+        path: Path,
+        each: Each<'_>,
+    ) -> Result<(), Error> {
+        batch.asks.clear();
+        batch.routes.clear();
+        batch.rest.clear();
+        if path == Path::Ask {
+            batch.asks.extend(0..keys.len());
+            return self.ask_many(&batch.asks, keys, each);
+        }
+        for key in keys {
+            let route = self.route(key)?;
+            self.cache.prefetch(route.0);
+            batch.routes.push(route);
+        }
+        let mut cost = Counts::default();
+        self.plan(batch, path, &mut cost);
+        let read = self.read_planned(batch, keys, path, &mut cost, each);
+        self.totals.add(&cost);
+        read?;
+        if !batch.rest.is_empty() {
+            self.walk_many(batch, keys, each)?;
+        }
+        self.ask_many(&batch.asks, keys, each)
+    }
+
+    /// Sorts the keys into READs by cached pointers, walks, and asks.
+    fn plan(&mut self, batch: &mut Batch, path: Path, cost: &mut Counts) {
+        batch.works.clear();
+        batch.planned.clear();
+        let now_ns = self.clock_ns;
+        let mut landing = 0;
+        for (key, &(hash, shard)) in batch.routes.iter().enumerate() {
+            let may_read = self.shards[shard].writes == 0;
+            let entry = if may_read { self.cache.find(hash).map(|entry| *entry) } else { None };
+            let Some(entry) = entry else {
+                let unread = if may_read && Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
+                unread.push(key);
+                continue;
+            };
+            cost.hits += 1;
+            if path == Path::Choose && entry.wants_renewal(now_ns) {
+                batch.asks.push(key);
+                continue;
+            }
+            let pointer = entry.pointer();
+            let bytes = pointer.length as usize;
+            let from = RemoteAddress { region: pointer.region, offset: pointer.offset() };
+            batch.works.push(Work::Read { id: batch.works.len() as u64, from, into: landing, bytes });
+            let lease_end_ns = entry.lease_end_ns();
+            batch.planned.push(Planned { key, pointer, lease_end_ns, landing });
+            cost.bytes += bytes as u64;
+            landing += bytes.next_multiple_of(64);
+        }
+        self.link.reserve_landing(landing);
+        cost.nodes += batch.works.len() as u64;
+        cost.round_trips += !batch.works.is_empty() as u64;
+    }
+
+    fn read_planned(
+        &mut self,
+        batch: &mut Batch,
+        keys: &[&[u8]],
+        path: Path,
+        cost: &mut Counts,
+        each: Each<'_>,
+    ) -> Result<(), Error> {
+        if batch.works.is_empty() {
+            return Ok(());
+        }
+        self.link.post(&batch.works);
+        for id in 0..batch.works.len() {
+            self.complete(id as u64)?;
+        }
+        let now_ns = self.now()?;
+        let holds = self.right.holds(now_ns);
+        for planned in &batch.planned {
+            if !holds {
+                cost.right_lapsed += 1;
+                batch.asks.push(planned.key);
+                continue;
+            }
+            let unread = if Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
+            let (hash, shard) = batch.routes[planned.key];
+            if now_ns >= planned.lease_end_ns {
+                cost.lease_expired += 1;
+                self.cache.remove(hash);
+                unread.push(planned.key);
+                continue;
+            }
+            let pointer = planned.pointer;
+            let bytes = self.link.landed(planned.landing, pointer.length as usize);
+            let generation = Some(pointer.generation);
+            match verify(bytes, shard as u32, pointer.slot, generation, keys[planned.key]) {
+                Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
+                    batch.asks.push(planned.key);
+                }
+                Ok(found) => {
+                    cost.operations += 1;
+                    cost.read += 1;
+                    each(planned.key, Some(found.value));
+                }
+                Err(_) => {
+                    // Torn or dead: the walk or the owner knows more.
+                    cost.stale += 1;
+                    self.cache.remove(hash);
+                    unread.push(planned.key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks for all keys of `batch.rest` in step: one batch of READs for all
+    /// buckets, one for all records, until each walk has ended.
+    fn walk_many(&mut self, batch: &mut Batch, keys: &[&[u8]], each: Each<'_>) -> Result<(), Error> {
+        let mut walking: Vec<Walking<'_>> = batch
+            .rest
+            .iter()
+            .map(|&key| {
+                let (hash, shard) = batch.routes[key];
+                let (walk, want) = Walk::begin(keys[key], hash, self.shards[shard].table);
+                Walking { key, walk, want, landing: 0 }
+            })
+            .collect();
+        let mut cost = Counts::default();
+        // Bounded: every walk is.
+        while !walking.is_empty() {
+            self.fetch_wanted(&mut walking, batch, &mut cost)?;
+            let now_ns = self.now()?;
+            let holds = self.right.holds(now_ns);
+            let mut still = Vec::with_capacity(walking.len());
+            for mut one in walking {
+                let (hash, _) = batch.routes[one.key];
+                match one.walk.feed(self.link.landed(one.landing, one.want.bytes)) {
+                    Step::Fetch(want) => still.push(Walking { want, ..one }),
+                    Step::Found(found)
+                        if holds
+                            && !self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) =>
+                    {
+                        let pointer = found.pointer;
+                        each(one.key, Some(found.value));
+                        cost.operations += 1;
+                        cost.read += 1;
+                        cost.retries += one.walk.retries() as u64;
+                        self.remember(hash, pointer, 0, now_ns);
+                    }
+                    Step::Found(_) | Step::Ask(_) => {
+                        cost.right_lapsed += !holds as u64;
+                        cost.retries += one.walk.retries() as u64;
+                        batch.asks.push(one.key);
+                    }
+                }
+            }
+            walking = still;
+        }
+        self.totals.add(&cost);
+        Ok(())
+    }
+
+    /// One batch of READs for what every walk wants.
+    fn fetch_wanted(
+        &mut self,
+        walking: &mut [Walking<'_>],
+        batch: &mut Batch,
+        cost: &mut Counts,
+    ) -> Result<(), Error> {
+        batch.works.clear();
+        let mut landing = 0;
+        for (id, one) in walking.iter_mut().enumerate() {
+            let (_, shard) = batch.routes[one.key];
+            one.landing = landing;
+            let Want { offset, bytes } = one.want;
+            let from = RemoteAddress { region: self.shards[shard].table.region, offset };
+            batch.works.push(Work::Read { id: id as u64, from, into: landing, bytes });
+            landing += bytes.next_multiple_of(64);
+            cost.bytes += bytes as u64;
+        }
+        self.link.reserve_landing(landing);
+        self.link.post(&batch.works);
+        for id in 0..batch.works.len() {
+            self.complete(id as u64)?;
+        }
+        cost.nodes += batch.works.len() as u64;
+        cost.round_trips += 1;
+        Ok(())
+    }
+
+    /// Asks for all keys in `asks`, pipelined.
+    fn ask_many(&mut self, asks: &[usize], keys: &[&[u8]], each: Each<'_>) -> Result<(), Error> {
+        let mut tickets: Vec<(usize, usize, Ticket)> = Vec::new();
+        for chunk in asks.chunks(ASK_CHUNK) {
+            tickets.clear();
+            for &key in chunk {
+                let (shard, ticket) = self.send(&Command::Get { key: keys[key] })?;
+                tickets.push((key, shard, ticket));
+            }
+            for &(key, shard, ticket) in &tickets {
+                let answer = self.collect(shard, ticket)?;
+                each(key, answer.value.map(|(from, to)| &self.reply[from..to]));
+            }
+        }
+        Ok(())
+    }
+}

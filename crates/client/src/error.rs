@@ -1,0 +1,81 @@
+//! What can go wrong for an application.
+
+use remora_fabric::LinkError;
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::message::Status;
+use remora_ring::Violation;
+
+pub use remora_fabric::shm::ConnectError;
+
+/// Why an operation failed. After every error but [`Error::Refused`],
+/// [`Error::KeyTooLong`] and [`Error::ValueTooLong`] the session is over:
+/// connect again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The session belongs to the process that made it.
+    #[error("this session belongs to the parent process: a forked child must connect itself")]
+    Forked,
+    /// The server's process has gone.
+    #[error("the server has gone: connect again once it is back")]
+    ServerGone,
+    /// The server ended the session, or begins another life.
+    #[error("the server has ended this session: connect again")]
+    SessionEnded,
+    /// No reply in time.
+    #[error("no reply from the server within the session's timeout")]
+    TimedOut,
+    /// The link failed.
+    #[error("the link to the server failed: {0}")]
+    Link(LinkError),
+    /// The server wrote what no honest server writes.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// Longer than the limit.
+    #[error("the key is longer than {MAX_KEY_BYTES} bytes")]
+    KeyTooLong,
+    /// Longer than the limit.
+    #[error("the value is longer than {MAX_VALUE_BYTES} bytes")]
+    ValueTooLong,
+    /// The shard did not do it.
+    #[error("the server refused: {}", status_text(*.0))]
+    Refused(Status),
+}
+
+impl Error {
+    /// Whether the session can still be used.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Refused(_) | Self::KeyTooLong | Self::ValueTooLong)
+    }
+}
+
+impl From<LinkError> for Error {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Withdrawn => Self::SessionEnded,
+            other => Self::Link(other),
+        }
+    }
+}
+
+impl From<Violation> for Error {
+    fn from(violation: Violation) -> Self {
+        Self::Protocol(match violation {
+            Violation::Length => "a frame with an impossible length",
+            Violation::Credit => "a credit that makes no sense",
+        })
+    }
+}
+
+fn status_text(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "done",
+        Status::NotFound => "there is no such key",
+        Status::NotDone => "the condition did not hold",
+        Status::NotAnInteger => "the value is not a 64-bit integer",
+        Status::Overflow => "the result would not fit a 64-bit integer",
+        Status::OutOfMemory => "its memory is full; raise max_memory or remove keys",
+        Status::TooLarge => "key or value is longer than its limit",
+        Status::Malformed => "it did not understand the request",
+        Status::InvalidExpiry => "the expiry is out of range",
+    }
+}

@@ -1,0 +1,226 @@
+//! The client's cache of remote pointers (HydraDB 4.2.2, H19, H20).
+//!
+//! Entries are hints: the record itself, by generation, checksum and full
+//! key, says whether a pointer still holds. So an entry is keyed by the 64-bit
+//! hash alone, and keys are not kept. Two entries share a cache line.
+
+use remora_layout::hash::KeyHash;
+use remora_layout::pointer::RemotePointer;
+
+/// Slots that a lookup looks at, from the hash's home on.
+const WINDOW: usize = 8;
+/// Entries of a fresh cache.
+const FIRST_ENTRIES: usize = 1 << 10;
+
+/// A cached pointer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    hash: u64,
+    slot: u32,
+    generation: u32,
+    length: u32,
+    region: u16,
+    /// Uses under the present lease, saturating.
+    uses: u8,
+    /// The lease's term in seconds, saturating.
+    term_s: u8,
+    /// End of the lease on the client's clock, ns; 0 for a free entry.
+    lease_end_ns: u64,
+}
+
+const _: () = assert!(size_of::<Entry>() == 32);
+
+impl Entry {
+    /// The pointer.
+    #[inline(always)]
+    pub fn pointer(&self) -> RemotePointer {
+        RemotePointer {
+            region: self.region as u32,
+            slot: self.slot,
+            length: self.length,
+            generation: self.generation,
+        }
+    }
+
+    /// End of the lease on the client's clock, ns.
+    #[inline(always)]
+    pub fn lease_end_ns(&self) -> u64 {
+        self.lease_end_ns
+    }
+
+    /// Whether a popular key's lease is about to end: time to renew it by
+    /// asking (H25). Popular is what was used often under this lease; about
+    /// to end is the last eighth of the term.
+    #[inline(always)]
+    pub fn wants_renewal(&self, now_ns: u64) -> bool {
+        const POPULAR_USES: u8 = 8;
+        let eighth_ns = self.term_s as u64 * 1_000_000_000 / 8;
+        self.uses >= POPULAR_USES && now_ns + eighth_ns > self.lease_end_ns
+    }
+}
+
+/// The cache.
+pub struct PointerCache {
+    /// A power of two of entries, and `WINDOW` more so that no window wraps.
+    entries: Vec<Entry>,
+    used: usize,
+    most: usize,
+}
+
+impl PointerCache {
+    /// A cache that grows up to `most` entries; 0 switches it off.
+    pub fn new(most: usize) -> Self {
+        let most = if most == 0 { 0 } else { most.next_power_of_two().max(FIRST_ENTRIES) };
+        let first = most.min(FIRST_ENTRIES);
+        Self { entries: vec![Entry::default(); first + WINDOW], used: 0, most }
+    }
+
+    /// Whether there is a cache at all.
+    pub fn is_on(&self) -> bool {
+        self.most > 0
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: KeyHash) -> usize {
+        // Bits that neither the shard nor the server's bucket uses alone.
+        let mixed = hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize & (self.entries.len() - WINDOW).wrapping_sub(1)
+    }
+
+    /// Asks for the home's line ahead of use.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: KeyHash) {
+        if self.is_on() {
+            remora_arena::prefetch(&self.entries[self.home(hash)]);
+        }
+    }
+
+    /// The entry of this hash.
+    #[inline(always)]
+    pub fn find(&mut self, hash: KeyHash) -> Option<&mut Entry> {
+        if !self.is_on() {
+            return None;
+        }
+        let home = self.home(hash);
+        let at = self.entries[home..home + WINDOW]
+            .iter()
+            .position(|entry| entry.hash == hash.0 && entry.lease_end_ns != 0)?;
+        let entry = &mut self.entries[home + at];
+        entry.uses = entry.uses.saturating_add(1);
+        Some(entry)
+    }
+
+    /// Caches a pointer until `lease_end_ns`.
+    pub fn put(&mut self, hash: KeyHash, pointer: RemotePointer, term_ms: u64, lease_end_ns: u64) {
+        if !self.is_on() || !pointer.is_some() || pointer.region > u16::MAX as u32 {
+            return;
+        }
+        if self.used * 2 > self.entries.len() && self.entries.len() - WINDOW < self.most {
+            self.grow();
+        }
+        let entry = Entry {
+            hash: hash.0,
+            slot: pointer.slot,
+            generation: pointer.generation,
+            length: pointer.length,
+            region: pointer.region as u16,
+            uses: 0,
+            term_s: (term_ms / 1000).min(u8::MAX as u64) as u8,
+            lease_end_ns: lease_end_ns.max(1),
+        };
+        self.place(entry);
+    }
+
+    /// The same key's entry, else a free one, else the one whose lease ends first.
+    fn place(&mut self, entry: Entry) {
+        let home = self.home(KeyHash(entry.hash));
+        let window = &self.entries[home..home + WINDOW];
+        let at = window
+            .iter()
+            .position(|old| old.hash == entry.hash && old.lease_end_ns != 0)
+            .or_else(|| window.iter().position(|old| old.lease_end_ns == 0))
+            .or_else(|| (0..WINDOW).min_by_key(|&at| window[at].lease_end_ns))
+            .expect("a window is not empty");
+        let old = std::mem::replace(&mut self.entries[home + at], entry);
+        self.used += (old.lease_end_ns == 0) as usize;
+    }
+
+    /// Forgets the pointer of this hash.
+    #[inline]
+    pub fn remove(&mut self, hash: KeyHash) {
+        if let Some(entry) = self.find(hash) {
+            *entry = Entry::default();
+            self.used -= 1;
+        }
+    }
+
+    fn grow(&mut self) {
+        let entries = ((self.entries.len() - WINDOW) * 2).min(self.most);
+        let old = std::mem::replace(&mut self.entries, vec![Entry::default(); entries + WINDOW]);
+        self.used = 0;
+        for entry in old.into_iter().filter(|entry| entry.lease_end_ns != 0) {
+            self.place(entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn pointer(number: u32) -> RemotePointer {
+        RemotePointer { region: number % 3, slot: number, length: 80, generation: number / 7 }
+    }
+
+    #[test]
+    fn never_gives_a_pointer_that_was_not_put_last() {
+        let mut cache = PointerCache::new(1 << 12);
+        let mut oracle: HashMap<u64, RemotePointer> = HashMap::new();
+        let mut state = 5u64;
+        let (mut hits, mut lookups) = (0, 0);
+        for step in 0..200_000u32 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let hash = KeyHash(remora_layout::hash::mix(state % 2_500, 1));
+            match state >> 40 & 7 {
+                0 => {
+                    cache.put(hash, pointer(step), 1_000, step as u64 + 1);
+                    oracle.insert(hash.0, pointer(step));
+                }
+                1 if state >> 50 & 3 == 0 => {
+                    cache.remove(hash);
+                    oracle.remove(&hash.0);
+                }
+                _ => {
+                    lookups += oracle.contains_key(&hash.0) as u32;
+                    if let Some(entry) = cache.find(hash) {
+                        hits += 1;
+                        assert_eq!(Some(&entry.pointer()), oracle.get(&hash.0));
+                    }
+                }
+            }
+        }
+        assert!(hits * 100 > lookups * 99, "it keeps what fits: {hits} of {lookups}");
+    }
+
+    #[test]
+    fn a_cache_of_nothing_caches_nothing() {
+        let mut cache = PointerCache::new(0);
+        cache.put(KeyHash(1), pointer(1), 1_000, 10);
+        assert!(cache.find(KeyHash(1)).is_none() && !cache.is_on());
+    }
+
+    #[test]
+    fn popular_keys_are_renewed_near_the_end_of_their_lease() {
+        let mut cache = PointerCache::new(1024);
+        cache.put(KeyHash(1), pointer(1), 8_000, 8_000_000_000);
+        for _ in 0..7 {
+            assert!(!cache.find(KeyHash(1)).unwrap().wants_renewal(7_900_000_000));
+        }
+        let entry = *cache.find(KeyHash(1)).unwrap();
+        assert!(entry.wants_renewal(7_900_000_000));
+        assert!(!entry.wants_renewal(6_900_000_000), "not in the first seven eighths");
+    }
+}

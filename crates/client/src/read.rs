@@ -1,0 +1,195 @@
+//! Reading one key: by a cached pointer, else by bucket and record.
+
+use crate::api::{Counts, Got, Path, Via};
+use crate::error::Error;
+use crate::session::Session;
+use remora_engine::command::Command;
+use remora_fabric::{Link, RemoteAddress, Work};
+use remora_index::hash::{Step, Walk};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::READ_RETRIES;
+use remora_layout::record::{Reject, verify};
+use remora_ring::WRITE_ID;
+
+/// Id of the one READ that is under way.
+const READ_ID: u64 = 0;
+
+/// What reading came to.
+pub(crate) enum Reading {
+    /// The value's range in the landing memory, after this many retries.
+    Value { from: usize, bytes: usize, retries: u32 },
+    /// There is no usable pointer.
+    NoPointer,
+    /// Only the owner can say.
+    Ask,
+}
+
+impl Session {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    #[inline]
+    pub fn get(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, Error> {
+        self.check()?;
+        let mut cost = Counts { operations: 1, ..Counts::default() };
+        if path != Path::Ask {
+            let (hash, shard) = self.route(key)?;
+            if self.may_read(shard) {
+                let mut reading = self.read_cached(key, hash, shard, path, &mut cost)?;
+                if matches!(reading, Reading::NoPointer) && Self::walks(path) {
+                    reading = self.read_cold(key, hash, shard, &mut cost)?;
+                }
+                if let Reading::Value { from, bytes, retries } = reading {
+                    cost.read = 1;
+                    self.totals.add(&cost);
+                    let via = if retries == 0 { Via::Read } else { Via::ReadAfter(retries) };
+                    let value = Some(self.link.landed(from, bytes));
+                    return Ok(Got { value, via, counts: cost });
+                }
+            }
+        }
+        self.get_asked(key, cost)
+    }
+
+    /// Asks for a value after reading has cost `cost`.
+    fn get_asked(&mut self, key: &[u8], cost: Counts) -> Result<Got<'_>, Error> {
+        let answer = self.ask(&Command::Get { key })?;
+        // The request has been counted; what reading cost comes on top.
+        let wasted = Counts { operations: 0, ..cost };
+        self.totals.add(&wasted);
+        let mut counts = answer.counts;
+        counts.add(&wasted);
+        let via = if cost.round_trips == 0 { Via::Asked } else { Via::AskedAfterRead };
+        let value = answer.value.map(|(from, to)| &self.reply[from..to]);
+        Ok(Got { value, via, counts })
+    }
+
+    /// One READ into the start of the landing memory.
+    #[inline(always)]
+    fn fetch(&mut self, region: u32, offset: u64, bytes: usize) -> Result<(), Error> {
+        self.link.reserve_landing(bytes);
+        let from = RemoteAddress { region, offset };
+        self.link.post(&[Work::Read { id: READ_ID, from, into: 0, bytes }]);
+        self.complete(READ_ID)
+    }
+
+    /// Polls until the operation with this id has completed.
+    #[inline(always)]
+    pub(crate) fn complete(&mut self, id: u64) -> Result<(), Error> {
+        loop {
+            let Some(completion) = self.link.poll() else {
+                std::hint::spin_loop();
+                continue;
+            };
+            if let Err(error) = completion.result {
+                return Err(self.end(error.into()));
+            }
+            if completion.id == id {
+                return Ok(());
+            }
+            debug_assert_eq!(completion.id, WRITE_ID);
+        }
+    }
+
+    /// One READ through the cached pointer (H19). What it fetched counts only
+    /// if lease and reading right still held when it had completed.
+    #[inline(always)]
+    fn read_cached(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        shard: usize,
+        path: Path,
+        cost: &mut Counts,
+    ) -> Result<Reading, Error> {
+        let before_ns = self.clock_ns;
+        let Some(entry) = self.cache.find(hash).map(|entry| *entry) else {
+            return Ok(Reading::NoPointer);
+        };
+        cost.hits = 1;
+        if path == Path::Choose && entry.wants_renewal(before_ns) {
+            return Ok(Reading::Ask);
+        }
+        let pointer = entry.pointer();
+        for retries in 0..=READ_RETRIES {
+            self.fetch(pointer.region, pointer.offset(), pointer.length as usize)?;
+            cost.round_trips += 1;
+            cost.bytes += pointer.length as u64;
+            cost.nodes += 1;
+            let now_ns = self.now()?;
+            if !self.right.holds(now_ns) {
+                cost.right_lapsed = 1;
+                return Ok(Reading::Ask);
+            }
+            if now_ns >= entry.lease_end_ns() {
+                cost.lease_expired = 1;
+                self.cache.remove(hash);
+                return Ok(Reading::NoPointer);
+            }
+            let bytes = self.link.landed(0, pointer.length as usize);
+            match verify(bytes, shard as u32, pointer.slot, Some(pointer.generation), key) {
+                Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
+                    return Ok(Reading::Ask);
+                }
+                Ok(found) => {
+                    let bytes = found.value.len();
+                    let from = found.pointer.length as usize - bytes;
+                    return Ok(Reading::Value { from, bytes, retries });
+                }
+                Err(Reject::Torn) => cost.retries += 1,
+                Err(Reject::Pending) => return Ok(Reading::Ask),
+                Err(Reject::Dead | Reject::OtherKey) => {
+                    // An invalid hit (H23).
+                    cost.stale = 1;
+                    self.cache.remove(hash);
+                    return Ok(Reading::NoPointer);
+                }
+            }
+        }
+        Ok(Reading::Ask)
+    }
+
+    /// Bucket, then record: the same walk that the server's own threads run.
+    fn read_cold(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        shard: usize,
+        cost: &mut Counts,
+    ) -> Result<Reading, Error> {
+        let table = self.shards[shard].table;
+        let (mut walk, mut want) = Walk::begin(key, hash, table);
+        // Bounded: every walk is.
+        loop {
+            self.fetch(table.region, want.offset, want.bytes)?;
+            cost.round_trips += 1;
+            cost.bytes += want.bytes as u64;
+            cost.nodes += 1;
+            match walk.feed(self.link.landed(0, want.bytes)) {
+                Step::Fetch(next) => want = next,
+                Step::Ask(_) => {
+                    cost.retries += walk.retries() as u64;
+                    return Ok(Reading::Ask);
+                }
+                Step::Found(found) => {
+                    let (pointer, expires_at_ms) = (found.pointer, found.mutable.expires_at_ms);
+                    let bytes = found.value.len();
+                    let retries = walk.retries();
+                    cost.retries += retries as u64;
+                    let now_ns = self.now()?;
+                    if !self.right.holds(now_ns) {
+                        cost.right_lapsed = 1;
+                        return Ok(Reading::Ask);
+                    }
+                    if self.right.may_have_expired(expires_at_ms, now_ns) {
+                        return Ok(Reading::Ask);
+                    }
+                    self.remember(hash, pointer, 0, now_ns);
+                    let from = pointer.length as usize - bytes;
+                    return Ok(Reading::Value { from, bytes, retries });
+                }
+            }
+        }
+    }
+}

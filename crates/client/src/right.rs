@@ -1,0 +1,252 @@
+//! The reading right: how long what is read may be taken for fresh.
+//!
+//! The client writes its own clock into its mailbox; each heartbeat echoes
+//! it, with the server's life and epoch. The right lasts `RIGHT_MS`, less a
+//! margin for clock drift, from the echoed value, on the client's clock. A
+//! READ counts only if its completion is seen before the right ends. A reply
+//! to a request renews it likewise, from the moment before it was sent.
+
+use remora_arena::Words;
+use remora_layout::limits::{CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, RIGHT_MARGIN_MS, RIGHT_MS};
+use remora_layout::plant::{Plant, planted};
+use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
+
+const RIGHT_NS: u64 = (RIGHT_MS - RIGHT_MARGIN_MS) * 1_000_000;
+const REFRESH_NS: u64 = CLOCK_REFRESH_MS * 1_000_000;
+const LOOK_NS: u64 = HEARTBEAT_LOOK_US * 1_000;
+/// Clock drift that the bound on the server's time allows for: 1 in 64.
+const DRIFT_SHIFT: u32 = 6;
+
+/// The right of one session. All times are ns of the client's clock.
+pub struct Right {
+    to_server: Words,
+    to_client: Words,
+    session: u64,
+    life: u64,
+    until_ns: u64,
+    clock_written_ns: u64,
+    looked_ns: u64,
+    sequence: u64,
+    /// The server's clock, and the client's clock at the latest when it was read.
+    server_unix_ms: u64,
+    server_at_ns: u64,
+    utilisation_ppm_plus_1: u64,
+}
+
+/// The heartbeats no longer come from the life that the session began with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OtherLife;
+
+impl Right {
+    /// No right yet. `to_server` and `to_client` are the session's mailboxes.
+    pub fn new(to_server: Words, to_client: Words, session: u64, life: u64) -> Self {
+        Self {
+            to_server,
+            to_client,
+            session,
+            life,
+            until_ns: 0,
+            clock_written_ns: 0,
+            looked_ns: 0,
+            sequence: 0,
+            server_unix_ms: 0,
+            server_at_ns: 0,
+            utilisation_ppm_plus_1: 0,
+        }
+    }
+
+    /// Whether a READ whose completion was seen at `now_ns` counts.
+    #[inline(always)]
+    pub fn holds(&self, now_ns: u64) -> bool {
+        now_ns < self.until_ns || planted(Plant::TrustFormerLife)
+    }
+
+    /// Writes the clock and looks for a heartbeat, if it is time to.
+    #[inline(always)]
+    pub fn refresh(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+        if now_ns - self.looked_ns.min(now_ns) >= LOOK_NS {
+            return self.refresh_now(now_ns);
+        }
+        Ok(())
+    }
+
+    /// Writes the clock and looks for a heartbeat.
+    #[cold]
+    pub fn refresh_now(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+        self.looked_ns = now_ns;
+        if now_ns.saturating_sub(self.clock_written_ns) >= REFRESH_NS {
+            self.clock_written_ns = now_ns;
+            // 0 means "never written", and is echoed as such.
+            self.to_server.store_release(CLIENT_CLOCK_WORD, now_ns.max(1));
+        }
+        // A heartbeat is consumed by its sequence, once.
+        if self.to_client.load_acquire(HEARTBEAT_WORD) == self.sequence {
+            return Ok(());
+        }
+        let mut bytes = [0u8; Heartbeat::WORDS * 8];
+        self.to_client.copy_out(HEARTBEAT_WORD * 8, &mut bytes);
+        let mut words = [0u64; Heartbeat::WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+        }
+        match Heartbeat::from_words(&words) {
+            Some(beat) => self.take(&beat, now_ns),
+            // Torn: it is being written; the next look finds it whole.
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, beat: &Heartbeat, now_ns: u64) -> Result<(), OtherLife> {
+        if beat.session != self.session || beat.sequence <= self.sequence {
+            return Ok(());
+        }
+        if beat.life != self.life {
+            return Err(OtherLife);
+        }
+        self.sequence = beat.sequence;
+        self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
+        let echoed_ns = beat.echoed_client_clock_ns;
+        // A clock that was never written, or lies in the future, gives nothing.
+        if echoed_ns != 0 && echoed_ns <= now_ns {
+            self.until_ns = self.until_ns.max(echoed_ns + RIGHT_NS);
+            if beat.server_unix_ms >= self.server_unix_ms {
+                self.server_unix_ms = beat.server_unix_ms;
+                self.server_at_ns = echoed_ns;
+            }
+        }
+        Ok(())
+    }
+
+    /// A reply of this life has come to a request sent after `sent_ns`.
+    #[inline]
+    pub fn renew_by_reply(&mut self, life: u64, sent_ns: u64) -> Result<(), OtherLife> {
+        if life != self.life {
+            return Err(OtherLife);
+        }
+        self.until_ns = self.until_ns.max(sent_ns + RIGHT_NS);
+        Ok(())
+    }
+
+    /// Whether an expiry (Unix ms of the server, 0 for never) may have passed
+    /// by `now_ns`: the server's clock was at most as old as the echoed one.
+    #[inline(always)]
+    pub fn may_have_expired(&self, expires_at_ms: u64, now_ns: u64) -> bool {
+        if expires_at_ms == 0 {
+            return false;
+        }
+        let since_ns = now_ns.saturating_sub(self.server_at_ns);
+        let bound_ms = self.server_unix_ms + (since_ns + (since_ns >> DRIFT_SHIFT)) / 1_000_000 + 1;
+        self.server_unix_ms == 0 || expires_at_ms <= bound_ms
+    }
+
+    /// The server's utilisation as the last heartbeat gave it, parts per
+    /// million plus one; 0 if none has come yet.
+    pub fn utilisation_ppm_plus_1(&self) -> u64 {
+        self.utilisation_ppm_plus_1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::Mapping;
+
+    struct Bed {
+        right: Right,
+        to_server: Words,
+        to_client: Words,
+        beats: u64,
+    }
+
+    const MS: u64 = 1_000_000;
+
+    fn bed() -> Bed {
+        let to_server = Words::new(Mapping::heap(8192));
+        let to_client = Words::new(Mapping::heap(8192));
+        let right = Right::new(to_server.clone(), to_client.clone(), 4, 77);
+        Bed { right, to_server, to_client, beats: 0 }
+    }
+
+    impl Bed {
+        fn beat(&mut self, life: u64, unix_ms: u64) {
+            self.beats += 1;
+            let words = Heartbeat {
+                sequence: self.beats,
+                utilisation_ppm_plus_1: 1,
+                life,
+                epoch: 1,
+                server_unix_ms: unix_ms,
+                echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
+                session: 4,
+            }
+            .to_words();
+            for (at, word) in words.into_iter().enumerate() {
+                self.to_client.store(HEARTBEAT_WORD + at, word);
+            }
+        }
+    }
+
+    #[test]
+    fn the_right_counts_from_the_echoed_clock() {
+        let mut bed = bed();
+        assert!(!bed.right.holds(1));
+        bed.beat(77, 1_000);
+        bed.right.refresh_now(5 * MS).unwrap();
+        assert!(!bed.right.holds(5 * MS), "an unwritten clock gives nothing");
+        // The server copies the clock of 5 ms; the beat is seen much later.
+        bed.beat(77, 1_000);
+        bed.right.refresh_now(150 * MS).unwrap();
+        assert!(bed.right.holds(5 * MS + RIGHT_NS - 1));
+        assert!(!bed.right.holds(5 * MS + RIGHT_NS), "not from when it was seen");
+    }
+
+    #[test]
+    fn a_heartbeat_is_consumed_once_and_only_of_this_life() {
+        let mut bed = bed();
+        bed.right.refresh_now(5 * MS).unwrap();
+        bed.beat(77, 1_000);
+        bed.right.refresh_now(6 * MS).unwrap();
+        let until = bed.right.until_ns;
+        bed.right.refresh_now(50 * MS).unwrap();
+        assert_eq!(bed.right.until_ns, until, "the same beat renews nothing");
+        bed.beat(78, 1_000);
+        assert_eq!(bed.right.refresh_now(60 * MS), Err(OtherLife));
+        assert_eq!(bed.right.renew_by_reply(78, 60 * MS), Err(OtherLife));
+        assert_eq!(bed.right.until_ns, until);
+    }
+
+    #[test]
+    fn expiry_is_judged_by_an_upper_bound_of_the_servers_clock() {
+        let mut bed = bed();
+        assert!(bed.right.may_have_expired(u64::MAX >> 20, 0), "unknown: ask");
+        bed.right.refresh_now(10 * MS).unwrap();
+        bed.beat(77, 50_000);
+        bed.right.refresh_now(12 * MS).unwrap();
+        // 50,000 was read when the client's clock showed at least 10 ms.
+        assert!(!bed.right.may_have_expired(0, 20 * MS));
+        assert!(!bed.right.may_have_expired(50_020, 15 * MS));
+        assert!(bed.right.may_have_expired(50_020, 29 * MS));
+    }
+
+    proptest::proptest! {
+        /// Clocks that drift by up to 1 %: a right that the client holds never
+        /// outlasts what a restarted server waits for.
+        #[test]
+        fn no_right_outlasts_the_wait_of_a_restarted_server(
+            drift_ppm in -10_000i64..10_000,
+            copied_ms in 1u64..1_000,
+            delay_ms in 0u64..1_000,
+        ) {
+            let client_ns = |server_ms: u64| {
+                (server_ms as i64 * (1_000_000 + drift_ppm)) as u64
+            };
+            let mut bed = bed();
+            bed.right.refresh_now(client_ns(copied_ms)).unwrap();
+            bed.beat(77, 1_000);
+            // The server dies at once after it copied; the beat is seen late.
+            bed.right.refresh_now(client_ns(copied_ms + delay_ms)).unwrap();
+            let first_acknowledged = copied_ms + RIGHT_MS + RIGHT_MARGIN_MS;
+            assert!(!bed.right.holds(client_ns(first_acknowledged)));
+        }
+    }
+}
