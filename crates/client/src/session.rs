@@ -301,3 +301,15 @@ impl Session {
         path == Path::Read
     }
 }
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("server_pid", &self.server_pid)
+            .field("transport", &self.transport().name())
+            .field("shards", &self.shards.len())
+            .field("totals", &self.totals)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
