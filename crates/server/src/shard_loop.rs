@@ -19,9 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Hybrid mode polls this long after the last work: longer than a client
-/// needs between two requests of a busy phase, short against a time slice.
-const HYBRID_SPIN: Duration = Duration::from_micros(100);
+/// Hybrid mode polls this long after the last work: longer than a client on a
+/// ring needs between two requests of a busy phase, and short enough not to
+/// take the core from a client that has other things to do.
+const HYBRID_SPIN: Duration = Duration::from_micros(20);
 /// How often an awake shard publishes its counts and sweeps.
 const TICK: Duration = Duration::from_millis(10);
 /// How often a sleeping shard wakes while leases or expiries want it.

@@ -9,9 +9,6 @@ use remora_layout::limits::{RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 
-/// Bytes read in one turn, so that a flood from one connection does not hold
-/// up the others.
-const READ_BYTES: usize = 64 << 10;
 /// Above this much unsent output or so many waiting replies, a connection is
 /// not read until its client has taken some: a slow reader holds up itself.
 const PAUSE_OUTPUT_BYTES: usize = 1 << 20;
@@ -60,6 +57,8 @@ pub struct Connection {
     closing: bool,
     /// What was read behind a QUIT is not executed.
     quit: bool,
+    /// The peer has closed its side: there is an end to be read.
+    end_announced: bool,
 }
 
 impl Connection {
@@ -82,7 +81,13 @@ impl Connection {
             unanswered: vec![0; shards],
             closing: false,
             quit: false,
+            end_announced: false,
         }
+    }
+
+    /// The peer has closed its side.
+    pub fn announce_end(&mut self) {
+        self.end_announced = true;
     }
 
     /// Takes no more input.
@@ -103,7 +108,7 @@ impl Connection {
         }
         let mut again = false;
         if !self.closing && !self.is_paused() {
-            match self.read() {
+            match self.read(&mut executor.scratch) {
                 Ok(more) => again = more,
                 Err(()) => return Flow::Close,
             }
@@ -126,29 +131,27 @@ impl Connection {
     }
 
     /// Reads what is there, up to a turn's worth. Whether there may be more;
-    /// an error if the client has gone.
-    fn read(&mut self) -> Result<bool, ()> {
-        let start = self.input.len();
-        self.input.resize(start + READ_BYTES, 0);
-        let mut end = start;
-        let result = loop {
-            if end == self.input.len() {
-                break Ok(true);
-            }
-            match self.socket.read(&mut self.input[end..]) {
+    /// an error if the connection is broken.
+    fn read(&mut self, scratch: &mut [u8]) -> Result<bool, ()> {
+        loop {
+            match self.socket.read(scratch) {
                 Ok(0) => {
                     // A client may send, close its side and wait for replies.
                     self.closing = true;
-                    break Ok(false);
+                    return Ok(false);
                 }
-                Ok(read) => end += read,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(false),
+                Ok(read) => {
+                    self.input.extend_from_slice(&scratch[..read]);
+                    // Less than asked for: the socket is empty, and what
+                    // arrives from now on is a new edge; but an end that has
+                    // already been announced is not announced again.
+                    return Ok(read == scratch.len() || self.end_announced);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => break Err(()),
+                Err(_) => return Err(()),
             }
-        };
-        self.input.truncate(end);
-        result
+        }
     }
 
     /// Executes every whole request that is there.

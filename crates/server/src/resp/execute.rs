@@ -14,12 +14,18 @@ use remora_index::hash::walk_locally;
 use remora_layout::message::Status;
 use std::sync::Arc;
 
+/// Bytes read in one turn of a connection, so that a flood from one does not
+/// hold up the others.
+const READ_BYTES: usize = 64 << 10;
+
 /// Executes requests for all connections of a thread.
 pub struct Executor {
     shared: Arc<Shared>,
     /// Where the shards' replies come back.
     pub replies: Arc<ReplyQueue>,
     record: Vec<u8>,
+    /// Where sockets are read into.
+    pub scratch: Vec<u8>,
     /// Unix ms of the present turn's requests.
     now_ms: u64,
 }
@@ -35,7 +41,7 @@ enum Read {
 impl Executor {
     /// An executor whose replies come back through `replies`.
     pub fn new(shared: Arc<Shared>, replies: Arc<ReplyQueue>) -> Self {
-        Self { shared, replies, record: Vec::new(), now_ms: 0 }
+        Self { shared, replies, record: Vec::new(), scratch: vec![0; READ_BYTES], now_ms: 0 }
     }
 
     /// Executes one request of a connection.

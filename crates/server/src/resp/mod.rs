@@ -101,7 +101,13 @@ impl RespThread {
                     LISTENER => self.accept(),
                     WAKER => {}
                     Token(token) => {
-                        self.unfinished.insert(token - FIRST_CONNECTION);
+                        let slot = token - FIRST_CONNECTION;
+                        if event.is_read_closed()
+                            && let Some(Some(connection)) = self.connections.get_mut(slot)
+                        {
+                            connection.announce_end();
+                        }
+                        self.unfinished.insert(slot);
                     }
                 }
             }
