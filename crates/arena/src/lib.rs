@@ -12,6 +12,7 @@
 
 mod copy;
 mod fork;
+mod huge;
 mod journal;
 mod mapping;
 mod owner;
@@ -21,6 +22,7 @@ mod slots;
 mod words;
 
 pub use fork::ForkGuard;
+pub use huge::HugeTable;
 pub use journal::{Journal, NoJournal};
 pub use mapping::{MapError, Mapping, Region, RegionKind};
 pub use owner::Owner;

@@ -106,6 +106,9 @@ impl Mapping {
             rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)
         }
         .map_err(kernel)?;
+        // SAFETY: the range just mapped. Refused where shared memory has no
+        // large pages (shmem_enabled is not "advise"); then small ones do.
+        let _ = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
         let base = NonNull::new(base.cast::<u8>()).expect("mmap never returns null");
         Ok(Self { base, bytes, origin: Origin::Mapped })
     }

@@ -78,6 +78,11 @@ impl Session {
             batch.asks.extend(0..keys.len());
             return self.ask_many(&batch.asks, keys, each);
         }
+        // Keys of a batch often lie apart; three prefetches hide one another's
+        // misses: the keys, the cache's entries, the records.
+        for first in keys.iter().filter_map(|key| key.first()) {
+            remora_arena::prefetch(first);
+        }
         for key in keys {
             let route = self.route(key)?;
             self.cache.prefetch(route.0);

@@ -4,8 +4,10 @@
 //! key, says whether a pointer still holds. So an entry is keyed by the 64-bit
 //! hash alone, and keys are not kept. Two entries share a cache line.
 
+use remora_arena::HugeTable;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
+use zerocopy::FromZeros;
 
 /// Slots that a lookup looks at, from the hash's home on.
 const WINDOW: usize = 8;
@@ -13,7 +15,8 @@ const WINDOW: usize = 8;
 const FIRST_ENTRIES: usize = 1 << 10;
 
 /// A cached pointer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
 pub struct Entry {
     hash: u64,
     slot: u32,
@@ -62,7 +65,7 @@ impl Entry {
 /// The cache.
 pub struct PointerCache {
     /// A power of two of entries, and `WINDOW` more so that no window wraps.
-    entries: Vec<Entry>,
+    entries: HugeTable<Entry>,
     used: usize,
     most: usize,
 }
@@ -72,7 +75,7 @@ impl PointerCache {
     pub fn new(most: usize) -> Self {
         let most = if most == 0 { 0 } else { most.next_power_of_two().max(FIRST_ENTRIES) };
         let first = most.min(FIRST_ENTRIES);
-        Self { entries: vec![Entry::default(); first + WINDOW], used: 0, most }
+        Self { entries: HugeTable::zeroed(first + WINDOW), used: 0, most }
     }
 
     /// Whether there is a cache at all.
@@ -156,10 +159,10 @@ impl PointerCache {
 
     fn grow(&mut self) {
         let entries = ((self.entries.len() - WINDOW) * 2).min(self.most);
-        let old = std::mem::replace(&mut self.entries, vec![Entry::default(); entries + WINDOW]);
+        let old = std::mem::replace(&mut self.entries, HugeTable::zeroed(entries + WINDOW));
         self.used = 0;
-        for entry in old.into_iter().filter(|entry| entry.lease_end_ns != 0) {
-            self.place(entry);
+        for entry in old.iter().filter(|entry| entry.lease_end_ns != 0) {
+            self.place(*entry);
         }
     }
 }

@@ -121,7 +121,7 @@ impl RingSession {
     pub fn turn(
         &mut self,
         shard: &mut Shard<NoJournal>,
-        now: impl Fn() -> Now,
+        now: Now,
     ) -> Result<usize, SessionError> {
         if !self.backlog.is_empty() {
             self.flush()?;
@@ -132,7 +132,6 @@ impl RingSession {
         if !self.receiver.has_frame() {
             return Ok(0);
         }
-        let now = now();
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut ends = [0usize; FRAMES_PER_TURN];

@@ -10,7 +10,7 @@ use crate::ring_session::RingSession;
 use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
 use remora_engine::command::Command;
-use remora_engine::{Reply, Shard};
+use remora_engine::{Now, Reply, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::JOBS_PER_TURN;
@@ -95,26 +95,26 @@ impl ShardLoop {
         self.tick(Instant::now());
     }
 
-    /// One look at everything. Whether there was any work.
+    /// One look at everything. Whether there was any work. The clock is read
+    /// only when there is some: an empty look costs a few loads.
     fn turn(&mut self) -> bool {
-        let started = Instant::now();
-        let worked = self.take_messages() | self.serve_rings();
-        if worked {
-            let busy = started.elapsed().as_nanos() as u64;
-            count(&self.handle().busy_ns, busy);
+        if self.handle().inbox.is_empty() && !self.sessions.iter().any(RingSession::has_work) {
+            return false;
         }
-        worked
+        let started = Instant::now();
+        let now = self.shared.clock.at(started);
+        self.take_messages(now);
+        self.serve_rings(now);
+        let busy = started.elapsed().as_nanos() as u64;
+        count(&self.handle().busy_ns, busy);
+        true
     }
 
     fn handle(&self) -> &crate::shared::ShardHandle {
         &self.shared.shards[self.number]
     }
 
-    fn take_messages(&mut self) -> bool {
-        if self.handle().inbox.is_empty() {
-            return false;
-        }
-        let now = self.shared.clock.now();
+    fn take_messages(&mut self, now: Now) {
         let mut jobs = 0;
         for _ in 0..JOBS_PER_TURN {
             let Some(message) = self.handle().inbox.pop() else { break };
@@ -130,8 +130,9 @@ impl ShardLoop {
                 Message::Stop => self.stopping = true,
             }
         }
-        count(&self.handle().jobs, jobs);
-        true
+        if jobs > 0 {
+            count(&self.handle().jobs, jobs);
+        }
     }
 
     fn attach(&mut self, session: RingSession) {
@@ -155,7 +156,7 @@ impl ShardLoop {
         });
     }
 
-    fn execute(&mut self, job: Job, now: remora_engine::Now) {
+    fn execute(&mut self, job: Job, now: Now) {
         let reply = match Command::decode(&job.command) {
             Ok((command, _)) => {
                 let hash = command.key().map_or(KeyHash(0), |key| self.shard.hash(key));
@@ -166,12 +167,11 @@ impl ShardLoop {
         job.reply_to.push(job.token, reply.into());
     }
 
-    fn serve_rings(&mut self) -> bool {
-        let clock = self.shared.clock;
+    fn serve_rings(&mut self, now: Now) {
         let mut frames = 0;
         let mut lost = false;
         for session in &mut self.sessions {
-            match session.turn(&mut self.shard, || clock.now()) {
+            match session.turn(&mut self.shard, now) {
                 Ok(taken) => frames += taken as u64,
                 Err(error) => {
                     session.give_up(error);
@@ -185,7 +185,6 @@ impl ShardLoop {
         if frames > 0 {
             count(&self.handle().frames, frames);
         }
-        frames > 0
     }
 
     fn sleep(&mut self) {
