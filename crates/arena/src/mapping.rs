@@ -69,7 +69,11 @@ impl Mapping {
     /// Maps a descriptor that a server passed: read-only, or writable for a
     /// mailbox. Its seals are checked first: without them the file could be
     /// cut short under us (SIGBUS).
-    pub fn of_peer(fd: BorrowedFd<'_>, kind: RegionKind, bytes: usize) -> Result<Arc<Self>, MapError> {
+    pub fn of_peer(
+        fd: BorrowedFd<'_>,
+        kind: RegionKind,
+        bytes: usize,
+    ) -> Result<Arc<Self>, MapError> {
         let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
         let seals = rustix::fs::fcntl_get_seals(fd).map_err(kernel("check the seals of"))?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
@@ -88,8 +92,10 @@ impl Mapping {
             // A forked child must not write into its parent's rings.
             // SAFETY: the range is the mapping just made; a child that touches
             // it faults instead of corrupting the parent's session.
-            unsafe { rustix::mm::madvise(mapping.base.as_ptr().cast(), bytes, Advice::LinuxDontFork) }
-                .map_err(kernel("keep from children"))?;
+            unsafe {
+                rustix::mm::madvise(mapping.base.as_ptr().cast(), bytes, Advice::LinuxDontFork)
+            }
+            .map_err(kernel("keep from children"))?;
         }
         Ok(Arc::new(mapping))
     }

@@ -13,8 +13,8 @@ const LARGEST: usize = 128 << 10;
 const FINE_CLASSES: usize = FINE_LIMIT / SLOT_UNIT_BYTES;
 
 /// Number of size classes. Class 0 is the smallest.
-pub const CLASSES: usize = FINE_CLASSES
-    + (LARGEST / FINE_LIMIT).trailing_zeros() as usize * STEPS_PER_DOUBLING;
+pub const CLASSES: usize =
+    FINE_CLASSES + (LARGEST / FINE_LIMIT).trailing_zeros() as usize * STEPS_PER_DOUBLING;
 
 const SIZES: [u32; CLASSES] = {
     let mut sizes = [0u32; CLASSES];

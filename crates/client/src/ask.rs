@@ -85,10 +85,7 @@ impl Session {
     ///
     /// # Errors
     /// See [`Error`]. A refusal of the request is a reply, not an error.
-    pub fn next_reply(
-        &mut self,
-        f: &mut dyn FnMut(Ticket, &Reply<'_>),
-    ) -> Result<bool, Error> {
+    pub fn next_reply(&mut self, f: &mut dyn FnMut(Ticket, &Reply<'_>)) -> Result<bool, Error> {
         self.check()?;
         let Some(&shard) = self.order.front() else { return Ok(false) };
         let shard = shard as usize;

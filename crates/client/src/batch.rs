@@ -109,7 +109,8 @@ impl Session {
             let may_read = self.shards[shard].writes == 0;
             let entry = if may_read { self.cache.find(hash).map(|entry| *entry) } else { None };
             let Some(entry) = entry else {
-                let unread = if may_read && Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
+                let unread =
+                    if may_read && Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
                 unread.push(key);
                 continue;
             };
@@ -121,7 +122,12 @@ impl Session {
             let pointer = entry.pointer();
             let bytes = pointer.length as usize;
             let from = RemoteAddress { region: pointer.region, offset: pointer.offset() };
-            batch.works.push(Work::Read { id: batch.works.len() as u64, from, into: landing, bytes });
+            batch.works.push(Work::Read {
+                id: batch.works.len() as u64,
+                from,
+                into: landing,
+                bytes,
+            });
             let lease_end_ns = entry.lease_end_ns();
             batch.planned.push(Planned { key, pointer, lease_end_ns, landing });
             cost.bytes += bytes as u64;
@@ -188,7 +194,12 @@ impl Session {
 
     /// Walks for all keys of `batch.rest` in step: one batch of READs for all
     /// buckets, one for all records, until each walk has ended.
-    fn walk_many(&mut self, batch: &mut Batch, keys: &[&[u8]], each: Each<'_>) -> Result<(), Error> {
+    fn walk_many(
+        &mut self,
+        batch: &mut Batch,
+        keys: &[&[u8]],
+        each: Each<'_>,
+    ) -> Result<(), Error> {
         let mut walking: Vec<Walking<'_>> = batch
             .rest
             .iter()
@@ -211,7 +222,9 @@ impl Session {
                     Step::Fetch(want) => still.push(Walking { want, ..one }),
                     Step::Found(found)
                         if holds
-                            && !self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) =>
+                            && !self
+                                .right
+                                .may_have_expired(found.mutable.expires_at_ms, now_ns) =>
                     {
                         let pointer = found.pointer;
                         each(one.key, Some(found.value));

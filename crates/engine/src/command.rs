@@ -48,6 +48,8 @@ pub enum ExpireCondition {
     IfLater,
     /// Only if earlier than the present one; none counts as infinite (LT).
     IfEarlier,
+    /// Only if the key has an expiry and the new one is earlier (XX LT).
+    IfSomeEarlier,
 }
 
 /// One request to one shard. Keys and values borrow from the message.
@@ -251,7 +253,21 @@ impl<'a> Command<'a> {
         if key.len() > MAX_KEY_BYTES || (op == Op::Set && value.len() > MAX_VALUE_BYTES) {
             return Err((Status::TooLarge, id));
         }
+        // Nothing is carried that the operation does not use: every command
+        // has one encoding, and the log replays to the same bytes.
         let argument = header.argument.get();
+        let uses_flags = matches!(op, Op::Set | Op::Expire);
+        let uses_argument =
+            matches!(op, Op::Incr | Op::Expire) || (op == Op::Set && header.flags >> 2 & 3 == 2);
+        let stray = header.reserved.get() != 0
+            || (!uses_flags && header.flags != 0)
+            || (op == Op::Set && header.flags >> 5 != 0)
+            || (!uses_argument && argument != 0)
+            || (!matches!(op, Op::Set | Op::MultiSet) && !value.is_empty())
+            || (matches!(op, Op::MultiSet | Op::Count | Op::Flush) && !key.is_empty());
+        if stray {
+            return Err(malformed);
+        }
         let command = match op {
             Op::Get => Self::Get { key },
             Op::Set => Self::Set {
@@ -283,6 +299,7 @@ impl<'a> Command<'a> {
                     2 => ExpireCondition::IfSome,
                     3 => ExpireCondition::IfLater,
                     4 => ExpireCondition::IfEarlier,
+                    5 => ExpireCondition::IfSomeEarlier,
                     _ => return Err(malformed),
                 },
             },
@@ -351,6 +368,11 @@ mod tests {
             Command::Exists { key: b"k" },
             Command::Incr { key: b"k", by: -5 },
             Command::Expire { key: b"k", at_ms: 9, condition: ExpireCondition::IfEarlier },
+            Command::Expire {
+                key: b"k",
+                at_ms: u64::MAX,
+                condition: ExpireCondition::IfSomeEarlier,
+            },
             Command::Ttl { key: b"k" },
             Command::MultiSet { pairs: Pairs::parse(&list).unwrap() },
             Command::Count,
@@ -363,6 +385,12 @@ mod tests {
             for cut in 0..bytes.len() {
                 assert!(Command::decode(&bytes[..cut]).is_err());
             }
+        }
+        for (at, stray) in [(12, 1u8), (1, 0x20)] {
+            let mut bytes = Vec::new();
+            commands[0].encode_into(1, &mut bytes);
+            bytes[at] |= stray;
+            assert_eq!(Command::decode(&bytes), Err((Status::Malformed, 1)), "byte {at}");
         }
         let pairs: Vec<_> = Pairs::parse(&list).unwrap().iter().collect();
         assert_eq!(pairs, [(&b"a"[..], &b"1"[..]), (b"", b"")]);

@@ -13,14 +13,8 @@ use std::collections::HashMap;
 const KEYS: u64 = 300;
 
 fn shard(bytes: usize) -> Shard {
-    let options = ShardOptions {
-        region: 3,
-        life: 1,
-        epoch: 1,
-        hash_seed: 11,
-        buckets: 32,
-        lease_min_s: 1,
-    };
+    let options =
+        ShardOptions { region: 3, life: 1, epoch: 1, hash_seed: 11, buckets: 32, lease_min_s: 1 };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
@@ -149,8 +143,9 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
                 ExpireCondition::IfSome,
                 ExpireCondition::IfLater,
                 ExpireCondition::IfEarlier,
+                ExpireCondition::IfSomeEarlier,
             ];
-            let condition = conditions[random.below(5) as usize];
+            let condition = conditions[random.below(6) as usize];
             let reply = shard.execute(&Command::Expire { key: &key, at_ms, condition }, hash, now);
             let allowed = present.as_ref().is_some_and(|(_, at)| {
                 let effective = if *at == 0 { u64::MAX } else { *at };
@@ -160,6 +155,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
                     ExpireCondition::IfSome => *at != 0,
                     ExpireCondition::IfLater => at_ms > effective,
                     ExpireCondition::IfEarlier => at_ms < effective,
+                    ExpireCondition::IfSomeEarlier => *at != 0 && at_ms < effective,
                 }
             });
             assert_eq!(reply.number, allowed as i64);

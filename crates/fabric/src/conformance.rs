@@ -66,8 +66,7 @@ fn write(id: u64, region: u32, offset: u64, bytes: &[u8]) -> Work<'_> {
     Work::Write { id, to: RemoteAddress { region, offset }, bytes }
 }
 
-const SIZES: [usize; 16] =
-    [0, 1, 7, 8, 9, 15, 16, 48, 63, 64, 65, 80, 1000, 4096, 65_537, REGION];
+const SIZES: [usize; 16] = [0, 1, 7, 8, 9, 15, 16, 48, 63, 64, 65, 80, 1000, 4096, 65_537, REGION];
 
 fn reads_of_every_size<B: TestBed>() {
     let mut bed = B::new(REGION);
@@ -104,7 +103,7 @@ fn batches_complete_in_order<B: TestBed>() {
     bed.target_store(0, &content);
     let region = bed.readable();
     let batch: Vec<Work<'_>> =
-        (0..500).map(|at| read(at, region, at * 80 & !7, at as usize * 80, 80)).collect();
+        (0..500).map(|at| read(at, region, (at * 80) & !7, at as usize * 80, 80)).collect();
     bed.link().post(&batch);
     for id in 0..500u64 {
         assert_eq!(wait(bed.link()), ok(id));
@@ -139,7 +138,11 @@ fn a_failure_fails_all_that_follows<B: TestBed>() {
     let mut bed = B::new(REGION);
     let region = bed.readable();
     let beyond = REGION as u64;
-    bed.link().post(&[read(1, region, 0, 0, 8), read(2, region, beyond, 0, 8), read(3, region, 0, 0, 8)]);
+    bed.link().post(&[
+        read(1, region, 0, 0, 8),
+        read(2, region, beyond, 0, 8),
+        read(3, region, 0, 0, 8),
+    ]);
     bed.link().post(&[read(4, region, 0, 0, 8)]);
     assert_eq!(wait(bed.link()), ok(1));
     let reason = LinkError::OutOfBounds { region, offset: beyond, bytes: 8 };
@@ -152,7 +155,7 @@ fn a_failure_fails_all_that_follows<B: TestBed>() {
 fn bounds_and_rights_hold<B: TestBed>() {
     let end = REGION as u64;
     for (offset, bytes) in
-        [(end - 8, 16), (end + 8, 0), (4, 8), (u64::MAX - 7, 16), (u64::MAX & !7, 8)]
+        [(end - 8, 16), (end + 8, 0), (4, 8), (u64::MAX - 7, 16), (!7, 8)]
     {
         let mut bed = B::new(REGION);
         let region = bed.readable();

@@ -2,9 +2,9 @@
 //! memfds, as two processes have them.
 
 use remora_arena::{Mapping, Region, RegionKind, Words};
+use remora_fabric::Link;
 use remora_fabric::conformance::{self, TestBed};
 use remora_fabric::shm::ShmLink;
-use remora_fabric::Link;
 
 struct Bed {
     readable: Region,
@@ -23,8 +23,7 @@ impl TestBed for Bed {
         let view = |region: &Region, kind, bytes| {
             Words::new(Mapping::of_peer(region.fd(), kind, bytes).unwrap())
         };
-        let mut link =
-            ShmLink::new(Some((view(&control, RegionKind::Readable, 4096), 3)));
+        let mut link = ShmLink::new(Some((view(&control, RegionKind::Readable, 4096), 3)));
         link.add_region(0, view(&readable, RegionKind::Readable, region_bytes), false);
         link.add_region(1, view(&mailbox, RegionKind::Mailbox, region_bytes), true);
         link.reserve_landing(region_bytes);

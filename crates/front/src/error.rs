@@ -53,9 +53,6 @@ pub enum CommandError {
     /// EXPIRE with GT and LT.
     #[error("ERR GT and LT options at the same time are not compatible")]
     ConditionGtLt,
-    /// EXPIRE with XX and LT, which Redis has and the engine lacks.
-    #[error("ERR XX and LT options at the same time are not supported")]
-    ConditionXxLt,
     /// EXPIRE with an unknown option.
     #[error("ERR Unsupported option {0}")]
     UnsupportedOption(String),

@@ -224,13 +224,14 @@ fn set_with_all_its_options() {
 
 #[test]
 fn expire_in_four_ways() {
-    use ExpireCondition::{Always, IfEarlier, IfLater, IfNone, IfSome};
+    use ExpireCondition::{Always, IfEarlier, IfLater, IfNone, IfSome, IfSomeEarlier};
     let cases = [
         ("expire k 10", NOW + 10_000, Always),
         ("pexpire k 10 nx", NOW + 10, IfNone),
         ("expireat k 10 XX", 10_000, IfSome),
         ("pexpireat k 10 gt", 10, IfLater),
         ("pexpireat k 10 xx gt gt", 10, IfLater),
+        ("pexpireat k 10 lt xx", 10, IfSomeEarlier),
         ("expire k -1 lt", NOW - 1000, IfEarlier),
         ("pexpire k -9223372036854775808", 0, Always),
         ("expireat k -1", 0, Always),
@@ -244,10 +245,6 @@ fn expire_in_four_ways() {
             other => panic!("{line}: {other:?}"),
         });
     }
-    assert_eq!(
-        error("expire k 1 xx lt"),
-        "ERR XX and LT options at the same time are not supported"
-    );
 }
 
 #[test]

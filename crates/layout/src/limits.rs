@@ -60,6 +60,9 @@ pub const HEARTBEAT_LOOK_US: u64 = 1_000;
 pub const LEASE_MIN_S: u64 = 1;
 /// Longest lease term (HydraDB 4.2.3).
 pub const LEASE_MAX_S: u64 = 64;
+/// Longest lease that a server may be told to give out (benches): leases are
+/// compared modulo 2^16 s, half of which is the future.
+pub const LEASE_CONFIG_MAX_S: u64 = 1 << 14;
 /// A sixteenth of the arena may wait for leases; then the oldest are reused
 /// early, which generation and checksum make safe.
 pub const QUARANTINE_SHARE: u64 = 16;
@@ -78,7 +81,7 @@ pub const MAX_IN_FLIGHT: usize = 1024;
 /// Bytes of operation log that a shard keeps in memory.
 pub const OPLOG_BYTES: usize = 1 << 20;
 
-/// Longest array of a RESP command, and longest inline command.
+/// Arguments of one RESP command, as Redis.
 pub const RESP_MAX_ARGS: usize = 1 << 20;
 /// Longest inline RESP command (as Redis: 64 KiB).
 pub const RESP_MAX_INLINE_BYTES: usize = 64 << 10;

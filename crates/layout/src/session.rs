@@ -120,7 +120,8 @@ fn heartbeat_checksum(words: &[u64; Heartbeat::WORDS]) -> u64 {
 
 const _: () = assert!(credit_word(MAX_SHARDS) * 8 <= SESSION_HEADER_BYTES);
 const _: () = assert!(Heartbeat::WORDS * 8 == CACHE_LINE_BYTES);
-const _: () = assert!(CLIENT_ASLEEP_WORD * 8 < 128 && HEARTBEAT_WORD + Heartbeat::WORDS <= WITHDRAWN_WORD);
+const _: () =
+    assert!(CLIENT_ASLEEP_WORD * 8 < 128 && HEARTBEAT_WORD + Heartbeat::WORDS <= WITHDRAWN_WORD);
 
 #[cfg(test)]
 mod tests {

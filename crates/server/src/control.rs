@@ -64,7 +64,11 @@ pub struct Control {
 impl Control {
     /// A control thread for a listening socket. `poll` also carries the waker
     /// with the token [`STOP`].
-    pub fn new(shared: Arc<Shared>, poll: Poll, mut listener: UnixListener) -> std::io::Result<Self> {
+    pub fn new(
+        shared: Arc<Shared>,
+        poll: Poll,
+        mut listener: UnixListener,
+    ) -> std::io::Result<Self> {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         Ok(Self {
             shared,
@@ -131,8 +135,7 @@ impl Control {
                 tracing::warn!(%error, "cannot watch a client");
                 continue;
             }
-            let client =
-                Client { socket, since: Instant::now(), session: None, hello: Vec::new() };
+            let client = Client { socket, since: Instant::now(), session: None, hello: Vec::new() };
             self.clients.insert(token, client);
             // What has already arrived raises no further event.
             self.read(token);
@@ -176,7 +179,11 @@ impl Control {
         }
     }
 
-    fn grant(&mut self, token: Token, hello: &[u8; size_of::<ClientHello>()]) -> Result<(), Refusal> {
+    fn grant(
+        &mut self,
+        token: Token,
+        hello: &[u8; size_of::<ClientHello>()],
+    ) -> Result<(), Refusal> {
         let hello = hello_of(hello)?;
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
         let peer = rustix::net::sockopt::socket_peercred(client.socket.as_fd());
@@ -234,7 +241,12 @@ impl Control {
             Some(Session { number, memory, to_server, to_client, eventfds, beats: 0, violated });
         count(&self.shared.counts.sessions, 1);
         count(&self.shared.counts.sessions_total, 1);
-        tracing::info!(session = number, pid = hello.pid.get(), transport = "shm", "session granted");
+        tracing::info!(
+            session = number,
+            pid = hello.pid.get(),
+            transport = "shm",
+            "session granted"
+        );
         self.beat_one(token);
         if !self.send_grant(token, answer) {
             self.end(token, "it went before it was granted");

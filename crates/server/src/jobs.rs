@@ -57,13 +57,16 @@ pub struct OwnedReply {
     pub value: Option<Vec<u8>>,
 }
 
+impl OwnedReply {
+    /// A reply with nothing but a status.
+    pub const fn status(status: Status) -> Self {
+        Self { status, number: 0, value: None }
+    }
+}
+
 impl From<Reply<'_>> for OwnedReply {
     fn from(reply: Reply<'_>) -> Self {
-        Self {
-            status: reply.status,
-            number: reply.number,
-            value: reply.value.map(<[u8]>::to_vec),
-        }
+        Self { status: reply.status, number: reply.number, value: reply.value.map(<[u8]>::to_vec) }
     }
 }
 

@@ -118,11 +118,7 @@ impl RingSession {
 
     /// Takes up to [`FRAMES_PER_TURN`] frames, executes them in order and
     /// sends the replies. Gives the number of frames executed.
-    pub fn turn(
-        &mut self,
-        shard: &mut Shard<NoJournal>,
-        now: Now,
-    ) -> Result<usize, SessionError> {
+    pub fn turn(&mut self, shard: &mut Shard<NoJournal>, now: Now) -> Result<usize, SessionError> {
         if !self.backlog.is_empty() {
             self.flush()?;
             if !self.backlog.is_empty() {

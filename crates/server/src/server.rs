@@ -13,7 +13,7 @@ use remora_engine::{Shard, ShardOptions};
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
-    MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, RIGHT_MARGIN_MS, RIGHT_MS,
+    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, RIGHT_MARGIN_MS, RIGHT_MS,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -244,6 +244,13 @@ fn check(config: &Config) -> Result<(), StartError> {
         return wrong(format!(
             "max_memory = {} bytes over {} shards gives {arena} bytes each: must be {MIN_ARENA_BYTES} to {MAX_ARENA_BYTES}",
             config.max_memory_bytes, config.shards
+        ));
+    }
+    if config.lease_min_ms > LEASE_CONFIG_MAX_S * 1000 {
+        return wrong(format!(
+            "lease_min_ms = {}: must be at most {}",
+            config.lease_min_ms,
+            LEASE_CONFIG_MAX_S * 1000
         ));
     }
     Ok(())

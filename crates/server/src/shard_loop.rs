@@ -192,9 +192,8 @@ impl ShardLoop {
         let (shared, sessions) = (&self.shared, &self.sessions);
         let inbox = &shared.shards[self.number].inbox;
         let before = self.sleeper.sleeps();
-        self.sleeper.sleep(timeout, || {
-            !inbox.is_empty() || sessions.iter().any(RingSession::has_work)
-        });
+        self.sleeper
+            .sleep(timeout, || !inbox.is_empty() || sessions.iter().any(RingSession::has_work));
         count(&self.handle().sleeps, self.sleeper.sleeps() - before);
     }
 

@@ -43,6 +43,7 @@ impl<J: Journal> Shard<J> {
             ExpireCondition::IfSome => present != 0,
             ExpireCondition::IfLater => at_ms > effective,
             ExpireCondition::IfEarlier => at_ms < effective,
+            ExpireCondition::IfSomeEarlier => at_ms < present,
         };
         if !allowed {
             return Reply::number(0);

@@ -10,7 +10,7 @@ mod write;
 
 use crate::command::{Command, Reply};
 use crate::oplog::OpLog;
-use remora_arena::{Journal, NoJournal, Owner, Slots, SlotStats, flip_dead, lease_of};
+use remora_arena::{Journal, NoJournal, Owner, SlotStats, Slots, flip_dead, lease_of};
 use remora_index::hash::{Place, Table, TableRef};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
@@ -221,7 +221,6 @@ impl<J: Journal> Shard<J> {
         }
         let longest = self.options.lease_min_s.max(LEASE_MAX_S) + 1;
         let remaining = mutable.lease_end_s.wrapping_sub(now.since_start_s as u16) as i16;
-        (remaining > 0 && remaining as u64 <= longest)
-            .then(|| now.since_start_s + remaining as u64)
+        (remaining > 0 && remaining as u64 <= longest).then(|| now.since_start_s + remaining as u64)
     }
 }

@@ -57,8 +57,7 @@ impl<J: Journal> Shard<J> {
         let term_s = (1u64 << popularity).max(self.options.lease_min_s);
         // A second more than promised: `since_start_s` is rounded down.
         let end_s = (now.since_start_s + term_s + 1).max(running.unwrap_or(0));
-        let mutable =
-            Mutable { lease_end_s: end_s as u16, popularity, ..found.mutable };
+        let mutable = Mutable { lease_end_s: end_s as u16, popularity, ..found.mutable };
         if mutable != found.mutable {
             set_mutable(&mut self.owner, found.slot.slot, mutable);
         }

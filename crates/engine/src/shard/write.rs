@@ -228,8 +228,10 @@ impl<J: Journal> Shard<J> {
         let keys = || pairs.iter().enumerate().filter(|(at, (key, _))| chosen(*at, key));
         let mut found: Vec<Option<Found>> = Vec::with_capacity(prepared.len());
         for (new, (_, (key, _))) in prepared.iter().zip(keys()) {
-            let old = self.table.find(&self.owner, key, new.hash).map(|(place, slot)| {
-                Found { place, slot, mutable: lease_of(&self.owner, slot.slot) }
+            let old = self.table.find(&self.owner, key, new.hash).map(|(place, slot)| Found {
+                place,
+                slot,
+                mutable: lease_of(&self.owner, slot.slot),
             });
             if let Some(old) = old {
                 self.kill(old, now);

@@ -22,7 +22,9 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Nobody listens there.
-    #[error("cannot reach a Remora server at {path}: {source}; is it running, and is this its socket?")]
+    #[error(
+        "cannot reach a Remora server at {path}: {source}; is it running, and is this its socket?"
+    )]
     Unreachable {
         /// The socket's path.
         path: PathBuf,

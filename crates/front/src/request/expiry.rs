@@ -86,7 +86,7 @@ fn expire_in_form<'a>(
             return Err(CommandError::ConditionNx);
         }
         (_, _, true, true) => return Err(CommandError::ConditionGtLt),
-        (_, true, _, true) => return Err(CommandError::ConditionXxLt),
+        (_, true, _, true) => ExpireCondition::IfSomeEarlier,
         (true, ..) => ExpireCondition::IfNone,
         // XX adds nothing to GT: a key without expiry is never "later".
         (_, _, true, _) => ExpireCondition::IfLater,

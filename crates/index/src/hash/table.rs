@@ -212,10 +212,7 @@ fn record_lengths<J: Journal>(owner: &Owner<J>, slot: u32) -> Lengths {
 #[inline(always)]
 pub fn record_key<J: Journal>(owner: &Owner<J>, slot: u32) -> &[u8] {
     let lengths = record_lengths(owner, slot);
-    owner.slice(
-        slot as usize * SLOT_UNIT_BYTES + RECORD_HEADER_BYTES,
-        lengths.key_bytes as usize,
-    )
+    owner.slice(slot as usize * SLOT_UNIT_BYTES + RECORD_HEADER_BYTES, lengths.key_bytes as usize)
 }
 
 /// The value of the record in `slot`.

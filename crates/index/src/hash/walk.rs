@@ -156,7 +156,9 @@ impl<'k> Walk<'k> {
     fn take_record<'b>(&mut self, slot: BucketSlot, bytes: &'b [u8]) -> Step<'b> {
         self.records_seen += 1;
         match verify(bytes, self.table.region, slot.slot, None, self.key) {
-            Ok(found) if found.pointer.generation as u8 == slot.generation_low => Step::Found(found),
+            Ok(found) if found.pointer.generation as u8 == slot.generation_low => {
+                Step::Found(found)
+            }
             Err(Reject::Pending) => Step::Ask(AskReason::Pending),
             Err(Reject::OtherKey) => self.next(),
             // Torn: the same READ again. Dead, or of another generation: the

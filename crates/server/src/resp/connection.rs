@@ -6,6 +6,7 @@ use crate::jobs::{OwnedReply, Token};
 use mio::net::TcpStream;
 use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
 use remora_layout::limits::{RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES};
+use remora_layout::message::Status;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 
@@ -232,13 +233,17 @@ impl Connection {
     }
 
     /// Takes a part's reply from a shard.
-    pub fn answer(&mut self, token: Token, reply: OwnedReply) {
+    pub fn answer(&mut self, token: Token, mut reply: OwnedReply) {
         let Some(at) = token.request.checked_sub(self.first_pending) else { return };
         let Some(Pending::Waiting(waiting)) = self.pending.get_mut(at as usize) else { return };
         if let Some(&shard) = waiting.writes_at.get(token.part) {
             self.unanswered[shard] -= 1;
         }
         waiting.missing -= 1;
+        waiting.bytes += reply.value.as_ref().map_or(0, Vec::len);
+        if waiting.bytes > RESP_MAX_OUTPUT_BYTES {
+            reply = OwnedReply::status(Status::TooLarge);
+        }
         waiting.parts[token.part] = Some(reply);
         self.settle();
     }

@@ -11,6 +11,7 @@ use remora_front::request::{ClientAttribute, Hello, Request};
 use remora_front::resp::{Args, encode};
 use remora_front::{CommandError, reply, request, table};
 use remora_index::hash::walk_locally;
+use remora_layout::limits::RESP_MAX_OUTPUT_BYTES;
 use remora_layout::message::Status;
 use std::sync::Arc;
 
@@ -73,11 +74,9 @@ impl Executor {
                 let commands = keys.map(|key| Command::Del { key });
                 self.ask_each(connection, commands, Render::Sum);
             }
-            Request::Exists(keys) => self.read_each(
-                connection,
-                keys.map(|key| Command::Exists { key }),
-                Render::Sum,
-            ),
+            Request::Exists(keys) => {
+                self.read_each(connection, keys.map(|key| Command::Exists { key }), Render::Sum)
+            }
             Request::MGet(keys) => {
                 self.read_each(connection, keys.map(|key| Command::Get { key }), Render::Values);
             }
@@ -233,7 +232,7 @@ impl Executor {
         let (_, shard) = self.shared.route(key);
         let writes_at = if command.is_write() { vec![shard] } else { Vec::new() };
         self.submit(connection, shard, 0, command);
-        connection.wait(Waiting { render, parts: vec![None], missing: 1, writes_at });
+        connection.wait(Waiting { render, parts: vec![None], missing: 1, bytes: 0, writes_at });
     }
 
     /// One command for each key, at its own shard.
@@ -250,7 +249,7 @@ impl Executor {
             writes_at.push(shard);
         }
         let parts = vec![None; writes_at.len()];
-        connection.wait(Waiting { render, missing: parts.len(), parts, writes_at });
+        connection.wait(Waiting { render, missing: parts.len(), parts, bytes: 0, writes_at });
     }
 
     /// One reading command for each key: read where that concludes, else asked.
@@ -262,12 +261,19 @@ impl Executor {
     ) {
         let mut parts = Vec::new();
         let mut missing = 0;
+        let mut bytes = 0;
         for (part, command) in commands.enumerate() {
             let key = command.key().unwrap_or_default();
+            if bytes > RESP_MAX_OUTPUT_BYTES {
+                // A small request must not make a huge reply.
+                parts.push(Some(OwnedReply::status(Status::TooLarge)));
+                continue;
+            }
             parts.push(match self.read(connection, key) {
                 Read::Found { from, to, .. } => {
                     let wants_value = matches!(command, Command::Get { .. });
                     let value = wants_value.then(|| self.record[from..to].to_vec());
+                    bytes += value.as_ref().map_or(0, Vec::len);
                     Some(OwnedReply { status: Status::Ok, number: 1, value })
                 }
                 Read::Ask => {
@@ -279,7 +285,13 @@ impl Executor {
             });
         }
         if missing > 0 {
-            return connection.wait(Waiting { render, parts, missing, writes_at: Vec::new() });
+            return connection.wait(Waiting {
+                render,
+                parts,
+                missing,
+                bytes,
+                writes_at: Vec::new(),
+            });
         }
         let parts: Vec<OwnedReply> = parts.into_iter().flatten().collect();
         connection.reply(|out, protocol| render.write(out, protocol, &parts));
@@ -292,7 +304,13 @@ impl Executor {
             self.submit(connection, shard, shard, command);
         }
         let writes_at = if command.is_write() { (0..shards).collect() } else { Vec::new() };
-        connection.wait(Waiting { render, parts: vec![None; shards], missing: shards, writes_at });
+        connection.wait(Waiting {
+            render,
+            parts: vec![None; shards],
+            missing: shards,
+            bytes: 0,
+            writes_at,
+        });
     }
 
     /// Each shard's pairs as one change.
@@ -311,7 +329,7 @@ impl Executor {
         }
         let parts = vec![None; writes_at.len()];
         let render = Render::AllOk("mset");
-        connection.wait(Waiting { render, missing: parts.len(), parts, writes_at });
+        connection.wait(Waiting { render, missing: parts.len(), parts, bytes: 0, writes_at });
     }
 
     /// Sends a job for the request that the connection will next wait for.

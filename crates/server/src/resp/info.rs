@@ -79,7 +79,10 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("ring_frames", over_shards(|s| &s.frames)),
             ("shard_jobs", over_shards(|s| &s.jobs)),
             ("shard_sleeps", over_shards(|s| &s.sleeps)),
-            ("shard_busy_us", (over_shards(|s| &s.busy_ns).parse::<u64>().unwrap_or(0) / 1000).to_string()),
+            (
+                "shard_busy_us",
+                (over_shards(|s| &s.busy_ns).parse::<u64>().unwrap_or(0) / 1000).to_string(),
+            ),
             ("keyspace_hits", sum(|s| s.hits)),
             ("keyspace_misses", sum(|s| s.misses)),
             ("expired_keys", sum(|s| s.expired)),

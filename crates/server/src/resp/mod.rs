@@ -132,10 +132,8 @@ impl RespThread {
             let open = self.connections.len() - self.free.len();
             if open >= RESP_MAX_CONNECTIONS {
                 // It may be gone already; the reason is a courtesy.
-                let _ = std::io::Write::write(
-                    &mut socket,
-                    b"-ERR max number of clients reached\r\n",
-                );
+                let _ =
+                    std::io::Write::write(&mut socket, b"-ERR max number of clients reached\r\n");
                 continue;
             }
             // Small replies must not wait for acknowledgements.

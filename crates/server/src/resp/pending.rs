@@ -4,6 +4,7 @@ use crate::jobs::OwnedReply;
 use remora_front::error::status_error;
 use remora_front::request::Unit;
 use remora_front::resp::{Protocol, encode};
+use remora_layout::limits::RESP_MAX_OUTPUT_BYTES;
 use remora_layout::message::Status;
 
 /// How a request's parts become its reply.
@@ -44,6 +45,8 @@ pub struct Waiting {
     pub parts: Vec<Option<OwnedReply>>,
     /// How many are missing.
     pub missing: usize,
+    /// Bytes of the values that have come.
+    pub bytes: usize,
     /// Shards at which this request writes, one for each part; empty for reads.
     pub writes_at: Vec<usize>,
 }
@@ -51,6 +54,14 @@ pub struct Waiting {
 impl Render {
     /// Appends the reply that the parts make.
     pub fn write(self, out: &mut Vec<u8>, protocol: Protocol, parts: &[OwnedReply]) {
+        if self == Self::Values && parts.iter().any(|part| part.status == Status::TooLarge) {
+            return encode::error(
+                out,
+                &format!(
+                    "ERR reply is longer than {RESP_MAX_OUTPUT_BYTES} bytes: ask for fewer keys"
+                ),
+            );
+        }
         let command = match self {
             Self::Number(command) | Self::AllOk(command) => command,
             Self::Set { .. } => "set",
