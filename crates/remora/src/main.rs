@@ -1,1 +1,46 @@
-fn main() {}
+//! The binary: `remora serve`, `bench`, `demo`, `version`.
+//!
+//! What this crate keeps true: with `--json` standard output is exactly one
+//! JSON object and everything else goes to standard error; the exit code is
+//! 0 done, 1 failed, 2 usage, 3 transport unavailable; a server process that
+//! this binary started ends with it, however it ends.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cli;
+mod cpu;
+mod demo;
+mod failure;
+mod resp;
+mod serve;
+mod server_process;
+mod wake;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody may listen any more; that is no reason to panic.
+            let _ = writeln!(std::io::stderr(), "remora: {error:#}");
+            failure::exit_code(&error)
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Bench(bench) => bench::run(bench),
+        Command::Demo(args) => demo::run(args),
+        Command::Version => {
+            writeln!(std::io::stdout(), "{}", cli::version())?;
+            Ok(())
+        }
+    }
+}

@@ -7,8 +7,7 @@ use crate::request::parsers;
 /// What EXPIRE and its kin do with their options.
 const EXPIRE_NOTES: &str = "Returns 1 if the expiry was set, 0 if not. NX: only if there is no \
 expiry; XX: only if there is one; GT and LT: only if the new one is later or earlier than the old, \
-where none counts as infinitely late. A time in the past removes the key. XX and LT cannot be given \
-together. Expiries reach to the year 2527.";
+where none counts as infinitely late. A time in the past removes the key. Expiries reach to the year 2527.";
 
 /// The table.
 pub static TABLE: [CommandSpec; 29] = [

@@ -1,0 +1,287 @@
+//! Flags of `remora bench keys`, and what they must not ask for together.
+
+use super::address::Address;
+use super::drive::Shape;
+use super::target::{KEY_BYTES, VALUE_BYTES};
+use super::workload::{Dist, MAX_RECORDS};
+use crate::failure::{unavailable, usage};
+use crate::wake::Wake;
+use clap::{Args, ValueEnum};
+use remora_layout::limits::{MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use std::fmt;
+
+/// Threads of the bench; each has a session of its own.
+const MAX_CLIENTS: usize = 256;
+/// Operations of a run; each takes four bytes, drawn before it begins.
+const MAX_OPS: usize = 1 << 30;
+/// Keys of one batch: bounded as requests in flight are.
+const MAX_BATCH: usize = MAX_IN_FLIGHT;
+
+/// How values are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum BenchPath {
+    /// By message over the rings.
+    Ask,
+    /// By READs of the server's memory.
+    Read,
+    /// By RESP over TCP.
+    Resp,
+    /// A cached pointer is read; without one the server is asked.
+    Choose,
+    /// In a `HashMap<[u8; 16], Box<[u8; 32]>>` of this process, to compare with.
+    Local,
+}
+
+/// What carries it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Transport {
+    /// Shared memory, on this machine.
+    Shm,
+    /// TCP.
+    Tcp,
+    /// RDMA.
+    Verbs,
+    /// The best that there is.
+    Auto,
+}
+
+/// Whether a session keeps pointers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PointerCache {
+    /// No: each read begins at the bucket.
+    Off,
+    /// Yes, each session its own.
+    Private,
+}
+
+macro_rules! show_by_name {
+    ($($kind:ty),*) => {$(
+        impl fmt::Display for $kind {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let value = self.to_possible_value();
+                out.write_str(value.as_ref().map_or("", |value| value.get_name()))
+            }
+        }
+    )*};
+}
+show_by_name!(BenchPath, Transport, PointerCache);
+
+/// Flags of `remora bench keys`.
+#[derive(Clone, Debug, Args)]
+pub struct KeysArgs {
+    /// How values are looked up; writes go by message, or by RESP.
+    #[arg(long, value_enum, default_value_t = BenchPath::Choose)]
+    pub path: BenchPath,
+    /// What carries requests and READs; a named one that cannot be had is an error.
+    #[arg(long, value_enum, default_value_t = Transport::Shm)]
+    pub transport: Transport,
+    /// Records to load; a file of keys brings its own number.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub records: usize,
+    /// Operations of all clients together [default: 1000000, or the file's length].
+    #[arg(long, value_name = "N")]
+    pub ops: Option<usize>,
+    /// Share of reads, 0 to 1; the rest sets records to the values they have.
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    pub reads: f64,
+    /// uniform, zipf:EXPONENT (ranks scattered over the keys by a fixed
+    /// permutation) or file:PATH (little-endian 32-bit keys, plain or .xz).
+    #[arg(long, value_name = "DIST", default_value = "uniform")]
+    pub dist: Dist,
+    /// Bytes of a key: "key:" and digits.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub key_bytes: usize,
+    /// Bytes of a value; the first eight are the record's number.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub value_bytes: usize,
+    /// Client threads, each with a session or connection of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub clients: usize,
+    /// Requests that each client keeps outstanding (ask and resp).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pipeline: usize,
+    /// Keys looked up at once: a batch of READs, or an MGET.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub batch: usize,
+    /// Shards of the server [default: cores - 1, at least 1].
+    #[arg(long, value_name = "N", conflicts_with = "server")]
+    pub shards: Option<usize>,
+    /// How shards and sessions wait. With poll and two cores or more, shards
+    /// are pinned from core 0 up and the clients to the cores after them.
+    #[arg(long, value_enum, default_value_t = Wake::Hybrid)]
+    pub wake: Wake,
+    /// Whether sessions cache pointers to records.
+    #[arg(long, value_enum, default_value_t = PointerCache::Private)]
+    pub pointer_cache: PointerCache,
+    /// Shortest lease, in ms; the default outlasts any run.
+    #[arg(long, value_name = "N", default_value_t = 600_000)]
+    pub lease_ms: u64,
+    /// Leaves out the warming up, in which every record is looked up once.
+    #[arg(long)]
+    pub cold: bool,
+    /// Seed of the operations.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// A running server: path of its Unix socket, or HOST:PORT of its RESP
+    /// port. Without it the bench starts a server process of its own.
+    #[arg(long, value_name = "ADDR")]
+    pub server: Option<Address>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl KeysArgs {
+    /// How operations are issued.
+    pub fn shape(&self) -> Shape {
+        Shape { batch: self.batch, pipeline: self.pipeline, limit: None }
+    }
+
+    /// The transport that the path takes.
+    pub fn transport_name(&self) -> &'static str {
+        match self.path {
+            BenchPath::Resp => "tcp",
+            BenchPath::Local => "local",
+            BenchPath::Ask | BenchPath::Read | BenchPath::Choose => "shm",
+        }
+    }
+
+    /// Refuses what makes no sense, and a transport that is not here.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.check_transport()?;
+        within("--records", self.records, 1, MAX_RECORDS)?;
+        within("--ops", self.ops.unwrap_or(1), 1, MAX_OPS)?;
+        within("--key-bytes", self.key_bytes, 1, MAX_KEY_BYTES)?;
+        within("--value-bytes", self.value_bytes, 0, MAX_VALUE_BYTES)?;
+        within("--clients", self.clients, 1, MAX_CLIENTS)?;
+        within("--pipeline", self.pipeline, 1, MAX_IN_FLIGHT)?;
+        within("--batch", self.batch, 1, MAX_BATCH)?;
+        if !(0.0..=1.0).contains(&self.reads) {
+            return Err(usage(format!("--reads: {} is not in 0..=1", self.reads)));
+        }
+        let has_pipeline = matches!(self.path, BenchPath::Ask | BenchPath::Resp);
+        if self.pipeline > 1 && !has_pipeline {
+            let path = self.path;
+            return Err(usage(format!("--path {path} has no --pipeline; --batch is its way")));
+        }
+        if self.pipeline > 1 && self.batch > 1 {
+            return Err(usage("--pipeline and --batch exclude each other"));
+        }
+        if self.path == BenchPath::Local {
+            if (self.key_bytes, self.value_bytes) != (KEY_BYTES, VALUE_BYTES) {
+                return Err(usage("--path local has keys of 16 bytes and values of 32"));
+            }
+            if self.reads < 1.0 || self.server.is_some() {
+                return Err(usage("--path local is only read, and has no server"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_transport(&self) -> anyhow::Result<()> {
+        match (self.transport, self.path) {
+            (Transport::Shm | Transport::Auto, _) | (Transport::Tcp, BenchPath::Resp) => Ok(()),
+            (named, path) => Err(unavailable(format!(
+                "--transport {named} for --path {path}: this build offers shm only (and tcp for resp)"
+            ))),
+        }
+    }
+
+    /// The command that repeats the run, every default written out.
+    pub fn command(&self, ops: usize, shards: usize) -> String {
+        let mut command = format!(
+            "remora bench keys --path {} --transport {} --records {} --ops {ops} --reads {} \
+             --dist {} --key-bytes {} --value-bytes {} --clients {} --pipeline {} --batch {}",
+            self.path,
+            self.transport,
+            self.records,
+            self.reads,
+            self.dist,
+            self.key_bytes,
+            self.value_bytes,
+            self.clients,
+            self.pipeline,
+            self.batch,
+        );
+        match &self.server {
+            Some(address) => command += &format!(" --server {address}"),
+            None => command += &format!(" --shards {shards}"),
+        }
+        command += &format!(
+            " --wake {} --pointer-cache {} --lease-ms {} --seed {}",
+            self.wake, self.pointer_cache, self.lease_ms, self.seed
+        );
+        for (is_set, flag) in [(self.cold, " --cold"), (self.json, " --json")] {
+            if is_set {
+                command += flag;
+            }
+        }
+        command
+    }
+}
+
+fn within(flag: &str, value: usize, least: usize, most: usize) -> anyhow::Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(usage(format!("{flag}: {value} is not in {least}..={most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::failure::TransportUnavailable;
+    use clap::Parser;
+
+    fn parse(flags: &str) -> KeysArgs {
+        let words = ["remora", "bench", "keys"].into_iter().chain(flags.split_whitespace());
+        match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Command::Bench(crate::bench::BenchCommand::Keys(args))) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_contracts_defaults_hold() {
+        let args = parse("");
+        assert_eq!((args.clients, args.pipeline, args.batch, args.seed), (1, 1, 1, 1));
+        assert_eq!((args.reads, args.transport), (1.0, Transport::Shm));
+        args.check().unwrap();
+    }
+
+    #[test]
+    fn the_command_repeats_the_run() {
+        let flags = "--path read --dist zipf:0.99 --clients 3 --batch 16 --cold --seed 9 --json";
+        let command = parse(flags).command(50, 2);
+        let again = parse(command.strip_prefix("remora bench keys").unwrap());
+        assert_eq!(again.command(again.ops.unwrap(), again.shards.unwrap()), command);
+        assert!(command.contains("--dist zipf:0.99") && command.contains("--cold"));
+    }
+
+    #[test]
+    fn a_transport_that_is_not_here_is_an_error_of_its_own() {
+        for flags in ["--transport tcp", "--transport verbs --path resp", "--transport verbs"] {
+            let error = parse(flags).check().unwrap_err();
+            assert!(error.downcast_ref::<TransportUnavailable>().is_some(), "{flags}");
+        }
+        parse("--transport tcp --path resp").check().unwrap();
+        parse("--transport auto --path read").check().unwrap();
+    }
+
+    #[test]
+    fn flags_that_exclude_each_other_are_refused() {
+        for flags in [
+            "--path read --pipeline 2",
+            "--path ask --pipeline 2 --batch 2",
+            "--path local --value-bytes 33",
+            "--path local --reads 0.5",
+            "--reads 1.5",
+            "--clients 0",
+            "--ops 0",
+            "--pipeline 100000 --path ask",
+        ] {
+            assert!(parse(flags).check().is_err(), "{flags}");
+        }
+    }
+}

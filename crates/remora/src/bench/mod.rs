@@ -1,0 +1,208 @@
+//! `remora bench`: measures ways to the same records.
+
+mod address;
+mod args;
+mod data;
+mod drive;
+mod meter;
+mod pinning;
+mod report;
+mod run;
+mod target;
+mod trace;
+mod workload;
+
+use crate::cpu::ProcessCpu;
+use crate::failure::usage;
+use crate::serve::default_shards;
+use crate::server_process::{ServerPlan, ServerProcess};
+use address::Address;
+use args::{BenchPath, KeysArgs, PointerCache};
+use clap::Subcommand;
+use data::Numbered;
+pub use data::Records;
+pub use drive::{Shape, load};
+use remora_client::Options;
+use report::KeysReport;
+#[cfg(test)]
+pub use report::tests::outcome as outcome_for_tests;
+pub use run::{Figures, Outcome, Plan, run as run_plan};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use target::{LocalTarget, Target};
+pub use target::{RespTarget, SessionTarget};
+use trace::Trace;
+use workload::{Dist, Scatter};
+pub use workload::{Source, Workload};
+
+const DEFAULT_OPS: usize = 1_000_000;
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// GET and SET on keys.
+    Keys(Box<KeysArgs>),
+}
+
+/// Runs a bench.
+pub fn run(command: BenchCommand) -> anyhow::Result<()> {
+    let BenchCommand::Keys(args) = command;
+    args.check()?;
+    keys(*args)
+}
+
+fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
+    let trace = match &args.dist {
+        Dist::File(path) => Some(Trace::read(path)?),
+        Dist::Uniform | Dist::Zipf(_) => None,
+    };
+    let (records, source) = match trace {
+        Some(Trace { keys, indices }) => {
+            args.records = keys.len();
+            args.ops = Some(args.ops.unwrap_or(indices.len()));
+            let records = Numbered::new(keys.into_iter(), args.key_bytes, args.value_bytes)?;
+            (records, Source::Trace(indices))
+        }
+        None => {
+            let count = u32::try_from(args.records)
+                .map_err(|_| usage("--records: more than a 32-bit number"))?;
+            let source = match args.dist {
+                Dist::Zipf(exponent) => Source::Zipf(exponent, Some(Scatter::over(count))),
+                Dist::Uniform | Dist::File(_) => Source::Uniform,
+            };
+            (Numbered::new(0..count, args.key_bytes, args.value_bytes)?, source)
+        }
+    };
+    let workload = Workload {
+        source,
+        records: args.records as u32,
+        ops: args.ops.unwrap_or(DEFAULT_OPS),
+        clients: args.clients,
+        reads: args.reads,
+        seed: args.seed,
+    };
+    let shards = args.shards.unwrap_or_else(default_shards);
+    let (outcome, known_shards) = if args.path == BenchPath::Local {
+        (measure_local(&args, &records, &workload)?, None)
+    } else if let Some(address) = &args.server {
+        (measure(&args, &records, &workload, shards, address)?, None)
+    } else {
+        let server = ServerProcess::start(&own_server(&args, shards))?;
+        let address = match args.path {
+            BenchPath::Resp => Address::Resp(server.resp_address().to_string()),
+            _ => Address::Socket(server.socket_path().to_path_buf()),
+        };
+        let outcome = measure(&args, &records, &workload, shards, &address)
+            .inspect_err(|_| server.note_log())?;
+        server.stop()?;
+        (outcome, Some(shards))
+    };
+    let report = KeysReport::new(&args, workload.ops, known_shards, &outcome);
+    report.print(args.json, &mut std::io::stdout().lock())?;
+    outcome.verify()
+}
+
+/// The server that the bench starts.
+fn own_server(args: &KeysArgs, shards: usize) -> ServerPlan {
+    ServerPlan {
+        shards,
+        wake: args.wake,
+        pin: pinning::is_wanted(args.wake),
+        lease_min_ms: args.lease_ms,
+        ..ServerPlan::with_room(args.records, args.key_bytes, args.value_bytes)
+    }
+}
+
+fn measure_local(
+    args: &KeysArgs,
+    records: &Numbered,
+    workload: &Workload,
+) -> anyhow::Result<Outcome> {
+    let map = LocalTarget::load(records)?;
+    // The same core as a client beside a server would have.
+    let cores = pinning::client_cores(args.wake, args.shards.unwrap_or_else(default_shards));
+    let plan = Plan {
+        records,
+        workload,
+        shape: args.shape(),
+        warms_up: !args.cold,
+        server_cpu: None,
+        cores: &cores,
+    };
+    let outcome = run_plan(&plan, || Ok(LocalTarget::open(&map)))?;
+    // No server, no server's time.
+    Ok(Outcome { server_cpu: Some(Duration::ZERO), ..outcome })
+}
+
+/// Loads the records into a running server and measures.
+fn measure(
+    args: &KeysArgs,
+    records: &Numbered,
+    workload: &Workload,
+    shards: usize,
+    address: &Address,
+) -> anyhow::Result<Outcome> {
+    let server_cpu = address.pid().and_then(ProcessCpu::of);
+    if server_cpu.is_none() {
+        note("the server's process cannot be seen from here: no CPU time");
+    }
+    let cores =
+        if args.server.is_none() { pinning::client_cores(args.wake, shards) } else { Vec::new() };
+    let plan = Plan {
+        records,
+        workload,
+        shape: args.shape(),
+        warms_up: !args.cold,
+        server_cpu,
+        cores: &cores,
+    };
+    let path = match args.path {
+        BenchPath::Ask => remora_client::Path::Ask,
+        BenchPath::Read => remora_client::Path::Read,
+        BenchPath::Choose | BenchPath::Local => remora_client::Path::Choose,
+        BenchPath::Resp => {
+            let peer = address.resp()?;
+            return load_and_run(&plan, || RespTarget::open(peer));
+        }
+    };
+    let socket: PathBuf = address.socket()?;
+    let options = options(args);
+    load_and_run(&plan, || SessionTarget::open(&socket, &options, path))
+}
+
+fn load_and_run<T: Target>(
+    plan: &Plan<'_, Numbered>,
+    open: impl Fn() -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Outcome> {
+    let began = Instant::now();
+    let mut noted = began;
+    let count = plan.records.count();
+    load(&mut open()?, plan.records, |done| {
+        if noted.elapsed() > Duration::from_secs(1) {
+            noted = Instant::now();
+            note(&format!("loading: {done} of {count} records"));
+        }
+    })?;
+    note(&format!("loaded {count} records in {:.2} s", began.elapsed().as_secs_f64()));
+    run_plan(plan, open)
+}
+
+fn options(args: &KeysArgs) -> Options {
+    let defaults = Options::default();
+    Options {
+        wake: args.wake.into(),
+        pointer_cache_entries: match args.pointer_cache {
+            PointerCache::Off => 0,
+            // Twice the records: none is pushed out by another.
+            PointerCache::Private => defaults.pointer_cache_entries.max(2 * args.records),
+        },
+        lease: Some(Duration::from_millis(args.lease_ms)),
+        ..defaults
+    }
+}
+
+/// A note for whoever watches; never on standard output.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

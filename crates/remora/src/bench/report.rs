@@ -1,0 +1,182 @@
+//! What `remora bench keys` prints.
+
+use super::args::KeysArgs;
+use super::run::{Figures, Outcome};
+use super::target::Costs;
+use serde::Serialize;
+use std::io::Write;
+
+/// One run, with everything that is needed to repeat it. The fields' names
+/// are a contract: others read them.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeysReport {
+    #[serde(flatten)]
+    figures: Figures,
+    asked: u64,
+    read: u64,
+    hits: u64,
+    stale: u64,
+    retries: u64,
+    lease_expired: u64,
+    transport: &'static str,
+    path: String,
+    seed: u64,
+    command: String,
+    records: usize,
+    ops: u64,
+    reads: f64,
+    clients: usize,
+    pipeline: usize,
+    batch: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+    dist: String,
+    shards: Option<usize>,
+    wake: String,
+    pointer_cache: String,
+    missing: u64,
+    wrong: u64,
+    elapsed_s: f64,
+}
+
+impl KeysReport {
+    /// The report of a run of `ops` operations on a server of `shards` shards,
+    /// where that is known.
+    pub fn new(args: &KeysArgs, ops: usize, shards: Option<usize>, outcome: &Outcome) -> Self {
+        let Costs { asked, read, hits, stale, retries, lease_expired, .. } = outcome.costs;
+        Self {
+            figures: outcome.figures(),
+            asked,
+            read,
+            hits,
+            stale,
+            retries,
+            lease_expired,
+            transport: args.transport_name(),
+            path: args.path.to_string(),
+            seed: args.seed,
+            command: args.command(ops, shards.unwrap_or(1)),
+            records: args.records,
+            ops: outcome.tally.ops,
+            reads: args.reads,
+            clients: args.clients,
+            pipeline: args.pipeline,
+            batch: args.batch,
+            key_bytes: args.key_bytes,
+            value_bytes: args.value_bytes,
+            dist: args.dist.to_string(),
+            shards,
+            wake: args.wake.to_string(),
+            pointer_cache: args.pointer_cache.to_string(),
+            missing: outcome.tally.missing,
+            wrong: outcome.tally.wrong,
+            elapsed_s: outcome.elapsed.as_secs_f64(),
+        }
+    }
+
+    /// Prints it, as one JSON object or as lines for people.
+    pub fn print(&self, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+        if as_json {
+            serde_json::to_writer(&mut *out, self)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        let figures = &self.figures;
+        let cpu = figures
+            .server_cpu_us_per_op
+            .map_or("unknown".into(), |cpu_us| format!("{cpu_us:.3} us per operation"));
+        writeln!(out, "path         {} over {}", self.path, self.transport)?;
+        writeln!(out, "operations   {} on {} records, {}", self.ops, self.records, self.dist)?;
+        writeln!(out, "throughput   {:.0} a second", figures.ops_per_s)?;
+        writeln!(
+            out,
+            "latency      p50 {:.2} us, p99 {:.2} us, p99.9 {:.2} us",
+            figures.p50_us, figures.p99_us, figures.p999_us
+        )?;
+        writeln!(out, "round trips  {:.3} per operation", figures.round_trips_per_op)?;
+        writeln!(out, "bytes        {:.1} per operation", figures.bytes_per_op)?;
+        writeln!(out, "server CPU   {cpu}")?;
+        writeln!(
+            out,
+            "counts       asked {}, read {}, hits {}, stale {}, retries {}, lease expired {}",
+            self.asked, self.read, self.hits, self.stale, self.retries, self.lease_expired
+        )?;
+        writeln!(out, "again        {}", self.command)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::bench::meter::Tally;
+    use clap::Parser;
+    use hdrhistogram::Histogram;
+    use std::time::Duration;
+
+    /// A made-up outcome.
+    pub fn outcome() -> Outcome {
+        let mut latency_ns = Histogram::new_with_bounds(1, 1_000_000, 3).unwrap();
+        latency_ns.record_n(2_000, 10).unwrap();
+        Outcome {
+            latency_ns,
+            tally: Tally { ops: 10, missing: 0, wrong: 0 },
+            costs: Costs { round_trips: 10, bytes: 640, read: 10, hits: 10, ..Costs::default() },
+            elapsed: Duration::from_millis(1),
+            server_cpu: Some(Duration::from_micros(5)),
+        }
+    }
+
+    #[test]
+    fn the_json_object_has_every_field_of_the_contract() {
+        #[derive(Parser)]
+        struct Flags {
+            #[command(flatten)]
+            keys: KeysArgs,
+        }
+        let args = Flags::parse_from(["keys", "--path", "read", "--json"]).keys;
+        let mut out = Vec::new();
+        KeysReport::new(&args, 10, Some(1), &outcome()).print(true, &mut out).unwrap();
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        for field in [
+            "ops_per_s",
+            "p50_us",
+            "p99_us",
+            "p999_us",
+            "round_trips_per_op",
+            "bytes_per_op",
+            "server_cpu_us_per_op",
+            "asked",
+            "read",
+            "hits",
+            "stale",
+            "retries",
+            "lease_expired",
+            "seed",
+            "records",
+            "ops",
+            "clients",
+            "pipeline",
+            "batch",
+            "value_bytes",
+        ] {
+            assert!(json[field].is_number(), "{field}: {}", json[field]);
+        }
+        for field in ["transport", "path", "command", "dist"] {
+            assert!(json[field].is_string(), "{field}");
+        }
+        assert_eq!(json["round_trips_per_op"], 1.0);
+        assert_eq!(json["server_cpu_us_per_op"], 0.5);
+        assert_eq!(json["ops_per_s"], 10_000.0);
+        assert_eq!(json["transport"], "shm");
+    }
+
+    #[test]
+    fn a_missing_key_fails_the_run() {
+        let mut outcome = outcome();
+        outcome.verify().unwrap();
+        outcome.tally.missing = 1;
+        assert!(outcome.verify().is_err());
+    }
+}

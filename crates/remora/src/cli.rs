@@ -1,0 +1,52 @@
+//! The command line.
+
+use crate::bench::BenchCommand;
+use crate::demo::DemoArgs;
+use crate::serve::ServeArgs;
+use clap::{Parser, Subcommand};
+use remora_layout::hello::PROTOCOL_VERSION;
+
+/// An in-memory data engine whose clients can read the server's memory directly.
+#[derive(Debug, Parser)]
+#[command(name = "remora", version = env!("CARGO_PKG_VERSION"), propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `remora` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serves keys over RESP and to clients that read its memory.
+    Serve(Box<ServeArgs>),
+    /// Measures, against a server process of its own or a named one.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Loads real places into a server process and compares three ways to get them.
+    Demo(DemoArgs),
+    /// Prints the version and the version of the memory layout.
+    Version,
+}
+
+/// The line of `remora version`: the release, and the version of what other
+/// processes see of a server's memory.
+pub fn version() -> String {
+    format!("remora {} (layout {PROTOCOL_VERSION})", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_version_names_the_layout() {
+        assert_eq!(version(), "remora 0.1.0 (layout 1)");
+    }
+}

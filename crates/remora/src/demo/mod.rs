@@ -1,0 +1,148 @@
+//! `remora demo`: real places in a server process, looked up by this process
+//! in three ways.
+
+mod places;
+mod table;
+
+use crate::bench::{
+    Outcome, Plan, Records, RespTarget, SessionTarget, Shape, Source, Workload, load, run_plan,
+};
+use crate::cpu::ProcessCpu;
+use crate::resp::Connection;
+use crate::serve::DEFAULT_PORT;
+use crate::server_process::{ServerPlan, ServerProcess};
+use anyhow::{Context, ensure};
+use clap::Args;
+use places::Places;
+use remora_client::{Options, Path};
+use std::io::Write;
+use std::time::{Duration, Instant};
+use table::{Report, Row};
+
+/// Time that each way gets.
+const TIMED: Duration = Duration::from_secs(1);
+/// Nine out of ten lookups go to a small part of the places, by population.
+const EXPONENT: f64 = 0.99;
+const READS: f64 = 0.95;
+const SEED: u64 = 1;
+/// Longer than the demo runs, so that no lease ends within it.
+const LEASE: Duration = Duration::from_secs(60);
+/// The place that is shown at the end: Paris.
+const EXAMPLE_KEY: &str = "place:2988507";
+
+/// Flags of `remora demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Keeps the loaded server, on port 7379, until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
+}
+
+const WAYS: [&str; 3] = ["resp", "ask", "read"];
+/// Operations that are drawn, and repeated until the time is up: several for
+/// each place.
+const DRAWN_OPS: usize = 1_000_000;
+
+/// Runs the demo.
+pub fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let places = Places::load()?;
+    let (key_bytes, value_bytes) = places.longest();
+    let server = ServerProcess::start(&ServerPlan {
+        port: if args.keep { DEFAULT_PORT } else { 0 },
+        lease_min_ms: LEASE.as_millis() as u64,
+        ..ServerPlan::with_room(places.count(), key_bytes, value_bytes)
+    })?;
+    let report = compare(&places, &server, args.json).inspect_err(|_| server.note_log())?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        report.print_ending(&mut out, args.keep)?;
+    }
+    drop(out);
+    if args.keep {
+        note("The server is kept until Ctrl-C.");
+        server.wait();
+    } else {
+        server.stop()?;
+    }
+    Ok(())
+}
+
+/// Loads the places, measures each way, and prints rows as they come.
+fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Result<Report> {
+    let options = Options { lease: Some(LEASE), ..Options::default() };
+    let socket = server.socket_path();
+    let resp = server.resp_address().to_string();
+    let began = Instant::now();
+    load(&mut SessionTarget::open(socket, &options, Path::Ask)?, places, |_| {})?;
+    let mut report = Report {
+        records: places.count(),
+        server_pid: server.pid(),
+        client_pid: std::process::id(),
+        rows: Vec::new(),
+        example_key: EXAMPLE_KEY,
+        example_value: String::new(),
+    };
+    let say = |text: &str| -> anyhow::Result<()> {
+        if quiet {
+            note(text);
+        } else {
+            writeln!(std::io::stdout(), "{text}")?;
+        }
+        Ok(())
+    };
+    say(&format!("loaded {} places", report.records))?;
+    say(&format!(
+        "in {:.2} s, into server process {}; this client is process {}",
+        began.elapsed().as_secs_f64(),
+        report.server_pid,
+        report.client_pid
+    ))?;
+    say(&format!(
+        "{:.0} % lookups, {:.0} % updates, one client, {TIMED:?} each; the more people, the more popular\n",
+        100.0 * READS,
+        100.0 * (1.0 - READS)
+    ))?;
+    say(table::HEADER)?;
+    let workload = Workload {
+        source: Source::Zipf(EXPONENT, None),
+        records: places.count() as u32,
+        ops: DRAWN_OPS,
+        clients: 1,
+        reads: READS,
+        seed: SEED,
+    };
+    for way in WAYS {
+        let plan = Plan {
+            records: places,
+            workload: &workload,
+            shape: Shape { limit: Some(TIMED), ..Shape::PLAIN },
+            warms_up: true,
+            server_cpu: ProcessCpu::of(server.pid()),
+            cores: &[],
+        };
+        let outcome: Outcome = match way {
+            "resp" => run_plan(&plan, || RespTarget::open(&resp)),
+            "ask" => run_plan(&plan, || SessionTarget::open(socket, &options, Path::Ask)),
+            _ => run_plan(&plan, || SessionTarget::open(socket, &options, Path::Read)),
+        }
+        .with_context(|| format!("the way \"{way}\""))?;
+        outcome.verify().with_context(|| format!("the way \"{way}\""))?;
+        let row = Row { path: way, figures: outcome.figures() };
+        say(&row.to_string())?;
+        report.rows.push(row);
+    }
+    let value = Connection::connect(&resp)?.get(EXAMPLE_KEY.as_bytes())?;
+    report.example_value = String::from_utf8(value.context("Paris is gone")?)?;
+    ensure!(report.example_value.starts_with("Paris|FR|"), "that is not Paris");
+    Ok(report)
+}
+
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

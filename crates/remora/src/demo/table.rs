@@ -1,0 +1,142 @@
+//! How the demo shows what it measured.
+
+use crate::bench::Figures;
+use serde::Serialize;
+use std::fmt;
+use std::io::Write;
+
+/// The columns' names, as wide as the rows of [`Row`].
+pub const HEADER: &str =
+    "path        ops/s   p50 us   p99 us  round trips/op  bytes/op  server CPU us/op";
+
+/// One way's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// `resp`, `ask` or `read`.
+    pub path: &'static str,
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = &self.figures;
+        write!(
+            out,
+            "{:<5}{:>12}{:>9.2}{:>9.2}{:>16.3}{:>10.1}{:>18.3}",
+            self.path,
+            grouped(figures.ops_per_s),
+            figures.p50_us,
+            figures.p99_us,
+            figures.round_trips_per_op,
+            figures.bytes_per_op,
+            figures.server_cpu_us_per_op.unwrap_or(f64::NAN),
+        )
+    }
+}
+
+/// The demo's result. The fields' names are a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Places loaded.
+    pub records: usize,
+    /// The server's process.
+    pub server_pid: u32,
+    /// This process.
+    pub client_pid: u32,
+    /// One row for each way.
+    pub rows: Vec<Row>,
+    /// A key.
+    pub example_key: &'static str,
+    /// What the server said over RESP about that key.
+    pub example_value: String,
+}
+
+impl Report {
+    /// Says what the table means and how to go on.
+    pub fn print_ending(&self, out: &mut impl Write, is_kept: bool) -> anyhow::Result<()> {
+        let (key, value) = (self.example_key, &self.example_value);
+        writeln!(out, "\nresp  over TCP, as any Redis client does")?;
+        writeln!(out, "ask   by message through shared memory")?;
+        writeln!(out, "read  the client reads the server's memory itself; updates go by message")?;
+        writeln!(out, "Every value was compared with the one loaded.\n")?;
+        writeln!(out, "Over RESP, this demo's server said:")?;
+        writeln!(out, "  > get {key}\n  \"{value}\"\n")?;
+        let binary = this_binary();
+        if is_kept {
+            writeln!(out, "Ask it yourself, in another terminal:")?;
+        } else {
+            writeln!(out, "Ask such a server yourself, from two terminals:")?;
+            writeln!(out, "  {binary} demo --keep    # or, empty: {binary} serve")?;
+        }
+        writeln!(out, "  redis-cli -p {} get {key}", crate::serve::DEFAULT_PORT)?;
+        Ok(())
+    }
+}
+
+/// This binary as one may type it here.
+fn this_binary() -> String {
+    let path = std::env::current_exe().unwrap_or_else(|_| "remora".into());
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(&path).display().to_string()
+}
+
+/// A number with its thousands set apart.
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::outcome_for_tests;
+
+    #[test]
+    fn rows_stand_under_their_header() {
+        let row = Row { path: "read", figures: outcome_for_tests().figures() };
+        assert_eq!(row.to_string().len(), HEADER.len());
+        assert!(row.to_string().starts_with("read "));
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(grouped(1_234_567.4), "1,234,567");
+        assert_eq!((grouped(0.0), grouped(999.0)), ("0".into(), "999".into()));
+    }
+
+    #[test]
+    fn the_json_object_has_every_field_of_the_contract() {
+        let row = Row { path: "ask", figures: outcome_for_tests().figures() };
+        let report = Report {
+            records: 5,
+            server_pid: 1,
+            client_pid: 2,
+            rows: vec![row],
+            example_key: "k",
+            example_value: "v".into(),
+        };
+        let json = serde_json::to_value(&report).unwrap();
+        for field in ["records", "server_pid", "client_pid"] {
+            assert!(json[field].is_number(), "{field}");
+        }
+        assert_eq!(json["rows"][0]["path"], "ask");
+        for field in [
+            "ops_per_s",
+            "p50_us",
+            "p99_us",
+            "round_trips_per_op",
+            "bytes_per_op",
+            "server_cpu_us_per_op",
+        ] {
+            assert!(json["rows"][0][field].is_number(), "{field}");
+        }
+    }
+}

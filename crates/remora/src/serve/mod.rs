@@ -1,0 +1,112 @@
+//! `remora serve`: settings, the socket's place, the log, and the end.
+
+mod ending;
+mod settings;
+mod size;
+mod socket;
+
+use crate::failure::usage;
+use anyhow::Context;
+use clap::Args;
+use ending::Ending;
+use remora_server::{Server, StartError};
+pub use settings::{DEFAULT_PORT, default_shards};
+use settings::{Layer, Settings};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
+
+/// Flags of `remora serve`. Each setting may stand on the command line, in
+/// the environment or in the file; the earlier of these wins.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// TOML file with settings, named as the flags with _ for -.
+    #[arg(long, env = "REMORA_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Layer,
+    /// Prints the settings that would hold, as TOML, and ends.
+    #[arg(long)]
+    check: bool,
+    /// Ends when standard input does, and takes the socket's directory along.
+    #[arg(long, hide = true)]
+    owned_by_parent: bool,
+}
+
+/// Serves until a signal, or the owner's end.
+pub fn run(args: ServeArgs) -> anyhow::Result<()> {
+    let file = args.config.as_deref().map(Layer::from_file).transpose()?.unwrap_or_default();
+    let settings = Settings::decide(args.flags.over(file))?;
+    if args.check {
+        write!(std::io::stdout(), "{}", toml::to_string(&settings)?)?;
+        return Ok(());
+    }
+    start_log(&settings.log)?;
+    if !settings.bind.is_loopback() {
+        warn!(
+            "NO AUTHENTICATION: whoever reaches {}:{} may read, change and delete everything",
+            settings.bind, settings.port
+        );
+    }
+    socket::prepare(&settings.socket, settings.socket_is_default)?;
+    let endings = ending::watch(args.owned_by_parent, settings.socket.clone())?;
+    let server = Server::start(settings.to_config()).map_err(|error| match error {
+        StartError::Config(what) => usage(what),
+        other => anyhow::Error::new(other),
+    })?;
+    announce(&settings, &server);
+
+    let ending = endings.recv().context("nobody watches for the end any more")?;
+    match ending {
+        Ending::Signal(signal) => info!("signal {signal}: draining"),
+        Ending::OwnerGone => info!("the owner has gone: draining"),
+    }
+    ending::limit_draining()?;
+    let socket_path = server.socket_path().to_path_buf();
+    server.shutdown();
+    if args.owned_by_parent {
+        remove_with_directory(&socket_path);
+    }
+    info!("ended");
+    Ok(())
+}
+
+fn start_log(filter: &str) -> anyhow::Result<()> {
+    let filter =
+        EnvFilter::try_new(filter).map_err(|error| usage(format!("log: \"{filter}\": {error}")))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // Standard error may be a pipe whose reader has died.
+        .log_internal_errors(false)
+        .init();
+    Ok(())
+}
+
+/// The banner in the log, and the line that a starter waits for.
+fn announce(settings: &Settings, server: &Server) {
+    let (resp, socket, pid) =
+        (server.resp_address(), server.socket_path().display(), std::process::id());
+    info!(
+        "remora {}: {} shard(s), {} of memory, wake {}, transport shm",
+        env!("CARGO_PKG_VERSION"),
+        settings.shards,
+        settings.max_memory,
+        settings.wake
+    );
+    info!("RESP on {resp}, shared memory by {socket}");
+    let mut out = std::io::stdout().lock();
+    // Without a reader the server serves all the same.
+    let _ = writeln!(out, "ready resp={resp} socket={socket} pid={pid}").and_then(|()| out.flush());
+}
+
+/// Leaves nothing of a server that belonged to another process. A directory
+/// that holds anything else stays.
+fn remove_with_directory(socket: &Path) {
+    let _ = std::fs::remove_file(socket);
+    if let Some(directory) = socket.parent() {
+        let _ = std::fs::remove_dir(directory);
+    }
+}

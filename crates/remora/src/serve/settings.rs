@@ -1,0 +1,231 @@
+//! The settings of a server: flags over environment over file over defaults.
+//!
+//! One struct, [`Layer`], names every setting once. The command line (with
+//! the environment, by clap) fills one layer, the file another; [`Settings`]
+//! is what holds after the defaults.
+
+use super::size::Size;
+use super::socket;
+use crate::failure::usage;
+use crate::wake::Wake;
+use anyhow::Context;
+use clap::Args;
+use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// The port that a server listens on unless told otherwise; not Redis' own.
+pub const DEFAULT_PORT: u16 = 7379;
+const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
+
+/// Settings that one source gives; all of them are optional.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    /// Address that the RESP listener binds [default: 127.0.0.1]. There is no
+    /// authentication: another address than loopback opens all data to it.
+    #[arg(long, env = "REMORA_BIND", value_name = "ADDRESS")]
+    pub bind: Option<IpAddr>,
+    /// Port of the RESP listener; 0 takes a free one [default: 7379].
+    #[arg(long, env = "REMORA_PORT", value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Unix socket on which clients ask for shared memory [default:
+    /// $XDG_RUNTIME_DIR/remora.sock, else /tmp/remora-UID/remora.sock].
+    #[arg(long, env = "REMORA_SOCKET", value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Shards, each with a thread of its own [default: cores - 1, at least 1].
+    #[arg(long, env = "REMORA_SHARDS", value_name = "N")]
+    pub shards: Option<usize>,
+    /// Memory of all arenas, such as 512mb or 4GiB [default: 1GiB].
+    #[arg(long, env = "REMORA_MAX_MEMORY", value_name = "SIZE")]
+    pub max_memory: Option<Size>,
+    /// Buckets of all shards together; 0 derives them from the memory [default: 0].
+    #[arg(long, env = "REMORA_BUCKETS", value_name = "N")]
+    pub buckets: Option<u64>,
+    /// How shards wait for work [default: hybrid].
+    #[arg(long, env = "REMORA_WAKE", value_name = "HOW", value_enum)]
+    pub wake: Option<Wake>,
+    /// Pins each shard to a core, from core 0 up [default: false].
+    #[arg(long, env = "REMORA_PIN", value_name = "BOOL", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub pin: Option<bool>,
+    /// Shortest lease on a record that clients may read, in ms [default: 1000].
+    #[arg(long, env = "REMORA_LEASE_MIN_MS", value_name = "MS")]
+    pub lease_min_ms: Option<u64>,
+    /// What is logged: a level, or a filter such as remora_server=debug [default: info].
+    #[arg(long, env = "REMORA_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+impl Layer {
+    /// The settings of a TOML file.
+    pub fn from_file(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| usage(format!("cannot read {}: {error}", path.display())))?;
+        Self::from_toml(&text).with_context(|| format!("in {}", path.display()))
+    }
+
+    fn from_toml(text: &str) -> anyhow::Result<Self> {
+        toml::from_str(text).map_err(|error| usage(error.to_string().trim_end()))
+    }
+
+    /// This layer where it speaks, the one below where it is silent.
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            bind: self.bind.or(below.bind),
+            port: self.port.or(below.port),
+            socket: self.socket.or(below.socket),
+            shards: self.shards.or(below.shards),
+            max_memory: self.max_memory.or(below.max_memory),
+            buckets: self.buckets.or(below.buckets),
+            wake: self.wake.or(below.wake),
+            pin: self.pin.or(below.pin),
+            lease_min_ms: self.lease_min_ms.or(below.lease_min_ms),
+            log: self.log.or(below.log),
+        }
+    }
+}
+
+/// Every setting of a server, decided.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Settings {
+    /// Address of the RESP listener.
+    pub bind: IpAddr,
+    /// Port of the RESP listener.
+    pub port: u16,
+    /// Path of the Unix socket.
+    pub socket: PathBuf,
+    /// Whether nobody named the socket: then its directory is ours to make.
+    #[serde(skip)]
+    pub socket_is_default: bool,
+    /// Number of shards.
+    pub shards: usize,
+    /// Memory of all arenas.
+    pub max_memory: Size,
+    /// Buckets of all shards; 0: derived.
+    pub buckets: u64,
+    /// How shards wait.
+    pub wake: Wake,
+    /// Whether shards are pinned.
+    pub pin: bool,
+    /// Shortest lease, ms.
+    pub lease_min_ms: u64,
+    /// Filter of the log.
+    pub log: String,
+}
+
+impl Settings {
+    /// Fills what `layer` leaves open with the defaults, and checks the whole.
+    pub fn decide(layer: Layer) -> anyhow::Result<Self> {
+        let socket_is_default = layer.socket.is_none();
+        let settings = Self {
+            bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            port: layer.port.unwrap_or(DEFAULT_PORT),
+            socket: layer.socket.unwrap_or_else(socket::default_path),
+            socket_is_default,
+            shards: layer.shards.unwrap_or_else(default_shards),
+            max_memory: layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
+            buckets: layer.buckets.unwrap_or(0),
+            wake: layer.wake.unwrap_or_default(),
+            pin: layer.pin.unwrap_or(false),
+            lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
+            log: layer.log.unwrap_or_else(|| "info".into()),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        if !(1..=MAX_SHARDS).contains(&self.shards) {
+            return Err(usage(format!("shards: {} is not in 1..={MAX_SHARDS}", self.shards)));
+        }
+        let share = self.max_memory.0 / self.shards as u64;
+        if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
+            return Err(usage(format!(
+                "max_memory: {} for {} shard(s) leaves each {}; a shard takes {} to {}",
+                self.max_memory,
+                self.shards,
+                Size(share),
+                Size(MIN_ARENA_BYTES),
+                Size(MAX_ARENA_BYTES),
+            )));
+        }
+        Ok(())
+    }
+
+    /// The same, for the server.
+    pub fn to_config(&self) -> remora_server::Config {
+        remora_server::Config {
+            resp_address: SocketAddr::new(self.bind, self.port),
+            socket_path: self.socket.clone(),
+            shards: self.shards,
+            max_memory_bytes: self.max_memory.0,
+            buckets: self.buckets,
+            wake: self.wake.into(),
+            pin: self.pin,
+            lease_min_ms: self.lease_min_ms,
+        }
+    }
+}
+
+/// One core is left to the clients of a small machine.
+pub fn default_shards() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.saturating_sub(1).clamp(1, MAX_SHARDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(text: &str) -> Layer {
+        Layer::from_toml(text).unwrap()
+    }
+
+    #[test]
+    fn the_upper_layer_wins_setting_by_setting() {
+        let flags = layer("port = 1\npin = false");
+        let file = layer("port = 2\npin = true\nwake = \"poll\"\nmax_memory = \"64MiB\"");
+        let settings = Settings::decide(flags.over(file)).unwrap();
+        assert_eq!((settings.port, settings.pin), (1, false));
+        assert_eq!((settings.wake, settings.max_memory), (Wake::Poll, Size(64 << 20)));
+        assert_eq!(settings.bind, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert_eq!(settings.log, "info");
+    }
+
+    #[test]
+    fn defaults_hold_where_nobody_speaks() {
+        let settings = Settings::decide(Layer::default()).unwrap();
+        assert_eq!(settings.port, 7379);
+        assert_eq!(settings.max_memory, Size(1 << 30));
+        assert_eq!(settings.wake, Wake::Hybrid);
+        assert!(settings.shards >= 1 && settings.socket_is_default);
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let all = layer(
+            "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
+             buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\nlog = \"debug\"",
+        );
+        assert_eq!(all.max_memory, Some(Size(1 << 20)));
+        assert_eq!(all.bind, Some("::1".parse().unwrap()));
+        assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
+    }
+
+    #[test]
+    fn an_unknown_field_is_named() {
+        let error = Layer::from_toml("prot = 7379").unwrap_err().to_string();
+        assert!(error.contains("prot"), "{error}");
+    }
+
+    #[test]
+    fn impossible_settings_are_refused() {
+        for text in ["shards = 0", "shards = 65", "max_memory = \"1k\"", "max_memory = \"100TiB\""]
+        {
+            let error = Settings::decide(layer(text)).unwrap_err().to_string();
+            assert!(error.contains(text.split(' ').next().unwrap()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! How to wait, as a word on the command line and in the file.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How shards and sessions wait for work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wake {
+    /// Polls without end: lowest latency, a core for each thread.
+    Poll,
+    /// Blocks in the kernel whenever there is nothing to do.
+    Event,
+    /// Polls for a short while, then blocks.
+    #[default]
+    Hybrid,
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Poll => "poll",
+            Self::Event => "event",
+            Self::Hybrid => "hybrid",
+        })
+    }
+}
+
+impl From<Wake> for remora_server::Wake {
+    fn from(wake: Wake) -> Self {
+        match wake {
+            Wake::Poll => Self::Poll,
+            Wake::Event => Self::Event,
+            Wake::Hybrid => Self::Hybrid,
+        }
+    }
+}
+
+impl From<Wake> for remora_client::Wake {
+    fn from(wake: Wake) -> Self {
+        match wake {
+            Wake::Poll => Self::Poll,
+            Wake::Event => Self::Event,
+            Wake::Hybrid => Self::Hybrid,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `remora bench`, `demo` and `version` as processes: what they print, how
+//! they end, and that nothing is left behind.
+
+mod common;
+
+use common::{Finished, is_empty, processes_with, remora, run, wait_until};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+/// Runs with a temporary directory of its own, which must be empty afterwards.
+fn run_clean(args: &str) -> Finished {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = remora();
+    command.args(args.split_whitespace()).env("TMPDIR", directory.path());
+    let finished = run(command);
+    assert!(is_empty(directory.path()), "{args} left files");
+    assert!(processes_with(directory.path()).is_empty(), "{args} left a process");
+    finished
+}
+
+/// Runs with `--json` and gives the object that is all of standard output.
+fn json(args: &str) -> Value {
+    let finished = run_clean(&format!("{args} --json"));
+    assert_eq!(finished.code, Some(0), "{args}: {}", finished.err);
+    serde_json::from_str(&finished.out).unwrap_or_else(|error| panic!("{error}: {}", finished.out))
+}
+
+#[test]
+fn version_is_one_line() {
+    let finished = run_clean("version");
+    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 1)\n"));
+}
+
+#[test]
+fn every_path_finds_every_value() {
+    for (path, transport) in
+        [("ask", "shm"), ("read", "shm"), ("choose", "shm"), ("resp", "tcp"), ("local", "local")]
+    {
+        for shape in ["", "--batch 16", "--pipeline 8", "--clients 2", "--cold"] {
+            if shape.starts_with("--pipeline") && !matches!(path, "ask" | "resp") {
+                continue;
+            }
+            let args = format!(
+                "bench keys --path {path} --records 2000 --ops 5003 --dist zipf:0.99 {shape}"
+            );
+            let report = json(&args);
+            assert_eq!(report["ops"], 5003, "{args}");
+            assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()), "{args}");
+            assert_eq!(report["transport"], transport, "{args}");
+            assert!(report["ops_per_s"].as_f64().unwrap() > 0.0, "{args}");
+            assert!(report["p50_us"].as_f64().unwrap() > 0.0, "{args}");
+        }
+    }
+}
+
+#[test]
+fn a_mixed_run_reads_and_writes_on_several_shards() {
+    for path in ["ask", "read", "choose", "resp"] {
+        for shape in ["", "--batch 4"] {
+            let report = json(&format!(
+                "bench keys --path {path} --records 500 --ops 4000 --reads 0.5 --shards 2 {shape}"
+            ));
+            assert_eq!(report["ops"], 4000, "{path}");
+            assert!(report["asked"].as_u64().unwrap() > 1000, "{path}: writes are asked");
+        }
+    }
+}
+
+#[test]
+fn cached_reads_take_one_round_trip_each() {
+    let report = json("bench keys --path read --records 2000 --ops 20000 --dist zipf:0.99");
+    // A few pointers may have been pushed out of the cache by others.
+    assert!(report["round_trips_per_op"].as_f64().unwrap() < 1.05, "{report}");
+    assert!(report["hits"].as_u64().unwrap() > 19_000, "{report}");
+}
+
+#[test]
+fn a_trace_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace");
+    let keys: Vec<u8> =
+        (0..3000u32).flat_map(|number| (number % 100 * 40_000_000).to_le_bytes()).collect();
+    std::fs::write(&trace, keys).unwrap();
+    let report = json(&format!("bench keys --path ask --dist file:{}", trace.display()));
+    assert_eq!((&report["records"], &report["ops"]), (&100.into(), &3000.into()));
+}
+
+#[test]
+fn a_running_server_is_found_by_either_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("s");
+    let mut command = remora();
+    command.args(["serve", "--port=0", "--owned-by-parent", "--log=warn", "--socket"]).arg(&socket);
+    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let resp = line.split(' ').nth(1).unwrap().strip_prefix("resp=").unwrap();
+    for (path, address) in
+        [("read", socket.to_str().unwrap()), ("read", resp), ("ask", resp), ("resp", resp)]
+    {
+        let report =
+            json(&format!("bench keys --path {path} --records 1000 --ops 2000 --server {address}"));
+        assert_eq!(report["missing"], 0, "{path} {address}");
+        assert!(report["server_cpu_us_per_op"].is_number(), "{path} {address}");
+    }
+    let finished = run_clean(&format!("bench keys --path resp --server {}", socket.display()));
+    assert_eq!(finished.code, Some(2));
+    assert!(finished.err.contains("HOST:PORT"), "{}", finished.err);
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn exit_codes_tell_usage_from_missing_transports() {
+    for (args, code) in [
+        ("bench keys --path nonsense", 2),
+        ("bench keys --reads 2", 2),
+        ("bench keys --transport verbs", 3),
+        ("bench keys --transport tcp --path ask", 3),
+        ("bench keys --path read --server /nowhere/remora.sock", 3),
+        ("bench keys --path resp --server 127.0.0.1:1", 3),
+        ("bench keys --json --transport verbs", 3),
+    ] {
+        let finished = run_clean(args);
+        assert_eq!(finished.code, Some(code), "{args}: {}", finished.err);
+        assert_eq!(finished.out, "", "{args}");
+        assert!(!finished.err.is_empty(), "{args}");
+    }
+}
+
+/// A bench that is under way, and the directory that it works in.
+fn long_bench() -> (Child, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = remora();
+    command
+        .args(["bench", "keys", "--path", "ask", "--records", "1000", "--ops", "30000000"])
+        .env("TMPDIR", directory.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    wait_until("the server runs", || {
+        let socket = std::fs::read_dir(directory.path()).unwrap().flatten().next();
+        socket.is_some_and(|entry| entry.path().join("remora.sock").exists())
+    });
+    (child, directory)
+}
+
+/// Whether this process was started in the background of a shell, and its
+/// children therefore ignore Ctrl-C.
+fn ignores_interrupts() -> bool {
+    const SIGINT_BIT: u64 = 1 << 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & SIGINT_BIT != 0
+}
+
+#[test]
+fn a_bench_that_is_killed_leaves_no_server_and_no_file() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+        if signal == Signal::INT && ignores_interrupts() {
+            continue;
+        }
+        let (mut child, directory) = long_bench();
+        assert!(!processes_with(directory.path()).is_empty());
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+        wait_until("the server has ended", || processes_with(directory.path()).is_empty());
+        assert!(is_empty(directory.path()), "{signal:?} leaves files");
+    }
+}
+
+#[test]
+fn the_demo_shows_three_ways_and_leaves_nothing() {
+    let report = json("demo");
+    assert!(report["records"].as_u64().unwrap() >= 50_000);
+    assert_ne!(report["server_pid"], report["client_pid"]);
+    let rows = report["rows"].as_array().unwrap();
+    let paths: Vec<&str> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["resp", "ask", "read"]);
+    assert!(rows.iter().all(|row| row["server_cpu_us_per_op"].is_number()));
+    let finished = run_clean("demo");
+    assert_eq!(finished.code, Some(0), "{}", finished.err);
+    assert!(finished.out.starts_with(&format!("loaded {} places\n", report["records"])));
+    for path in paths {
+        assert!(finished.out.lines().any(|line| line.starts_with(&format!("{path} "))), "{path}");
+    }
+    assert!(finished.out.contains("redis-cli") && finished.out.contains("Paris|FR|"));
+}

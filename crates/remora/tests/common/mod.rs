@@ -1,0 +1,60 @@
+//! Running the binary and looking at what it leaves.
+
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a finished process said.
+pub struct Finished {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// The binary, with none of this environment's settings.
+pub fn remora() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_remora"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("REMORA_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs to the end.
+pub fn run(mut command: Command) -> Finished {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    Finished {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Waits for something that has to come about within seconds.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Processes whose command line names `path`.
+pub fn processes_with(path: &Path) -> Vec<u32> {
+    let path = path.to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        String::from_utf8_lossy(&line).contains(path).then_some(pid)
+    });
+    processes.collect()
+}
+
+/// Whether a directory is empty.
+pub fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
+}
