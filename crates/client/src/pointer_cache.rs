@@ -10,7 +10,7 @@ use remora_layout::pointer::RemotePointer;
 use zerocopy::FromZeros;
 
 /// Slots that a lookup looks at, from the hash's home on.
-const WINDOW: usize = 8;
+const WINDOW: usize = 16;
 /// Entries of a fresh cache.
 const FIRST_ENTRIES: usize = 1 << 10;
 

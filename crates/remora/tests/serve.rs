@@ -33,10 +33,10 @@ fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
     assert_eq!(found["wake"].as_str(), Some("poll"));
     assert_eq!(found["max_memory"].as_str(), Some("64MiB"));
     assert_eq!(found["bind"].as_str(), Some("127.0.0.1"));
-    assert_eq!(found["pin"].as_bool(), Some(false));
-    let found = settings(&["--config", config, "--pin"], &[("REMORA_PIN", "false")]);
-    assert_eq!(found["port"].as_integer(), Some(1));
     assert_eq!(found["pin"].as_bool(), Some(true));
+    let found = settings(&["--config", config, "--pin=false"], &[("REMORA_PIN", "true")]);
+    assert_eq!(found["port"].as_integer(), Some(1));
+    assert_eq!(found["pin"].as_bool(), Some(false));
 }
 
 #[test]

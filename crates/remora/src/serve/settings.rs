@@ -46,7 +46,8 @@ pub struct Layer {
     /// How shards wait for work [default: hybrid].
     #[arg(long, env = "REMORA_WAKE", value_name = "HOW", value_enum)]
     pub wake: Option<Wake>,
-    /// Pins each shard to a core, from core 0 up [default: false].
+    /// Pins each shard to a core, from core 0 up [default: true]. Say false
+    /// where several servers share a machine.
     #[arg(long, env = "REMORA_PIN", value_name = "BOOL", num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub pin: Option<bool>,
@@ -128,7 +129,7 @@ impl Settings {
             max_memory: layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
             buckets: layer.buckets.unwrap_or(0),
             wake: layer.wake.unwrap_or_default(),
-            pin: layer.pin.unwrap_or(false),
+            pin: layer.pin.unwrap_or(true),
             lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
