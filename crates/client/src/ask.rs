@@ -162,6 +162,7 @@ impl Session {
 
     /// Waits until a request of this length has room at the shard.
     fn make_room(&mut self, shard: usize, length: usize) -> Result<(), Error> {
+        let mut waiting: Option<Instant> = None;
         loop {
             let end = &mut self.shards[shard];
             if end.in_flight.len() + end.arrived.len() < MAX_IN_FLIGHT {
@@ -181,6 +182,10 @@ impl Session {
                     return Err(Error::Protocol("replies of submitted requests are not taken"));
                 }
                 // Everything is answered, so the credit is on its way.
+                let began = *waiting.get_or_insert_with(Instant::now);
+                if began.elapsed() > self.options.timeout {
+                    return Err(self.end(Error::TimedOut));
+                }
                 std::hint::spin_loop();
                 continue;
             }

@@ -21,9 +21,10 @@ pub const MAX_VALUE_BYTES: usize = 64 << 10;
 
 /// One message ring; 256 KiB for each connection, as Catfish 5.2 uses.
 pub const RING_BYTES: usize = 256 << 10;
-/// Longest frame, header included. Half a ring, so that a frame always finds
-/// room in an empty ring, wherever its tail stands.
-pub const MAX_FRAME_BYTES: usize = 128 << 10;
+/// Longest frame, header included. Two of them and the credit not yet given
+/// back fit a ring, so that a frame always finds room once everything before
+/// it has been consumed, wherever the tail stands.
+pub const MAX_FRAME_BYTES: usize = 96 << 10;
 /// Frames start on cache lines: a small message is one line transfer.
 pub const FRAME_ALIGN_BYTES: usize = CACHE_LINE_BYTES;
 /// The consumer returns credit each time it has consumed this much: a quarter
@@ -92,10 +93,9 @@ pub const RESP_MAX_QUERY_BYTES: usize = 64 << 20;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 
-const _: () = assert!(MAX_FRAME_BYTES * 2 <= RING_BYTES);
+const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
 const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 256 <= MAX_FRAME_BYTES);
-const _: () = assert!(CREDIT_BYTES + MAX_FRAME_BYTES <= RING_BYTES);
 const _: () = assert!(MAX_KEY_BYTES <= u16::MAX as usize);
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);

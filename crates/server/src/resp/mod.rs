@@ -70,9 +70,11 @@ impl RespThread {
                 drain_until = Some(Instant::now() + DRAIN);
                 self.listener = None;
                 for slot in 0..self.connections.len() {
-                    self.with(slot, |connection, _| {
+                    // What has arrived is still read; nothing after it.
+                    self.with(slot, |connection, executor| {
+                        let flow = connection.serve(executor);
                         connection.stop_reading();
-                        Flow::Go
+                        if flow == Flow::Close { Flow::Close } else { Flow::Again }
                     });
                 }
             }
