@@ -1,6 +1,7 @@
 //! What an application sees: options, results, counts, errors.
 
 use remora_engine::command::{Condition, Expiry};
+pub use remora_fabric::Wake;
 use std::time::Duration;
 
 /// How an application asks for a value.
@@ -15,18 +16,6 @@ pub enum Path {
     /// a pointer with a lease (HydraDB 4.2.2, H19).
     #[default]
     Choose,
-}
-
-/// How a session waits for a reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Wake {
-    /// Polls without end: lowest latency, a core for itself.
-    Poll,
-    /// Blocks in the kernel at once.
-    Event,
-    /// Polls for a short while, then blocks.
-    #[default]
-    Hybrid,
 }
 
 /// Options of a session.

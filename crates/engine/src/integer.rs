@@ -54,19 +54,45 @@ impl Text {
     }
 }
 
+/// Appends an integer's text.
+#[inline]
+pub fn write(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(Text::of(value).as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
-    fn agrees_with_the_standard_library() {
-        for value in [0, 1, -1, 10, 99, -100, i64::MAX, i64::MIN, i64::MAX - 1, 1 << 40] {
-            assert_eq!(Text::of(value).as_bytes(), value.to_string().as_bytes());
-            assert_eq!(parse(value.to_string().as_bytes()), Some(value));
+    fn only_the_canonical_form() {
+        for text in ["", "-", "+1", " 1", "1 ", "01", "-0", "-01", "1.0", "x", "--1"] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
-        for text in ["", "-", "+1", "01", "-0", " 1", "1 ", "9223372036854775808", "1.0", "x"] {
-            assert_eq!(parse(text.as_bytes()), None, "{text:?}");
-        }
+        assert_eq!(parse(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(parse(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(parse(b"9223372036854775808"), None);
         assert_eq!(parse(b"-9223372036854775809"), None);
+        assert_eq!(parse(b"99999999999999999999"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn integers_round_trip(shift in 0u32..64, bits: i64) {
+            for integer in [bits >> shift, i64::MIN, i64::MAX, 0] {
+                let mut text = Vec::new();
+                write(&mut text, integer);
+                prop_assert_eq!(&text, &integer.to_string().into_bytes());
+                prop_assert_eq!(parse(&text), Some(integer));
+            }
+        }
+
+        #[test]
+        fn what_is_parsed_is_written_the_same(text in "[-+0-9a ]{0,21}") {
+            if let Some(integer) = parse(text.as_bytes()) {
+                prop_assert_eq!(integer.to_string(), text);
+            }
+        }
     }
 }

@@ -154,9 +154,7 @@ fn a_failure_fails_all_that_follows<B: TestBed>() {
 
 fn bounds_and_rights_hold<B: TestBed>() {
     let end = REGION as u64;
-    for (offset, bytes) in
-        [(end - 8, 16), (end + 8, 0), (4, 8), (u64::MAX - 7, 16), (!7, 8)]
-    {
+    for (offset, bytes) in [(end - 8, 16), (end + 8, 0), (4, 8), (u64::MAX - 7, 16), (!7, 8)] {
         let mut bed = B::new(REGION);
         let region = bed.readable();
         bed.link().post(&[read(1, region, offset, 0, bytes)]);

@@ -32,6 +32,29 @@ impl Transport {
     }
 }
 
+/// How a receiver waits for what comes by one-sided writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wake {
+    /// Polls without end: lowest latency, a core for each receiver.
+    Poll,
+    /// Blocks in the kernel whenever there is nothing.
+    Event,
+    /// Polls for a short while after the last work, then blocks.
+    #[default]
+    Hybrid,
+}
+
+impl Wake {
+    /// The name in configuration, INFO and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::Event => "event",
+            Self::Hybrid => "hybrid",
+        }
+    }
+}
+
 /// A place in a peer's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteAddress {

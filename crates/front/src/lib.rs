@@ -13,7 +13,6 @@
 pub mod error;
 pub mod glob;
 pub mod markdown;
-pub mod number;
 pub mod reply;
 pub mod request;
 pub mod resp;

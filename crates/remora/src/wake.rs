@@ -19,24 +19,11 @@ pub enum Wake {
 
 impl fmt::Display for Wake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Poll => "poll",
-            Self::Event => "event",
-            Self::Hybrid => "hybrid",
-        })
+        out.write_str(remora_client::Wake::from(*self).name())
     }
 }
 
-impl From<Wake> for remora_server::Wake {
-    fn from(wake: Wake) -> Self {
-        match wake {
-            Wake::Poll => Self::Poll,
-            Wake::Event => Self::Event,
-            Wake::Hybrid => Self::Hybrid,
-        }
-    }
-}
-
+/// The server's and the client's are the same type.
 impl From<Wake> for remora_client::Wake {
     fn from(wake: Wake) -> Self {
         match wake {

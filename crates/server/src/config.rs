@@ -1,20 +1,9 @@
 //! What a server is told at its start. Where the values come from (flags,
 //! environment, file) is the binary's business.
 
+pub use remora_fabric::Wake;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-/// How shards wait for work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Wake {
-    /// Poll without end: lowest latency, a core for each shard.
-    Poll,
-    /// Block in the kernel whenever there is no work.
-    Event,
-    /// Poll for a short while after the last work, then block.
-    #[default]
-    Hybrid,
-}
 
 /// Configuration of one server process.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use super::keys::{Keys, Pairs, key, value};
 use super::{Request, Unit, expiry};
 use crate::error::CommandError;
-use crate::number;
 use crate::resp::Words;
 use remora_engine::command::{Condition, Expiry};
+use remora_engine::integer;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 
@@ -45,7 +45,7 @@ pub(crate) fn set(words: Words<'_>, now_unix_ms: u64) -> Parsed<'_> {
         None if keep => Expiry::Keep,
         None => Expiry::Never,
         Some((form, text)) => {
-            let number = number::parse(text).ok_or(CommandError::NotAnInteger)?;
+            let number = integer::parse(text).ok_or(CommandError::NotAnInteger)?;
             if number <= 0 {
                 return Err(CommandError::InvalidExpiry("set"));
             }
@@ -89,12 +89,12 @@ pub(crate) fn decr(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn incrby(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let by = number::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
+    let by = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     Ok(Request::Incr { key: key(words.get(1))?, by })
 }
 
 pub(crate) fn decrby(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let by = number::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
+    let by = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let by = by.checked_neg().ok_or(CommandError::DecrementOverflow)?;
     Ok(Request::Incr { key: key(words.get(1))?, by })
 }

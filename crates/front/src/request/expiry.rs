@@ -3,9 +3,9 @@
 use super::Request;
 use super::keys::key;
 use crate::error::{CommandError, excerpt};
-use crate::number;
 use crate::resp::Words;
 use remora_engine::command::ExpireCondition;
+use remora_engine::integer;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
 /// How an expiry is said.
@@ -94,7 +94,7 @@ fn expire_in_form<'a>(
         (_, true, ..) => ExpireCondition::IfSome,
         _ => ExpireCondition::Always,
     };
-    let number = number::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
+    let number = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let at_ms = form.at_ms(number, now_unix_ms, command)?;
     Ok(Request::Expire { key: key(words.get(1))?, at_ms, condition })
 }

@@ -3,9 +3,9 @@
 use super::{Keys, Request};
 use crate::error::{CommandError, excerpt};
 use crate::glob;
-use crate::number;
 use crate::resp::{Protocol, Words};
 use crate::table;
+use remora_engine::integer;
 
 /// Names in one COMMAND INFO or DOCS. Each can make a reply of a kilobyte:
 /// without a bound a small request could ask for a huge reply.
@@ -108,7 +108,7 @@ pub(crate) fn quit(_words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn select(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let index = number::parse(words.get(1)).ok_or(CommandError::NotAnInteger)?;
+    let index = integer::parse(words.get(1)).ok_or(CommandError::NotAnInteger)?;
     match i32::try_from(index) {
         Ok(0) => Ok(Request::Select),
         Ok(_) => Err(CommandError::DatabaseIndex),
@@ -119,7 +119,7 @@ pub(crate) fn select(words: Words<'_>, _now: u64) -> Parsed<'_> {
 pub(crate) fn hello(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let mut hello = Hello { protocol: None, auth: None, name: None };
     if words.len() > 1 {
-        hello.protocol = match number::parse(words.get(1)) {
+        hello.protocol = match integer::parse(words.get(1)) {
             None => return Err(CommandError::ProtocolVersionNumber),
             Some(2) => Some(Protocol::Resp2),
             Some(3) => Some(Protocol::Resp3),

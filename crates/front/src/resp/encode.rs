@@ -1,6 +1,6 @@
 //! Replies: writers that append to a buffer.
 
-use crate::number;
+use remora_engine::integer;
 
 /// Which of the two protocols a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -159,7 +159,7 @@ pub fn request(out: &mut Vec<u8>, words: &[&[u8]]) {
 #[inline]
 pub(super) fn header(out: &mut Vec<u8>, kind: u8, integer: i64) {
     out.push(kind);
-    number::write(out, integer);
+    integer::write(out, integer);
     out.extend_from_slice(b"\r\n");
 }
 

@@ -7,7 +7,7 @@
 
 use super::args::{Args, Progress};
 use super::inline;
-use crate::number;
+use remora_engine::integer;
 use remora_layout::limits::{RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_QUERY_BYTES};
 use thiserror::Error;
 
@@ -171,7 +171,7 @@ fn count_line(
     let line = &rest[..rest.len().min(COUNT_LINE_BYTES)];
     match line.iter().position(|&byte| byte == b'\r') {
         Some(end) if rest.len() >= end + 2 => {
-            Ok(Some((number::parse(&line[..end]), from + end + 2)))
+            Ok(Some((integer::parse(&line[..end]), from + end + 2)))
         }
         None if line.len() == COUNT_LINE_BYTES => Err(too_long),
         _ => Ok(None),

@@ -1,7 +1,6 @@
 //! What the server tells about itself: INFO, CONFIG GET, CLIENT INFO.
 
 use super::connection::Connection;
-use crate::config::Wake;
 use crate::shared::Shared;
 use remora_front::request::Sections;
 use std::fmt::Write;
@@ -44,7 +43,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("life", format!("{:016x}", shared.life)),
             ("epoch", shared.epoch.to_string()),
             ("shards", shared.shards.len().to_string()),
-            ("wake", wake_name(shared.config.wake).into()),
+            ("wake", shared.config.wake.name().into()),
             ("transports", "shm".into()),
         ],
     );
@@ -109,7 +108,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("save", String::new()),
         ("shards", config.shards.to_string()),
         ("socket", config.socket_path.display().to_string()),
-        ("wake", wake_name(config.wake).into()),
+        ("wake", config.wake.name().into()),
     ]
 }
 
@@ -124,12 +123,4 @@ pub fn client(connection: &Connection) -> Vec<u8> {
     text.extend_from_slice(&connection.library[1]);
     text.extend_from_slice(format!(" resp={} db=0\n", connection.protocol.number()).as_bytes());
     text
-}
-
-fn wake_name(wake: Wake) -> &'static str {
-    match wake {
-        Wake::Poll => "poll",
-        Wake::Event => "event",
-        Wake::Hybrid => "hybrid",
-    }
 }
