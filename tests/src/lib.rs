@@ -1,2 +1,35 @@
-//! Helpers of the end-to-end tests.
+//! Helpers of the end-to-end tests: the real binary as a process, a RESP
+//! client and a ring client that know nothing of ours, and what /proc tells.
 #![forbid(unsafe_code)]
+
+mod binary;
+pub mod proc;
+mod random;
+mod raw;
+mod resp;
+mod role;
+mod server;
+
+pub use binary::{Finished, remora, remora_path, run};
+pub use random::Random;
+pub use raw::{RawSession, greet};
+pub use resp::{Resp, Value, encode};
+pub use role::{Role, role};
+pub use server::{Place, ServerProcess};
+
+use std::time::{Duration, Instant};
+
+/// Waits for something that has to come about within some seconds.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a tool that the tests need was said to be missing.
+pub fn is_skipped(tool: &str) -> bool {
+    let skip = std::env::var("REMORA_SKIP").unwrap_or_default();
+    skip.split(',').any(|name| name.trim() == tool)
+}

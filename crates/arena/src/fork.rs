@@ -56,3 +56,28 @@ impl Drop for ForkGuard {
         }
     }
 }
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+
+    #[test]
+    fn a_forked_child_is_noticed() {
+        let guard = ForkGuard::new().unwrap();
+        assert!(guard.same_process());
+        // SAFETY: the child only loads one word and exits, which is allowed
+        // after a fork of a process with several threads.
+        let status = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                let code = if guard.same_process() { 1 } else { 0 };
+                // SAFETY: ends the child at once, without running destructors.
+                unsafe { nix::libc::_exit(code) }
+            }
+            ForkResult::Parent { child } => waitpid(child, None).unwrap(),
+        };
+        assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+        assert!(guard.same_process(), "the parent goes on");
+    }
+}

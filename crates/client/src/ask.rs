@@ -8,7 +8,7 @@ use remora_engine::command::Command;
 use remora_fabric::shm::Woken;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_layout::frame::frame_bytes;
-use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT};
+use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_VALUE_BYTES};
 use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status};
 use remora_layout::pointer::RemotePointer;
 use remora_ring::{Poll, SendError, WRITE_ID};
@@ -127,13 +127,15 @@ impl Session {
         let id = self.shards[shard].next_id;
         let (header, key, value) = command.encode(id);
         let length = REQUEST_HEADER_BYTES + key.len() + value.len();
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(Error::ValueTooLong);
+        }
         self.make_room(shard, length)?;
         let end = &mut self.shards[shard];
         match end.sender.send(&mut self.link, &[header.as_bytes(), key, value]) {
             Ok(()) => {}
             Err(SendError::Link(error)) => return Err(self.end(error.into())),
-            Err(SendError::TooLong(_)) => return Err(Error::ValueTooLong),
-            Err(SendError::Full) => unreachable!("room was made"),
+            Err(other) => unreachable!("room was made, and the limits fit a frame: {other}"),
         }
         self.drain_writes()?;
         let end = &mut self.shards[shard];
@@ -179,7 +181,7 @@ impl Session {
             }
             if self.shards[shard].in_flight.is_empty() {
                 if self.shards[shard].arrived.len() >= MAX_IN_FLIGHT {
-                    return Err(Error::Protocol("replies of submitted requests are not taken"));
+                    return Err(Error::TooManySubmitted);
                 }
                 // Everything is answered, so the credit is on its way.
                 let began = *waiting.get_or_insert_with(Instant::now);

@@ -5,16 +5,13 @@
 
 use crate::api::{Counts, Path, Ticket};
 use crate::error::Error;
-use crate::session::Session;
+use crate::session::{PIPELINE_CHUNK, Session};
 use remora_engine::command::Command;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_index::hash::{Step, Walk, Want};
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::verify;
-
-/// Keys that are asked for in one go.
-const ASK_CHUNK: usize = 256;
 
 /// Working memory of batches, kept between them.
 #[derive(Default)]
@@ -277,7 +274,7 @@ impl Session {
     /// Asks for all keys in `asks`, pipelined.
     fn ask_many(&mut self, asks: &[usize], keys: &[&[u8]], each: Each<'_>) -> Result<(), Error> {
         let mut tickets: Vec<(usize, usize, Ticket)> = Vec::new();
-        for chunk in asks.chunks(ASK_CHUNK) {
+        for chunk in asks.chunks(PIPELINE_CHUNK) {
             tickets.clear();
             for &key in chunk {
                 let (shard, ticket) = self.send(&Command::Get { key: keys[key] })?;

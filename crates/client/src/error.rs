@@ -1,15 +1,14 @@
 //! What can go wrong for an application.
 
 use remora_fabric::LinkError;
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
 use remora_ring::Violation;
 
 pub use remora_fabric::shm::ConnectError;
 
-/// Why an operation failed. After every error but [`Error::Refused`],
-/// [`Error::KeyTooLong`] and [`Error::ValueTooLong`] the session is over:
-/// connect again.
+/// Why an operation failed. Where [`Error::is_final`] says so, the session is
+/// over: connect again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The session belongs to the process that made it.
@@ -36,6 +35,9 @@ pub enum Error {
     /// Longer than the limit.
     #[error("the value is longer than {MAX_VALUE_BYTES} bytes")]
     ValueTooLong,
+    /// Replies of submitted requests have to be taken first.
+    #[error("more than {MAX_IN_FLIGHT} submitted requests: take their replies first")]
+    TooManySubmitted,
     /// The shard did not do it.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
@@ -44,7 +46,10 @@ pub enum Error {
 impl Error {
     /// Whether the session can still be used.
     pub fn is_final(self) -> bool {
-        !matches!(self, Self::Refused(_) | Self::KeyTooLong | Self::ValueTooLong)
+        !matches!(
+            self,
+            Self::Refused(_) | Self::KeyTooLong | Self::ValueTooLong | Self::TooManySubmitted
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::{ConnectError, Error};
 use crate::pointer_cache::PointerCache;
 use crate::right::Right;
 use remora_arena::{ForkGuard, Words};
-use remora_engine::command::Command;
+use remora_engine::command::{Command, Condition, Expiry};
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
 use remora_fabric::{Link, Transport};
 use remora_index::hash::TableRef;
@@ -21,6 +21,10 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
+
+/// Requests that are sent together when many are made at once: enough to keep
+/// the shard busy, few enough for their replies to fit the rings.
+pub(crate) const PIPELINE_CHUNK: usize = 256;
 
 /// A connection to one server, for one thread. Operations take `&mut self`;
 /// results that borrow are valid until the next operation.
@@ -221,30 +225,30 @@ impl Session {
     /// See [`Error`]; some of the keys may have been set.
     pub fn set_many(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Error> {
         let mut refused = None;
-        for &(key, value) in pairs {
-            if value.len() > MAX_VALUE_BYTES {
-                return Err(Error::ValueTooLong);
-            }
-            let command = Command::Set {
-                key,
-                value,
-                condition: remora_engine::Condition::Always,
-                expiry: remora_engine::Expiry::Never,
-                get: false,
-            };
-            self.submit(&command)?;
-        }
-        let mut left = pairs.len();
-        while left > 0
-            && self.next_reply(&mut |_, reply| {
-                if reply.status != Status::Ok {
-                    refused = Some(reply.status);
+        let mut tickets = Vec::new();
+        for chunk in pairs.chunks(PIPELINE_CHUNK) {
+            tickets.clear();
+            for &(key, value) in chunk {
+                let (condition, expiry) = (Condition::Always, Expiry::Never);
+                let command = Command::Set { key, value, condition, expiry, get: false };
+                // What was sent before has to be answered in any case.
+                match self.send(&command) {
+                    Ok(sent) => tickets.push(sent),
+                    Err(error) if error.is_final() => return Err(error),
+                    Err(error) => refused = Some(error),
                 }
-            })?
-        {
-            left -= 1;
+            }
+            for &(shard, ticket) in &tickets {
+                let status = self.collect(shard, ticket)?.status;
+                if status != Status::Ok {
+                    refused = Some(Error::Refused(status));
+                }
+            }
+            if let Some(refused) = refused {
+                return Err(refused);
+            }
         }
-        refused.map_or(Ok(()), |status| Err(Error::Refused(status)))
+        Ok(())
     }
 
     /// A key's hash and its shard, by consistent hashing at the client (H1).

@@ -47,6 +47,8 @@ pub const MAX_SESSIONS: usize = 1024;
 
 /// The server writes a heartbeat into each mailbox this often (Catfish 4.1: Inv).
 pub const HEARTBEAT_MS: u64 = 10;
+/// While no client is active the server looks for active ones this often.
+pub const IDLE_HEARTBEAT_MS: u64 = 100;
 /// How long a reading right lasts, counted from the echoed client clock.
 /// Twenty heartbeats: a busy machine may lose some without harm.
 pub const RIGHT_MS: u64 = 200;
@@ -98,5 +100,6 @@ const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 256 <= MAX_FRAME_BYTES);
 const _: () = assert!(MAX_KEY_BYTES <= u16::MAX as usize);
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
+const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);
 const _: () = assert!(2 * MAX_SHARDS + 3 <= 253);

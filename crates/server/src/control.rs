@@ -14,7 +14,7 @@ use remora_arena::Words;
 use remora_fabric::shm::{Bell, Grant, SessionMemory, hello_of, refuse};
 use remora_layout::hash::mix;
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello};
-use remora_layout::limits::{HEARTBEAT_MS, MAX_SESSIONS};
+use remora_layout::limits::{HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_SESSIONS};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
@@ -29,6 +29,11 @@ pub const STOP: Token = Token(1);
 const FIRST_CLIENT: usize = 2;
 /// A client that does not send its hello within this time is cut off.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Without any active client for this long, the server looks for one more
+/// seldom. The first operation after a pause is asked, and its reply's right
+/// outlasts the longer wait.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 struct Client {
     socket: UnixStream,
@@ -46,6 +51,8 @@ struct Session {
     /// By which the client wakes each shard.
     eventfds: Vec<Arc<OwnedFd>>,
     beats: u64,
+    /// The client's clock as it was last echoed.
+    echoed_ns: u64,
     violated: Arc<AtomicBool>,
 }
 
@@ -59,6 +66,8 @@ pub struct Control {
     next_session: u64,
     busy_before: (Instant, u64),
     utilisation_ppm: u64,
+    /// When some client's clock was last seen to have moved.
+    last_moved: Instant,
 }
 
 impl Control {
@@ -79,6 +88,7 @@ impl Control {
             next_session: 1,
             busy_before: (Instant::now(), 0),
             utilisation_ppm: 0,
+            last_moved: Instant::now(),
         })
     }
 
@@ -106,8 +116,10 @@ impl Control {
             }
             let now = Instant::now();
             if now >= next_beat {
-                next_beat = now + Duration::from_millis(HEARTBEAT_MS);
                 self.beat(now);
+                let idle = now.duration_since(self.last_moved) > IDLE_AFTER;
+                let pause_ms = if idle { IDLE_HEARTBEAT_MS } else { HEARTBEAT_MS };
+                next_beat = now + Duration::from_millis(pause_ms);
             }
         }
         let tokens: Vec<Token> = self.clients.keys().copied().collect();
@@ -142,17 +154,20 @@ impl Control {
         }
     }
 
-    /// Reads the hello, or notices the end. After the hello a client sends
-    /// nothing; whatever it sends is thrown away.
+    /// Reads the hello, or notices the end. After the hello a client has
+    /// nothing to say: one that does breaks the protocol.
     fn read(&mut self, token: Token) {
         const HELLO: usize = size_of::<ClientHello>();
         let Some(client) = self.clients.get_mut(&token) else { return };
         let mut bytes = [0u8; HELLO];
         loop {
-            let want = if client.session.is_some() { HELLO } else { HELLO - client.hello.len() };
-            match client.socket.read(&mut bytes[..want]) {
+            let want = HELLO - client.hello.len();
+            match client.socket.read(&mut bytes[..want.max(1)]) {
                 Ok(0) => return self.end(token, "the client has gone"),
-                Ok(_) if client.session.is_some() => {}
+                Ok(_) if client.session.is_some() => {
+                    count(&self.shared.counts.sessions_violated, 1);
+                    return self.end(token, "it spoke after its hello");
+                }
                 Ok(read) => {
                     client.hello.extend_from_slice(&bytes[..read]);
                     if let Ok(hello) = <[u8; HELLO]>::try_from(&client.hello[..]) {
@@ -237,8 +252,16 @@ impl Control {
             };
             handle.inbox.push(Message::Attach(Box::new(RingSession::new(parts))));
         }
-        client.session =
-            Some(Session { number, memory, to_server, to_client, eventfds, beats: 0, violated });
+        client.session = Some(Session {
+            number,
+            memory,
+            to_server,
+            to_client,
+            eventfds,
+            beats: 0,
+            echoed_ns: 0,
+            violated,
+        });
         count(&self.shared.counts.sessions, 1);
         count(&self.shared.counts.sessions_total, 1);
         tracing::info!(
@@ -290,10 +313,17 @@ impl Control {
             let client = &self.clients[&token];
             match &client.session {
                 Some(session) if session.violated.load(Ordering::Acquire) => {
-                    count(&self.shared.counts.sessions_violated, 1);
                     self.end(token, "it broke the protocol");
                 }
-                Some(_) => self.beat_one(token),
+                Some(session) => {
+                    // Who has not written its clock is not reading, and its
+                    // right would not be renewed by an echo of the old one.
+                    let moved = session.to_server.load(CLIENT_CLOCK_WORD) != session.echoed_ns;
+                    if moved {
+                        self.last_moved = now;
+                        self.beat_one(token);
+                    }
+                }
                 None if now - client.since > HELLO_TIMEOUT => {
                     self.end(token, "it did not say hello");
                 }
@@ -313,6 +343,7 @@ impl Control {
         if self.shared.is_stopping() {
             return;
         }
+        session.echoed_ns = echoed_client_clock_ns;
         session.beats += 1;
         let words = Heartbeat {
             sequence: session.beats,

@@ -279,9 +279,9 @@ impl RingSession {
         }
     }
 
-    /// Gives the session up.
-    pub fn give_up(&self, error: SessionError) {
+    /// Gives the session up. Whether no other shard had done so before.
+    pub fn give_up(&self, error: SessionError) -> bool {
         tracing::warn!(session = self.session, %error, "session ended: the peer broke the protocol");
-        self.violated.store(true, Ordering::Release);
+        !self.violated.swap(true, Ordering::AcqRel)
     }
 }

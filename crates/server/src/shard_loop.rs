@@ -174,7 +174,8 @@ impl ShardLoop {
             match session.turn(&mut self.shard, now) {
                 Ok(taken) => frames += taken as u64,
                 Err(error) => {
-                    session.give_up(error);
+                    let first = session.give_up(error);
+                    count(&self.shared.counts.sessions_violated, first as u64);
                     lost = true;
                 }
             }

@@ -1,0 +1,59 @@
+//! The binary under test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Path of the release binary: `REMORA_BIN`, else it is built, once.
+pub fn remora_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| match std::env::var_os("REMORA_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => build(),
+    })
+}
+
+fn build() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the root");
+    let built = Command::new(cargo)
+        .args(["build", "--release", "-p", "remora"])
+        .current_dir(root)
+        .status()
+        .expect("cargo runs");
+    assert!(built.success(), "the release binary cannot be built");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    root.join(target).join("release/remora")
+}
+
+/// The binary, with none of this environment's settings.
+pub fn remora() -> Command {
+    let mut command = Command::new(remora_path());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("REMORA_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// What a finished process said.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+/// Runs to the end, without input.
+pub fn run(command: &mut Command) -> Finished {
+    let output = command.stdin(Stdio::null()).output().expect("the program runs");
+    Finished {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

@@ -1,0 +1,140 @@
+//! A client of the rings by hand, for what an honest client never does.
+
+use remora_arena::Words;
+use remora_engine::Command;
+use remora_fabric::shm::{self, Connected};
+use remora_fabric::{Link, RemoteAddress, Work};
+use remora_layout::frame::{FRAME_HEADER_BYTES, first_word, frame_checksum, ring_seed};
+use remora_layout::hello::{ClientHello, ServerHello};
+use remora_layout::session::{WITHDRAWN_WORD, credit_word, ring_offset};
+use remora_ring::{Poll, Receiver, Sender, WRITE_ID};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use std::io::{Error, ErrorKind, IoSliceMut, Result, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Says hello at a socket by hand: the answer and the descriptors with it.
+pub fn greet(path: &Path, hello: &ClientHello) -> Result<(UnixStream, ServerHello, Vec<OwnedFd>)> {
+    let mut socket = UnixStream::connect(path)?;
+    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    socket.write_all(hello.as_bytes())?;
+    let mut answer = ServerHello::new_zeroed();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(
+        &socket,
+        &mut [IoSliceMut::new(answer.as_mut_bytes())],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    if received.bytes != size_of::<ServerHello>() {
+        return Err(Error::new(ErrorKind::UnexpectedEof, "no hello"));
+    }
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    Ok((socket, answer, fds))
+}
+
+/// A session of which the test writes every byte itself; shard 0 only.
+pub struct RawSession {
+    /// Everything that the server granted.
+    pub connected: Connected,
+    sender: Sender,
+    receiver: Receiver,
+    mailbox: u32,
+}
+
+impl RawSession {
+    /// Connects.
+    pub fn connect(path: &Path) -> Self {
+        let connected = shm::connect(path).expect("a session");
+        let seed = connected.hello.session_seed.get();
+        let mailbox = connected.arenas.len() as u32;
+        let ring = ring_offset(0);
+        Self {
+            sender: Sender::new(mailbox, ring as u64, ring_seed(seed, 0, 0)),
+            receiver: Receiver::new(connected.to_client.clone(), ring, ring_seed(seed, 0, 1)),
+            connected,
+            mailbox,
+        }
+    }
+
+    /// The mailbox at the server, to be written at will.
+    pub fn to_server(&self) -> &Words {
+        &self.connected.to_server
+    }
+
+    /// A whole first frame with this payload.
+    pub fn first_frame(&self, payload: &[u8]) -> Vec<u8> {
+        let seed = self.seed();
+        let word = first_word(0, payload.len() as u32, seed);
+        let mut frame = vec![0; FRAME_HEADER_BYTES];
+        frame[..8].copy_from_slice(&word.to_le_bytes());
+        frame[8..].copy_from_slice(&frame_checksum(word, payload, seed).to_le_bytes());
+        frame.extend_from_slice(payload);
+        frame
+    }
+
+    /// Seed of the request ring of shard 0.
+    pub fn seed(&self) -> u64 {
+        ring_seed(self.connected.hello.session_seed.get(), 0, 0)
+    }
+
+    /// Wakes the shard.
+    pub fn ring_bell(&self) {
+        self.connected.bells[0].ring();
+    }
+
+    /// Sends a request; false if the ring is full.
+    pub fn send(&mut self, command: &Command<'_>, id: u32) -> bool {
+        let mut payload = Vec::new();
+        command.encode_into(id, &mut payload);
+        if !self.sender.has_room(payload.len()) {
+            let credit = self.connected.to_client.load_acquire(credit_word(0));
+            self.sender.take_credit(credit).expect("the server's credit makes sense");
+        }
+        if !self.sender.has_room(payload.len()) {
+            return false;
+        }
+        self.sender.send(&mut self.connected.link, &[&payload]).expect("there was room");
+        while self.connected.link.poll().is_some() {}
+        self.ring_bell();
+        true
+    }
+
+    /// The payload of the next reply, if it is there; gives credit when due.
+    pub fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut payload = Vec::new();
+        match self.receiver.poll(&mut payload) {
+            Poll::Frame(_) => {}
+            Poll::Empty | Poll::Torn => return None,
+            Poll::Violated(violation) => panic!("{violation}"),
+        }
+        if let Some(credit) = self.receiver.credit_due() {
+            self.give_credit(credit);
+            self.ring_bell();
+        }
+        Some(payload)
+    }
+
+    /// Writes the credit word of shard 0's response ring.
+    pub fn give_credit(&mut self, consumed: u64) {
+        let to = RemoteAddress { region: self.mailbox, offset: credit_word(0) as u64 * 8 };
+        let bytes = consumed.to_le_bytes();
+        self.connected.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes }]);
+        while self.connected.link.poll().is_some() {}
+    }
+
+    /// Whether the server has ended the session.
+    pub fn is_withdrawn(&self) -> bool {
+        self.connected.to_client.load_acquire(WITHDRAWN_WORD) != 0
+    }
+}

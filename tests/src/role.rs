@@ -1,0 +1,81 @@
+//! Other processes of a test: the test binary runs itself again and plays a
+//! part there.
+//!
+//! A test file has one test, by convention `plays_its_part`, that looks for
+//! its part by [`role`] and does nothing without one.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const NAME: &str = "PLAYED_ROLE";
+const ARGUMENTS: &str = "PLAYED_ROLE_ARGUMENTS";
+const MARK: &str = "role says: ";
+
+/// The part that this process is to play, and its arguments.
+pub fn role() -> Option<(String, Vec<String>)> {
+    let name = std::env::var(NAME).ok()?;
+    let arguments = std::env::var(ARGUMENTS).unwrap_or_default();
+    Some((name, arguments.split('\n').map(str::to_owned).collect()))
+}
+
+/// A process that plays a part. It is killed when this is dropped.
+pub struct Role {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Role {
+    /// Starts it.
+    pub fn start(name: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this binary has a path"))
+            .args(["--exact", "plays_its_part", "--nocapture", "--test-threads=1"])
+            .env(NAME, name)
+            .env(ARGUMENTS, arguments.join("\n"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this binary runs again");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, out }
+    }
+
+    /// Says something to the process that started this one.
+    pub fn say(text: &str) {
+        // The line break ends what the test harness may have begun.
+        println!("\n{MARK}{text}");
+    }
+
+    /// Waits for the end of the one that started this process, or its kill.
+    pub fn wait_for_end() {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+    }
+
+    /// The next thing that it says; `None` if it ended.
+    pub fn hear(&mut self) -> Option<String> {
+        let mut line = String::new();
+        while self.out.read_line(&mut line).ok()? > 0 {
+            if let Some(said) = line.trim_end().strip_prefix(MARK) {
+                return Some(said.to_owned());
+            }
+            line.clear();
+        }
+        None
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it (SIGKILL) and waits until it is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

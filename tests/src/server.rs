@@ -1,0 +1,163 @@
+//! A server process.
+
+use crate::binary::remora;
+use crate::resp::Resp;
+use remora_client::{Options, Session, Wake};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const READY_LIMIT: Duration = Duration::from_secs(30);
+const END_LIMIT: Duration = Duration::from_secs(15);
+
+/// Where a server has its socket and its log; it can be used again.
+pub struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    /// A fresh place.
+    pub fn new() -> Arc<Self> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Arc::new(Self { directory })
+    }
+
+    /// Path of the socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("run").join("s")
+    }
+
+    /// Path of the log.
+    pub fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+}
+
+/// A running server process; it is killed when this is dropped.
+pub struct ServerProcess {
+    place: Arc<Place>,
+    child: Child,
+    resp: SocketAddr,
+    _stdin: Option<ChildStdin>,
+}
+
+impl ServerProcess {
+    /// Starts a server with these flags in a place of its own.
+    pub fn start(flags: &[&str]) -> Self {
+        Self::start_at(&Place::new(), flags)
+    }
+
+    /// Starts a server at this place and waits until it is ready.
+    pub fn start_at(place: &Arc<Place>, flags: &[&str]) -> Self {
+        let socket = place.socket();
+        std::fs::create_dir_all(socket.parent().expect("it has one")).expect("a directory");
+        let log = File::options().create(true).append(true).open(place.log()).expect("a log");
+        let mut command = remora();
+        command.args(["serve", "--owned-by-parent", "--port", "0", "--socket"]).arg(&socket);
+        command.args(flags);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().expect("the server starts");
+        let stdin = child.stdin.take();
+        let out = child.stdout.take().expect("it is piped");
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let _ = BufReader::new(out).read_line(&mut line);
+            let _ = sender.send(line);
+        });
+        let line = receiver.recv_timeout(READY_LIMIT).unwrap_or_default();
+        let pid = child.id();
+        let resp = line
+            .strip_prefix("ready resp=")
+            .and_then(|rest| rest.split_once(' '))
+            .filter(|(_, rest)| *rest == format!("socket={} pid={pid}\n", socket.display()))
+            .and_then(|(resp, _)| resp.parse().ok());
+        let mut server =
+            Self { place: Arc::clone(place), child, resp: ([0; 4], 0).into(), _stdin: stdin };
+        server.resp = resp.unwrap_or_else(|| panic!("not ready: {line:?}\n{}", server.log()));
+        server
+    }
+
+    /// Where it speaks RESP.
+    pub fn resp_address(&self) -> SocketAddr {
+        self.resp
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.place.socket()
+    }
+
+    /// Its place.
+    pub fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.place)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.place.log()).unwrap_or_default()
+    }
+
+    /// A RESP connection.
+    pub fn resp(&self) -> Resp {
+        Resp::connect(self.resp).unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
+    }
+
+    /// A session with these options.
+    pub fn session_with(&self, options: &Options) -> Session {
+        let socket = self.socket();
+        Session::connect(&socket, options).unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
+    }
+
+    /// A session.
+    pub fn session(&self) -> Session {
+        // Blocking: there are fewer cores than processes here.
+        self.session_with(&Options { wake: Wake::Event, ..Options::default() })
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+    }
+
+    /// Waits for its end by itself: the exit code.
+    pub fn ended(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + END_LIMIT;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("the server does not end:\n{}", self.log());
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,323 @@
+//! Sessions at their bounds: sizes, full memory, wrap-around, expiry, flush,
+//! and what one session sees of another.
+
+use remora_client::{Error, Options, Path, SetOptions, Via, Wake};
+use remora_engine::{Command, Condition, Expiry};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RING_BYTES};
+use remora_layout::message::Status;
+use remora_tests::{ServerProcess, Value};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const PATHS: [Path; 3] = [Path::Ask, Path::Read, Path::Choose];
+
+fn server(flags: &[&str]) -> ServerProcess {
+    ServerProcess::start(flags)
+}
+
+fn value_of(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 31 + bytes) as u8).collect()
+}
+
+#[test]
+fn a_key_is_asked_then_read() {
+    let server = server(&["--shards=2", "--max-memory=32MiB"]);
+    let mut session = server.session();
+    assert!(session.get(b"k", Path::Choose).unwrap().value.is_none());
+    assert!(session.set(b"k", b"v", SetOptions::default()).unwrap());
+    let got = session.get(b"k", Path::Ask).unwrap();
+    assert_eq!((got.value, got.via, got.counts.round_trips), (Some(&b"v"[..]), Via::Asked, 1));
+    let got = session.get(b"k", Path::Choose).unwrap();
+    assert_eq!((got.value, got.via, got.counts.round_trips), (Some(&b"v"[..]), Via::Read, 1));
+    assert_eq!((got.counts.hits, got.counts.nodes), (1, 1));
+    // Another session has no pointer: bucket, then record. Asking for
+    // anything first gives it the reading right.
+    let mut other = server.session();
+    assert!(other.exists(b"k").unwrap());
+    let got = other.get(b"k", Path::Read).unwrap();
+    assert_eq!((got.value, got.via, got.counts.round_trips), (Some(&b"v"[..]), Via::Read, 2));
+    let got = other.get(b"k", Path::Read).unwrap();
+    assert_eq!((got.via, got.counts.round_trips, got.counts.nodes), (Via::Read, 1, 1));
+    // An update makes its pointer stale: one wasted READ, then it asks.
+    session.set(b"k", b"w", SetOptions::default()).unwrap();
+    let got = other.get(b"k", Path::Choose).unwrap();
+    assert_eq!((got.value, got.via, got.counts.stale), (Some(&b"w"[..]), Via::AskedAfterRead, 1));
+    assert_eq!(got.counts.round_trips, 2);
+    let got = other.get(b"k", Path::Choose).unwrap();
+    assert_eq!((got.value, got.via), (Some(&b"w"[..]), Via::Read));
+}
+
+#[test]
+fn every_size_up_to_the_limits_is_kept() {
+    let server = server(&["--shards=1", "--max-memory=64MiB"]);
+    let mut session = server.session();
+    // Around every size class: 32 bytes of header, key and value.
+    let mut sizes: Vec<usize> = (0..40).collect();
+    let mut size = 48;
+    while size < MAX_VALUE_BYTES {
+        sizes.extend([size - 33, size - 32, size - 31, size]);
+        size += (size / 8).max(16);
+    }
+    sizes.extend([MAX_VALUE_BYTES - 1, MAX_VALUE_BYTES]);
+    for &bytes in &sizes {
+        let (key, value) = (bytes.to_le_bytes(), value_of(bytes));
+        assert!(session.set(&key, &value, SetOptions::default()).unwrap(), "{bytes}");
+        for path in PATHS {
+            assert_eq!(
+                session.get(&key, path).unwrap().value,
+                Some(&value[..]),
+                "{bytes} {path:?}"
+            );
+        }
+    }
+    for bytes in (0..200).chain([1000, 4000, MAX_KEY_BYTES - 1, MAX_KEY_BYTES]) {
+        let key = vec![b'x'; bytes];
+        let value = value_of(if bytes == MAX_KEY_BYTES { MAX_VALUE_BYTES } else { 10 });
+        session.set(&key, &value, SetOptions::default()).unwrap();
+        for path in PATHS {
+            assert_eq!(
+                session.get(&key, path).unwrap().value,
+                Some(&value[..]),
+                "{bytes} {path:?}"
+            );
+        }
+    }
+    println!("{} sizes of values", sizes.len());
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_the_session_lives_on() {
+    let server = server(&["--shards=1", "--max-memory=32MiB"]);
+    let mut session = server.session();
+    let (key, value) = (vec![b'k'; MAX_KEY_BYTES + 1], vec![b'v'; MAX_VALUE_BYTES + 1]);
+    let options = SetOptions::default();
+    assert_eq!(session.set(b"k", &value, options), Err(Error::ValueTooLong));
+    assert_eq!(session.set(&key, b"v", options), Err(Error::KeyTooLong));
+    assert_eq!(session.del(&key), Err(Error::KeyTooLong));
+    assert_eq!(session.incr(&key, 1), Err(Error::KeyTooLong));
+    for path in PATHS {
+        assert_eq!(session.get(&key, path).unwrap_err(), Error::KeyTooLong);
+        assert_eq!(session.get_batch(&[&key], path, &mut |_, _| ()), Err(Error::KeyTooLong));
+    }
+    assert_eq!(session.set_many(&[(b"k", &value)]), Err(Error::ValueTooLong));
+    let long = Command::Set {
+        key: b"k",
+        value: &value,
+        condition: Condition::Always,
+        expiry: Expiry::Never,
+        get: false,
+    };
+    let submitted = session.submit(&long);
+    if submitted.is_ok() {
+        // Then the server has to refuse it.
+        let refused = session.next_reply(&mut |_, reply| assert_ne!(reply.status, Status::Ok));
+        assert_eq!(refused, Ok(true));
+    }
+    assert!(session.set(b"k", b"v", options).unwrap());
+    assert_eq!(session.get(b"k", Path::Read).unwrap().value, Some(&b"v"[..]));
+    assert_eq!(server.resp().call("DBSIZE"), Value::Integer(1));
+}
+
+#[test]
+fn a_submitted_value_beyond_any_frame_is_refused_at_once() {
+    let server = server(&["--shards=1", "--max-memory=32MiB"]);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut session = server.session();
+    std::thread::spawn(move || {
+        for bytes in [130 << 10, 200 << 10, 300 << 10, 1 << 20] {
+            let value = vec![1; bytes];
+            let set = Command::Set {
+                key: b"k",
+                value: &value,
+                condition: Condition::Always,
+                expiry: Expiry::Never,
+                get: false,
+            };
+            let submitted = session.submit(&set);
+            let alive = session.set(b"k", b"v", SetOptions::default());
+            let _ = sender.send((bytes, submitted, alive));
+        }
+    });
+    for _ in 0..4 {
+        let answered = receiver.recv_timeout(Duration::from_secs(5));
+        let (bytes, submitted, alive) = answered.expect("it does not hang");
+        assert_eq!(submitted, Err(Error::ValueTooLong), "{bytes} bytes");
+        assert_eq!(alive, Ok(true), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn full_memory_is_said_and_nothing_is_lost() {
+    let server = server(&["--shards=1", "--max-memory=4MiB", "--buckets=256"]);
+    let mut session = server.session();
+    let mut kept = 0u32;
+    let error = loop {
+        let (key, value) = (kept.to_le_bytes(), value_of(1000 + kept as usize % 500));
+        match session.set(&key, &value, SetOptions::default()) {
+            Ok(done) => assert!(done),
+            Err(error) => break error,
+        }
+        kept += 1;
+        assert!(kept < 100_000, "memory never gets full");
+    };
+    assert_eq!(error, Error::Refused(Status::OutOfMemory));
+    assert!(error.to_string().contains("memory is full") && !error.is_final(), "{error}");
+    println!("{kept} records fit 4 MiB");
+    assert!(kept > 2000, "{kept}");
+    for number in 0..kept {
+        let value = value_of(1000 + number as usize % 500);
+        let path = PATHS[number as usize % 3];
+        let got = session.get(&number.to_le_bytes(), path).unwrap();
+        assert_eq!(got.value, Some(&value[..]), "{number}");
+    }
+    // What is removed makes room again.
+    for number in 0..kept / 2 {
+        assert!(session.del(&number.to_le_bytes()).unwrap());
+    }
+    for number in 0..kept / 4 {
+        let value = value_of(1000 + number as usize % 500);
+        session.set(&number.to_le_bytes(), &value, SetOptions::default()).unwrap();
+    }
+    for number in kept / 2..kept {
+        assert!(session.exists(&number.to_le_bytes()).unwrap(), "{number}");
+    }
+}
+
+#[test]
+fn large_frames_wrap_around_and_pipelines_fill_the_rings() {
+    let server = server(&["--shards=1", "--max-memory=64MiB"]);
+    let mut session = server.session();
+    let mut sent = 0;
+    for round in 0..60usize {
+        // Odd lengths, so that the ring's end is met at many places.
+        let value = value_of(MAX_VALUE_BYTES - round * 997);
+        let key = [b'w', (round % 7) as u8];
+        session.set(&key, &value, SetOptions::default()).unwrap();
+        for _ in 0..12 {
+            session.submit(&Command::Get { key: &key }).unwrap();
+        }
+        for _ in 0..12 {
+            let taken =
+                session.next_reply(&mut |_, reply| assert_eq!(reply.value, Some(&value[..])));
+            assert!(taken.unwrap());
+        }
+        sent += 12 * value.len();
+    }
+    assert!(sent > 50 * RING_BYTES, "many laps: {sent} bytes");
+    // More requests than fit a ring, replies taken late.
+    for id in 0..1000u32 {
+        session.submit(&Command::Get { key: &[b'w', (id % 7) as u8] }).unwrap();
+        if id % 100 == 99 {
+            for _ in 0..100 {
+                assert!(
+                    session.next_reply(&mut |_, reply| assert!(reply.value.is_some())).unwrap()
+                );
+            }
+        }
+    }
+    assert_eq!(session.in_flight(), 0);
+}
+
+#[test]
+fn after_a_flush_was_answered_no_old_value_is_read() {
+    let server = server(&["--shards=2", "--max-memory=32MiB"]);
+    let (mut one, mut two) = (server.session(), server.session());
+    let mut resp = server.resp();
+    for round in 0..50u32 {
+        let value = round.to_le_bytes();
+        for key in 0..20u8 {
+            one.set(&[key], &value, SetOptions::default()).unwrap();
+        }
+        for key in 0..20u8 {
+            for session in [&mut one, &mut two] {
+                assert_eq!(session.get(&[key], Path::Read).unwrap().value, Some(&value[..]));
+            }
+        }
+        assert_eq!(resp.call("FLUSHALL"), Value::ok());
+        for key in 0..20u8 {
+            let path = PATHS[key as usize % 3];
+            assert_eq!(one.get(&[key], path).unwrap().value, None, "round {round}");
+            assert_eq!(two.get(&[key], path).unwrap().value, None, "round {round}");
+        }
+        assert_eq!(resp.call("DBSIZE"), Value::Integer(0));
+    }
+    assert!(two.totals().stale > 0, "its pointers were cached");
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+#[test]
+fn what_has_expired_is_never_read() {
+    let server = server(&["--shards=1", "--max-memory=32MiB"]);
+    let options =
+        Options { wake: Wake::Event, lease: Some(Duration::from_secs(3600)), ..Options::default() };
+    let mut session = server.session_with(&options);
+    let (mut read, mut late) = (0, 0);
+    for round in 0..12u32 {
+        let key = round.to_le_bytes();
+        let at = unix_ms() + 50;
+        let set = SetOptions { condition: Condition::Always, expiry: Expiry::At(at) };
+        session.set(&key, b"v", set).unwrap();
+        let path = PATHS[1 + round as usize % 2];
+        loop {
+            let before = unix_ms();
+            let got = session.get(&key, path).unwrap();
+            let (found, via) = (got.value.is_some(), got.via);
+            let after = unix_ms();
+            // One machine, one clock: before it has expired it is there,
+            // afterwards it is not. The server's clock is cut to ms and may
+            // lag by as much.
+            if after < at {
+                assert!(found, "gone {} ms early", at - after);
+            } else if before > at + 1 {
+                assert!(!found, "read {} ms late by {via:?}", before - at);
+            }
+            read += (found && via == Via::Read) as u32;
+            if before > at + 20 {
+                break;
+            }
+            late += !found as u32;
+        }
+    }
+    println!("{read} reads while it lived, {late} misses afterwards");
+    assert!(read > 100 && late > 0);
+}
+
+#[test]
+fn a_shortened_expiry_holds_for_cached_pointers_too() {
+    let server = server(&["--shards=1", "--max-memory=32MiB"]);
+    let mut session = server.session();
+    session.set(b"k", b"v", SetOptions::default()).unwrap();
+    assert_eq!(session.get(b"k", Path::Read).unwrap().via, Via::Read);
+    let mut resp = server.resp();
+    assert_eq!(resp.call("PEXPIRE k 60"), Value::Integer(1));
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(100) {
+        let late = since.elapsed() > Duration::from_millis(62);
+        let found = session.get(b"k", Path::Read).unwrap().value.is_some();
+        assert!(!(late && found), "read after its expiry");
+    }
+    assert_eq!(session.get(b"k", Path::Read).unwrap().value, None);
+    assert_eq!(resp.call("GET k"), Value::Null);
+}
+
+#[test]
+fn a_write_by_one_session_is_seen_by_the_other_at_once() {
+    let server = server(&["--shards=2", "--max-memory=32MiB"]);
+    let (mut one, mut two) = (server.session(), server.session());
+    let mut resp = server.resp();
+    for round in 0..2000u32 {
+        let (key, value) = ([b'k', (round % 9) as u8], round.to_string());
+        one.set(&key, value.as_bytes(), SetOptions::default()).unwrap();
+        let path = PATHS[round as usize % 3];
+        assert_eq!(two.get(&key, path).unwrap().value, Some(value.as_bytes()), "{path:?}");
+        if round % 10 == 0 {
+            let got = resp.try_call(&[b"GET", &key]).unwrap();
+            assert_eq!(got, Value::bulk(value.as_bytes()));
+            assert_eq!(resp.try_call(&[b"SET", &key, b"by resp"]).unwrap(), Value::ok());
+            assert_eq!(one.get(&key, Path::Read).unwrap().value, Some(&b"by resp"[..]));
+            assert_eq!(two.get(&key, path).unwrap().value, Some(&b"by resp"[..]));
+        }
+    }
+}

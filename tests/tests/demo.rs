@@ -1,0 +1,159 @@
+//! `remora demo` and `remora bench keys` as others run them: the contract's
+//! fields, counts, exit codes, and nothing left behind.
+
+use remora_tests::proc::processes_with;
+use remora_tests::{Finished, remora, run, wait_until};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Stdio;
+
+const ROW_NUMBERS: [&str; 6] =
+    ["ops_per_s", "p50_us", "p99_us", "round_trips_per_op", "bytes_per_op", "server_cpu_us_per_op"];
+const BENCH_NUMBERS: [&str; 14] = [
+    "ops_per_s",
+    "p50_us",
+    "p99_us",
+    "p999_us",
+    "round_trips_per_op",
+    "bytes_per_op",
+    "server_cpu_us_per_op",
+    "asked",
+    "read",
+    "hits",
+    "stale",
+    "retries",
+    "lease_expired",
+    "seed",
+];
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
+}
+
+/// Runs in a temporary directory of its own, in which nothing is left.
+fn run_clean(args: &str) -> Finished {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = remora();
+    command.args(args.split(' ')).env("TMPDIR", directory.path());
+    let finished = run(&mut command);
+    assert!(is_empty(directory.path()), "{args} left files");
+    assert!(processes_with(directory.path()).is_empty(), "{args} left a process");
+    finished
+}
+
+/// The one JSON object that is all of standard output.
+fn json(args: &str) -> Value {
+    let finished = run_clean(&format!("{args} --json"));
+    assert_eq!(finished.code, Some(0), "{args}: {}", finished.err);
+    let object: Value = serde_json::from_str(&finished.out).unwrap();
+    assert!(object.is_object(), "{object}");
+    object
+}
+
+fn has_numbers(object: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(object[field].is_number(), "{field}: {object}");
+    }
+}
+
+fn around_one(number: &Value) -> bool {
+    number.as_f64().is_some_and(|number| (0.99..=1.01).contains(&number))
+}
+
+#[test]
+fn the_demo_prints_what_the_contract_says_and_leaves_nothing() {
+    let report = json("demo");
+    assert!(report["records"].as_u64().unwrap() >= 50_000, "{report}");
+    assert!(report["server_pid"].is_u64() && report["client_pid"].is_u64());
+    assert_ne!(report["server_pid"], report["client_pid"]);
+    let rows = report["rows"].as_array().unwrap();
+    let paths: Vec<_> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["resp", "ask", "read"]);
+    for row in rows {
+        has_numbers(row, &ROW_NUMBERS);
+    }
+    assert!(around_one(&rows[1]["round_trips_per_op"]), "{report}");
+}
+
+#[test]
+fn every_path_of_the_bench_counts_what_it_did() {
+    const OPS: u64 = 50_000;
+    for (path, asked, read) in
+        [("ask", OPS, 0), ("read", 0, OPS), ("choose", 0, OPS), ("resp", OPS, 0)]
+    {
+        let report = json(&format!(
+            "bench keys --records 20000 --ops {OPS} --path {path} --lease-ms 600000"
+        ));
+        has_numbers(&report, &BENCH_NUMBERS);
+        for field in ["transport", "path", "command"] {
+            assert!(report[field].is_string(), "{field}: {report}");
+        }
+        assert_eq!(report["path"], path);
+        assert_eq!(report["transport"], if path == "resp" { "tcp" } else { "shm" });
+        assert!(around_one(&report["round_trips_per_op"]), "{report}");
+        println!(
+            "{path}: {:.0}/s, p50 {} us, server CPU {} us, asked {}, read {}",
+            report["ops_per_s"].as_f64().unwrap(),
+            report["p50_us"],
+            report["server_cpu_us_per_op"],
+            report["asked"],
+            report["read"]
+        );
+        if path == "choose" {
+            // It renews what is popular, and asks for what the cache lost.
+            assert_eq!(report["asked"].as_u64().unwrap() + report["read"].as_u64().unwrap(), OPS);
+            assert!(report["read"].as_u64().unwrap() > OPS * 99 / 100, "{report}");
+        } else {
+            assert_eq!(
+                (&report["asked"], &report["read"]),
+                (&asked.into(), &read.into()),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_command_in_a_report_repeats_the_run() {
+    let report = json("bench keys --records 1000 --ops 3000 --path ask --dist zipf:0.99 --seed 7");
+    let command = report["command"].as_str().unwrap().strip_prefix("remora ").unwrap();
+    let again = run_clean(command);
+    let again: Value = serde_json::from_str(&again.out).unwrap();
+    for field in ["command", "seed", "asked", "round_trips_per_op", "bytes_per_op"] {
+        assert_eq!(again[field], report[field], "{field}");
+    }
+}
+
+#[test]
+fn exit_codes_and_standard_output_of_failures() {
+    for (args, code) in [
+        ("bench keys --transport verbs --json", 3),
+        ("bench keys --transport tcp --path read --json", 3),
+        ("bench keys --path sideways --json", 2),
+        ("bench keys --reads 7 --json", 2),
+        ("bench keys --no-such-flag", 2),
+        ("bench", 2),
+        ("nonsense", 2),
+        ("serve --wake never", 2),
+    ] {
+        let finished = run_clean(args);
+        assert_eq!(finished.code, Some(code), "{args}: {}", finished.err);
+        assert_eq!(finished.out, "", "{args}");
+        assert!(!finished.err.is_empty(), "{args}");
+    }
+}
+
+#[test]
+fn a_bench_that_is_killed_leaves_no_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = remora();
+    command.args("bench keys --records 1000 --ops 50000000 --path ask --json".split(' '));
+    command.env("TMPDIR", directory.path());
+    let mut bench = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("its server runs", || !processes_with(directory.path()).is_empty());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    wait_until("the server has ended", || processes_with(directory.path()).is_empty());
+    wait_until("its files are gone", || is_empty(directory.path()));
+}

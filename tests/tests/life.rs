@@ -1,0 +1,183 @@
+//! The server is killed under load and started again: errors are clear, and
+//! no client takes a value of the former life for a fresh one. A client that
+//! trusts the former life is caught by the same check.
+
+use remora_client::{Error, Options, Path, Session, SetOptions, Via, Wake};
+use remora_layout::plant::{Plant, choose};
+use remora_tests::{Place, Role, ServerProcess, Value, role};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, spawn};
+use std::time::{Duration, Instant};
+
+const FLAGS: [&str; 2] = ["--shards=2", "--max-memory=64MiB"];
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Plants are switched on for the whole process: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn options() -> Options {
+    Options {
+        wake: Wake::Hybrid,
+        lease: Some(Duration::from_secs(3600)),
+        timeout: TIMEOUT,
+        ..Options::default()
+    }
+}
+
+/// What the reader of the old life saw. `Instant` is CLOCK_MONOTONIC.
+struct Seen {
+    /// When the last successful read began, and when it had ended.
+    last: (Instant, Instant),
+    reads: u64,
+    /// The first error and when it came.
+    error: Option<(Error, Instant)>,
+    session: Session,
+}
+
+/// Reads a key by its cached pointer until it fails or is told to stop.
+fn read_on(mut session: Session, stop: &'static AtomicBool) -> JoinHandle<Seen> {
+    spawn(move || {
+        let mut last = (Instant::now(), Instant::now());
+        let (mut reads, mut error) = (0, None);
+        while !stop.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            match session.get(b"key", Path::Read) {
+                Ok(got) => {
+                    assert_eq!(got.value, Some(&b"old"[..]));
+                    reads += (got.via == Via::Read) as u64;
+                    last = (began, Instant::now());
+                }
+                Err(first) => {
+                    error = Some((first, Instant::now()));
+                    break;
+                }
+            }
+        }
+        Seen { last, reads, error, session }
+    })
+}
+
+/// Writes as fast as it can until it fails.
+fn load(mut session: Session) -> JoinHandle<(Error, Instant)> {
+    spawn(move || {
+        for round in 0u64.. {
+            let key = (round % 500).to_le_bytes();
+            if let Err(error) = session.set(&key, &[7; 100], SetOptions::default()) {
+                return (error, Instant::now());
+            }
+        }
+        unreachable!()
+    })
+}
+
+struct Outcome {
+    killed: Instant,
+    /// When the first SET to the new server was acknowledged.
+    acknowledged: Instant,
+    seen: Seen,
+    server: ServerProcess,
+}
+
+fn kill_and_restart(stop: &'static AtomicBool) -> Outcome {
+    let place = Place::new();
+    let mut old = ServerProcess::start_at(&place, &FLAGS);
+    let mut session = old.session_with(&options());
+    session.set(b"key", b"old", SetOptions::default()).unwrap();
+    let reader = read_on(session, stop);
+    let writers = [load(old.session_with(&options())), load(old.session_with(&options()))];
+    let mut resp = old.resp();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(resp.call("GET key"), Value::bulk("old"));
+    old.kill();
+    let killed = Instant::now();
+    let server = ServerProcess::start_at(&place, &FLAGS);
+    let mut session = server.session_with(&options());
+    // (c) It is empty; only then it is written to.
+    assert_eq!(session.get(b"key", Path::Read).unwrap().value, None);
+    assert_eq!(server.resp().call("DBSIZE"), Value::Integer(0));
+    session.set(b"key", b"new", SetOptions::default()).unwrap();
+    let acknowledged = Instant::now();
+    for writer in writers {
+        let (error, when) = writer.join().unwrap();
+        assert!(matches!(error, Error::ServerGone | Error::SessionEnded), "{error}");
+        assert!(when - killed < TIMEOUT, "{error} after {:?}", when - killed);
+    }
+    assert!(resp.try_call(&[b"PING"]).is_err(), "the old connection is closed");
+    // A client that trusts the former life would go on.
+    std::thread::sleep(Duration::from_millis(300));
+    stop.store(true, Ordering::Relaxed);
+    let seen = reader.join().unwrap();
+    assert!(seen.reads > 1000, "{} reads", seen.reads);
+    Outcome { killed, acknowledged, seen, server }
+}
+
+/// The check itself: did a read of the old life begin after the new life's
+/// first acknowledged write, and succeed?
+fn reads_the_dead(outcome: &Outcome) -> bool {
+    outcome.seen.last.0 > outcome.acknowledged
+}
+
+#[test]
+fn nothing_of_a_former_life_is_read_as_fresh() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let _alone = ALONE.lock().unwrap();
+    let mut outcome = kill_and_restart(&STOP);
+    assert!(!reads_the_dead(&outcome));
+    let Outcome { killed, acknowledged, seen, server } = &mut outcome;
+    let (error, when) = seen.error.expect("the old session fails");
+    println!(
+        "last read {:?} after the kill, error {:?} after it ({error}), first write of the new life \
+         {:?} after it; {} reads",
+        seen.last.1.saturating_duration_since(*killed),
+        when - *killed,
+        *acknowledged - *killed,
+        seen.reads
+    );
+    assert!(matches!(error, Error::ServerGone | Error::SessionEnded), "{error}");
+    assert!(when - *killed < TIMEOUT);
+    assert!(seen.last.1 < *acknowledged, "even the last read had ended before");
+    assert!(error.to_string().contains("connect again"), "{error}");
+    // The old session stays over.
+    assert_eq!(seen.session.get(b"key", Path::Read).unwrap_err(), error);
+    assert_eq!(seen.session.set(b"key", b"x", SetOptions::default()).unwrap_err(), error);
+    // Others connect again and see the new life only.
+    let mut other = Role::start("reader", &[server.socket().to_str().unwrap()]);
+    assert_eq!(other.hear().as_deref(), Some("new"));
+    let mut session = server.session();
+    for path in [Path::Ask, Path::Read, Path::Choose] {
+        assert_eq!(session.get(b"key", path).unwrap().value, Some(&b"new"[..]));
+    }
+    assert_eq!(server.resp().call("GET key"), Value::bulk("new"));
+}
+
+#[test]
+fn a_client_that_trusts_the_former_life_is_caught() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let _alone = ALONE.lock().unwrap();
+    choose(Some(Plant::TrustFormerLife));
+    let outcome = kill_and_restart(&STOP);
+    choose(None);
+    assert!(reads_the_dead(&outcome), "the check would not notice");
+}
+
+#[test]
+fn a_server_that_drains_ends_sessions_at_once() {
+    let _alone = ALONE.lock().unwrap();
+    let mut server = ServerProcess::start(&FLAGS);
+    let mut session = server.session_with(&options());
+    session.set(b"key", b"old", SetOptions::default()).unwrap();
+    assert_eq!(session.get(b"key", Path::Read).unwrap().via, Via::Read);
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let error = session.get(b"key", Path::Read).unwrap_err();
+    assert!(matches!(error, Error::ServerGone | Error::SessionEnded), "{error}");
+}
+
+#[test]
+fn plays_its_part() {
+    let Some((_, arguments)) = role() else { return };
+    let socket = std::path::Path::new(&arguments[0]);
+    let mut session = Session::connect(socket, &Options::default()).unwrap();
+    let got = session.get(b"key", Path::Choose).unwrap();
+    Role::say(&String::from_utf8_lossy(got.value.unwrap_or_default()));
+}

@@ -1,0 +1,174 @@
+//! What a client can do to the memory that the server shares: read arenas,
+//! write its own mailbox, and nothing else. The kernel refuses the rest.
+
+use remora_arena::{MapError, Mapping, RegionKind};
+use remora_client::{Path, Session, SetOptions};
+use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
+use remora_layout::session::mailbox_bytes;
+use remora_tests::proc::{Map, own_maps, target_of};
+use remora_tests::{ServerProcess, greet};
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+
+const SHARDS: usize = 2;
+
+fn server() -> ServerProcess {
+    ServerProcess::start(&["--shards=2", "--max-memory=16MiB"])
+}
+
+fn maps_of(name: &str) -> Vec<Map> {
+    own_maps().into_iter().filter(|map| map.path.contains(name)).collect()
+}
+
+#[test]
+fn a_client_maps_arenas_read_only_and_shared() {
+    let server = server();
+    let mut session: Session = server.session();
+    session.set(b"k", b"v", SetOptions::default()).unwrap();
+    for _ in 0..10 {
+        let got = session.get(b"k", Path::Read).unwrap();
+        assert_eq!(got.value, Some(&b"v"[..]));
+    }
+    assert_ne!(session.server_pid(), std::process::id());
+    assert_eq!(session.server_pid(), server.pid());
+    // Other tests of this process are clients too: all that it maps counts.
+    let arenas = maps_of("/memfd:remora-arena");
+    assert!(arenas.len() >= SHARDS, "{arenas:?}");
+    let inboxes = maps_of("/memfd:remora-to-client");
+    assert!(!inboxes.is_empty());
+    for map in arenas.iter().chain(&inboxes) {
+        assert_eq!(map.permissions, "r--s", "{map:?}");
+        // Without "mw" mprotect cannot make it writable either.
+        assert!(!map.flags.iter().any(|flag| flag == "mw"), "{map:?}");
+    }
+    // The control: the one mailbox that is the client's to write.
+    let outboxes = maps_of("/memfd:remora-to-server");
+    assert!(!outboxes.is_empty());
+    for map in &outboxes {
+        assert_eq!(map.permissions, "rw-s", "{map:?}");
+        assert!(map.flags.iter().any(|flag| flag == "mw"), "{map:?}");
+        assert!(map.flags.iter().any(|flag| flag == "dc"), "kept from children: {map:?}");
+    }
+    assert!(maps_of("/memfd:remora").iter().all(|map| !map.permissions.contains('x')));
+}
+
+/// A session by hand: its socket, hello and descriptors.
+fn granted(server: &ServerProcess) -> (UnixStream, ServerHello, Vec<OwnedFd>) {
+    let hello = ClientHello {
+        magic: HELLO_MAGIC.into(),
+        version: PROTOCOL_VERSION.into(),
+        pid: std::process::id().into(),
+    };
+    let granted = greet(&server.socket(), &hello).unwrap();
+    assert_eq!(granted.1.refusal.get(), 0);
+    assert_eq!(granted.2.len(), 3 + 2 * SHARDS);
+    granted
+}
+
+fn bytes_of(fd: &OwnedFd) -> usize {
+    fstat(fd).unwrap().st_size as usize
+}
+
+/// Every way to change what `fd` holds is refused.
+fn cannot_be_changed(fd: &OwnedFd, name: &str) {
+    let bytes = bytes_of(fd);
+    assert!(target_of(fd).to_string_lossy().starts_with(&format!("/memfd:{name}")));
+    let seals = fcntl_get_seals(fd).unwrap();
+    let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
+    assert!(seals.contains(all), "{name}: {seals:?}");
+    match Mapping::of_peer(fd.as_fd(), RegionKind::Mailbox, bytes) {
+        Err(MapError::Kernel { source: Errno::PERM | Errno::ACCESS, .. }) => {}
+        Err(other) => panic!("{name}: {other}"),
+        Ok(_) => panic!("{name} was mapped writable"),
+    }
+    assert!(Mapping::of_peer(fd.as_fd(), RegionKind::Readable, bytes).is_ok());
+    for size in [0, bytes as u64 / 2, bytes as u64 * 2] {
+        assert_eq!(ftruncate(fd, size), Err(Errno::PERM), "{name} to {size}");
+    }
+    assert_eq!(rustix::io::pwrite(fd, b"x", 8), Err(Errno::PERM), "{name}");
+    // The same file opened anew, which needs no permission of the server.
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    if let Ok(file) = File::options().read(true).write(true).open(&path) {
+        let error = file.write_at(b"x", 8).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::PERM.raw_os_error()), "{name}: {error}");
+        assert!(file.set_len(0).is_err());
+        assert!(Mapping::of_peer(file.as_fd(), RegionKind::Mailbox, bytes).is_err());
+    }
+    let truncating = File::options().write(true).truncate(true).open(&path);
+    assert!(truncating.is_err(), "{name} was truncated by opening it");
+    assert_eq!(bytes_of(fd), bytes);
+    assert!(fcntl_add_seals(fd, SealFlags::WRITE).is_err(), "sealed for good");
+}
+
+#[test]
+fn neither_arenas_nor_the_servers_mailbox_can_be_changed_by_a_client() {
+    let server = server();
+    let (_socket, _, fds) = granted(&server);
+    cannot_be_changed(&fds[1], "remora-to-client");
+    for shard in 0..SHARDS {
+        cannot_be_changed(&fds[3 + 2 * shard], "remora-arena");
+    }
+    let mut session = server.session();
+    assert!(session.set(b"k", b"v", SetOptions::default()).unwrap(), "the server goes on");
+}
+
+#[test]
+fn a_client_can_write_its_own_mailbox_but_not_resize_it() {
+    let server = server();
+    let (_socket, _, fds) = granted(&server);
+    let mailbox = &fds[0];
+    assert_eq!(bytes_of(mailbox), mailbox_bytes(SHARDS));
+    assert!(Mapping::of_peer(mailbox.as_fd(), RegionKind::Mailbox, bytes_of(mailbox)).is_ok());
+    for size in [0, 4096, 1 << 30] {
+        assert_eq!(ftruncate(mailbox, size), Err(Errno::PERM), "to {size}");
+    }
+    // Otherwise a client could take the server's mapping away (SIGBUS).
+    assert!(fcntl_add_seals(mailbox, SealFlags::WRITE).is_err());
+}
+
+#[test]
+fn memory_that_is_mapped_read_only_is_not_written_through_proc_either() {
+    let server = server();
+    let mut session = server.session();
+    session.set(b"k", b"v", SetOptions::default()).unwrap();
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = text.lines().find(|line| line.contains("remora-arena")).unwrap();
+    let address = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    let memory = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
+    let mut word = [0u8; 8];
+    memory.read_at(&mut word, address).unwrap();
+    assert!(memory.write_at(&word, address).is_err());
+}
+
+#[test]
+fn a_client_has_no_descriptor_of_another_session() {
+    let server = server();
+    let identity = |fd: &OwnedFd| {
+        let stat = fstat(fd).unwrap();
+        (stat.st_dev, stat.st_ino)
+    };
+    let (_one_socket, one_hello, one) = granted(&server);
+    let (_other_socket, other_hello, other) = granted(&server);
+    assert_ne!(one_hello.session.get(), other_hello.session.get());
+    assert_ne!(one_hello.session_seed.get(), other_hello.session_seed.get());
+    for fds in [&one, &other] {
+        let names: Vec<String> =
+            fds.iter().map(|fd| target_of(fd).to_string_lossy().into_owned()).collect();
+        let count = |name: &str| names.iter().filter(|found| found.contains(name)).count();
+        assert_eq!(count("remora-to-server"), 1, "{names:?}");
+        assert_eq!(count("remora-to-client"), 1, "{names:?}");
+        assert_eq!(count("remora-arena"), SHARDS, "{names:?}");
+        assert_eq!(count("eventfd"), 1 + SHARDS, "{names:?}");
+    }
+    // Mailboxes are each session's own; arenas are the same for both.
+    for mine in &one[..2] {
+        assert!(other.iter().all(|theirs| identity(mine) != identity(theirs)));
+    }
+    for shard in 0..SHARDS {
+        assert_eq!(identity(&one[3 + 2 * shard]), identity(&other[3 + 2 * shard]));
+    }
+}

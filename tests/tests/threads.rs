@@ -1,0 +1,61 @@
+//! One shard is one thread, pinned to a core of its own where it is asked to.
+
+use remora_client::Path;
+use remora_tests::ServerProcess;
+use remora_tests::proc::{cores_of, tasks};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// The cores of each shard's thread, by the shard's number.
+fn cores_of_shards(server: &ServerProcess) -> Vec<String> {
+    let mut shards: Vec<_> = tasks(server.pid())
+        .into_iter()
+        .filter(|task| task.name.starts_with("shard-"))
+        .map(|task| (task.name, cores_of(server.pid(), task.tid)))
+        .collect();
+    shards.sort();
+    shards.into_iter().map(|(_, cores)| cores).collect()
+}
+
+#[test]
+fn each_shard_is_one_thread_pinned_to_a_core() {
+    let all = cores_of(std::process::id(), std::process::id());
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let shards = cores.to_string();
+    let pinned = ["--max-memory=32MiB", "--pin=true", "--shards", &shards];
+    let server = ServerProcess::start(&pinned);
+    let found = cores_of_shards(&server);
+    println!("{shards} shards on cores {found:?} of {all}");
+    assert_eq!(found.len(), cores, "one thread for each shard");
+    assert!(found.iter().all(|cores| cores.parse::<u32>().is_ok()), "one core each: {found:?}");
+    assert_eq!(found.iter().collect::<HashSet<_>>().len(), cores, "each its own: {found:?}");
+    // Threads that are no shards may run anywhere.
+    for task in tasks(server.pid()) {
+        if !task.name.starts_with("shard-") {
+            assert_eq!(cores_of(server.pid(), task.tid), all, "{}", task.name);
+        }
+    }
+    let free = ServerProcess::start(&["--max-memory=32MiB", "--pin=false", "--shards=3"]);
+    assert_eq!(cores_of_shards(&free), [&all[..]; 3]);
+}
+
+#[test]
+fn heartbeats_tell_the_utilisation() {
+    let server = ServerProcess::start(&["--shards", "1"]);
+    let mut session = server.session();
+    let mut busiest = 0;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // Heartbeats come every 10 ms; a shard that is asked all the time is busy
+    // for a good part of it.
+    while busiest < 20_000 {
+        assert!(Instant::now() < deadline, "busiest seen: {busiest} ppm");
+        for _ in 0..200 {
+            session.get(b"absent", Path::Ask).unwrap();
+        }
+        busiest = busiest.max(session.server_utilisation_ppm().unwrap_or(0));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    session.get(b"absent", Path::Ask).unwrap();
+    let idle = session.server_utilisation_ppm().unwrap();
+    assert!(idle < busiest, "idle {idle} ppm, busy {busiest} ppm");
+}
