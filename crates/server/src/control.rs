@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const LISTENER: Token = Token(0);
-/// Wakes the thread when the server is to end.
-pub const STOP: Token = Token(1);
+/// Wakes the thread when the server or a session is to end.
+pub const WAKER: Token = Token(1);
 const FIRST_CLIENT: usize = 2;
 /// A client that does not send its hello within this time is cut off.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,7 +72,7 @@ pub struct Control {
 
 impl Control {
     /// A control thread for a listening socket. `poll` also carries the waker
-    /// with the token [`STOP`].
+    /// with the token [`WAKER`].
     pub fn new(
         shared: Arc<Shared>,
         poll: Poll,
@@ -110,7 +110,7 @@ impl Control {
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept(),
-                    STOP => {}
+                    WAKER => self.end_violators(),
                     token => self.read(token),
                 }
             }
@@ -304,17 +304,29 @@ impl Control {
         tracing::info!(session = session.number, why, "session ended");
     }
 
-    /// Heartbeats for all, and an end to those who broke the protocol or
-    /// never said hello.
+    /// Ends the sessions whose peers broke the protocol at a shard.
+    fn end_violators(&mut self) {
+        let violators: Vec<Token> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| {
+                client.session.as_ref().is_some_and(|s| s.violated.load(Ordering::Acquire))
+            })
+            .map(|(token, _)| *token)
+            .collect();
+        for token in violators {
+            self.end(token, "it broke the protocol");
+        }
+    }
+
+    /// Heartbeats for all who are active, and an end to those who never said
+    /// hello.
     fn beat(&mut self, now: Instant) {
         self.measure_utilisation(now);
         let tokens: Vec<Token> = self.clients.keys().copied().collect();
         for token in tokens {
             let client = &self.clients[&token];
             match &client.session {
-                Some(session) if session.violated.load(Ordering::Acquire) => {
-                    self.end(token, "it broke the protocol");
-                }
                 Some(session) => {
                     // Who has not written its clock is not reading, and its
                     // right would not be renewed by an echo of the old one.

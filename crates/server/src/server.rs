@@ -20,8 +20,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub struct Server {
     shared: Arc<Shared>,
     socket_path: PathBuf,
     shards: Vec<JoinHandle<()>>,
-    control: Option<(JoinHandle<()>, mio::Waker)>,
+    control: Option<JoinHandle<()>>,
     resp: Option<(JoinHandle<()>, Arc<crate::jobs::ReplyQueue>)>,
 }
 
@@ -120,6 +120,7 @@ impl Server {
             hash_seed,
             shards: handles,
             stopping: false.into(),
+            control: OnceLock::new(),
             counts: Counts::default(),
         });
         // A client of a former life may read its memory as fresh until its
@@ -144,30 +145,37 @@ impl Server {
         listener: TcpListener,
     ) -> Result<(), StartError> {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let (placed, all_placed) = mpsc::channel();
         for (number, (shard, sleeper)) in loops.into_iter().enumerate() {
             let shard_loop = ShardLoop::new(Arc::clone(&self.shared), number, shard, sleeper);
             // One core each (H2); without enough cores the kernel places them.
             let pin = self.shared.config.pin && self.shared.shards.len() <= cores.len();
             let core = cores.get(number).copied().filter(|_| pin);
             let name = format!("shard-{number}");
+            let placed = placed.clone();
             let thread = std::thread::Builder::new().name(name).spawn(move || {
                 if let Some(core) = core
                     && !core_affinity::set_for_current(core)
                 {
                     tracing::warn!(core = core.id, "cannot pin the shard to its core");
                 }
+                drop(placed);
                 shard_loop.run();
             })?;
             self.shards.push(thread);
         }
+        // Ends when every shard has its place.
+        drop(placed);
+        let _: Result<(), _> = all_placed.recv();
         let poll = mio::Poll::new()?;
-        let waker = mio::Waker::new(poll.registry(), control::STOP)?;
+        let waker = mio::Waker::new(poll.registry(), control::WAKER)?;
+        self.shared.control.get_or_init(|| waker);
         unix.set_nonblocking(true)?;
         let unix = mio::net::UnixListener::from_std(unix);
         let control = Control::new(Arc::clone(&self.shared), poll, unix)?;
         let thread =
             std::thread::Builder::new().name("control".into()).spawn(move || control.run())?;
-        self.control = Some((thread, waker));
+        self.control = Some(thread);
         listener.set_nonblocking(true)?;
         let listener = mio::net::TcpListener::from_std(listener);
         let (resp, replies) = RespThread::new(Arc::clone(&self.shared), listener)?;
@@ -204,8 +212,8 @@ impl Server {
             replies.wake();
             join(thread);
         }
-        if let Some((thread, waker)) = self.control.take() {
-            let _ = waker.wake();
+        if let Some(thread) = self.control.take() {
+            self.shared.wake_control();
             join(thread);
         }
         for shard in &self.shared.shards {

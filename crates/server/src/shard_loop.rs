@@ -141,6 +141,7 @@ impl ShardLoop {
             Err(error) => {
                 tracing::error!(%error, session = session.session, "cannot wait for a session");
                 session.violated.store(true, Ordering::Release);
+                self.shared.wake_control();
             }
         }
     }
@@ -182,6 +183,7 @@ impl ShardLoop {
         }
         if lost {
             self.detach(|session| session.violated.load(Ordering::Relaxed));
+            self.shared.wake_control();
         }
         if frames > 0 {
             count(&self.handle().frames, frames);

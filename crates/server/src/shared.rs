@@ -9,7 +9,7 @@ use remora_index::hash::TableRef;
 use remora_layout::hash::KeyHash;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What is public of one shard.
 pub struct ShardHandle {
@@ -58,6 +58,8 @@ pub struct Shared {
     pub shards: Vec<ShardHandle>,
     /// Set once when the server is to end.
     pub stopping: AtomicBool,
+    /// Wakes the control thread, once there is one.
+    pub control: OnceLock<mio::Waker>,
     /// Counts of the server.
     pub counts: Counts,
 }
@@ -88,6 +90,14 @@ impl Shared {
     pub fn route(&self, key: &[u8]) -> (KeyHash, usize) {
         let hash = KeyHash::of(key, self.hash_seed);
         (hash, hash.shard(self.shards.len()))
+    }
+
+    /// Wakes the control thread: the server ends, or a session does.
+    pub fn wake_control(&self) {
+        if let Some(waker) = self.control.get() {
+            // Fails only if the poll is gone, and then nobody waits.
+            let _ = waker.wake();
+        }
     }
 
     /// Whether the server is to end.
