@@ -6,13 +6,14 @@
 //! from the echoed clock (design, "What a late reader may do").
 
 use crate::jobs::Message;
+use crate::random::random_u64;
 use crate::ring_session::{RingParts, RingSession};
 use crate::shared::{Shared, count};
+use crate::utilisation::Utilisation;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Events, Interest, Poll, Token};
 use remora_arena::Words;
 use remora_fabric::shm::{Bell, Grant, SessionMemory, hello_of, refuse};
-use remora_layout::hash::mix;
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello};
 use remora_layout::limits::{HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_SESSIONS};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
@@ -64,8 +65,7 @@ pub struct Control {
     clients: HashMap<Token, Client>,
     next_token: usize,
     next_session: u64,
-    busy_before: (Instant, u64),
-    utilisation_ppm: u64,
+    utilisation: Utilisation,
     /// When some client's clock was last seen to have moved.
     last_moved: Instant,
 }
@@ -86,8 +86,7 @@ impl Control {
             clients: HashMap::new(),
             next_token: FIRST_CLIENT,
             next_session: 1,
-            busy_before: (Instant::now(), 0),
-            utilisation_ppm: 0,
+            utilisation: Utilisation::new(),
             last_moved: Instant::now(),
         })
     }
@@ -322,7 +321,7 @@ impl Control {
     /// Heartbeats for all who are active, and an end to those who never said
     /// hello.
     fn beat(&mut self, now: Instant) {
-        self.measure_utilisation(now);
+        self.utilisation.measure(&self.shared.shards, now);
         let tokens: Vec<Token> = self.clients.keys().copied().collect();
         for token in tokens {
             let client = &self.clients[&token];
@@ -359,7 +358,7 @@ impl Control {
         session.beats += 1;
         let words = Heartbeat {
             sequence: session.beats,
-            utilisation_ppm_plus_1: self.utilisation_ppm + 1,
+            utilisation_ppm_plus_1: self.utilisation.ppm() + 1,
             life: self.shared.life,
             epoch: self.shared.epoch,
             server_unix_ms: self.shared.clock.now().unix_ms,
@@ -373,35 +372,10 @@ impl Control {
         }
         session.to_client.copy_in(HEARTBEAT_WORD * 8, &bytes);
     }
-
-    /// Busy share of the shards since the last heartbeat.
-    fn measure_utilisation(&mut self, now: Instant) {
-        let busy: u64 =
-            self.shared.shards.iter().map(|shard| shard.busy_ns.load(Ordering::Relaxed)).sum();
-        let (before, busy_before) = self.busy_before;
-        let wall = (now - before).as_nanos() as u64 * self.shared.shards.len() as u64;
-        if let Some(ppm) = ((busy - busy_before) * 1_000_000).checked_div(wall) {
-            self.utilisation_ppm = ppm.min(1_000_000);
-        }
-        self.busy_before = (now, busy);
-    }
 }
 
 /// The same socket as a standard stream, for messages with descriptors.
 fn duplicate(socket: &UnixStream) -> Option<std::os::unix::net::UnixStream> {
     let fd: OwnedFd = socket.as_fd().try_clone_to_owned().ok()?;
     Some(fd.into())
-}
-
-/// Random bits from the kernel, for seeds and lives.
-pub fn random_u64() -> u64 {
-    let mut bytes = [0u8; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => u64::from_le_bytes(bytes),
-        // Never seen for eight bytes; time and process still make it unlike others.
-        _ => {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            mix(now.unwrap_or_default().as_nanos() as u64, std::process::id() as u64)
-        }
-    }
 }

@@ -14,11 +14,13 @@ mod clock;
 mod config;
 mod control;
 mod jobs;
+mod random;
 mod resp;
 mod ring_session;
 mod server;
 mod shard_loop;
 mod shared;
+mod utilisation;
 
 pub use config::{Config, Wake};
 pub use server::{Server, StartError};

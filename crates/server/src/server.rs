@@ -2,8 +2,9 @@
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{self, Control, random_u64};
+use crate::control::{self, Control};
 use crate::jobs::{Inbox, Message};
+use crate::random::random_u64;
 use crate::resp::RespThread;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{Counts, ShardHandle, Shared};
