@@ -96,7 +96,7 @@ fn what_is_too_long_is_refused_and_the_session_lives_on() {
     assert_eq!(session.incr(&key, 1), Err(Error::KeyTooLong));
     for path in PATHS {
         assert_eq!(session.get(&key, path).unwrap_err(), Error::KeyTooLong);
-        assert_eq!(session.get_batch(&[&key], path, &mut |_, _| ()), Err(Error::KeyTooLong));
+        assert_eq!(session.get_batch(&[&key], path, &mut |_, _, _| ()), Err(Error::KeyTooLong));
     }
     assert_eq!(session.set_many(&[(b"k", &value)]), Err(Error::ValueTooLong));
     let long = Command::Set {

@@ -1,6 +1,6 @@
 //! Sessions against a map, over long random histories, on every path.
 
-use remora_client::{Error, Options, Path, Session, SetOptions, Ticket, Wake};
+use remora_client::{Error, Options, Path, Session, SetOptions, Ticket, Via, Wake};
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
 use remora_tests::{Random, ServerProcess};
@@ -166,13 +166,24 @@ impl Bed {
         let path = self.path();
         let mut seen = vec![0; keys.len()];
         let map = &self.map;
-        self.session
-            .get_batch(&keys, path, &mut |at, value| {
+        let (mut asked, mut read) = (0, 0);
+        let counts = self
+            .session
+            .get_batch(&keys, path, &mut |at, value, via| {
                 seen[at] += 1;
                 assert_eq!(value, map.get(keys[at]).map(Vec::as_slice), "{path:?}");
+                match via {
+                    Via::Asked | Via::AskedAfterRead => asked += 1,
+                    Via::Read | Via::ReadAfter(_) => {
+                        assert!(value.is_some(), "absence is the owner's word");
+                        read += 1;
+                    }
+                }
             })
             .unwrap();
         assert!(seen.iter().all(|count| *count == 1), "{path:?} {seen:?}");
+        let total = keys.len() as u64;
+        assert_eq!((counts.asked, counts.read, counts.operations), (asked, read, total));
     }
 
     fn set_many(&mut self) {
@@ -282,7 +293,7 @@ fn set_many_takes_any_number_of_pairs() {
     for path in PATHS {
         let mut found = 0;
         session
-            .get_batch(&keys, path, &mut |at, value| {
+            .get_batch(&keys, path, &mut |at, value, _| {
                 found += (value == Some(keys[at])) as u32;
             })
             .unwrap();

@@ -26,7 +26,7 @@ pub enum RegionKind {
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The kernel refused.
-    #[error("cannot {step} {bytes} bytes of shared memory: {source}")]
+    #[error("cannot {step} {bytes} bytes of shared memory")]
     Kernel {
         /// What was being done.
         step: &'static str,

@@ -56,6 +56,13 @@ pub enum Via {
     AskedAfterRead,
 }
 
+impl Via {
+    /// Read, after this many READs in vain.
+    pub(crate) const fn read_after(tries: u32) -> Self {
+        if tries == 0 { Self::Read } else { Self::ReadAfter(tries) }
+    }
+}
+
 /// What one operation, or a whole session, cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
@@ -98,6 +105,25 @@ impl Counts {
         self.retries += other.retries;
         self.lease_expired += other.lease_expired;
         self.right_lapsed += other.right_lapsed;
+    }
+}
+
+impl Counts {
+    /// What came since `before`, an earlier reading of the same counts.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            operations: self.operations - before.operations,
+            round_trips: self.round_trips - before.round_trips,
+            bytes: self.bytes - before.bytes,
+            nodes: self.nodes - before.nodes,
+            asked: self.asked - before.asked,
+            read: self.read - before.read,
+            hits: self.hits - before.hits,
+            stale: self.stale - before.stale,
+            retries: self.retries - before.retries,
+            lease_expired: self.lease_expired - before.lease_expired,
+            right_lapsed: self.right_lapsed - before.right_lapsed,
+        }
     }
 }
 

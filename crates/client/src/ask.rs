@@ -68,7 +68,8 @@ impl Session {
     /// [`Session::next_reply`]; requests to one shard are executed in order.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`]. A command without a key belongs to no shard and is
+    /// refused as malformed.
     pub fn submit(&mut self, command: &Command<'_>) -> Result<Ticket, Error> {
         let (shard, ticket) = self.send(command)?;
         self.order.push_back(shard as u8);

@@ -3,7 +3,7 @@
 //!
 //! A batch is linearizable for each key only, not as a whole.
 
-use crate::api::{Counts, Path, Ticket};
+use crate::api::{Counts, Path, Ticket, Via};
 use crate::error::Error;
 use crate::session::{PIPELINE_CHUNK, Session};
 use remora_engine::command::Command;
@@ -19,8 +19,16 @@ pub(crate) struct Batch {
     routes: Vec<(KeyHash, usize)>,
     works: Vec<Work<'static>>,
     planned: Vec<Planned>,
-    rest: Vec<usize>,
-    asks: Vec<usize>,
+    rest: Vec<Left>,
+    asks: Vec<Left>,
+}
+
+/// A key that is left to the next way of finding it.
+#[derive(Clone, Copy)]
+struct Left {
+    key: usize,
+    /// READs that were made for it in vain.
+    tries: u32,
 }
 
 /// One READ through a cached pointer.
@@ -34,16 +42,18 @@ struct Planned {
 /// One walk under way.
 struct Walking<'k> {
     key: usize,
+    /// READs in vain before the walk.
+    tries: u32,
     walk: Walk<'k>,
     want: Want,
     landing: usize,
 }
 
-type Each<'e> = &'e mut dyn FnMut(usize, Option<&[u8]>);
+type Each<'e> = &'e mut dyn FnMut(usize, Option<&[u8]>, Via);
 
 impl Session {
-    /// The values of several keys; `each(index, value)` is called once for
-    /// each, in any order.
+    /// The values of several keys; `each(index, value, via)` is called once for
+    /// each, in any order. Gives what the whole batch cost.
     ///
     /// # Errors
     /// See [`Error`]. `each` may have been called for some keys.
@@ -51,14 +61,15 @@ impl Session {
         &mut self,
         keys: &[&[u8]],
         path: Path,
-        each: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), Error> {
+        each: &mut dyn FnMut(usize, Option<&[u8]>, Via),
+    ) -> Result<Counts, Error> {
         self.check()?;
+        let before = self.totals;
         // Taken out of the session while it is in use.
         let mut batch = std::mem::take(&mut self.batch);
         let result = self.run_batch(&mut batch, keys, path, each);
         self.batch = batch;
-        result
+        result.map(|()| self.totals.since(&before))
     }
 
     fn run_batch(
@@ -72,7 +83,7 @@ impl Session {
         batch.routes.clear();
         batch.rest.clear();
         if path == Path::Ask {
-            batch.asks.extend(0..keys.len());
+            batch.asks.extend((0..keys.len()).map(|key| Left { key, tries: 0 }));
             return self.ask_many(&batch.asks, keys, each);
         }
         // Keys of a batch often lie apart; three prefetches hide one another's
@@ -108,12 +119,12 @@ impl Session {
             let Some(entry) = entry else {
                 let unread =
                     if may_read && Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
-                unread.push(key);
+                unread.push(Left { key, tries: 0 });
                 continue;
             };
             cost.hits += 1;
             if path == Path::Choose && entry.wants_renewal(now_ns) {
-                batch.asks.push(key);
+                batch.asks.push(Left { key, tries: 0 });
                 continue;
             }
             let pointer = entry.pointer();
@@ -153,9 +164,10 @@ impl Session {
         let now_ns = self.now()?;
         let holds = self.right.holds(now_ns);
         for planned in &batch.planned {
+            let left = Left { key: planned.key, tries: 1 };
             if !holds {
                 cost.right_lapsed += 1;
-                batch.asks.push(planned.key);
+                batch.asks.push(left);
                 continue;
             }
             let unread = if Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
@@ -163,7 +175,7 @@ impl Session {
             if now_ns >= planned.lease_end_ns {
                 cost.lease_expired += 1;
                 self.cache.remove(hash);
-                unread.push(planned.key);
+                unread.push(left);
                 continue;
             }
             let pointer = planned.pointer;
@@ -171,18 +183,18 @@ impl Session {
             let generation = Some(pointer.generation);
             match verify(bytes, shard as u32, pointer.slot, generation, keys[planned.key]) {
                 Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
-                    batch.asks.push(planned.key);
+                    batch.asks.push(left);
                 }
                 Ok(found) => {
                     cost.operations += 1;
                     cost.read += 1;
-                    each(planned.key, Some(found.value));
+                    each(planned.key, Some(found.value), Via::Read);
                 }
                 Err(_) => {
                     // Torn or dead: the walk or the owner knows more.
                     cost.stale += 1;
                     self.cache.remove(hash);
-                    unread.push(planned.key);
+                    unread.push(left);
                 }
             }
         }
@@ -200,10 +212,10 @@ impl Session {
         let mut walking: Vec<Walking<'_>> = batch
             .rest
             .iter()
-            .map(|&key| {
+            .map(|&Left { key, tries }| {
                 let (hash, shard) = batch.routes[key];
                 let (walk, want) = Walk::begin(keys[key], hash, self.shards[shard].table);
-                Walking { key, walk, want, landing: 0 }
+                Walking { key, tries, walk, want, landing: 0 }
             })
             .collect();
         let mut cost = Counts::default();
@@ -224,7 +236,8 @@ impl Session {
                                 .may_have_expired(found.mutable.expires_at_ms, now_ns) =>
                     {
                         let pointer = found.pointer;
-                        each(one.key, Some(found.value));
+                        let via = Via::read_after(one.tries + one.walk.retries());
+                        each(one.key, Some(found.value), via);
                         cost.operations += 1;
                         cost.read += 1;
                         cost.retries += one.walk.retries() as u64;
@@ -233,7 +246,7 @@ impl Session {
                     Step::Found(_) | Step::Ask(_) => {
                         cost.right_lapsed += !holds as u64;
                         cost.retries += one.walk.retries() as u64;
-                        batch.asks.push(one.key);
+                        batch.asks.push(Left { key: one.key, tries: one.tries + 1 });
                     }
                 }
             }
@@ -272,17 +285,18 @@ impl Session {
     }
 
     /// Asks for all keys in `asks`, pipelined.
-    fn ask_many(&mut self, asks: &[usize], keys: &[&[u8]], each: Each<'_>) -> Result<(), Error> {
-        let mut tickets: Vec<(usize, usize, Ticket)> = Vec::new();
+    fn ask_many(&mut self, asks: &[Left], keys: &[&[u8]], each: Each<'_>) -> Result<(), Error> {
+        let mut tickets: Vec<(Left, usize, Ticket)> = Vec::new();
         for chunk in asks.chunks(PIPELINE_CHUNK) {
             tickets.clear();
-            for &key in chunk {
-                let (shard, ticket) = self.send(&Command::Get { key: keys[key] })?;
-                tickets.push((key, shard, ticket));
+            for &left in chunk {
+                let (shard, ticket) = self.send(&Command::Get { key: keys[left.key] })?;
+                tickets.push((left, shard, ticket));
             }
-            for &(key, shard, ticket) in &tickets {
+            for &(left, shard, ticket) in &tickets {
                 let answer = self.collect(shard, ticket)?;
-                each(key, answer.value.map(|(from, to)| &self.reply[from..to]));
+                let via = if left.tries == 0 { Via::Asked } else { Via::AskedAfterRead };
+                each(left.key, answer.value.map(|(from, to)| &self.reply[from..to]), via);
             }
         }
         Ok(())

@@ -43,7 +43,7 @@ impl Session {
                 if let Reading::Value { from, bytes, retries } = reading {
                     cost.read = 1;
                     self.totals.add(&cost);
-                    let via = if retries == 0 { Via::Read } else { Via::ReadAfter(retries) };
+                    let via = Via::read_after(retries);
                     let value = Some(self.link.landed(from, bytes));
                     return Ok(Got { value, via, counts: cost });
                 }

@@ -36,7 +36,7 @@ pub enum StartError {
     #[error("{0}")]
     Config(String),
     /// An address or path cannot be listened on.
-    #[error("cannot listen on {what}: {source}")]
+    #[error("cannot listen on {what}; is another server running?")]
     Listen {
         /// The address or path.
         what: String,
@@ -50,7 +50,7 @@ pub enum StartError {
     #[error(transparent)]
     Memory(#[from] MapError),
     /// The kernel refused something else.
-    #[error("cannot start: {0}")]
+    #[error("cannot start")]
     System(#[from] std::io::Error),
 }
 

@@ -22,9 +22,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Nobody listens there.
-    #[error(
-        "cannot reach a Remora server at {path}: {source}; is it running, and is this its socket?"
-    )]
+    #[error("cannot reach a Remora server at {path}; is it running, and is this its socket?")]
     Unreachable {
         /// The socket's path.
         path: PathBuf,
@@ -51,7 +49,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Memory(#[from] MapError),
     /// The kernel refused something else.
-    #[error("cannot set up the session: {0}")]
+    #[error("cannot set up the session")]
     System(#[from] std::io::Error),
 }
 

@@ -25,7 +25,7 @@ impl SessionTarget {
         path: Path,
     ) -> anyhow::Result<SessionTarget> {
         let session = Session::connect(socket, options)
-            .map_err(|error| unavailable(format!("shm by {}: {error}", socket.display())))?;
+            .map_err(|error| unavailable(format!("shm: {:#}", anyhow::Error::new(error))))?;
         Ok(Self { session, path, tickets: VecDeque::new() })
     }
 }
@@ -53,7 +53,8 @@ impl Target for SessionTarget {
         keys: &[&[u8]],
         see: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> anyhow::Result<()> {
-        Ok(self.session.get_batch(keys, self.path, see)?)
+        self.session.get_batch(keys, self.path, &mut |index, value, _| see(index, value))?;
+        Ok(())
     }
 
     #[inline]
