@@ -63,6 +63,10 @@ impl Via {
     }
 }
 
+/// What a batch calls once for each key: the key's index, its value if it
+/// exists, and how it was come by.
+pub type Each<'e> = dyn FnMut(usize, Option<&[u8]>, Via) + 'e;
+
 /// What one operation, or a whole session, cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {

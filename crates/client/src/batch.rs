@@ -3,7 +3,7 @@
 //!
 //! A batch is linearizable for each key only, not as a whole.
 
-use crate::api::{Counts, Path, Ticket, Via};
+use crate::api::{Counts, Each, Path, Ticket, Via};
 use crate::error::Error;
 use crate::session::{PIPELINE_CHUNK, Session};
 use remora_engine::command::Command;
@@ -49,8 +49,6 @@ struct Walking<'k> {
     landing: usize,
 }
 
-type Each<'e> = &'e mut dyn FnMut(usize, Option<&[u8]>, Via);
-
 impl Session {
     /// The values of several keys; `each(index, value, via)` is called once for
     /// each, in any order. Gives what the whole batch cost.
@@ -61,7 +59,7 @@ impl Session {
         &mut self,
         keys: &[&[u8]],
         path: Path,
-        each: &mut dyn FnMut(usize, Option<&[u8]>, Via),
+        each: &mut Each<'_>,
     ) -> Result<Counts, Error> {
         self.check()?;
         let before = self.totals;
@@ -77,7 +75,7 @@ impl Session {
         batch: &mut Batch,
         keys: &[&[u8]],
         path: Path,
-        each: Each<'_>,
+        each: &mut Each<'_>,
     ) -> Result<(), Error> {
         batch.asks.clear();
         batch.routes.clear();
@@ -152,7 +150,7 @@ impl Session {
         keys: &[&[u8]],
         path: Path,
         cost: &mut Counts,
-        each: Each<'_>,
+        each: &mut Each<'_>,
     ) -> Result<(), Error> {
         if batch.works.is_empty() {
             return Ok(());
@@ -207,7 +205,7 @@ impl Session {
         &mut self,
         batch: &mut Batch,
         keys: &[&[u8]],
-        each: Each<'_>,
+        each: &mut Each<'_>,
     ) -> Result<(), Error> {
         let mut walking: Vec<Walking<'_>> = batch
             .rest
@@ -285,7 +283,12 @@ impl Session {
     }
 
     /// Asks for all keys in `asks`, pipelined.
-    fn ask_many(&mut self, asks: &[Left], keys: &[&[u8]], each: Each<'_>) -> Result<(), Error> {
+    fn ask_many(
+        &mut self,
+        asks: &[Left],
+        keys: &[&[u8]],
+        each: &mut Each<'_>,
+    ) -> Result<(), Error> {
         let mut tickets: Vec<(Left, usize, Ticket)> = Vec::new();
         for chunk in asks.chunks(PIPELINE_CHUNK) {
             tickets.clear();

@@ -1,8 +1,9 @@
 //! One connection: commands are gathered, sent together, and their replies
 //! read one after the other.
 
-use super::reply::{Reply, parse};
 use anyhow::{Context, bail};
+use remora_front::Value;
+use remora_front::resp::{ParsedValue, encode};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -85,34 +86,13 @@ impl<S: Read + Write> Connection<S> {
     /// Begins a command of so many parts; they follow by [`Self::push_part`].
     #[inline]
     pub fn push_header(&mut self, parts: usize) {
-        self.push_number(b'*', parts);
+        encode::array(&mut self.out, parts);
     }
 
     /// Adds one part of a command.
     #[inline]
     pub fn push_part(&mut self, part: &[u8]) {
-        self.push_number(b'$', part.len());
-        self.out.extend_from_slice(part);
-        self.out.extend_from_slice(b"\r\n");
-    }
-
-    #[inline]
-    fn push_number(&mut self, kind: u8, number: usize) {
-        self.out.push(kind);
-        // 20 digits hold every 64-bit number.
-        let mut digits = [0u8; 20];
-        let mut from = digits.len();
-        let mut rest = number;
-        loop {
-            from -= 1;
-            digits[from] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.out.extend_from_slice(&digits[from..]);
-        self.out.extend_from_slice(b"\r\n");
+        encode::bulk(&mut self.out, part);
     }
 
     /// Sends what was gathered.
@@ -124,22 +104,22 @@ impl<S: Read + Write> Connection<S> {
         Ok(())
     }
 
-    /// The next item of the replies.
+    /// The next reply.
     #[inline]
-    pub fn reply(&mut self) -> anyhow::Result<Reply<'_>> {
+    pub fn reply(&mut self) -> anyhow::Result<Value<'_>> {
         let used = loop {
             // Parsed twice, here for its length only: the borrow of a reply
             // that is returned must not hold over the reading below.
-            match parse(&self.buffer[self.start..self.end])? {
-                Some((_, used)) => break used,
-                None => self.receive()?,
+            match Value::parse(&self.buffer[self.start..self.end])? {
+                ParsedValue::Value { consumed, .. } => break consumed,
+                ParsedValue::Incomplete { .. } => self.receive()?,
             }
         };
         let from = self.start;
         self.start += used;
-        match parse(&self.buffer[from..self.end])? {
-            Some((reply, _)) => Ok(reply),
-            None => bail!("a whole reply became a part of one"),
+        match Value::parse(&self.buffer[from..self.end])? {
+            ParsedValue::Value { value, .. } => Ok(value),
+            ParsedValue::Incomplete { .. } => bail!("a whole reply became a part of one"),
         }
     }
 
@@ -150,7 +130,7 @@ impl<S: Read + Write> Connection<S> {
             self.start = 0;
         }
         if self.end == self.buffer.len() {
-            // Bounded by the longest bulk string and line that `parse` takes.
+            // Bounded by the longest value that is taken for one.
             self.buffer.resize(2 * self.buffer.len(), 0);
         }
         loop {
@@ -187,13 +167,12 @@ impl<S: Read + Write> Connection<S> {
         self.push(&[b"CONFIG", b"GET", name.as_bytes()]);
         self.flush()?;
         match self.reply()? {
-            Reply::Array(Some(2)) => {}
-            Reply::Array(Some(0)) | Reply::Error(_) => return Ok(None),
-            other => bail!("unexpected reply to CONFIG GET: {other:?}"),
-        }
-        self.reply()?;
-        match self.reply()? {
-            Reply::Bulk(Some(value)) => Ok(Some(String::from_utf8_lossy(value).into_owned())),
+            Value::Array(pair) => match pair[..] {
+                [] => Ok(None),
+                [_, Value::Bulk(value)] => Ok(Some(String::from_utf8_lossy(value).into_owned())),
+                _ => bail!("unexpected reply to CONFIG GET: {pair:?}"),
+            },
+            Value::Error(_) => Ok(None),
             other => bail!("unexpected reply to CONFIG GET: {other:?}"),
         }
     }
@@ -210,8 +189,9 @@ impl<S: Read + Write> Connection<S> {
         self.push(command);
         self.flush()?;
         match self.reply()? {
-            Reply::Bulk(value) => Ok(value.map(<[u8]>::to_vec)),
-            Reply::Error(text) => bail!("the server says: {}", String::from_utf8_lossy(text)),
+            Value::Bulk(value) => Ok(Some(value.to_vec())),
+            Value::Null => Ok(None),
+            Value::Error(text) => bail!("the server says: {}", String::from_utf8_lossy(text)),
             other => bail!("unexpected reply: {other:?}"),
         }
     }
@@ -250,12 +230,10 @@ mod tests {
 
     fn check(mut connection: Connection<Pieces>, how: &str) {
         let expected = [
-            Reply::Simple(b"OK"),
-            Reply::Integer(12),
-            Reply::Array(Some(2)),
-            Reply::Bulk(None),
-            Reply::Bulk(Some(b"a\r\n$1\r\n")),
-            Reply::Error(b"ERR x"),
+            Value::Simple(b"OK"),
+            Value::Integer(12),
+            Value::Array(vec![Value::Null, Value::Bulk(b"a\r\n$1\r\n")]),
+            Value::Error(b"ERR x"),
         ];
         for reply in expected {
             assert_eq!(connection.reply().unwrap(), reply, "{how}");

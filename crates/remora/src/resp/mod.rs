@@ -1,8 +1,6 @@
-//! A small blocking RESP2 client for the bench and the demo: pipelining by
-//! hand, replies without allocation.
+//! A small blocking RESP client for the bench and the demo: pipelining by
+//! hand, one value after the other.
 
 mod connection;
-mod reply;
 
 pub use connection::Connection;
-pub use reply::Reply;

@@ -2,8 +2,9 @@
 
 use super::{Costs, Request, Target};
 use crate::failure::unavailable;
-use crate::resp::{Connection, Reply};
-use anyhow::bail;
+use crate::resp::Connection;
+use anyhow::{bail, ensure};
+use remora_front::Value;
 
 /// A connection and the count of what it was asked.
 #[derive(Debug)]
@@ -22,18 +23,17 @@ impl RespTarget {
 
     fn see_bulk(&mut self, see: impl FnOnce(Option<&[u8]>)) -> anyhow::Result<()> {
         match self.connection.reply()? {
-            Reply::Bulk(value) => {
-                see(value);
-                Ok(())
-            }
-            other => refuse(other),
+            Value::Bulk(value) => see(Some(value)),
+            Value::Null => see(None),
+            other => return refuse(&other),
         }
+        Ok(())
     }
 }
 
-fn refuse(reply: Reply<'_>) -> anyhow::Result<()> {
+fn refuse(reply: &Value<'_>) -> anyhow::Result<()> {
     match reply {
-        Reply::Error(text) => bail!("the server says: {}", String::from_utf8_lossy(text)),
+        Value::Error(text) => bail!("the server says: {}", String::from_utf8_lossy(text)),
         other => bail!("unexpected reply: {other:?}"),
     }
 }
@@ -65,12 +65,17 @@ impl Target for RespTarget {
         }
         self.asked += keys.len() as u64;
         self.flush()?;
-        match self.connection.reply()? {
-            Reply::Array(Some(items)) if items == keys.len() => {}
-            other => return refuse(other),
-        }
-        for position in 0..keys.len() {
-            self.see_bulk(|value| see(position, value))?;
+        let values = match self.connection.reply()? {
+            Value::Array(values) => values,
+            other => return refuse(&other),
+        };
+        ensure!(values.len() == keys.len(), "a reply of another length");
+        for (position, value) in values.iter().enumerate() {
+            match value {
+                Value::Bulk(value) => see(position, Some(value)),
+                Value::Null => see(position, None),
+                other => return refuse(other),
+            }
         }
         Ok(())
     }
@@ -93,8 +98,8 @@ impl Target for RespTarget {
             return self.see_bulk(see);
         }
         match self.connection.reply()? {
-            Reply::Simple(b"OK") => Ok(()),
-            other => refuse(other),
+            Value::Simple(b"OK") => Ok(()),
+            other => refuse(&other),
         }
     }
 
