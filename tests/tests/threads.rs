@@ -62,3 +62,12 @@ fn heartbeats_tell_the_utilisation() {
         session.server_utilisation_ppm().unwrap() < 20_000
     });
 }
+
+#[test]
+fn the_limit_of_open_files_is_raised() {
+    let server = ServerProcess::start(&["--max-memory=32MiB"]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let values: Vec<&str> = line["Max open files".len()..].split_whitespace().collect();
+    assert_eq!(values[0], values[1], "soft and hard: {line}");
+}

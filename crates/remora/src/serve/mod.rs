@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use ending::Ending;
 use remora_server::{Server, StartError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use settings::{DEFAULT_PORT, default_shards};
 use settings::{Layer, Settings};
 use std::io::{IsTerminal, Write};
@@ -49,6 +50,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             settings.bind, settings.port
         );
     }
+    raise_descriptor_limit();
     socket::prepare(&settings.socket, settings.socket_is_default)?;
     let endings = ending::watch(args.owned_by_parent, settings.socket.clone())?;
     let server = Server::start(settings.to_config()).map_err(|error| match error {
@@ -83,6 +85,16 @@ fn start_log(filter: &str) -> anyhow::Result<()> {
         .log_internal_errors(false)
         .init();
     Ok(())
+}
+
+/// Each session takes a descriptor for each shard and a few more: the soft
+/// limit of most systems, 1024, is for programs that use select(2).
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "cannot raise the limit of open files; fewer clients will fit");
+    }
 }
 
 /// The banner in the log, and the line that a starter waits for.
