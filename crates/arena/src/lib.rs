@@ -26,9 +26,7 @@ pub use huge::HugeTable;
 pub use journal::{Journal, NoJournal};
 pub use mapping::{MapError, Mapping, Region, RegionKind};
 pub use owner::Owner;
-pub use records::{
-    NewRecord, expiry_of, flip_dead, lease_of, publish_live, set_mutable, write_pending,
-};
+pub use records::{NewRecord, flip_dead, mutable_of, publish_live, set_mutable, write_pending};
 pub use size_class::{CLASSES, class_bytes, class_for};
 pub use slots::{ArenaFull, Slot, SlotStats, Slots};
 pub use words::{OutOfBounds, Words, prefetch};

@@ -6,7 +6,6 @@ use crate::words::Words;
 use remora_layout::limits::WORD_BYTES;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -194,30 +193,21 @@ impl Region {
         Some(unsafe { Owner::new(&self.mapping, journal) })
     }
 
-    /// The mapping itself.
-    pub fn mapping(&self) -> &Arc<Mapping> {
-        &self.mapping
-    }
-
     /// The descriptor to pass to peers.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-
-    /// A duplicate of the descriptor as a file (tests).
-    pub fn file(&self) -> std::io::Result<File> {
-        Ok(File::from(self.fd.try_clone()?))
     }
 }
 
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn seals_hold() {
         let region = Region::create("test", RegionKind::Readable, 8192).unwrap();
-        let file = region.file().unwrap();
+        let file = File::from(region.fd.try_clone().unwrap());
         assert!(file.set_len(4096).is_err(), "shrinking is refused");
         assert!(file.set_len(16384).is_err(), "growing is refused");
         assert!(rustix::io::pwrite(&file, b"x", 0).is_err(), "writing is refused");

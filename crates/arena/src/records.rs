@@ -84,12 +84,7 @@ pub fn set_mutable<J: Journal>(owner: &mut Owner<J>, slot: u32, mutable: Mutable
     owner.store(first_word(slot) + 1, mutable.to_word());
 }
 
-/// Word 1 of a record: its lease and popularity.
-pub fn lease_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Mutable {
+/// Word 1 of a record: expiry, lease, popularity.
+pub fn mutable_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Mutable {
     Mutable::from_word(owner.word(first_word(slot) + 1))
-}
-
-/// A record's expiry in Unix ms; 0 for never.
-pub fn expiry_of<J: Journal>(owner: &Owner<J>, slot: u32) -> u64 {
-    lease_of(owner, slot).expires_at_ms
 }

@@ -27,10 +27,11 @@ pub struct OutOfBounds {
 pub struct Words {
     base: *mut u8,
     bytes: usize,
-    mapping: Arc<Mapping>,
+    /// Keeps the memory mapped.
+    _mapping: Arc<Mapping>,
 }
 
-// SAFETY: `base` points into `mapping`, which is Send and Sync and outlives it.
+// SAFETY: `base` points into `_mapping`, which is Send and Sync and outlives it.
 unsafe impl Send for Words {}
 // SAFETY: all access is by atomic or opaque accesses.
 unsafe impl Sync for Words {}
@@ -38,18 +39,13 @@ unsafe impl Sync for Words {}
 impl Words {
     /// The whole of a mapping.
     pub fn new(mapping: Arc<Mapping>) -> Self {
-        Self { base: mapping.base(), bytes: mapping.bytes(), mapping }
+        Self { base: mapping.base(), bytes: mapping.bytes(), _mapping: mapping }
     }
 
     /// Size in bytes.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// The mapping that this is a view of.
-    pub fn mapping(&self) -> &Arc<Mapping> {
-        &self.mapping
     }
 
     /// Whether a range from elsewhere lies in the region, its start on a word.

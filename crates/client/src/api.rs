@@ -82,7 +82,7 @@ pub struct Counts {
     pub asked: u64,
     /// Operations concluded by READs alone.
     pub read: u64,
-    /// Lookups that found a usable pointer in the cache.
+    /// Lookups that found a pointer in the cache.
     pub hits: u64,
     /// READs through a cached pointer that found a dead or other record.
     pub stale: u64,

@@ -11,7 +11,7 @@ use remora_fabric::{Link, RemoteAddress, Work};
 use remora_index::hash::{Step, Walk, Want};
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::verify;
+use remora_layout::record::{Reject, verify};
 
 /// Working memory of batches, kept between them.
 #[derive(Default)]
@@ -188,8 +188,13 @@ impl Session {
                     cost.read += 1;
                     each(planned.key, Some(found.value), Via::Read);
                 }
-                Err(_) => {
-                    // Torn or dead: the walk or the owner knows more.
+                Err(Reject::Torn | Reject::Pending) => {
+                    // The pointer may still hold; the walk or the owner knows more.
+                    cost.retries += 1;
+                    unread.push(left);
+                }
+                Err(Reject::Dead | Reject::OtherKey) => {
+                    // An invalid hit (H23).
                     cost.stale += 1;
                     self.cache.remove(hash);
                     unread.push(left);

@@ -3,7 +3,6 @@
 //! ```text
 //! to_server (written by the client)          to_client (written by the server)
 //!     0  client's clock, ns                      0  heartbeat, one line
-//!     8  life that the client has seen
 //!    64  asleep: the client wants a wake-up     64  withdrawn: the session has ended
 //!   128  credit of shard 0's response ring     128  credit of shard 0's request ring
 //!   192  ... of shard 1, one line each         192  ... of shard 1
@@ -20,8 +19,6 @@ use crate::limits::{CACHE_LINE_BYTES, MAX_SHARDS, RING_BYTES};
 pub const SESSION_HEADER_BYTES: usize = 8192;
 /// Word of the client's clock (to_server), in ns of the client's own clock.
 pub const CLIENT_CLOCK_WORD: usize = 0;
-/// Word of the life that the client has seen (to_server).
-pub const CLIENT_LIFE_WORD: usize = 1;
 /// Word that is 1 while the client sleeps (to_server).
 pub const CLIENT_ASLEEP_WORD: usize = 8;
 /// Word that is 1 once the server has withdrawn the session (to_client).

@@ -68,11 +68,6 @@ impl Sender {
         self.credit
     }
 
-    /// Whether everything sent has been consumed.
-    pub fn is_drained(&self) -> bool {
-        self.sent == self.credit
-    }
-
     /// Bytes left over at the ring's end if the frame does not fit there.
     #[inline]
     fn skipped(&self, frame: usize) -> usize {

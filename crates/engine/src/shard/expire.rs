@@ -2,7 +2,7 @@
 
 use super::{Found, Now, Shard};
 use crate::command::{Command, ExpireCondition, Reply};
-use remora_arena::{Journal, lease_of};
+use remora_arena::{Journal, mutable_of};
 use remora_index::hash::record_key;
 use remora_layout::hash::KeyHash;
 use remora_layout::message::Status;
@@ -68,7 +68,7 @@ impl<J: Journal> Shard<J> {
             let bucket = self.expire_cursor % self.table.buckets();
             self.expire_cursor = self.expire_cursor.wrapping_add(1);
             for (place, slot) in self.table.places(&self.owner, bucket) {
-                let found = Found { place, slot, mutable: lease_of(&self.owner, slot.slot) };
+                let found = Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) };
                 if has_expired(found.mutable, now) {
                     let key = record_key(&self.owner, slot.slot).to_vec();
                     self.log.append(&Command::Del { key: &key });

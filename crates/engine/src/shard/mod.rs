@@ -10,7 +10,7 @@ mod write;
 
 use crate::command::{Command, Reply};
 use crate::oplog::OpLog;
-use remora_arena::{Journal, NoJournal, Owner, SlotStats, Slots, flip_dead, lease_of};
+use remora_arena::{Journal, NoJournal, Owner, SlotStats, Slots, flip_dead, mutable_of};
 use remora_index::hash::{Place, Table, TableRef};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
@@ -192,7 +192,7 @@ impl<J: Journal> Shard<J> {
     #[inline]
     fn lookup(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Found> {
         let (place, slot) = self.table.find(&self.owner, key, hash)?;
-        let found = Found { place, slot, mutable: lease_of(&self.owner, slot.slot) };
+        let found = Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) };
         if expire::has_expired(found.mutable, now) {
             self.log.append(&Command::Del { key });
             self.take_out(found, now);

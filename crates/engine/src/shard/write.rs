@@ -5,7 +5,7 @@ use crate::command::{Command, Condition, Expiry, Pairs, Reply};
 use crate::integer;
 use crate::shard::expire;
 use remora_arena::{
-    ArenaFull, Journal, NewRecord, Slot, class_for, flip_dead, lease_of, publish_live,
+    ArenaFull, Journal, NewRecord, Slot, class_for, flip_dead, mutable_of, publish_live,
     write_pending,
 };
 use remora_index::hash::{OVERFLOW_CLASS, record_value};
@@ -231,7 +231,7 @@ impl<J: Journal> Shard<J> {
             let old = self.table.find(&self.owner, key, new.hash).map(|(place, slot)| Found {
                 place,
                 slot,
-                mutable: lease_of(&self.owner, slot.slot),
+                mutable: mutable_of(&self.owner, slot.slot),
             });
             if let Some(old) = old {
                 self.kill(old, now);
@@ -257,7 +257,7 @@ impl<J: Journal> Shard<J> {
         let removed = self.stats.keys;
         for bucket in 0..self.table.buckets() {
             for (place, slot) in self.table.places(&self.owner, bucket) {
-                let mutable = lease_of(&self.owner, slot.slot);
+                let mutable = mutable_of(&self.owner, slot.slot);
                 self.take_out(Found { place, slot, mutable }, now);
             }
         }

@@ -107,8 +107,9 @@ impl Connection {
         if !self.flush() {
             return Flow::Close;
         }
-        let mut again = false;
-        if !self.closing && !self.is_paused() {
+        // What is not read now raises no event of its own later.
+        let mut again = !self.closing;
+        if again && !self.is_paused() {
             match self.read(&mut executor.scratch) {
                 Ok(more) => again = more,
                 Err(()) => return Flow::Close,
