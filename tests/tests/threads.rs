@@ -71,3 +71,17 @@ fn the_limit_of_open_files_is_raised() {
     let values: Vec<&str> = line["Max open files".len()..].split_whitespace().collect();
     assert_eq!(values[0], values[1], "soft and hard: {line}");
 }
+
+/// A shard that goes to sleep right after its work has told its counts first.
+#[test]
+fn info_knows_of_work_done_just_before_a_shard_fell_asleep() {
+    let server =
+        ServerProcess::start(&["--max-memory=32MiB", "--pin=false", "--wake=event", "--shards=1"]);
+    let mut resp = server.resp();
+    for key in 0..20 {
+        resp.call(&format!("SET key:{key} v"));
+    }
+    // Asleep by now; nothing has woken it since.
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(resp.info("last_sequence"), 20);
+}

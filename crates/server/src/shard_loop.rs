@@ -191,6 +191,8 @@ impl ShardLoop {
     }
 
     fn sleep(&mut self) {
+        // Nothing will publish them while it sleeps.
+        self.publish_stats();
         let timeout = self.shard.wants_ticks().then_some(SLEEPING_TICK);
         let (shared, sessions) = (&self.shared, &self.sessions);
         let inbox = &shared.shards[self.number].inbox;
@@ -202,6 +204,11 @@ impl ShardLoop {
 
     fn tick(&mut self, instant: Instant) {
         self.shard.tick(self.shared.clock.at(instant));
+        self.publish_stats();
+    }
+
+    /// Shows the shard's counts to the other threads.
+    fn publish_stats(&self) {
         let stats = self.shard.stats();
         if let Ok(mut published) = self.handle().stats.lock() {
             *published = stats;

@@ -21,7 +21,7 @@ pub struct ShardHandle {
     pub words: Words,
     /// Where its table is.
     pub table: TableRef,
-    /// Its counts, as of its last tick.
+    /// Its counts, some milliseconds old at most.
     pub stats: Mutex<ShardStats>,
     /// Nanoseconds spent on work since the start.
     pub busy_ns: AtomicU64,
@@ -34,7 +34,7 @@ pub struct ShardHandle {
 }
 
 impl ShardHandle {
-    /// Its counts, as of its last tick.
+    /// Its counts, some milliseconds old at most.
     pub fn stats(&self) -> ShardStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
