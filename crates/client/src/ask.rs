@@ -1,26 +1,19 @@
 //! Asking: requests and replies over the rings.
 
-use crate::api::{Counts, Ticket, Wake};
+use crate::api::{Counts, Ticket};
+use crate::connection::{Connection, lock};
 use crate::error::Error;
-use crate::session::{InFlight, Session};
+use crate::session::{InFlight, RequestId, Session};
 use remora_engine::Reply;
 use remora_engine::command::Command;
-use remora_fabric::shm::Woken;
-use remora_fabric::{Link, RemoteAddress, Work};
 use remora_layout::frame::frame_bytes;
 use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_VALUE_BYTES};
 use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status};
 use remora_layout::pointer::RemotePointer;
-use remora_ring::{Poll, SendError, WRITE_ID};
-use std::time::{Duration, Instant};
+use remora_ring::SendError;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 use zerocopy::{FromBytes, IntoBytes};
-
-/// Hybrid mode polls this long for a reply before it blocks.
-const HYBRID_SPIN: Duration = Duration::from_micros(50);
-/// Empty polls between two looks at the clock.
-const POLLS_PER_CLOCK: u32 = 128;
-/// A poller looks after the server's life this often.
-const LIFE_LOOK: Duration = Duration::from_millis(10);
 
 /// A reply, owned where it has to be.
 #[derive(Clone, Copy)]
@@ -125,23 +118,15 @@ impl Session {
             // others are under way the clock of the last of them will do.
             self.now()?;
         }
-        let id = self.shards[shard].next_id;
-        let (header, key, value) = command.encode(id);
-        let length = REQUEST_HEADER_BYTES + key.len() + value.len();
+        let id = RequestId { session: self.number, sequence: self.shards[shard].next_sequence };
+        let (header, key, value) = command.encode(id.to_number());
         if value.len() > MAX_VALUE_BYTES {
             return Err(Error::ValueTooLong);
         }
-        self.make_room(shard, length)?;
+        let length = REQUEST_HEADER_BYTES + key.len() + value.len();
+        self.put_into_ring(shard, length, &[header.as_bytes(), key, value])?;
         let end = &mut self.shards[shard];
-        match end.sender.send(&mut self.link, &[header.as_bytes(), key, value]) {
-            Ok(()) => {}
-            Err(SendError::Link(error)) => return Err(self.end(error.into())),
-            Err(other) => unreachable!("room was made, and the limits fit a frame: {other}"),
-        }
-        self.drain_writes()?;
-        let end = &mut self.shards[shard];
-        end.bell.ring();
-        end.next_id = end.next_id.wrapping_add(1);
+        end.next_sequence = end.next_sequence.wrapping_add(1);
         let is_write = command.is_write();
         end.writes += is_write as u32;
         let brings_pointer = matches!(command, Command::Get { .. } | Command::Set { .. });
@@ -163,33 +148,25 @@ impl Session {
         Ok((shard, ticket))
     }
 
-    /// Waits until a request of this length has room at the shard.
-    fn make_room(&mut self, shard: usize, length: usize) -> Result<(), Error> {
-        let mut waiting: Option<Instant> = None;
+    /// Sends one frame, once there is room for it in the shard's ring.
+    fn put_into_ring(&mut self, shard: usize, length: usize, parts: &[&[u8]]) -> Result<(), Error> {
+        let mut began: Option<Instant> = None;
+        // Bounded by the session's timeout.
         loop {
-            let end = &mut self.shards[shard];
+            let end = &self.shards[shard];
             if end.in_flight.len() + end.arrived.len() < MAX_IN_FLIGHT {
-                if end.sender.has_room(length) {
+                if self.try_put(shard, length, parts)? {
                     return Ok(());
                 }
-                let credit = self.to_client.load_acquire(end.credit_word);
-                if let Err(violation) = end.sender.take_credit(credit) {
-                    return Err(self.end(violation.into()));
-                }
-                if end.sender.has_room(length) {
-                    return Ok(());
-                }
+            } else if end.in_flight.is_empty() {
+                return Err(Error::TooManySubmitted);
             }
             if self.shards[shard].in_flight.is_empty() {
-                if self.shards[shard].arrived.len() >= MAX_IN_FLIGHT {
-                    return Err(Error::TooManySubmitted);
-                }
-                // Everything is answered, so the credit is on its way.
-                let began = *waiting.get_or_insert_with(Instant::now);
-                if began.elapsed() > self.options.timeout {
+                // The room will come from other sessions' requests.
+                if began.get_or_insert_with(Instant::now).elapsed() > self.options.timeout {
                     return Err(self.end(Error::TimedOut));
                 }
-                std::hint::spin_loop();
+                self.help(shard)?;
                 continue;
             }
             let flight = self.take_reply(shard)?;
@@ -198,84 +175,33 @@ impl Session {
         }
     }
 
-    /// Waits for the next reply of a shard; its payload is then in
-    /// `self.reply`. Gives the request that it answers.
-    fn take_reply(&mut self, shard: usize) -> Result<InFlight, Error> {
-        self.reply.clear();
-        self.wait_for_frame(shard)?;
-        let end = &mut self.shards[shard];
-        let flight = end.in_flight.pop_front();
-        if let Some(consumed) = end.receiver.credit_due() {
-            let offset = end.credit_word as u64 * 8;
-            let to = RemoteAddress { region: self.mailbox, offset };
-            let bytes = consumed.to_le_bytes();
-            self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes }]);
-            self.drain_writes()?;
-            // The shard may hold replies back for want of this credit.
-            self.shards[shard].bell.ring();
-        }
-        flight.ok_or_else(|| self.end(Error::Protocol("a reply to nothing")))
-    }
-
-    /// Passes over completed WRITEs; one that failed ends the session.
-    fn drain_writes(&mut self) -> Result<(), Error> {
-        while let Some(completion) = self.link.poll() {
-            if let Err(error) = completion.result {
-                return Err(self.end(error.into()));
+    /// Sends one frame if the ring has room, and wakes the shard.
+    #[inline]
+    fn try_put(&mut self, shard: usize, length: usize, parts: &[&[u8]]) -> Result<bool, Error> {
+        let connection: &Connection = &self.connection;
+        let lane = &connection.lanes[shard];
+        let mut sender = lock(&lane.sender);
+        if !sender.has_room(length) {
+            let credit = connection.to_client.load_acquire(lane.credit_word);
+            if let Err(violation) = sender.take_credit(credit) {
+                return Err(connection.end(violation.into()));
+            }
+            if !sender.has_room(length) {
+                return Ok(false);
             }
         }
-        Ok(())
-    }
-
-    fn wait_for_frame(&mut self, shard: usize) -> Result<(), Error> {
-        let mut started = None;
-        let mut looked = Duration::ZERO;
-        let mut polls = 0u32;
-        loop {
-            match self.shards[shard].receiver.poll(&mut self.reply) {
-                Poll::Frame(_) => return Ok(()),
-                Poll::Violated(violation) => return Err(self.end(violation.into())),
-                Poll::Empty | Poll::Torn => {}
-            }
-            polls += 1;
-            if self.options.wake != Wake::Event && !polls.is_multiple_of(POLLS_PER_CLOCK) {
-                std::hint::spin_loop();
-                continue;
-            }
-            let waited = started.get_or_insert_with(Instant::now).elapsed();
-            if waited > self.options.timeout {
-                return Err(self.end(Error::TimedOut));
-            }
-            self.now()?;
-            let spins = match self.options.wake {
-                Wake::Poll => true,
-                Wake::Hybrid => waited < HYBRID_SPIN,
-                Wake::Event => false,
-            };
-            if spins {
-                if waited - looked > LIFE_LOOK {
-                    looked = waited;
-                    self.look_after_server()?;
-                }
-                continue;
-            }
-            let receiver = &self.shards[shard].receiver;
-            let left = self.options.timeout - waited.min(self.options.timeout);
-            if self.sleeper.sleep(Some(left), || receiver.has_frame()) != Woken::Found {
-                self.look_after_server()?;
-            }
+        // Before the frame: its reply may be taken at once by anybody.
+        lane.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.inbox().expect_reply();
+        match sender.send(&mut self.link, parts) {
+            Ok(()) => {}
+            Err(SendError::Link(error)) => return Err(connection.end(error.into())),
+            Err(other) => unreachable!("room was looked for, and the limits fit a frame: {other}"),
         }
-    }
-
-    /// Whether the server's process still holds its end of the socket.
-    fn look_after_server(&mut self) -> Result<(), Error> {
-        let mut byte = [0u8; 1];
-        match rustix::net::recv(&self.socket, &mut byte[..], rustix::net::RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => Err(self.end(Error::ServerGone)),
-            Ok(_) => Ok(()),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
-            Err(_) => Err(self.end(Error::ServerGone)),
-        }
+        drop(sender);
+        connection.pass_over_writes(&mut self.link)?;
+        lane.bell.ring();
+        Ok(true)
     }
 
     /// Understands the reply in `self.reply`: checks it, counts it, renews the
@@ -288,7 +214,7 @@ impl Session {
         let Some(status) = Status::from_number(header.status) else {
             return Err(self.end(Error::Protocol("a reply with an unknown status")));
         };
-        if rest.len() != value_bytes || header.id.get() != flight.id {
+        if rest.len() != value_bytes || header.id.get() != flight.id.to_number() {
             return Err(self.end(Error::Protocol("a reply that does not fit its request")));
         }
         self.shards[flight.shard].writes -= flight.is_write as u32;

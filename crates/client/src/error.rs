@@ -1,7 +1,7 @@
 //! What can go wrong for an application.
 
 use remora_fabric::LinkError;
-use remora_layout::limits::{MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
 use remora_ring::Violation;
 
@@ -38,6 +38,9 @@ pub enum Error {
     /// Replies of submitted requests have to be taken first.
     #[error("more than {MAX_IN_FLIGHT} submitted requests: take their replies first")]
     TooManySubmitted,
+    /// Every session number of the connection is taken.
+    #[error("this process has {MAX_CLIENT_SESSIONS} sessions on one connection: drop some")]
+    TooManySessions,
     /// The shard did not do it.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
@@ -48,7 +51,11 @@ impl Error {
     pub fn is_final(self) -> bool {
         !matches!(
             self,
-            Self::Refused(_) | Self::KeyTooLong | Self::ValueTooLong | Self::TooManySubmitted
+            Self::Refused(_)
+                | Self::KeyTooLong
+                | Self::ValueTooLong
+                | Self::TooManySubmitted
+                | Self::TooManySessions
         )
     }
 }

@@ -1,5 +1,6 @@
-//! The client: one [`Session`] per thread, which reads the server's memory
-//! itself or asks by message, and tells with every result which it did.
+//! The client: one [`Client`] for each process, one [`Session`] of it for each
+//! thread, which reads the server's memory itself or asks by message, and
+//! tells with every result which it did.
 //!
 //! What it keeps true:
 //! * a value that was read counts only if the record passed every check and
@@ -13,12 +14,16 @@
 mod api;
 mod ask;
 mod batch;
+mod connection;
 mod error;
+mod inbox;
 mod pointer_cache;
 mod read;
 mod right;
 mod session;
+mod wait;
 
 pub use api::*;
+pub use connection::Client;
 pub use error::{ConnectError, Error};
 pub use session::Session;

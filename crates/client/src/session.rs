@@ -1,45 +1,34 @@
-//! A session: its connection, and the operations of an application.
+//! A session: one thread's operations on a connection.
 
 use crate::api::{Counts, Options, Path, SetOptions, Ticket};
 use crate::batch::Batch;
+use crate::connection::{Client, Connection};
 use crate::error::{ConnectError, Error};
 use crate::pointer_cache::PointerCache;
 use crate::right::Right;
-use remora_arena::{ForkGuard, Words};
 use remora_engine::command::{Command, Condition, Expiry};
-use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
+use remora_fabric::shm::ShmLink;
 use remora_fabric::{Link, Transport};
 use remora_index::hash::TableRef;
-use remora_layout::arena_header::word;
-use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
-use remora_layout::session::{CLIENT_ASLEEP_WORD, credit_word, ring_offset};
-use remora_ring::{Receiver, Sender};
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::sync::Arc;
 
 /// Requests that are sent together when many are made at once: enough to keep
 /// the shard busy, few enough for their replies to fit the rings.
 pub(crate) const PIPELINE_CHUNK: usize = 256;
 
-/// A connection to one server, for one thread. Operations take `&mut self`;
-/// results that borrow are valid until the next operation.
+/// One thread's use of a connection to one server. Operations take `&mut
+/// self`; results that borrow are valid until the next operation.
 pub struct Session {
+    pub(crate) connection: Arc<Connection>,
+    /// This session's number among those of the process.
+    pub(crate) number: u16,
     pub(crate) options: Options,
-    pub(crate) guard: ForkGuard,
-    pub(crate) socket: UnixStream,
     pub(crate) link: ShmLink,
-    pub(crate) sleeper: Sleeper,
-    pub(crate) to_client: Words,
-    /// Region of this client's mailbox at the server.
-    pub(crate) mailbox: u32,
     pub(crate) shards: Vec<Shard>,
-    pub(crate) hash_seed: u64,
-    pub(crate) server_pid: u32,
     pub(crate) right: Right,
     pub(crate) cache: PointerCache,
     pub(crate) totals: Counts,
@@ -48,21 +37,13 @@ pub struct Session {
     /// Shards of unanswered submitted requests, oldest first.
     pub(crate) order: VecDeque<u8>,
     pub(crate) next_ticket: u64,
-    /// Zero of the client's clock.
-    pub(crate) start: Instant,
     /// The clock as it was last read; never later than now.
     pub(crate) clock_ns: u64,
-    /// Set by the first final error.
-    pub(crate) over: Option<Error>,
     pub(crate) batch: Batch,
 }
 
-/// The client's end at one shard.
+/// What a session keeps for one shard.
 pub(crate) struct Shard {
-    pub sender: Sender,
-    pub receiver: Receiver,
-    pub credit_word: usize,
-    pub bell: Bell,
     pub table: TableRef,
     /// Sent and unanswered, oldest first.
     pub in_flight: VecDeque<InFlight>,
@@ -70,13 +51,13 @@ pub(crate) struct Shard {
     pub arrived: VecDeque<(InFlight, Vec<u8>)>,
     /// Unanswered writes.
     pub writes: u32,
-    pub next_id: u32,
+    pub next_sequence: u16,
 }
 
 /// A request that was sent.
 #[derive(Clone, Copy)]
 pub(crate) struct InFlight {
-    pub id: u32,
+    pub id: RequestId,
     /// The shard that it was sent to.
     pub shard: usize,
     pub ticket: Ticket,
@@ -88,75 +69,75 @@ pub(crate) struct InFlight {
     pub request_bytes: u32,
 }
 
+/// A request's id: the session that sent it, and which of its requests to
+/// the shard it is. A reply carries the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RequestId {
+    /// The session's number.
+    pub session: u16,
+    /// Grows by one with each request of the session to the shard.
+    pub sequence: u16,
+}
+
+impl RequestId {
+    /// The id as it stands in a message.
+    pub fn to_number(self) -> u32 {
+        (self.session as u32) << 16 | self.sequence as u32
+    }
+
+    /// The id that a message carries.
+    pub fn from_number(number: u32) -> Self {
+        Self { session: (number >> 16) as u16, sequence: number as u16 }
+    }
+}
+
 impl Session {
-    /// Asks the server at this Unix socket for a session over shared memory.
+    /// A connection of its own, and one session on it: [`Client::connect`]
+    /// and [`Client::session`].
     ///
     /// # Errors
     /// Nobody listens there, the server refuses, or the memory that it passes
     /// is not acceptable.
     pub fn connect(socket: &std::path::Path, options: &Options) -> Result<Self, ConnectError> {
-        let connected = shm::connect(socket)?;
-        let hello = connected.hello;
-        let mut shards = Vec::with_capacity(connected.arenas.len());
-        let mailbox = connected.arenas.len() as u32;
-        let seed = hello.session_seed.get();
-        for (number, (arena, bell)) in connected.arenas.iter().zip(connected.bells).enumerate() {
-            let not_a_server = || ConnectError::NotAServer {
-                path: socket.to_owned(),
-                what: "an arena's table lies outside of it",
-            };
-            let table = TableRef::checked(
-                number as u32,
-                arena.bytes() as u64,
-                arena.load(word::TABLE_OFFSET),
-                arena.load(word::BUCKETS),
-            )
-            .ok_or_else(not_a_server)?;
-            let ring = ring_offset(number);
-            let to_client = connected.to_client.clone();
-            shards.push(Shard {
-                sender: Sender::new(mailbox, ring as u64, ring_seed(seed, number, 0)),
-                receiver: Receiver::new(to_client, ring, ring_seed(seed, number, 1)),
-                credit_word: credit_word(number),
-                bell,
-                table,
-                in_flight: VecDeque::new(),
-                arrived: VecDeque::new(),
-                writes: 0,
-                next_id: 0,
-            });
+        let session = Client::connect(socket, options)?.session();
+        Ok(session.expect("a fresh connection has room for its first session"))
+    }
+
+    /// A session on a connection that other threads may use too.
+    pub(crate) fn new(connection: Arc<Connection>, options: &Options) -> Result<Self, Error> {
+        if let Some(over) = connection.over() {
+            return Err(over);
         }
-        let sleeper = Sleeper::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD)?;
-        sleeper.watch(connected.eventfd.as_fd())?;
-        sleeper.watch(connected.socket.as_fd())?;
-        connected.socket.set_nonblocking(true)?;
-        let right = Right::new(
-            connected.to_server,
-            connected.to_client.clone(),
-            hello.session.get(),
-            hello.life.get(),
-        );
+        if !connection.guard.same_process() {
+            return Err(Error::Forked);
+        }
+        let number = connection.take_number().ok_or(Error::TooManySessions)?;
+        let shards = connection.lanes.iter().map(|lane| Shard {
+            table: lane.table,
+            in_flight: VecDeque::new(),
+            arrived: VecDeque::new(),
+            writes: 0,
+            next_sequence: 0,
+        });
         Ok(Self {
-            cache: PointerCache::new(options.pointer_cache_entries),
+            number,
             options: options.clone(),
-            guard: ForkGuard::new()?,
-            socket: connected.socket,
-            link: connected.link,
-            sleeper,
-            to_client: connected.to_client,
-            mailbox,
-            shards,
-            hash_seed: hello.hash_seed.get(),
-            server_pid: hello.pid.get(),
-            right,
+            link: connection.link(),
+            shards: shards.collect(),
+            right: Right::new(
+                connection.to_server.clone(),
+                connection.to_client.clone(),
+                connection.number,
+                connection.life,
+            ),
+            cache: PointerCache::new(options.pointer_cache_entries),
             totals: Counts::default(),
             reply: Vec::new(),
             order: VecDeque::new(),
             next_ticket: 0,
-            start: Instant::now(),
             clock_ns: 0,
-            over: None,
             batch: Batch::default(),
+            connection,
         })
     }
 
@@ -167,7 +148,7 @@ impl Session {
 
     /// Process id of the server.
     pub fn server_pid(&self) -> u32 {
-        self.server_pid
+        self.connection.server_pid
     }
 
     /// Totals since the session began.
@@ -257,7 +238,7 @@ impl Session {
         if key.len() > MAX_KEY_BYTES {
             return Err(Error::KeyTooLong);
         }
-        let hash = KeyHash::of(key, self.hash_seed);
+        let hash = KeyHash::of(key, self.connection.hash_seed);
         Ok((hash, hash.shard(self.shards.len())))
     }
 
@@ -265,7 +246,7 @@ impl Session {
     #[inline(always)]
     pub(crate) fn now(&mut self) -> Result<u64, Error> {
         // Never 0: 0 is "no time".
-        self.clock_ns = self.start.elapsed().as_nanos() as u64 + 1;
+        self.clock_ns = self.connection.start.elapsed().as_nanos() as u64 + 1;
         if self.right.refresh(self.clock_ns).is_err() {
             return Err(self.end(Error::SessionEnded));
         }
@@ -275,20 +256,19 @@ impl Session {
     /// Whether the session can be used at all.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if let Some(over) = self.over {
+        if let Some(over) = self.connection.over() {
             return Err(over);
         }
-        if !self.guard.same_process() {
+        if !self.connection.guard.same_process() {
             return Err(Error::Forked);
         }
         Ok(())
     }
 
-    /// Ends the session for good.
+    /// Ends the connection for good, for all of the process's sessions.
     #[cold]
-    pub(crate) fn end(&mut self, error: Error) -> Error {
-        self.over.get_or_insert(error);
-        error
+    pub(crate) fn end(&self, error: Error) -> Error {
+        self.connection.end(error)
     }
 
     /// Whether reading may conclude for this shard: none of this session's
@@ -306,14 +286,22 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(inbox) = self.connection.inbox(self.number) {
+            inbox.give_back();
+        }
+    }
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
-            .field("server_pid", &self.server_pid)
+            .field("server_pid", &self.server_pid())
             .field("transport", &self.transport().name())
             .field("shards", &self.shards.len())
             .field("totals", &self.totals)
-            .field("over", &self.over)
+            .field("over", &self.connection.over())
             .finish_non_exhaustive()
     }
 }

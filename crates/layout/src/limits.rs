@@ -78,6 +78,9 @@ pub const CHAIN_BUCKETS: usize = 8;
 /// second candidate means two equal 16-bit signatures in one bucket.
 pub const WALK_CANDIDATES: usize = 7;
 
+/// Sessions (threads) that share one client process's connection: 12 bits of
+/// a request's id would do, and each costs an inbox.
+pub const MAX_CLIENT_SESSIONS: usize = 4096;
 /// Operations in flight that one client session keeps for one shard.
 pub const MAX_IN_FLIGHT: usize = 1024;
 
@@ -102,4 +105,5 @@ const _: () = assert!(MAX_KEY_BYTES <= u16::MAX as usize);
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
 const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);
+const _: () = assert!(MAX_CLIENT_SESSIONS <= 1 << 16 && MAX_IN_FLIGHT < 1 << 16);
 const _: () = assert!(2 * MAX_SHARDS + 3 <= 253);

@@ -14,14 +14,18 @@ pub enum Plant {
     TrustFormerLife = 2,
     /// A sleeping server does not look at its rings once more before it sleeps.
     SleepWithoutScan = 3,
+    /// A client's thread that slept in the kernel for all leaves without
+    /// letting another take its place.
+    KeepSleepToOneself = 4,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
+        ("keep-sleep-to-oneself", Self::KeepSleepToOneself),
     ];
 }
 

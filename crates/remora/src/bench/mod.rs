@@ -168,7 +168,10 @@ fn measure(
     };
     let socket: PathBuf = address.socket()?;
     let options = options(args);
-    load_and_run(&plan, || SessionTarget::open(&socket, &options, path))
+    // All clients are threads of this process: one connection, one ring pair
+    // for each shard.
+    let client = SessionTarget::connect(&socket, &options)?;
+    load_and_run(&plan, || SessionTarget::open(&client, path))
 }
 
 fn load_and_run<T: Target>(

@@ -79,7 +79,8 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
     let socket = server.socket_path();
     let resp = server.resp_address().to_string();
     let began = Instant::now();
-    load(&mut SessionTarget::open(socket, &options, Path::Ask)?, places, |_| {})?;
+    let client = SessionTarget::connect(socket, &options)?;
+    load(&mut SessionTarget::open(&client, Path::Ask)?, places, |_| {})?;
     let mut report = Report {
         records: places.count(),
         server_pid: server.pid(),
@@ -128,8 +129,8 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
         };
         let outcome: Outcome = match way {
             "resp" => run_plan(&plan, || RespTarget::open(&resp)),
-            "ask" => run_plan(&plan, || SessionTarget::open(socket, &options, Path::Ask)),
-            _ => run_plan(&plan, || SessionTarget::open(socket, &options, Path::Read)),
+            "ask" => run_plan(&plan, || SessionTarget::open(&client, Path::Ask)),
+            _ => run_plan(&plan, || SessionTarget::open(&client, Path::Read)),
         }
         .with_context(|| format!("the way \"{way}\""))?;
         outcome.verify().with_context(|| format!("the way \"{way}\""))?;

@@ -3,7 +3,7 @@
 use super::{Costs, Request, Target};
 use crate::failure::unavailable;
 use anyhow::{Context, bail, ensure};
-use remora_client::{Options, Path, Session, SetOptions, Ticket};
+use remora_client::{Client, Options, Path, Session, SetOptions, Ticket};
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
 use std::collections::VecDeque;
@@ -18,15 +18,15 @@ pub struct SessionTarget {
 }
 
 impl SessionTarget {
-    /// Opens a session by the server's Unix socket.
-    pub fn open(
-        socket: &std::path::Path,
-        options: &Options,
-        path: Path,
-    ) -> anyhow::Result<SessionTarget> {
-        let session = Session::connect(socket, options)
-            .map_err(|error| unavailable(format!("shm: {:#}", anyhow::Error::new(error))))?;
-        Ok(Self { session, path, tickets: VecDeque::new() })
+    /// This process's connection to the server at a Unix socket.
+    pub fn connect(socket: &std::path::Path, options: &Options) -> anyhow::Result<Client> {
+        Client::connect(socket, options)
+            .map_err(|error| unavailable(format!("shm: {:#}", anyhow::Error::new(error))))
+    }
+
+    /// A session of this process's connection.
+    pub fn open(client: &Client, path: Path) -> anyhow::Result<Self> {
+        Ok(Self { session: client.session()?, path, tickets: VecDeque::new() })
     }
 }
 

@@ -1,0 +1,162 @@
+//! Where a session finds replies that another thread has taken out of a ring.
+
+use crate::connection::lock;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How the session's thread waits.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Asleep {
+    /// It does not, or it polls.
+    #[default]
+    No,
+    /// On the condition variable.
+    Parked,
+    /// In the kernel, for all threads of the process.
+    Kernel,
+}
+
+#[derive(Default)]
+struct State {
+    /// Shard and payload, in the order of each shard's ring.
+    replies: VecDeque<(usize, Vec<u8>)>,
+    asleep: Asleep,
+    /// Told to look around although no reply has come.
+    nudged: bool,
+    /// Whether a session holds the number.
+    is_held: bool,
+}
+
+/// One session's inbox.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    condvar: Condvar,
+    /// As many replies as `state` holds: looked at without the lock.
+    waiting: AtomicUsize,
+    /// Requests whose replies are still in a ring, plus one while a session
+    /// holds the number: 0 means that the number can be given out.
+    users: AtomicU32,
+}
+
+impl Inbox {
+    /// Takes the session number that this inbox stands for, if nobody holds
+    /// it and no reply to its former holder is still to come.
+    pub fn take_if_free(&self) -> bool {
+        if self.users.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        *lock(&self.state) = State { is_held: true, ..State::default() };
+        true
+    }
+
+    /// Gives the number back.
+    pub fn give_back(&self) {
+        *lock(&self.state) = State::default();
+        self.waiting.store(0, Ordering::Relaxed);
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A request is about to be sent.
+    pub fn expect_reply(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The reply to a request was taken out of the ring by its own session.
+    pub fn took_reply(&self) {
+        self.users.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Another thread took this session's reply out of a ring. Says whether
+    /// the session's thread sleeps in the kernel and has to be woken there.
+    pub fn deliver(&self, shard: usize, payload: &[u8]) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_held {
+            state.replies.push_back((shard, payload.to_vec()));
+            self.waiting.store(state.replies.len(), Ordering::Release);
+        }
+        self.users.fetch_sub(1, Ordering::AcqRel);
+        match state.asleep {
+            Asleep::No => false,
+            Asleep::Parked => {
+                self.condvar.notify_one();
+                false
+            }
+            Asleep::Kernel => true,
+        }
+    }
+
+    /// Whether any reply waits here.
+    #[inline(always)]
+    pub fn has_reply(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// The oldest reply of this shard.
+    pub fn take(&self, shard: usize) -> Option<Vec<u8>> {
+        if !self.has_reply() {
+            return None;
+        }
+        let mut state = lock(&self.state);
+        let at = state.replies.iter().position(|(from, _)| *from == shard)?;
+        let (_, payload) = state.replies.remove(at)?;
+        self.waiting.store(state.replies.len(), Ordering::Relaxed);
+        Some(payload)
+    }
+
+    /// The thread is about to sleep in the kernel; false if it must not.
+    pub fn may_sleep_in_kernel(&self, shard: usize) -> bool {
+        let mut state = lock(&self.state);
+        let has_reply = state.replies.iter().any(|(from, _)| *from == shard);
+        state.asleep = if has_reply { Asleep::No } else { Asleep::Kernel };
+        !has_reply
+    }
+
+    /// The thread will park, or has changed its mind.
+    pub fn announce_parking(&self, parks: bool) {
+        lock(&self.state).asleep = if parks { Asleep::Parked } else { Asleep::No };
+    }
+
+    /// Parks, after it was announced, until a reply of this shard has come,
+    /// somebody nudges, or `timeout` has passed.
+    pub fn park(&self, shard: usize, timeout: Duration) {
+        let state = lock(&self.state);
+        let waits = |state: &mut State| {
+            !state.nudged && !state.replies.iter().any(|(from, _)| *from == shard)
+        };
+        let (mut state, _) = self
+            .condvar
+            .wait_timeout_while(state, timeout, waits)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.asleep = Asleep::No;
+    }
+
+    /// The thread is awake again after sleeping in the kernel.
+    pub fn awake(&self) {
+        lock(&self.state).asleep = Asleep::No;
+    }
+
+    /// Whether somebody nudged since the last call.
+    pub fn take_nudge(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).nudged)
+    }
+
+    /// Lets the thread look around.
+    pub fn nudge(&self) {
+        lock(&self.state).nudged = true;
+        self.condvar.notify_one();
+    }
+
+    /// As [`Inbox::nudge`], if the thread is parked and has not been nudged.
+    pub fn nudge_if_parked(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.asleep != Asleep::Parked || state.nudged {
+            return false;
+        }
+        state.nudged = true;
+        self.condvar.notify_one();
+        true
+    }
+}
