@@ -13,12 +13,17 @@
 mod api;
 mod ask;
 mod batch;
+mod clock;
 mod error;
 mod pointer_cache;
+mod pointer_table;
+mod pointers;
 mod read;
 mod right;
 mod session;
 
 pub use api::*;
 pub use error::{ConnectError, Error};
+pub use pointer_cache::Entry as CachedPointer;
+pub use pointer_table::SharedPointers;
 pub use session::Session;

@@ -2,8 +2,9 @@
 
 use crate::api::{Counts, Options, Path, SetOptions, Ticket};
 use crate::batch::Batch;
+use crate::clock::monotonic_ns;
 use crate::error::{ConnectError, Error};
-use crate::pointer_cache::PointerCache;
+use crate::pointers::Pointers;
 use crate::right::Right;
 use remora_arena::{ForkGuard, Words};
 use remora_engine::command::{Command, Condition, Expiry};
@@ -20,7 +21,6 @@ use remora_ring::{Receiver, Sender};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
 
 /// Requests that are sent together when many are made at once: enough to keep
 /// the shard busy, few enough for their replies to fit the rings.
@@ -41,16 +41,14 @@ pub struct Session {
     pub(crate) hash_seed: u64,
     pub(crate) server_pid: u32,
     pub(crate) right: Right,
-    pub(crate) cache: PointerCache,
+    pub(crate) cache: Pointers,
     pub(crate) totals: Counts,
     /// The reply taken last.
     pub(crate) reply: Vec<u8>,
     /// Shards of unanswered submitted requests, oldest first.
     pub(crate) order: VecDeque<u8>,
     pub(crate) next_ticket: u64,
-    /// Zero of the client's clock.
-    pub(crate) start: Instant,
-    /// The clock as it was last read; never later than now.
+    /// The client's clock as it was last read; never later than now.
     pub(crate) clock_ns: u64,
     /// Set by the first final error.
     pub(crate) over: Option<Error>,
@@ -130,6 +128,12 @@ impl Session {
         sleeper.watch(connected.eventfd.as_fd())?;
         sleeper.watch(connected.socket.as_fd())?;
         connected.socket.set_nonblocking(true)?;
+        let cache = Pointers::of_session(
+            options,
+            socket,
+            connected.pointer_table,
+            hello.pointer_table_seed.get(),
+        )?;
         let right = Right::new(
             connected.to_server,
             connected.to_client.clone(),
@@ -137,7 +141,7 @@ impl Session {
             hello.life.get(),
         );
         Ok(Self {
-            cache: PointerCache::new(options.pointer_cache_entries),
+            cache,
             options: options.clone(),
             guard: ForkGuard::new()?,
             socket: connected.socket,
@@ -153,7 +157,6 @@ impl Session {
             reply: Vec::new(),
             order: VecDeque::new(),
             next_ticket: 0,
-            start: Instant::now(),
             clock_ns: 0,
             over: None,
             batch: Batch::default(),
@@ -264,8 +267,7 @@ impl Session {
     /// Reads the clock, and does what is due by it.
     #[inline(always)]
     pub(crate) fn now(&mut self) -> Result<u64, Error> {
-        // Never 0: 0 is "no time".
-        self.clock_ns = self.start.elapsed().as_nanos() as u64 + 1;
+        self.clock_ns = monotonic_ns();
         if self.right.refresh(self.clock_ns).is_err() {
             return Err(self.end(Error::SessionEnded));
         }
