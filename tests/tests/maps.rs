@@ -1,5 +1,5 @@
 //! What a client can do to the memory that the server shares: read arenas,
-//! write its own mailbox, and nothing else. The kernel refuses the rest.
+//! write its own mailbox and the hints of all, and nothing else. The kernel refuses the rest.
 
 use remora_arena::{MapError, Mapping, RegionKind};
 use remora_client::{Path, Session, SetOptions};
@@ -65,7 +65,7 @@ fn granted(server: &ServerProcess) -> (UnixStream, ServerHello, Vec<OwnedFd>) {
     };
     let granted = greet(&server.socket(), &hello).unwrap();
     assert_eq!(granted.1.refusal.get(), 0);
-    assert_eq!(granted.2.len(), 3 + 2 * SHARDS);
+    assert_eq!(granted.2.len(), 4 + 2 * SHARDS);
     granted
 }
 
@@ -128,6 +128,14 @@ fn a_client_can_write_its_own_mailbox_but_not_resize_it() {
     }
     // Otherwise a client could take the server's mapping away (SIGBUS).
     assert!(fcntl_add_seals(mailbox, SealFlags::WRITE).is_err());
+    // The table of shared pointers is everyone's to write, and as fixed.
+    let table = fds.last().unwrap();
+    assert!(target_of(table).to_string_lossy().contains("remora-pointers"));
+    assert!(Mapping::of_peer(table.as_fd(), RegionKind::Hints, bytes_of(table)).is_ok());
+    for size in [0, 4096, 1 << 30] {
+        assert_eq!(ftruncate(table, size), Err(Errno::PERM), "to {size}");
+    }
+    assert!(fcntl_add_seals(table, SealFlags::WRITE).is_err());
 }
 
 #[test]
@@ -163,6 +171,7 @@ fn a_client_has_no_descriptor_of_another_session() {
         assert_eq!(count("remora-to-client"), 1, "{names:?}");
         assert_eq!(count("remora-arena"), SHARDS, "{names:?}");
         assert_eq!(count("eventfd"), 1 + SHARDS, "{names:?}");
+        assert_eq!(count("remora-pointers"), 1, "{names:?}");
     }
     // Mailboxes are each session's own; arenas are the same for both.
     for mine in &one[..2] {

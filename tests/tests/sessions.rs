@@ -1,6 +1,8 @@
 //! Sessions against a map, over long random histories, on every path.
 
-use remora_client::{Error, Options, Path, Session, SetOptions, Ticket, Via, Wake};
+use remora_client::{
+    Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake,
+};
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
 use remora_tests::{Random, ServerProcess};
@@ -200,9 +202,16 @@ impl Bed {
 }
 
 fn history(shards: &str, wake: Wake, cache: usize, steps: u32) {
+    let pointer_cache = PointerCacheKind::Private;
+    let options =
+        Options { wake, pointer_cache, pointer_cache_entries: cache, ..Options::default() };
+    history_with(shards, &options, steps);
+}
+
+fn history_with(shards: &str, options: &Options, steps: u32) {
     let server = ServerProcess::start(&["--shards", shards, "--max-memory=64MiB"]);
-    let options = Options { wake, pointer_cache_entries: cache, ..Options::default() };
-    let session = server.session_with(&options);
+    let cache = options.pointer_cache_entries;
+    let session = server.session_with(options);
     let seed = shards.len() as u64 * 1000 + cache as u64;
     let random = Random::new(seed);
     let mut bed = Bed { session, map: Map::new(), awaited: VecDeque::new(), random };
@@ -233,6 +242,13 @@ fn a_long_history_on_one_shard_agrees_with_a_map() {
 #[test]
 fn a_long_history_on_three_shards_agrees_with_a_map() {
     history("3", Wake::Hybrid, 1 << 16, 30_000);
+}
+
+#[test]
+fn a_long_history_over_shared_pointers_agrees_with_a_map() {
+    let pointer_cache = PointerCacheKind::Shared;
+    let options = Options { wake: Wake::Hybrid, pointer_cache, ..Options::default() };
+    history_with("2", &options, 30_000);
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub enum RegionKind {
     Readable,
     /// One peer writes it: the mailbox of a client at the server.
     Mailbox,
+    /// Every peer writes it, and nobody relies on it: any word may hold
+    /// anything at any time.
+    Hints,
 }
 
 /// Why memory could not be had.
@@ -66,7 +69,7 @@ impl Mapping {
     }
 
     /// Maps a descriptor that a server passed: read-only, or writable for a
-    /// mailbox. Its seals are checked first: without them the file could be
+    /// mailbox and for hints. Its seals are checked first: without them the file could be
     /// cut short under us (SIGBUS).
     pub fn of_peer(
         fd: BorrowedFd<'_>,
@@ -84,11 +87,12 @@ impl Mapping {
         }
         let protection = match kind {
             RegionKind::Readable => ProtFlags::READ,
-            RegionKind::Mailbox => ProtFlags::READ | ProtFlags::WRITE,
+            RegionKind::Mailbox | RegionKind::Hints => ProtFlags::READ | ProtFlags::WRITE,
         };
         let mapping = Self::map(fd, protection, bytes)?;
-        if kind == RegionKind::Mailbox {
-            // A forked child must not write into its parent's rings.
+        if kind != RegionKind::Readable {
+            // A forked child must not write into its parent's rings, and has
+            // no session that hints would be for.
             // SAFETY: the range is the mapping just made; a child that touches
             // it faults instead of corrupting the parent's session.
             unsafe {
@@ -177,13 +181,13 @@ impl Region {
         Ok(Self { mapping: Arc::new(mapping), fd, kind, owned: AtomicBool::new(false) })
     }
 
-    /// A view that any thread may read (and, for mailboxes, write).
+    /// A view that any thread may read (and, for what peers write, write).
     pub fn words(&self) -> Words {
         Words::new(Arc::clone(&self.mapping))
     }
 
     /// The region's owner: the one writer, which may hold plain references.
-    /// `None` for a mailbox, which peers write, and for the second caller.
+    /// `None` for what peers write, and for the second caller.
     pub fn owner<J: Journal>(&self, journal: J) -> Option<Owner<J>> {
         if self.kind != RegionKind::Readable || self.owned.swap(true, Ordering::Relaxed) {
             return None;
@@ -228,5 +232,19 @@ mod tests {
         let mailbox = Mapping::of_peer(region.fd(), RegionKind::Mailbox, 8192).unwrap();
         Words::new(mailbox).store(0, 5);
         assert_eq!(region.words().load(0), 5);
+    }
+
+    #[test]
+    fn hints_are_everyones_to_write_and_nobodys_to_own_or_resize() {
+        let region = Region::create("test", RegionKind::Hints, 8192).unwrap();
+        assert!(region.owner(crate::NoJournal).is_none());
+        let peers = [(); 2]
+            .map(|()| Words::new(Mapping::of_peer(region.fd(), RegionKind::Hints, 8192).unwrap()));
+        peers[0].store(5, 1);
+        peers[1].store(6, 2);
+        assert_eq!((peers[1].load(5), peers[0].load(6), region.words().load(6)), (1, 2, 2));
+        let file = File::from(region.fd.try_clone().unwrap());
+        assert!(file.set_len(4096).is_err() && file.set_len(16384).is_err());
+        assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err(), "sealed for good");
     }
 }

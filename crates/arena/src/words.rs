@@ -81,7 +81,7 @@ impl Words {
     }
 
     /// One word, relaxed. Panics (SIGSEGV) on memory mapped read-only: only
-    /// mailboxes of one's own are written through a view.
+    /// mailboxes of one's own, and hints, are written through a view.
     #[inline(always)]
     pub fn store(&self, index: usize, word: u64) {
         self.atomic(index).store(word, Ordering::Relaxed);

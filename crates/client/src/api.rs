@@ -18,12 +18,30 @@ pub enum Path {
     Choose,
 }
 
+/// Where a session keeps pointers to records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PointerCacheKind {
+    /// Nowhere: each key is asked for, or walked to.
+    Off,
+    /// In memory of its own.
+    #[default]
+    Private,
+    /// In one table for all sessions that this user has with this server on
+    /// this machine (HydraDB 4.2.4, H28), and nowhere else. Whoever shares it
+    /// can mislead the others' READs, which then fail validation and are
+    /// asked. A server that isolates its clients has none (H29): connecting
+    /// fails with [`ConnectError::NoPointerSharing`](crate::ConnectError).
+    Shared,
+}
+
 /// Options of a session.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How the session waits for replies.
     pub wake: Wake,
-    /// Most pointers that the session caches; 0 switches the cache off.
+    /// Where pointers to records are kept.
+    pub pointer_cache: PointerCacheKind,
+    /// Most pointers that a private cache keeps; 0 is as good as `Off`.
     pub pointer_cache_entries: usize,
     /// Leases are taken to last at least this long (benches only: leases long
     /// enough for the run); `None` takes the server's word.
@@ -36,6 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             wake: Wake::Hybrid,
+            pointer_cache: PointerCacheKind::default(),
             pointer_cache_entries: 1 << 20,
             lease: None,
             timeout: Duration::from_secs(5),

@@ -244,16 +244,13 @@ impl Session {
         from_ns: u64,
     ) {
         let shard = hash.shard(self.shards.len());
-        let is_sane = pointer.is_some()
-            && pointer.region as usize == shard
-            && self.shards[shard].table.holds(pointer);
-        if !is_sane {
+        if !self.is_readable(pointer, shard) {
             return;
         }
         let mut term_ms = if lease_ms == 0 { LEASE_MIN_S * 1000 } else { lease_ms };
         if let Some(least) = self.options.lease {
             term_ms = term_ms.max(least.as_millis() as u64);
         }
-        self.cache.put(hash, pointer, term_ms, from_ns + term_ms * 1_000_000);
+        self.cache.put(hash, pointer, term_ms, from_ns);
     }
 }

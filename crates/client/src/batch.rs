@@ -113,7 +113,7 @@ impl Session {
         let mut landing = 0;
         for (key, &(hash, shard)) in batch.routes.iter().enumerate() {
             let may_read = self.shards[shard].writes == 0;
-            let entry = if may_read { self.cache.find(hash).map(|entry| *entry) } else { None };
+            let entry = if may_read { self.find_pointer(hash, shard) } else { None };
             let Some(entry) = entry else {
                 let unread =
                     if may_read && Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
@@ -170,13 +170,13 @@ impl Session {
             }
             let unread = if Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
             let (hash, shard) = batch.routes[planned.key];
+            let pointer = planned.pointer;
             if now_ns >= planned.lease_end_ns {
                 cost.lease_expired += 1;
-                self.cache.remove(hash);
+                self.cache.forget_expired(hash, pointer, planned.lease_end_ns);
                 unread.push(left);
                 continue;
             }
-            let pointer = planned.pointer;
             let bytes = self.link.landed(planned.landing, pointer.length as usize);
             let generation = Some(pointer.generation);
             match verify(bytes, shard as u32, pointer.slot, generation, keys[planned.key]) {
@@ -196,7 +196,7 @@ impl Session {
                 Err(Reject::Dead | Reject::OtherKey) => {
                     // An invalid hit (H23).
                     cost.stale += 1;
-                    self.cache.remove(hash);
+                    self.cache.forget_dead(hash, pointer);
                     unread.push(left);
                 }
             }

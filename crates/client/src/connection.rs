@@ -10,17 +10,17 @@
 //! * a session number is given out again only after every reply to its former
 //!   holder has come.
 
-use crate::api::Options;
+use crate::api::{Options, PointerCacheKind};
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
 use crate::session::Session;
-use remora_arena::{ForkGuard, Words};
+use remora_arena::{ForkGuard, Mapping, RegionKind, Words};
 use remora_fabric::Link;
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::word;
 use remora_layout::frame::ring_seed;
-use remora_layout::limits::MAX_CLIENT_SESSIONS;
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, POINTER_TABLE_BYTES};
 use remora_layout::session::{CLIENT_ASLEEP_WORD, WITHDRAWN_WORD, credit_word, ring_offset};
 use remora_ring::{Receiver, Sender};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::Instant;
 
 /// A client process's connection to one server. Cheap to clone; every thread
 /// takes a [`Session`] of its own from it.
@@ -42,10 +41,13 @@ impl Client {
     /// Asks the server at this Unix socket for a connection over shared memory.
     ///
     /// # Errors
-    /// Nobody listens there, the server refuses, or the memory that it passes
-    /// is not acceptable.
+    /// Nobody listens there, the server refuses, the memory that it passes is
+    /// not acceptable, or shared pointers are asked for and not to be had.
     pub fn connect(socket: &Path, options: &Options) -> Result<Self, ConnectError> {
         let connection = Arc::new(Connection::new(socket)?);
+        if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
+            return Err(ConnectError::NoPointerSharing { path: socket.to_owned() });
+        }
         Ok(Self { connection, options: options.clone() })
     }
 
@@ -63,8 +65,6 @@ impl Client {
 pub(crate) struct Connection {
     pub guard: ForkGuard,
     pub socket: UnixStream,
-    /// Zero of the client's clock, for all of its sessions.
-    pub start: Instant,
     /// The session's number at the server.
     pub number: u64,
     pub life: u64,
@@ -73,6 +73,8 @@ pub(crate) struct Connection {
     pub to_server: Words,
     pub to_client: Words,
     arenas: Vec<Words>,
+    /// The table of pointers that the machine's clients share, and its seed.
+    pub pointer_table: Option<(Words, u64)>,
     pub lanes: Vec<Lane>,
     /// Inboxes by session number.
     inboxes: Vec<OnceLock<Inbox>>,
@@ -128,6 +130,13 @@ impl Connection {
                 outstanding: AtomicU32::new(0),
             });
         }
+        let pointer_table = match &connected.pointer_table {
+            Some(fd) => {
+                let mapping = Mapping::of_peer(fd.as_fd(), RegionKind::Hints, POINTER_TABLE_BYTES)?;
+                Some((Words::new(mapping), hello.pointer_table_seed.get()))
+            }
+            None => None,
+        };
         let sleeper = Sleeper::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD)?;
         sleeper.watch(connected.eventfd.as_fd())?;
         sleeper.watch(connected.socket.as_fd())?;
@@ -135,7 +144,6 @@ impl Connection {
         Ok(Self {
             guard: ForkGuard::new()?,
             socket: connected.socket,
-            start: Instant::now(),
             number: hello.session.get(),
             life: hello.life.get(),
             hash_seed: hello.hash_seed.get(),
@@ -143,6 +151,7 @@ impl Connection {
             to_server: connected.to_server,
             to_client: connected.to_client,
             arenas: connected.arenas,
+            pointer_table,
             lanes,
             inboxes: (0..MAX_CLIENT_SESSIONS).map(|_| OnceLock::new()).collect(),
             sleeper: Mutex::new(sleeper),

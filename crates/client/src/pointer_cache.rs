@@ -6,6 +6,7 @@
 
 use remora_arena::HugeTable;
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::MAX_SHARDS;
 use remora_layout::pointer::RemotePointer;
 use zerocopy::FromZeros;
 
@@ -32,8 +33,41 @@ pub struct Entry {
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(MAX_SHARDS <= u16::MAX as usize);
+
+/// Uses under one lease that make a key popular (H25).
+pub(crate) const POPULAR_USES: u8 = 8;
 
 impl Entry {
+    /// An entry; `None` for a pointer that no server gives.
+    #[inline(always)]
+    pub(crate) fn new(
+        hash: KeyHash,
+        pointer: RemotePointer,
+        term_ms: u64,
+        lease_end_ns: u64,
+    ) -> Option<Self> {
+        if !pointer.is_some() || pointer.region as usize >= MAX_SHARDS {
+            return None;
+        }
+        Some(Self {
+            hash: hash.0,
+            slot: pointer.slot,
+            generation: pointer.generation,
+            length: pointer.length,
+            region: pointer.region as u16,
+            uses: 0,
+            term_s: (term_ms / 1000).min(u8::MAX as u64) as u8,
+            lease_end_ns: lease_end_ns.max(1),
+        })
+    }
+
+    /// The same, used so often.
+    #[inline(always)]
+    pub(crate) fn used(self, uses: u8) -> Self {
+        Self { uses, ..self }
+    }
+
     /// The pointer.
     #[inline(always)]
     pub fn pointer(&self) -> RemotePointer {
@@ -56,7 +90,6 @@ impl Entry {
     /// to end is the last eighth of the term.
     #[inline(always)]
     pub fn wants_renewal(&self, now_ns: u64) -> bool {
-        const POPULAR_USES: u8 = 8;
         let eighth_ns = self.term_s as u64 * 1_000_000_000 / 8;
         self.uses >= POPULAR_USES && now_ns + eighth_ns > self.lease_end_ns
     }
@@ -115,22 +148,11 @@ impl PointerCache {
 
     /// Caches a pointer until `lease_end_ns`.
     pub fn put(&mut self, hash: KeyHash, pointer: RemotePointer, term_ms: u64, lease_end_ns: u64) {
-        if !self.is_on() || !pointer.is_some() || pointer.region > u16::MAX as u32 {
-            return;
-        }
+        let entry = Entry::new(hash, pointer, term_ms, lease_end_ns);
+        let Some(entry) = entry.filter(|_| self.is_on()) else { return };
         if self.used * 2 > self.entries.len() && self.entries.len() - WINDOW < self.most {
             self.grow();
         }
-        let entry = Entry {
-            hash: hash.0,
-            slot: pointer.slot,
-            generation: pointer.generation,
-            length: pointer.length,
-            region: pointer.region as u16,
-            uses: 0,
-            term_s: (term_ms / 1000).min(u8::MAX as u64) as u8,
-            lease_end_ns: lease_end_ns.max(1),
-        };
         self.place(entry);
     }
 

@@ -104,7 +104,7 @@ impl Session {
         cost: &mut Counts,
     ) -> Result<Reading, Error> {
         let before_ns = self.clock_ns;
-        let Some(entry) = self.cache.find(hash).map(|entry| *entry) else {
+        let Some(entry) = self.find_pointer(hash, shard) else {
             return Ok(Reading::NoPointer);
         };
         cost.hits = 1;
@@ -124,7 +124,7 @@ impl Session {
             }
             if now_ns >= entry.lease_end_ns() {
                 cost.lease_expired = 1;
-                self.cache.remove(hash);
+                self.cache.forget_expired(hash, pointer, entry.lease_end_ns());
                 return Ok(Reading::NoPointer);
             }
             let bytes = self.link.landed(0, pointer.length as usize);
@@ -142,7 +142,7 @@ impl Session {
                 Err(Reject::Dead | Reject::OtherKey) => {
                     // An invalid hit (H23).
                     cost.stale = 1;
-                    self.cache.remove(hash);
+                    self.cache.forget_dead(hash, pointer);
                     return Ok(Reading::NoPointer);
                 }
             }

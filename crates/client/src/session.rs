@@ -2,9 +2,10 @@
 
 use crate::api::{Counts, Options, Path, SetOptions, Ticket};
 use crate::batch::Batch;
+use crate::clock::monotonic_ns;
 use crate::connection::{Client, Connection};
 use crate::error::{ConnectError, Error};
-use crate::pointer_cache::PointerCache;
+use crate::pointers::Pointers;
 use crate::right::Right;
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_fabric::shm::ShmLink;
@@ -30,14 +31,14 @@ pub struct Session {
     pub(crate) link: ShmLink,
     pub(crate) shards: Vec<Shard>,
     pub(crate) right: Right,
-    pub(crate) cache: PointerCache,
+    pub(crate) cache: Pointers,
     pub(crate) totals: Counts,
     /// The reply taken last.
     pub(crate) reply: Vec<u8>,
     /// Shards of unanswered submitted requests, oldest first.
     pub(crate) order: VecDeque<u8>,
     pub(crate) next_ticket: u64,
-    /// The clock as it was last read; never later than now.
+    /// The client's clock as it was last read; never later than now.
     pub(crate) clock_ns: u64,
     pub(crate) batch: Batch,
 }
@@ -130,7 +131,7 @@ impl Session {
                 connection.number,
                 connection.life,
             ),
-            cache: PointerCache::new(options.pointer_cache_entries),
+            cache: Pointers::of_session(options, connection.pointer_table.as_ref()),
             totals: Counts::default(),
             reply: Vec::new(),
             order: VecDeque::new(),
@@ -245,8 +246,7 @@ impl Session {
     /// Reads the clock, and does what is due by it.
     #[inline(always)]
     pub(crate) fn now(&mut self) -> Result<u64, Error> {
-        // Never 0: 0 is "no time".
-        self.clock_ns = self.connection.start.elapsed().as_nanos() as u64 + 1;
+        self.clock_ns = monotonic_ns();
         if self.right.refresh(self.clock_ns).is_err() {
             return Err(self.end(Error::SessionEnded));
         }

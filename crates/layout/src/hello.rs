@@ -3,7 +3,8 @@
 //! The client sends a [`ClientHello`]; the server answers with a
 //! [`ServerHello`] and, beside it, the file descriptors (SCM_RIGHTS) in this
 //! order: to_server mailbox, to_client mailbox, the client's wake-up eventfd,
-//! then for each shard its arena and the eventfd that wakes it.
+//! then for each shard its arena and the eventfd that wakes it, and last the
+//! table of shared pointers, if there is one.
 //! After that the socket carries nothing: its end is the session's end.
 
 use zerocopy::little_endian::{U32, U64};
@@ -50,6 +51,8 @@ pub struct ServerHello {
     pub shards: U32,
     /// Process id of the server.
     pub pid: U32,
+    /// Seed of the shared table of pointers; 0 if there is none.
+    pub pointer_table_seed: U64,
 }
 
 /// Why a session is refused.
@@ -85,4 +88,4 @@ impl Refusal {
 }
 
 const _: () = assert!(size_of::<ClientHello>() == 16);
-const _: () = assert!(size_of::<ServerHello>() == 64);
+const _: () = assert!(size_of::<ServerHello>() == 72);

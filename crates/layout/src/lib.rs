@@ -15,5 +15,6 @@ pub mod limits;
 pub mod message;
 pub mod plant;
 pub mod pointer;
+pub mod pointer_table;
 pub mod record;
 pub mod session;

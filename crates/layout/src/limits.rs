@@ -78,6 +78,13 @@ pub const CHAIN_BUCKETS: usize = 8;
 /// second candidate means two equal 16-bit signatures in one bucket.
 pub const WALK_CANDIDATES: usize = 7;
 
+/// The table of pointers that a machine's clients share: two million hints of
+/// a line each. Only what is used is ever backed by memory.
+pub const POINTER_TABLE_BYTES: usize = 128 << 20;
+/// Lines of that table in which one hash may stand: at half load hardly any
+/// hint is pushed out by another, and a lookup in vain reads half a kilobyte.
+pub const POINTER_WINDOW_LINES: usize = 8;
+
 /// Sessions (threads) that share one client process's connection: 12 bits of
 /// a request's id would do, and each costs an inbox.
 pub const MAX_CLIENT_SESSIONS: usize = 4096;
@@ -106,4 +113,5 @@ const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS)
 const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);
 const _: () = assert!(MAX_CLIENT_SESSIONS <= 1 << 16 && MAX_IN_FLIGHT < 1 << 16);
-const _: () = assert!(2 * MAX_SHARDS + 3 <= 253);
+const _: () = assert!(2 * MAX_SHARDS + 4 <= 253);
+const _: () = assert!((POINTER_TABLE_BYTES / CACHE_LINE_BYTES).is_power_of_two());

@@ -21,6 +21,8 @@ use crate::pointer::RemotePointer;
 
 /// Bytes before the key.
 pub const RECORD_HEADER_BYTES: usize = 32;
+/// Bytes of the longest record.
+pub const MAX_RECORD_BYTES: usize = RECORD_HEADER_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES;
 /// Offset of the checksummed part: word 3, key, value.
 pub const CHECKED_FROM: usize = 24;
 

@@ -76,6 +76,20 @@ fn cached_reads_take_one_round_trip_each() {
 }
 
 #[test]
+fn shared_pointers_warm_every_client() {
+    let asked = |cache: &str| {
+        let run = "bench keys --path choose --records 2000 --ops 8000 --clients 2 --cold";
+        let report = json(&format!("{run} --pointer-cache {cache}"));
+        assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()));
+        report["asked"].as_u64().unwrap()
+    };
+    // The one that loads the records shares what it learns by that.
+    let (off, private, shared) = (asked("off"), asked("private"), asked("shared"));
+    assert_eq!(off, 8000);
+    assert!(shared * 4 < private && private < off, "{shared} {private} {off}");
+}
+
+#[test]
 fn a_trace_is_replayed() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace");

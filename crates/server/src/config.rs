@@ -25,4 +25,7 @@ pub struct Config {
     pub pin: bool,
     /// Shortest lease term, ms (benches lengthen it).
     pub lease_min_ms: u64,
+    /// Whether clients may share pointers through a table that all of them
+    /// write (HydraDB 4.2.4, H28); false isolates them from each other (H29).
+    pub pointer_sharing: bool,
 }

@@ -216,6 +216,7 @@ impl Control {
         let number = self.next_session;
         self.next_session += 1;
         let seed = random_u64();
+        let table = self.shared.pointer_table.as_ref();
         let answer = ServerHello {
             magic: HELLO_MAGIC.into(),
             version: PROTOCOL_VERSION.into(),
@@ -227,6 +228,7 @@ impl Control {
             hash_seed: self.shared.hash_seed.into(),
             shards: (shards as u32).into(),
             pid: std::process::id().into(),
+            pointer_table_seed: table.map_or(0, |table| table.seed).into(),
         };
         let mut eventfds = Vec::with_capacity(shards);
         for _ in 0..shards {
@@ -288,7 +290,10 @@ impl Control {
             .zip(&session.eventfds)
             .map(|(shard, eventfd)| (shard.region.fd(), eventfd.as_fd()))
             .collect();
-        Grant { hello, memory: &session.memory, shards: &shards }.send(&socket).is_ok()
+        let pointer_table = self.shared.pointer_table.as_ref().map(|table| table.region.fd());
+        Grant { hello, memory: &session.memory, shards: &shards, pointer_table }
+            .send(&socket)
+            .is_ok()
     }
 
     fn end(&mut self, token: Token, why: &str) {

@@ -7,14 +7,15 @@ use crate::jobs::{Inbox, Message};
 use crate::random::random_u64;
 use crate::resp::RespThread;
 use crate::shard_loop::ShardLoop;
-use crate::shared::{Counts, ShardHandle, Shared};
+use crate::shared::{Counts, PointerTable, ShardHandle, Shared};
 use remora_arena::{MapError, NoJournal, Region, RegionKind};
 use remora_engine::shard::table_end;
 use remora_engine::{Shard, ShardOptions};
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
-    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, RIGHT_MARGIN_MS, RIGHT_MS,
+    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
+    RIGHT_MARGIN_MS, RIGHT_MS,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -112,6 +113,7 @@ impl Server {
             });
             loops.push((shard, sleeper));
         }
+        let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let shared = Arc::new(Shared {
             config,
             resp_address,
@@ -120,6 +122,7 @@ impl Server {
             epoch,
             hash_seed,
             shards: handles,
+            pointer_table,
             stopping: false.into(),
             control: OnceLock::new(),
             counts: Counts::default(),
@@ -263,6 +266,12 @@ fn check(config: &Config) -> Result<(), StartError> {
         ));
     }
     Ok(())
+}
+
+/// One for each life: what a former life's clients wrote is not in it.
+fn pointer_table() -> Result<PointerTable, MapError> {
+    let region = Region::create("remora-pointers", RegionKind::Hints, POINTER_TABLE_BYTES)?;
+    Ok(PointerTable { region, seed: random_u64() | 1 })
 }
 
 fn buckets_per_shard(config: &Config, arena_bytes: u64) -> Result<u64, StartError> {

@@ -40,6 +40,14 @@ impl ShardHandle {
     }
 }
 
+/// The table of pointers that the clients share; the server never reads it.
+pub struct PointerTable {
+    /// Its memory, to be granted to clients.
+    pub region: Region,
+    /// Seed of its checksums; never 0.
+    pub seed: u64,
+}
+
 /// What all threads know.
 pub struct Shared {
     /// As it was started.
@@ -56,6 +64,8 @@ pub struct Shared {
     pub hash_seed: u64,
     /// The shards, by number.
     pub shards: Vec<ShardHandle>,
+    /// The table of shared pointers, if clients may have one.
+    pub pointer_table: Option<PointerTable>,
     /// Set once when the server is to end.
     pub stopping: AtomicBool,
     /// Wakes the control thread, once there is one.

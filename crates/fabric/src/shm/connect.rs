@@ -45,6 +45,14 @@ pub enum ConnectError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// Shared pointers were asked for and are not to be had (H29).
+    #[error(
+        "the server at {path} does not share pointers: start it with pointer_sharing = true, or let each session cache its own"
+    )]
+    NoPointerSharing {
+        /// The socket's path.
+        path: PathBuf,
+    },
     /// The memory could not be mapped.
     #[error(transparent)]
     Memory(#[from] MapError),
@@ -72,6 +80,8 @@ pub struct Connected {
     /// The link: regions 0 .. shards are the arenas, region `shards` is the
     /// mailbox at the server.
     pub link: ShmLink,
+    /// The table of shared pointers, if the server has one; not yet mapped.
+    pub pointer_table: Option<OwnedFd>,
 }
 
 /// Asks the server at `path` for a session over shared memory.
@@ -101,7 +111,8 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
         return Err(not_a_server("it has another protocol version"));
     }
     let shards = answer.shards.get() as usize;
-    if shards == 0 || shards > MAX_SHARDS || fds.len() != 3 + 2 * shards {
+    let has_table = answer.pointer_table_seed.get() != 0;
+    if shards == 0 || shards > MAX_SHARDS || fds.len() != 3 + 2 * shards + has_table as usize {
         return Err(not_a_server("it announces an impossible number of shards"));
     }
     let mut fds = fds.into_iter();
@@ -123,7 +134,18 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
         arenas.push(arena);
     }
     link.add_region(shards as u32, to_server.clone(), true);
-    Ok(Connected { hello: answer, socket, to_server, to_client, eventfd, arenas, bells, link })
+    let pointer_table = has_table.then(next);
+    Ok(Connected {
+        hello: answer,
+        socket,
+        to_server,
+        to_client,
+        eventfd,
+        arenas,
+        bells,
+        link,
+        pointer_table,
+    })
 }
 
 enum ArenaError {
@@ -204,6 +226,8 @@ pub struct Grant<'a> {
     pub memory: &'a SessionMemory,
     /// For each shard its arena and the eventfd that wakes it.
     pub shards: &'a [(BorrowedFd<'a>, BorrowedFd<'a>)],
+    /// The table of shared pointers, if the hello tells its seed.
+    pub pointer_table: Option<BorrowedFd<'a>>,
 }
 
 impl Grant<'_> {
@@ -217,6 +241,7 @@ impl Grant<'_> {
         for &(arena, eventfd) in self.shards {
             fds.extend([arena, eventfd]);
         }
+        fds.extend(self.pointer_table);
         socket::send(socket, self.hello.as_bytes(), &fds)
     }
 }

@@ -52,6 +52,8 @@ pub enum PointerCache {
     Off,
     /// Yes, each session its own.
     Private,
+    /// Yes, one table for all sessions of this machine.
+    Shared,
 }
 
 macro_rules! show_by_name {

@@ -195,11 +195,13 @@ fn options(args: &KeysArgs) -> Options {
     let defaults = Options::default();
     Options {
         wake: args.wake.into(),
-        pointer_cache_entries: match args.pointer_cache {
-            PointerCache::Off => 0,
-            // Twice the records: none is pushed out by another.
-            PointerCache::Private => defaults.pointer_cache_entries.max(2 * args.records),
+        pointer_cache: match args.pointer_cache {
+            PointerCache::Off => remora_client::PointerCacheKind::Off,
+            PointerCache::Private => remora_client::PointerCacheKind::Private,
+            PointerCache::Shared => remora_client::PointerCacheKind::Shared,
         },
+        // Twice the records: none is pushed out by another.
+        pointer_cache_entries: defaults.pointer_cache_entries.max(2 * args.records),
         lease: Some(Duration::from_millis(args.lease_ms)),
         ..defaults
     }

@@ -54,6 +54,12 @@ pub struct Layer {
     /// Shortest lease on a record that clients may read, in ms [default: 1000].
     #[arg(long, env = "REMORA_LEASE_MIN_MS", value_name = "MS")]
     pub lease_min_ms: Option<u64>,
+    /// Whether clients may share their pointers to records through a table that
+    /// all of them can write [default: true]. Say false where clients of the
+    /// same user must be isolated from each other.
+    #[arg(long, env = "REMORA_POINTER_SHARING", value_name = "BOOL", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub pointer_sharing: Option<bool>,
     /// What is logged: a level, or a filter such as remora_server=debug [default: info].
     #[arg(long, env = "REMORA_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -83,6 +89,7 @@ impl Layer {
             wake: self.wake.or(below.wake),
             pin: self.pin.or(below.pin),
             lease_min_ms: self.lease_min_ms.or(below.lease_min_ms),
+            pointer_sharing: self.pointer_sharing.or(below.pointer_sharing),
             log: self.log.or(below.log),
         }
     }
@@ -112,6 +119,8 @@ pub struct Settings {
     pub pin: bool,
     /// Shortest lease, ms.
     pub lease_min_ms: u64,
+    /// Whether clients may share pointers.
+    pub pointer_sharing: bool,
     /// Filter of the log.
     pub log: String,
 }
@@ -131,6 +140,7 @@ impl Settings {
             wake: layer.wake.unwrap_or_default(),
             pin: layer.pin.unwrap_or(true),
             lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
+            pointer_sharing: layer.pointer_sharing.unwrap_or(true),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
         settings.check()?;
@@ -166,6 +176,7 @@ impl Settings {
             wake: self.wake.into(),
             pin: self.pin,
             lease_min_ms: self.lease_min_ms,
+            pointer_sharing: self.pointer_sharing,
         }
     }
 }
@@ -202,17 +213,20 @@ mod tests {
         assert_eq!(settings.max_memory, Size(1 << 30));
         assert_eq!(settings.wake, Wake::Hybrid);
         assert!(settings.shards >= 1 && settings.socket_is_default);
+        assert!(settings.pointer_sharing);
     }
 
     #[test]
     fn a_whole_file_is_read() {
         let all = layer(
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
-             buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\nlog = \"debug\"",
+             buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
+             pointer_sharing = false\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
         assert_eq!(all.bind, Some("::1".parse().unwrap()));
         assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
+        assert_eq!(all.pointer_sharing, Some(false));
     }
 
     #[test]

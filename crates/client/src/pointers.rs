@@ -1,0 +1,122 @@
+//! Where a session keeps pointers: for itself, or for the whole machine.
+//!
+//! There is no private cache in front of the shared table: a pointer that one
+//! session found dead is then gone for all (HydraDB 4.2.4, H28), and a lookup
+//! costs one line either way.
+
+use crate::api::{Options, PointerCacheKind};
+use crate::pointer_cache::{Entry, PointerCache};
+use crate::pointer_table::SharedPointers;
+use crate::session::Session;
+use remora_arena::Words;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::LEASE_CONFIG_MAX_S;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::pointer_table::Hint;
+use remora_layout::record::MAX_RECORD_BYTES;
+
+/// The pointers that a session knows of.
+pub(crate) enum Pointers {
+    /// Its own.
+    Private(PointerCache),
+    /// The machine's.
+    Shared(SharedPointers),
+}
+
+impl Pointers {
+    /// As the options say. `table` is the one that the server granted, with
+    /// its seed.
+    ///
+    /// # Panics
+    /// Shared pointers without a table: connecting has refused that.
+    pub fn of_session(options: &Options, table: Option<&(Words, u64)>) -> Self {
+        match options.pointer_cache {
+            PointerCacheKind::Off => Self::Private(PointerCache::new(0)),
+            PointerCacheKind::Private => {
+                Self::Private(PointerCache::new(options.pointer_cache_entries))
+            }
+            PointerCacheKind::Shared => {
+                let (words, seed) = table.expect("looked for when the client connected");
+                Self::Shared(SharedPointers::new(words.clone(), *seed))
+            }
+        }
+    }
+
+    /// Asks for the hash's first line ahead of use.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: KeyHash) {
+        match self {
+            Self::Private(cache) => cache.prefetch(hash),
+            Self::Shared(table) => table.prefetch(hash),
+        }
+    }
+
+    /// The pointer of this hash. A shared one may be anybody's invention.
+    #[inline(always)]
+    pub fn find(&mut self, hash: KeyHash) -> Option<Entry> {
+        match self {
+            Self::Private(cache) => cache.find(hash).map(|entry| *entry),
+            Self::Shared(table) => table.find(hash),
+        }
+    }
+
+    /// Keeps a pointer for a term that counts from `from_ns`.
+    pub fn put(&mut self, hash: KeyHash, pointer: RemotePointer, term_ms: u64, from_ns: u64) {
+        match self {
+            Self::Private(cache) => {
+                cache.put(hash, pointer, term_ms, from_ns + term_ms * 1_000_000);
+            }
+            Self::Shared(table) => {
+                let term_ms = term_ms.min(LEASE_CONFIG_MAX_S * 1000);
+                let lease_end_ns = from_ns + term_ms * 1_000_000;
+                table.put(&Hint { hash, pointer, lease_end_ns, term_ms }, from_ns);
+            }
+        }
+    }
+
+    /// Forgets what this hash had: a write of this session ends it.
+    #[inline]
+    pub fn remove(&mut self, hash: KeyHash) {
+        match self {
+            Self::Private(cache) => cache.remove(hash),
+            Self::Shared(table) => table.remove(hash),
+        }
+    }
+
+    /// Forgets a pointer that was found dead.
+    #[inline]
+    pub fn forget_dead(&mut self, hash: KeyHash, pointer: RemotePointer) {
+        match self {
+            Self::Private(cache) => cache.remove(hash),
+            Self::Shared(table) => table.forget(hash, pointer, u64::MAX),
+        }
+    }
+
+    /// Forgets a pointer whose lease ended then, unless it has been renewed.
+    #[inline]
+    pub fn forget_expired(&mut self, hash: KeyHash, pointer: RemotePointer, lease_end_ns: u64) {
+        match self {
+            Self::Private(cache) => cache.remove(hash),
+            Self::Shared(table) => table.forget(hash, pointer, lease_end_ns),
+        }
+    }
+}
+
+impl Session {
+    /// The known pointer of a key at this shard, if a READ through it lies in
+    /// the shard's arena: what another process wrote may point anywhere.
+    #[inline(always)]
+    pub(crate) fn find_pointer(&mut self, hash: KeyHash, shard: usize) -> Option<Entry> {
+        let entry = self.cache.find(hash)?;
+        self.is_readable(entry.pointer(), shard).then_some(entry)
+    }
+
+    /// Whether a pointer of a key of this shard can be followed at all.
+    #[inline(always)]
+    pub(crate) fn is_readable(&self, pointer: RemotePointer, shard: usize) -> bool {
+        pointer.is_some()
+            && pointer.region as usize == shard
+            && pointer.length as usize <= MAX_RECORD_BYTES
+            && self.shards[shard].table.holds(pointer)
+    }
+}

@@ -1,0 +1,365 @@
+//! Pointers that the clients of a machine share (HydraDB 4.2.4): what they
+//! save, that neither a killed nor a hostile client harms the others, and
+//! that a server can do without.
+
+use remora_arena::{Mapping, RegionKind, Words};
+use remora_client::{
+    ConnectError, Counts, Options, Path, PointerCacheKind, Session, SetOptions, SharedPointers,
+    Wake,
+};
+use remora_fabric::shm::Connected;
+use remora_layout::hash::{KeyHash, mix};
+use remora_layout::limits::POINTER_TABLE_BYTES;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::pointer_table::{Hint, LINE_WORDS, home_line};
+use remora_tests::proc::descriptors;
+use remora_tests::{Random, RawSession, Role, ServerProcess, role, wait_until};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::path::Path as FilePath;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const KEYS: u64 = 200;
+/// Some operations may be asked because the machine was busy.
+const ALMOST: u64 = KEYS * 9 / 10;
+const LINES: usize = POINTER_TABLE_BYTES / 64;
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn server() -> ServerProcess {
+    ServerProcess::start(&["--shards=1", "--max-memory=32MiB"])
+}
+
+fn options(pointer_cache: PointerCacheKind) -> Options {
+    // Leases that outlast any pause of a busy machine.
+    let lease = Some(Duration::from_secs(3600));
+    Options { wake: Wake::Event, pointer_cache, lease, ..Options::default() }
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+fn set_all(session: &mut Session, round: u64) {
+    for number in 0..KEYS {
+        let value = (number + round * 1_000).to_be_bytes();
+        session.set(&key(number), &value, SetOptions::default()).unwrap();
+    }
+}
+
+/// Reads every key, which has to be of this round: what that cost.
+fn get_all(session: &mut Session, round: u64) -> Counts {
+    let before = session.totals();
+    for number in 0..KEYS {
+        let value = (number + round * 1_000).to_be_bytes();
+        let got = session.get(&key(number), Path::Choose).unwrap();
+        assert_eq!(got.value, Some(&value[..]));
+    }
+    session.totals().since(&before)
+}
+
+#[test]
+fn plays_its_part() {
+    let Some((name, arguments)) = role() else { return };
+    let socket = FilePath::new(&arguments[0]);
+    match name.as_str() {
+        "writer" => write_for_ever(socket),
+        _ => read_in_rounds(socket, &arguments[1]),
+    }
+}
+
+/// Reads everything once told to, in three rounds, and says what it cost.
+fn read_in_rounds(socket: &FilePath, name: &str) {
+    let mut session = Session::connect(socket, &options(PointerCacheKind::Shared)).unwrap();
+    for round in 0..3 {
+        let go = format!("go:{name}:{round}");
+        while session.get(go.as_bytes(), Path::Ask).unwrap().value.is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let Counts { asked, read, stale, .. } = get_all(&mut session, round);
+        Role::say(&format!("{asked} {read} {stale}"));
+    }
+    Role::wait_for_end();
+}
+
+/// Lets one reader read: what it asked, read, and found stale.
+fn one_round(session: &mut Session, reader: &mut Role, name: usize, round: u64) -> [u64; 3] {
+    let go = format!("go:{name}:{round}");
+    session.set(go.as_bytes(), b"", SetOptions::default()).unwrap();
+    let said = reader.hear().expect("the reader lives");
+    let mut numbers = said.split(' ').map(|number| number.parse().unwrap());
+    std::array::from_fn(|_| numbers.next().unwrap())
+}
+
+#[test]
+fn one_client_warms_the_others_and_one_stale_read_serves_the_machine() {
+    let server = server();
+    let socket = server.socket();
+    let socket = socket.to_str().unwrap();
+    // Process A, and one that stands for a writer on another machine.
+    let mut warm = server.session_with(&options(PointerCacheKind::Shared));
+    let mut away = server.session_with(&options(PointerCacheKind::Off));
+    set_all(&mut away, 0);
+    let first = get_all(&mut warm, 0);
+    assert!(first.asked == KEYS, "the first of the machine asks: {first:?}");
+
+    let mut readers: Vec<Role> =
+        (0..3).map(|name| Role::start("reader", &[socket, &name.to_string()])).collect();
+    let mut round_of = |session: &mut Session, round| -> Vec<[u64; 3]> {
+        let readers = readers.iter_mut().enumerate();
+        readers.map(|(name, reader)| one_round(session, reader, name, round)).collect()
+    };
+    let fresh = round_of(&mut away, 0);
+    assert!(fresh.iter().all(|&[_, read, stale]| read > ALMOST && stale == 0), "{fresh:?}");
+
+    set_all(&mut away, 1);
+    let updated = round_of(&mut away, 1);
+    println!("asked, read, stale: fresh {fresh:?}, after an update elsewhere {updated:?}");
+    assert!(updated[0][2] > ALMOST && updated[0][2] <= KEYS, "once for each key: {updated:?}");
+    assert!(updated[1..].iter().all(|&[_, read, stale]| read > ALMOST && stale == 0));
+
+    // The writer's own reply brings the successor: not one stale READ.
+    set_all(&mut warm, 2);
+    let shared = round_of(&mut away, 2);
+    println!("after an update by one that shares {shared:?}");
+    assert!(shared.iter().all(|&[_, read, stale]| read > ALMOST && stale == 0), "{shared:?}");
+}
+
+#[test]
+fn without_sharing_every_client_pays_for_itself() {
+    let server = server();
+    let mut away = server.session_with(&options(PointerCacheKind::Off));
+    set_all(&mut away, 0);
+    let mut sessions: Vec<Session> =
+        (0..3).map(|_| server.session_with(&options(PointerCacheKind::Private))).collect();
+    for session in &mut sessions {
+        assert_eq!(get_all(session, 0).asked, KEYS, "each has to warm up");
+    }
+    set_all(&mut away, 1);
+    for session in &mut sessions {
+        let counts = get_all(session, 1);
+        assert!(counts.stale > ALMOST, "{counts:?}");
+    }
+    assert_eq!((away.totals().hits, away.totals().read), (0, 0), "off is off");
+}
+
+#[test]
+fn a_server_that_isolates_its_clients_shares_nothing_and_says_so() {
+    let server = ServerProcess::start(&["--max-memory=32MiB", "--pointer-sharing=false"]);
+    let error = Session::connect(&server.socket(), &options(PointerCacheKind::Shared)).unwrap_err();
+    assert!(matches!(error, ConnectError::NoPointerSharing { .. }), "{error}");
+    assert!(error.to_string().contains("pointer_sharing = true"), "{error}");
+    let raw = RawSession::connect(&server.socket());
+    assert!(raw.connected.pointer_table.is_none());
+    let mut session = server.session_with(&options(PointerCacheKind::Private));
+    set_all(&mut session, 0);
+    assert!(get_all(&mut session, 0).read > ALMOST);
+    assert_eq!(server.resp().info("sessions_violated"), 0);
+}
+
+/// The table as a process maps it that keeps to no rule.
+fn table_words(connected: &Connected) -> Words {
+    let table = connected.pointer_table.as_ref().expect("it is granted");
+    Words::new(Mapping::of_peer(table.as_fd(), RegionKind::Hints, POINTER_TABLE_BYTES).unwrap())
+}
+
+fn seed(connected: &Connected) -> u64 {
+    connected.hello.pointer_table_seed.get()
+}
+
+fn table(connected: &Connected) -> SharedPointers {
+    SharedPointers::new(table_words(connected), seed(connected))
+}
+
+const HASHES: u64 = 32;
+
+/// Few hashes, so that processes meet at the same lines.
+fn hash(draw: u64) -> KeyHash {
+    KeyHash(mix(draw % HASHES, 17))
+}
+
+/// A hint in which everything follows from hash and number.
+fn proven(hash: KeyHash, number: u32) -> Hint {
+    let proof = mix(hash.0, number as u64);
+    let pointer =
+        RemotePointer { region: 0, slot: number, length: 80, generation: (proof >> 32) as u32 };
+    Hint { hash, pointer, lease_end_ns: 2 * SECOND_NS + proof % SECOND_NS, term_ms: 1_000 }
+}
+
+fn write_for_ever(socket: &FilePath) {
+    let raw = RawSession::connect(socket);
+    let table = table(&raw.connected);
+    let mut random = Random::new(std::process::id() as u64);
+    for number in 0u32.. {
+        let hash = hash(random.below(1 << 30) as u64);
+        match random.below(8) {
+            0 => table.remove(hash),
+            _ => table.put(&proven(hash, number), SECOND_NS),
+        }
+        if number == 100 {
+            Role::say("writing");
+        }
+    }
+}
+
+/// Mappings of a process with this in their line.
+fn mappings(pid: u32, name: &str) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.lines().filter(|line| line.contains(name)).count()
+}
+
+#[test]
+fn clients_killed_while_they_write_harm_nobody_and_leave_nothing() {
+    const ROUNDS: usize = 12;
+    let mut server = server();
+    let socket = server.socket();
+    let raw = RawSession::connect(&socket);
+    let left_open = |server: &ServerProcess| {
+        let pid = server.pid();
+        (descriptors(pid), mappings(pid, "remora-to-"), mappings(pid, "remora-pointers"))
+    };
+    // A grant ends a little after its client has it.
+    let (mut before, mut same) = (left_open(&server), 0);
+    wait_until("the first session is settled", || {
+        let now = left_open(&server);
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+        same == 20
+    });
+    assert_eq!(before.2, 1);
+    let is_over = AtomicBool::new(false);
+    let hits = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let table = table(&raw.connected);
+            let mut hits = 0u64;
+            for draw in 0u64.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let hash = hash(draw);
+                let Some(found) = table.find(hash) else { continue };
+                let expected = proven(hash, found.pointer().slot);
+                assert_eq!(found.pointer(), expected.pointer);
+                assert_eq!(found.lease_end_ns(), expected.lease_end_ns);
+                hits += 1;
+            }
+            hits
+        });
+        let mut random = Random::new(3);
+        let socket = socket.to_str().unwrap();
+        let mut writers = [(); 2].map(|()| Role::start("writer", &[socket]));
+        for round in 0..ROUNDS {
+            // The other one goes on writing while this one is killed.
+            let writer = &mut writers[round % 2];
+            assert_eq!(writer.hear().as_deref(), Some("writing"));
+            std::thread::sleep(Duration::from_micros(random.below(5_000) as u64));
+            writer.kill();
+            *writer = Role::start("writer", &[socket]);
+        }
+        drop(writers);
+        is_over.store(true, Ordering::Relaxed);
+        reader.join().expect("only what was put is seen")
+    });
+    println!("{hits} hits, {ROUNDS} writers killed");
+    assert!(hits > 1_000, "{hits}");
+    // What they left behind is used on at once.
+    let table = table(&raw.connected);
+    for number in 0..HASHES {
+        let hint = proven(hash(number), u32::MAX);
+        table.put(&hint, SECOND_NS);
+        assert_eq!(table.find(hint.hash).map(|found| found.pointer()), Some(hint.pointer));
+    }
+    wait_until("nothing of them is left", || left_open(&server) == before);
+    assert_eq!(server.resp().info("connected_sessions_shm"), 1);
+    assert!(server.is_alive());
+}
+
+/// Writes garbage everywhere, and hints that pass their checksum but lead
+/// anywhere, until told to end.
+fn mislead(connected: &Connected, is_over: &AtomicBool, seed_of_random: u64) {
+    let (words, table) = (table_words(connected), table(connected));
+    let hash_seed = connected.hello.hash_seed.get();
+    let mut random = Random::new(seed_of_random);
+    while !is_over.load(Ordering::Relaxed) {
+        let hash = KeyHash::of(&key(random.below(60) as u64), hash_seed);
+        let word = |random: &mut Random| u64::from_le_bytes(random.bytes(8).try_into().unwrap());
+        if random.below(4) == 0 {
+            let line = match random.below(2) {
+                0 => home_line(hash, LINES),
+                _ => random.below(LINES),
+            };
+            for at in 0..LINE_WORDS {
+                words.store(line * LINE_WORDS + at, word(&mut random));
+            }
+            continue;
+        }
+        let lengths = [0, 8, 31, 48, 80, 69_664, u32::MAX];
+        let pointer = RemotePointer {
+            region: random.below(4) as u32,
+            // Most of them lie where records are.
+            slot: word(&mut random) as u32 >> random.below(32),
+            length: lengths[random.below(lengths.len())],
+            generation: random.below(5) as u32,
+        };
+        let lease_end_ns = word(&mut random);
+        table.put(&Hint { hash, pointer, lease_end_ns, term_ms: word(&mut random) }, SECOND_NS);
+    }
+}
+
+#[test]
+fn a_hostile_table_costs_reads_but_never_gives_a_wrong_value() {
+    let mut server = server();
+    let raw = RawSession::connect(&server.socket());
+    let mut session = server.session_with(&options(PointerCacheKind::Shared));
+    let mut map: HashMap<u64, Vec<u8>> = HashMap::new();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = OnDrop(&is_over);
+        scope.spawn(|| mislead(&raw.connected, &is_over, 5));
+        let mut random = Random::new(9);
+        for _ in 0..15_000 {
+            let number = random.below(60) as u64;
+            let path = [Path::Read, Path::Choose][random.below(2)];
+            match random.below(12) {
+                0 => {
+                    let value = random.bytes(40);
+                    session.set(&key(number), &value, SetOptions::default()).unwrap();
+                    map.insert(number, value);
+                }
+                1 => {
+                    let was = map.remove(&number).is_some();
+                    assert_eq!(session.del(&key(number)).unwrap(), was);
+                }
+                2 => {
+                    let keys: Vec<[u8; 8]> = (0..60).map(key).collect();
+                    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+                    let mut see = |at: usize, value: Option<&[u8]>, _| {
+                        assert_eq!(value, map.get(&(at as u64)).map(Vec::as_slice));
+                    };
+                    session.get_batch(&keys, path, &mut see).unwrap();
+                }
+                _ => {
+                    let got = session.get(&key(number), path).unwrap();
+                    assert_eq!(got.value, map.get(&number).map(Vec::as_slice), "{path:?}");
+                }
+            }
+        }
+    });
+    let totals = session.totals();
+    println!("{totals:?}");
+    assert!(totals.stale > 0 && totals.retries > 0 && totals.read > 0, "it was misled: {totals:?}");
+    // Once they are left alone, pointers serve again.
+    set_all(&mut session, 0);
+    assert!(get_all(&mut session, 0).read > ALMOST);
+    assert!(server.is_alive());
+    assert_eq!(server.resp().info("sessions_violated"), 0);
+}
+
+/// Sets a flag in any case, so that a failed test ends too.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
