@@ -18,6 +18,7 @@ mod pointer_cache;
 mod read;
 mod right;
 mod session;
+mod strings;
 
 pub use api::*;
 pub use error::{ConnectError, Error};
