@@ -14,6 +14,7 @@ set -euo pipefail
 needs='
 redis-cli | redis-tools | - | tests that drive the server with redis-cli
 redis-benchmark | redis-tools | - | tests that drive the server with redis-benchmark
+redis-server | redis-server | redis-server | tests that hold our replies against those of a real redis-server
 '
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

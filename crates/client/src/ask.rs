@@ -129,7 +129,15 @@ impl Session {
         end.next_sequence = end.next_sequence.wrapping_add(1);
         let is_write = command.is_write();
         end.writes += is_write as u32;
-        let brings_pointer = matches!(command, Command::Get { .. } | Command::Set { .. });
+        let brings_pointer = matches!(
+            command,
+            Command::Get { .. }
+                | Command::Set { .. }
+                | Command::Append { .. }
+                | Command::SetRange { .. }
+                | Command::SetBit { .. }
+                | Command::GetEx { .. }
+        );
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         end.in_flight.push_back(InFlight {

@@ -24,6 +24,7 @@ mod pointers;
 mod read;
 mod right;
 mod session;
+mod strings;
 mod wait;
 
 pub use api::*;

@@ -110,6 +110,71 @@ pub enum Command<'a> {
         /// The pairs.
         pairs: Pairs<'a>,
     },
+    /// Appends to the value (empty if the key is absent); the expiry stays.
+    /// `number` is the new length in bytes.
+    Append {
+        /// The key.
+        key: &'a [u8],
+        /// What to append.
+        value: &'a [u8],
+    },
+    /// Overwrites the value from `offset` on, behind zeros where it was
+    /// shorter; the expiry stays. `number` is the new length in bytes. An
+    /// empty `value` changes nothing and makes no key.
+    SetRange {
+        /// The key.
+        key: &'a [u8],
+        /// Bytes before the first one written.
+        offset: u64,
+        /// What to write.
+        value: &'a [u8],
+    },
+    /// The bytes from `start` to `end`, both included; negative ones count
+    /// from the end, -1 being the last. Empty if the key is absent. Bounds of
+    /// more bits go through [`crate::string_edit::narrow_range`].
+    GetRange {
+        /// The key.
+        key: &'a [u8],
+        /// First byte.
+        start: i32,
+        /// Last byte.
+        end: i32,
+    },
+    /// Sets one bit, behind zeros where the value was shorter; the expiry
+    /// stays. `number` is the bit before.
+    SetBit {
+        /// The key.
+        key: &'a [u8],
+        /// In bits; 0 is the highest bit of the first byte.
+        offset: u32,
+        /// The bit.
+        bit: bool,
+    },
+    /// `number` is one bit; 0 behind the end and if the key is absent.
+    GetBit {
+        /// The key.
+        key: &'a [u8],
+        /// In bits; 0 is the highest bit of the first byte.
+        offset: u32,
+    },
+    /// `number` is the value's length in bytes; 0 if the key is absent.
+    StrLen {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The value; the key is removed.
+    GetDel {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The value, with a pointer and a lease; the expiry is changed.
+    GetEx {
+        /// The key.
+        key: &'a [u8],
+        /// Unix ms, and in the past means "remove now"; `None`: the key no
+        /// longer expires.
+        at_ms: Option<u64>,
+    },
     /// `number` is the count of keys of the shard.
     Count,
     /// Removes every key of the shard.
@@ -166,6 +231,16 @@ impl<'a> Pairs<'a> {
 
 // Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.
 const SET_GET: u8 = 1 << 4;
+// Flag of SETBIT: the bit. Flag of GETEX: there is an expiry.
+const ON: u8 = 1;
+
+// The bounds of a GETRANGE fit 32 bits.
+const _: () = assert!(MAX_VALUE_BYTES < i32::MAX as usize);
+
+/// The argument of a GETRANGE: start in the low half, end in the high one.
+const fn pack_range(start: i32, end: i32) -> i64 {
+    (start as u32 as u64 | (end as u32 as u64) << 32) as i64
+}
 
 impl<'a> Command<'a> {
     /// The key, if the command has one; several or none otherwise.
@@ -177,14 +252,31 @@ impl<'a> Command<'a> {
             | Self::Exists { key }
             | Self::Incr { key, .. }
             | Self::Expire { key, .. }
-            | Self::Ttl { key } => Some(key),
+            | Self::Ttl { key }
+            | Self::Append { key, .. }
+            | Self::SetRange { key, .. }
+            | Self::GetRange { key, .. }
+            | Self::SetBit { key, .. }
+            | Self::GetBit { key, .. }
+            | Self::StrLen { key }
+            | Self::GetDel { key }
+            | Self::GetEx { key, .. } => Some(key),
             Self::MultiSet { .. } | Self::Count | Self::Flush => None,
         }
     }
 
     /// Whether the command may change anything.
     pub fn is_write(&self) -> bool {
-        !matches!(self, Self::Get { .. } | Self::Exists { .. } | Self::Ttl { .. } | Self::Count)
+        !matches!(
+            self,
+            Self::Get { .. }
+                | Self::Exists { .. }
+                | Self::Ttl { .. }
+                | Self::GetRange { .. }
+                | Self::GetBit { .. }
+                | Self::StrLen { .. }
+                | Self::Count
+        )
     }
 
     /// The header of the encoded command; key and value follow it.
@@ -210,6 +302,19 @@ impl<'a> Command<'a> {
             }
             Self::Ttl { key } => (Op::Ttl, 0, 0, key, none),
             Self::MultiSet { pairs } => (Op::MultiSet, 0, 0, none, pairs.0),
+            Self::Append { key, value } => (Op::Append, 0, 0, key, value),
+            Self::SetRange { key, offset, value } => (Op::SetRange, 0, offset as i64, key, value),
+            Self::GetRange { key, start, end } => {
+                (Op::GetRange, 0, pack_range(start, end), key, none)
+            }
+            Self::SetBit { key, offset, bit } => {
+                (Op::SetBit, bit as u8, i64::from(offset), key, none)
+            }
+            Self::GetBit { key, offset } => (Op::GetBit, 0, i64::from(offset), key, none),
+            Self::StrLen { key } => (Op::StrLen, 0, 0, key, none),
+            Self::GetDel { key } => (Op::GetDel, 0, 0, key, none),
+            Self::GetEx { key, at_ms: Some(at_ms) } => (Op::GetEx, ON, at_ms as i64, key, none),
+            Self::GetEx { key, at_ms: None } => (Op::GetEx, 0, 0, key, none),
             Self::Count => (Op::Count, 0, 0, none, none),
             Self::Flush => (Op::Flush, 0, 0, none, none),
         };
@@ -250,20 +355,29 @@ impl<'a> Command<'a> {
         if !rest.is_empty() {
             return Err(malformed);
         }
-        if key.len() > MAX_KEY_BYTES || (op == Op::Set && value.len() > MAX_VALUE_BYTES) {
+        let brings_value = matches!(op, Op::Set | Op::Append | Op::SetRange);
+        if key.len() > MAX_KEY_BYTES || (brings_value && value.len() > MAX_VALUE_BYTES) {
             return Err((Status::TooLarge, id));
         }
         // Nothing is carried that the operation does not use: every command
         // has one encoding, and the log replays to the same bytes.
         let argument = header.argument.get();
-        let uses_flags = matches!(op, Op::Set | Op::Expire);
-        let uses_argument =
-            matches!(op, Op::Incr | Op::Expire) || (op == Op::Set && header.flags >> 2 & 3 == 2);
+        let flags_used = match op {
+            Op::Set => 0x1f,
+            Op::Expire => 0xff,
+            Op::SetBit | Op::GetEx => ON,
+            _ => 0,
+        };
+        let uses_argument = match op {
+            Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
+            Op::Set => header.flags >> 2 & 3 == 2,
+            Op::GetEx => header.flags == ON,
+            _ => false,
+        };
         let stray = header.reserved.get() != 0
-            || (!uses_flags && header.flags != 0)
-            || (op == Op::Set && header.flags >> 5 != 0)
+            || header.flags & !flags_used != 0
             || (!uses_argument && argument != 0)
-            || (!matches!(op, Op::Set | Op::MultiSet) && !value.is_empty())
+            || (!brings_value && op != Op::MultiSet && !value.is_empty())
             || (matches!(op, Op::MultiSet | Op::Count | Op::Flush) && !key.is_empty());
         if stray {
             return Err(malformed);
@@ -305,6 +419,23 @@ impl<'a> Command<'a> {
             },
             Op::Ttl => Self::Ttl { key },
             Op::MultiSet => Self::MultiSet { pairs: Pairs::parse(value).ok_or(malformed)? },
+            Op::Append => Self::Append { key, value },
+            Op::SetRange => Self::SetRange { key, offset: argument as u64, value },
+            Op::GetRange => {
+                Self::GetRange { key, start: argument as i32, end: (argument >> 32) as i32 }
+            }
+            Op::SetBit => {
+                let offset = u32::try_from(argument).map_err(|_| malformed)?;
+                Self::SetBit { key, offset, bit: header.flags == ON }
+            }
+            Op::GetBit => {
+                Self::GetBit { key, offset: u32::try_from(argument).map_err(|_| malformed)? }
+            }
+            Op::StrLen => Self::StrLen { key },
+            Op::GetDel => Self::GetDel { key },
+            Op::GetEx => {
+                Self::GetEx { key, at_ms: (header.flags == ON).then_some(argument as u64) }
+            }
             Op::Count => Self::Count,
             Op::Flush => Self::Flush,
         };
@@ -336,63 +467,5 @@ impl Reply<'_> {
     /// A reply with a number.
     pub const fn number(number: i64) -> Self {
         Self { status: Status::Ok, number, value: None, pointer: RemotePointer::NONE, lease_ms: 0 }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_round_trip() {
-        let mut list = Vec::new();
-        Pairs::push(&mut list, b"a", b"1");
-        Pairs::push(&mut list, b"", b"");
-        let commands = [
-            Command::Get { key: b"k" },
-            Command::Set {
-                key: b"k",
-                value: b"v",
-                condition: Condition::IfPresent,
-                expiry: Expiry::At(77),
-                get: true,
-            },
-            Command::Set {
-                key: b"",
-                value: b"",
-                condition: Condition::IfAbsent,
-                expiry: Expiry::Keep,
-                get: false,
-            },
-            Command::Del { key: b"k" },
-            Command::Exists { key: b"k" },
-            Command::Incr { key: b"k", by: -5 },
-            Command::Expire { key: b"k", at_ms: 9, condition: ExpireCondition::IfEarlier },
-            Command::Expire {
-                key: b"k",
-                at_ms: u64::MAX,
-                condition: ExpireCondition::IfSomeEarlier,
-            },
-            Command::Ttl { key: b"k" },
-            Command::MultiSet { pairs: Pairs::parse(&list).unwrap() },
-            Command::Count,
-            Command::Flush,
-        ];
-        for (id, command) in (0u32..).zip(commands) {
-            let mut bytes = Vec::new();
-            command.encode_into(id, &mut bytes);
-            assert_eq!(Command::decode(&bytes), Ok((command, id)));
-            for cut in 0..bytes.len() {
-                assert!(Command::decode(&bytes[..cut]).is_err());
-            }
-        }
-        for (at, stray) in [(12, 1u8), (1, 0x20)] {
-            let mut bytes = Vec::new();
-            commands[0].encode_into(1, &mut bytes);
-            bytes[at] |= stray;
-            assert_eq!(Command::decode(&bytes), Err((Status::Malformed, 1)), "byte {at}");
-        }
-        let pairs: Vec<_> = Pairs::parse(&list).unwrap().iter().collect();
-        assert_eq!(pairs, [(&b"a"[..], &b"1"[..]), (b"", b"")]);
     }
 }

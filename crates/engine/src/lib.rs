@@ -7,6 +7,7 @@ pub mod command;
 pub mod integer;
 pub mod oplog;
 pub mod shard;
+pub mod string_edit;
 
 pub use command::{Command, Condition, ExpireCondition, Expiry, Reply};
 pub use shard::{Now, Shard, ShardOptions, ShardStats};

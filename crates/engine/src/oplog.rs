@@ -1,5 +1,8 @@
 //! The operation log of a shard: every change, in order, as the resolved
-//! command (no condition left to decide, no relative time).
+//! command (no condition left to decide, no relative time). A change of a part
+//! of a value is kept as that change: replayed in order it finds the same value
+//! to change. What expires is removed by entries of its own, so that a replay's
+//! own clock must remove nothing.
 //!
 //! ```text
 //! entry   length 4 | 0 4 | sequence 8 | epoch 8 | encoded command

@@ -63,6 +63,9 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
     let key = random.key();
     let hash = shard.hash(&key);
     let present = oracle.live(&key, now.unix_ms);
+    if random.below(5) == 0 {
+        return edit_step(shard, oracle, random, &key, now);
+    }
     match random.below(100) {
         0..=29 => {
             let value = random.value();
@@ -194,6 +197,70 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
             oracle.keys.clear();
         }
         _ => shard.tick(now),
+    }
+    false
+}
+
+/// One random piecemeal command against both; `string_oracle.rs` has the
+/// edges, this has the company of all other commands.
+fn edit_step(
+    shard: &mut Shard,
+    oracle: &mut Oracle,
+    random: &mut Random,
+    key: &[u8],
+    now: Now,
+) -> bool {
+    let hash = shard.hash(key);
+    let (mut value, at) = oracle.live(key, now.unix_ms).unwrap_or_default();
+    let part = vec![random.next() as u8; random.below(40) as usize];
+    let offset = random.below(400);
+    let (bit, on) = (1u8 << random.below(8), random.below(2) == 1);
+    let kind = random.below(4);
+    let command = match kind {
+        0 => Command::Append { key, value: &part },
+        1 => Command::SetRange { key, offset, value: &part },
+        2 => {
+            let offset = offset as u32 * 8 + bit.leading_zeros();
+            Command::SetBit { key, offset, bit: on }
+        }
+        _ => Command::GetEx { key, at_ms: on.then(|| now.unix_ms + random.below(2_000)) },
+    };
+    let reply = shard.execute(&command, hash, now);
+    if reply.status == Status::OutOfMemory {
+        return true;
+    }
+    let (mut kept_at, mut writes) = (at, true);
+    let offset = offset as usize;
+    let number = match command {
+        Command::Append { .. } => {
+            value.extend(&part);
+            value.len() as i64
+        }
+        Command::SetRange { .. } => {
+            writes = !part.is_empty();
+            if writes {
+                value.resize(value.len().max(offset + part.len()), 0);
+                value[offset..offset + part.len()].copy_from_slice(&part);
+            }
+            value.len() as i64
+        }
+        Command::SetBit { .. } => {
+            value.resize(value.len().max(offset + 1), 0);
+            let before = value[offset] & bit != 0;
+            value[offset] = if on { value[offset] | bit } else { value[offset] & !bit };
+            before as i64
+        }
+        Command::GetEx { at_ms, .. } => {
+            writes = oracle.keys.contains_key(key);
+            assert_eq!(reply.value, writes.then_some(value.as_slice()));
+            kept_at = at_ms.unwrap_or(0);
+            0
+        }
+        other => unreachable!("{other:?}"),
+    };
+    assert_eq!(reply.number, number, "{command:?}");
+    if writes {
+        oracle.keys.insert(key.to_vec(), (value, kept_at));
     }
     false
 }

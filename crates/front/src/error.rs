@@ -47,6 +47,19 @@ pub enum CommandError {
     /// DECRBY by the smallest integer, which cannot be negated.
     #[error("ERR decrement would overflow")]
     DecrementOverflow,
+    /// SETRANGE before the first byte.
+    #[error("ERR offset is out of range")]
+    Offset,
+    /// An offset that no bit can have.
+    #[error("ERR bit offset is not an integer or out of range")]
+    BitOffset,
+    /// SETBIT to something other than 0 and 1.
+    #[error("ERR bit is not an integer or out of range")]
+    Bit,
+    /// APPEND or SETRANGE of more than a value can hold. (The limit is
+    /// [`MAX_VALUE_BYTES`]; the words are those of Redis.)
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    StringTooLong,
     /// EXPIRE with NX and another condition.
     #[error("ERR NX and XX, GT or LT options at the same time are not compatible")]
     ConditionNx,
@@ -148,6 +161,10 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::NotAnInteger => "ERR value is not an integer or out of range".into(),
         Status::Overflow => "ERR increment or decrement would overflow".into(),
         Status::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+        Status::TooLarge if command == "setbit" => CommandError::BitOffset.to_string().into(),
+        Status::TooLarge if matches!(command, "append" | "setrange") => {
+            CommandError::StringTooLong.to_string().into()
+        }
         Status::TooLarge => format!(
             "ERR key is longer than {MAX_KEY_BYTES} bytes or value is longer than \
              {MAX_VALUE_BYTES} bytes"
@@ -173,6 +190,13 @@ mod tests {
             status_error(Status::OutOfMemory, "set").unwrap(),
             "OOM command not allowed when used memory > 'maxmemory'."
         );
+        for (command, text) in [
+            ("append", "ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
+            ("setrange", "ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
+            ("setbit", "ERR bit offset is not an integer or out of range"),
+        ] {
+            assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
+        }
         for number in 0..=8 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);

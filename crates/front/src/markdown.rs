@@ -75,6 +75,8 @@ command's section says so.\n\n\
 - Words may be in upper or lower case. In the syntax `[a]` may be left out, `a | b` is a choice, and\n  \
 `a [a ...]` may be repeated.\n\
 - A command for one key is atomic and linearizable.\n\
+- An error that repeats words of the request is text: bytes that are not UTF-8 become U+FFFD \
+(Redis sends them\n  back as they are).\n\
 - Several keys are not one transaction across shards. MSET is atomic for each shard only. DEL, \
 UNLINK, EXISTS and\n  MGET act on each key on its own.\n\
 - A client that reads the server's memory itself (a one-sided multi-get) gets linearizable values \

@@ -43,6 +43,7 @@ fn error(line: &str) -> String {
 fn errors_are_those_of_redis() {
     let syntax = "ERR syntax error";
     let integer = "ERR value is not an integer or out of range";
+    let bit_offset = "ERR bit offset is not an integer or out of range";
     let nx = "ERR NX and XX, GT or LT options at the same time are not compatible";
     let invalid = |command| format!("ERR invalid expire time in '{command}' command");
     let arity = |command| format!("ERR wrong number of arguments for '{command}' command");
@@ -83,6 +84,37 @@ fn errors_are_those_of_redis() {
         ("incrby a 1.0", integer),
         ("incrby a 9223372036854775808", integer),
         ("decrby a -9223372036854775808", "ERR decrement would overflow"),
+        ("append a", &arity("append")),
+        ("strlen a b", &arity("strlen")),
+        ("substr a 1", &arity("substr")),
+        ("getex", &arity("getex")),
+        ("getset a", &arity("getset")),
+        ("setrange a -1 x", "ERR offset is out of range"),
+        ("setrange a x x", integer),
+        ("setrange a 9223372036854775808 x", integer),
+        ("getrange a x 1", integer),
+        ("getrange a 1 1.0", integer),
+        ("substr a 1 9223372036854775808", integer),
+        ("setbit a -1 1", bit_offset),
+        ("setbit a x 2", bit_offset),
+        ("setbit a 4294967296 1", bit_offset),
+        ("setbit a 1 2", "ERR bit is not an integer or out of range"),
+        ("setbit a 1 -1", "ERR bit is not an integer or out of range"),
+        ("setbit a 1 x", "ERR bit is not an integer or out of range"),
+        ("getbit a 4294967296", bit_offset),
+        ("getbit a 01", bit_offset),
+        ("setex a 0 v", &invalid("setex")),
+        ("setex a x v", integer),
+        ("setex a 9223372036854775807 v", &invalid("setex")),
+        ("psetex a -1 v", &invalid("psetex")),
+        ("psetex a 9223372036854775807 v", &invalid("psetex")),
+        ("getex a foo", syntax),
+        ("getex a ex", syntax),
+        ("getex a ex 1 px 1", syntax),
+        ("getex a persist ex 1", syntax),
+        ("getex a ex 1 persist", syntax),
+        ("getex a keepttl", syntax),
+        ("getex a nx", syntax),
         ("mset a", &arity("mset")),
         ("mset a b c", &arity("mset")),
         ("select 1", "ERR DB index is out of range"),
@@ -174,12 +206,27 @@ fn limits_are_named() {
         &[b"decrby", &long, b"1"],
         &[b"expire", &long, b"1"],
         &[b"pttl", &long],
+        &[b"append", &long, b"v"],
+        &[b"strlen", &long],
+        &[b"setrange", &long, b"1", b"v"],
+        &[b"getrange", &long, b"1", b"2"],
+        &[b"setbit", &long, b"1", b"1"],
+        &[b"getbit", &long, b"1"],
+        &[b"getdel", &long],
+        &[b"getex", &long, b"persist"],
+        &[b"setnx", &long, b"v"],
+        &[b"psetex", &long, b"1", b"v"],
     ] {
         assert_eq!(outcome(words), too_long);
     }
     let too_big = "ERR value is longer than 65536 bytes";
     assert_eq!(outcome(&[b"set", b"k", &big]), too_big);
     assert_eq!(outcome(&[b"mset", b"k", &big]), too_big);
+    assert_eq!(outcome(&[b"setnx", b"k", &big]), too_big);
+    assert_eq!(outcome(&[b"setex", b"k", b"1", &big]), too_big);
+    let exceeds = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+    assert_eq!(outcome(&[b"append", b"k", &big]), exceeds);
+    assert_eq!(outcome(&[b"setrange", b"k", b"0", &big]), exceeds);
     let mut names = vec![&b"command"[..], b"info"];
     names.resize(1027, b"get");
     assert_eq!(outcome(&names), "ERR more than 1024 command names");
@@ -220,6 +267,52 @@ fn set_with_all_its_options() {
     let invalid = "ERR invalid expire time in 'set' command";
     assert_eq!(error(&format!("set k v pxat {}", last + 1)), invalid);
     assert_eq!(error(&format!("set k v px {}", last - NOW + 1)), invalid);
+}
+
+#[test]
+fn parts_of_values() {
+    let far = i32::MAX;
+    let cases = [
+        ("append k v", "Append { key: [107], value: [118] }"),
+        ("setrange k 5 v", "SetRange { key: [107], offset: 5, value: [118] }"),
+        ("getrange k -3 -1", "GetRange { key: [107], start: -3, end: -1 }"),
+        (
+            "SUBSTR k 0 9223372036854775807",
+            &format!("GetRange {{ key: [107], start: 0, end: {far} }}"),
+        ),
+        // Both before the first byte, in the wrong order: empty, however long.
+        ("getrange k -9999999999 -99999999999", "GetRange { key: [107], start: -1, end: -2 }"),
+        ("setbit k 4294967295 1", "SetBit { key: [107], offset: 4294967295, bit: true }"),
+        ("setbit k 0 0", "SetBit { key: [107], offset: 0, bit: false }"),
+        ("getbit k 7", "GetBit { key: [107], offset: 7 }"),
+        ("strlen k", "StrLen { key: [107] }"),
+        ("getdel k", "GetDel { key: [107] }"),
+        ("setnx k v", "SetNx { key: [107], value: [118] }"),
+        ("getex k", "Get { key: [107] }"),
+        ("getex k persist PERSIST", "GetEx { key: [107], change: Clear }"),
+        ("getex k ex 1 EX 2", &format!("GetEx {{ key: [107], change: At({}) }}", NOW + 2_000)),
+        ("getex k pxat 5", "GetEx { key: [107], change: At(5) }"),
+        ("getex k px x", "GetEx { key: [107], change: Invalid(NotAnInteger) }"),
+        ("getex k px 0", "GetEx { key: [107], change: Invalid(InvalidExpiry) }"),
+        (
+            "getex k exat 9223372036854775807",
+            "GetEx { key: [107], change: Invalid(InvalidExpiry) }",
+        ),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(outcome(&split(line)), *expected, "{line}");
+    }
+    for (line, at) in [("setex key 3 value", NOW + 3_000), ("psetex key 3 value", NOW + 3)] {
+        with(&split(line), |found| match found {
+            Ok(Request::Set { key: b"key", value: b"value", condition, expiry, get: false }) => {
+                assert_eq!((condition, expiry), (Condition::Always, Expiry::At(at)));
+            }
+            other => panic!("{line}: {other:?}"),
+        });
+    }
+    with(&split("getset k v"), |found| {
+        assert!(matches!(found, Ok(Request::Set { expiry: Expiry::Never, get: true, .. })));
+    });
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct RequestHeader {
     pub id: U32,
     /// Zero.
     pub reserved: U32,
-    /// The operation's number: an expiry in Unix ms, an increment.
+    /// The operation's number: an expiry in Unix ms, an increment, an offset.
     pub argument: I64,
 }
 
@@ -77,6 +77,22 @@ pub enum Op {
     Count = 9,
     /// Removes all keys of the shard.
     Flush = 10,
+    /// Appends to a value.
+    Append = 11,
+    /// Overwrites a part of a value.
+    SetRange = 12,
+    /// A part of a value; the argument holds start and end.
+    GetRange = 13,
+    /// Sets one bit of a value; the flag is the bit.
+    SetBit = 14,
+    /// One bit of a value.
+    GetBit = 15,
+    /// Bytes of a value.
+    StrLen = 16,
+    /// Value of a key, which is removed.
+    GetDel = 17,
+    /// Value of a key, whose expiry is set or cleared.
+    GetEx = 18,
 }
 
 impl Op {
@@ -94,6 +110,14 @@ impl Op {
             8 => Self::MultiSet,
             9 => Self::Count,
             10 => Self::Flush,
+            11 => Self::Append,
+            12 => Self::SetRange,
+            13 => Self::GetRange,
+            14 => Self::SetBit,
+            15 => Self::GetBit,
+            16 => Self::StrLen,
+            17 => Self::GetDel,
+            18 => Self::GetEx,
             _ => return None,
         })
     }

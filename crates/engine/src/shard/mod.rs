@@ -6,6 +6,7 @@
 
 mod expire;
 mod read;
+mod string;
 mod write;
 
 use crate::command::{Command, Reply};
@@ -77,6 +78,8 @@ pub struct Shard<J: Journal = NoJournal> {
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     last_put: RemotePointer,
+    /// Where a value that is changed piecemeal is made, kept between commands.
+    edited: Vec<u8>,
 }
 
 /// A key that was found: where its slot word stands, what it says, word 1.
@@ -116,6 +119,7 @@ impl<J: Journal> Shard<J> {
             stats: ShardStats::default(),
             expire_cursor: 0,
             last_put: RemotePointer::NONE,
+            edited: Vec::new(),
         }
     }
 
@@ -183,6 +187,16 @@ impl<J: Journal> Shard<J> {
             }
             Command::Ttl { key } => self.ttl(key, hash, now),
             Command::MultiSet { pairs } => self.multi_set(pairs, now),
+            Command::Append { key, value } => self.append(key, hash, value, now),
+            Command::SetRange { key, offset, value } => {
+                self.set_range(key, hash, offset, value, now)
+            }
+            Command::GetRange { key, start, end } => self.get_range(key, hash, start, end, now),
+            Command::SetBit { key, offset, bit } => self.set_bit(key, hash, offset, bit, now),
+            Command::GetBit { key, offset } => self.get_bit(key, hash, offset, now),
+            Command::StrLen { key } => self.strlen(key, hash, now),
+            Command::GetDel { key } => self.get_del(key, hash, now),
+            Command::GetEx { key, at_ms } => self.get_ex(key, hash, at_ms, now),
             Command::Count => Reply::number(self.stats.keys as i64),
             Command::Flush => self.flush(now),
         }

@@ -25,6 +25,16 @@ pub(super) struct Set<'a> {
     pub get: bool,
 }
 
+/// What a key is to hold.
+#[derive(Clone, Copy)]
+pub(super) struct New<'a> {
+    pub key: &'a [u8],
+    pub hash: KeyHash,
+    pub value: &'a [u8],
+    /// Unix ms; 0 for never.
+    pub expires_at_ms: u64,
+}
+
 /// A record that is written and live, but that no path leads to yet.
 struct Prepared {
     hash: KeyHash,
@@ -53,8 +63,8 @@ impl<J: Journal> Shard<J> {
         };
         let mut status = if allowed { Status::Ok } else { Status::NotDone };
         if allowed {
-            let put = self.put(set.key, set.hash, set.value, expires_at_ms, found, now);
-            if put.is_err() {
+            let new = New { key: set.key, hash: set.hash, value: set.value, expires_at_ms };
+            if self.put(new, found, now).is_err() {
                 status = Status::OutOfMemory;
             }
         }
@@ -84,7 +94,8 @@ impl<J: Journal> Shard<J> {
         };
         let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
         let text = integer::Text::of(after);
-        match self.put(key, hash, text.as_bytes(), expires_at_ms, found, now) {
+        let new = New { key, hash, value: text.as_bytes(), expires_at_ms };
+        match self.put(new, found, now) {
             Ok(()) => Reply::number(after),
             Err(ArenaFull { .. }) => Reply::status(Status::OutOfMemory),
         }
@@ -97,16 +108,26 @@ impl<J: Journal> Shard<J> {
         Reply::number(1)
     }
 
-    /// Sets one key. Nothing is changed if there is no room.
-    fn put(
+    /// Sets one key, and logs it as a SET. Nothing is changed if there is no
+    /// room.
+    fn put(&mut self, new: New<'_>, found: Option<Found>, now: Now) -> Result<(), ArenaFull> {
+        let New { key, value, expires_at_ms, .. } = new;
+        let expiry = if expires_at_ms == 0 { Expiry::Never } else { Expiry::At(expires_at_ms) };
+        let condition = Condition::Always;
+        let entry = Command::Set { key, value, condition, expiry, get: false };
+        self.put_as(new, found, &entry, now)
+    }
+
+    /// Sets one key, and logs it as `entry`. Nothing is changed if there is no
+    /// room.
+    pub(super) fn put_as(
         &mut self,
-        key: &[u8],
-        hash: KeyHash,
-        value: &[u8],
-        expires_at_ms: u64,
+        new: New<'_>,
         found: Option<Found>,
+        entry: &Command<'_>,
         now: Now,
     ) -> Result<(), ArenaFull> {
+        let New { key, hash, value, expires_at_ms } = new;
         let slot = self.write(key, value, expires_at_ms, now)?;
         let mut overflow = None;
         if found.is_none() && self.table.needs_overflow(&self.owner, hash) {
@@ -118,9 +139,7 @@ impl<J: Journal> Shard<J> {
                 }
             }
         }
-        let expiry = if expires_at_ms == 0 { Expiry::Never } else { Expiry::At(expires_at_ms) };
-        let condition = Condition::Always;
-        self.log.append(&Command::Set { key, value, condition, expiry, get: false });
+        self.log.append(entry);
         publish_live(&mut self.owner, slot);
         if let Some(found) = found {
             self.kill(found, now);

@@ -7,12 +7,14 @@ mod data;
 mod expiry;
 mod keys;
 mod session;
+mod strings;
 
 pub(crate) mod parsers {
     //! One function for each command; the table names them.
     pub(crate) use super::data::*;
     pub(crate) use super::expiry::*;
     pub(crate) use super::session::*;
+    pub(crate) use super::strings::*;
 }
 
 pub use keys::{Keys, Pairs};
@@ -23,6 +25,7 @@ use crate::error::{CommandError, excerpt};
 use crate::resp::{Args, Words};
 use crate::table::{self, CommandSpec};
 use remora_engine::command::{Condition, ExpireCondition, Expiry};
+use remora_layout::message::Status;
 
 /// Unit of a TTL's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +45,17 @@ impl Unit {
             _ => ttl_ms,
         }
     }
+}
+
+/// What GETEX does to the expiry of a key that exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpiryChange {
+    /// PERSIST: the key no longer expires.
+    Clear,
+    /// Unix ms. A time at or before now removes the key.
+    At(u64),
+    /// The time makes no sense: an error, but null if there is no such key.
+    Invalid(Status),
 }
 
 /// One request of a RESP connection. Everything borrows from its bytes.
@@ -97,6 +111,71 @@ pub enum Request<'a> {
         expiry: Expiry,
         /// Reply with the old value.
         get: bool,
+    },
+    /// SETNX.
+    SetNx {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// APPEND.
+    Append {
+        /// The key.
+        key: &'a [u8],
+        /// What to append.
+        value: &'a [u8],
+    },
+    /// STRLEN.
+    StrLen {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// SETRANGE.
+    SetRange {
+        /// The key.
+        key: &'a [u8],
+        /// In bytes.
+        offset: u64,
+        /// What to write there.
+        value: &'a [u8],
+    },
+    /// GETRANGE and SUBSTR.
+    GetRange {
+        /// The key.
+        key: &'a [u8],
+        /// First byte; negative: from the end.
+        start: i32,
+        /// Last byte; negative: from the end.
+        end: i32,
+    },
+    /// SETBIT.
+    SetBit {
+        /// The key.
+        key: &'a [u8],
+        /// In bits.
+        offset: u32,
+        /// The bit.
+        bit: bool,
+    },
+    /// GETBIT.
+    GetBit {
+        /// The key.
+        key: &'a [u8],
+        /// In bits.
+        offset: u32,
+    },
+    /// GETDEL.
+    GetDel {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// GETEX with an option; without one it is GET.
+    GetEx {
+        /// The key.
+        key: &'a [u8],
+        /// What happens to the expiry.
+        change: ExpiryChange,
     },
     /// INCR, INCRBY, DECR and DECRBY.
     Incr {

@@ -8,6 +8,7 @@ const SECONDS: Argument = Argument::new("seconds", Kind::Integer);
 const MILLISECONDS: Argument = Argument::new("milliseconds", Kind::Integer);
 const UNIX_SECONDS: Argument = Argument::new("unix-time-seconds", Kind::UnixTime);
 const UNIX_MILLISECONDS: Argument = Argument::new("unix-time-milliseconds", Kind::UnixTime);
+const OFFSET: Argument = Argument::new("offset", Kind::Integer);
 const MESSAGE: Argument = Argument::new("message", Kind::String);
 const NAMES: Argument = Argument::new("command-name", Kind::String).optional().multiple();
 
@@ -18,6 +19,13 @@ const SET_EXPIRATIONS: &[Argument] = &[
     UNIX_SECONDS.after("EXAT"),
     UNIX_MILLISECONDS.after("PXAT"),
     Argument::word("keepttl", "KEEPTTL"),
+];
+const GETEX_EXPIRATIONS: &[Argument] = &[
+    SECONDS.after("EX"),
+    MILLISECONDS.after("PX"),
+    UNIX_SECONDS.after("EXAT"),
+    UNIX_MILLISECONDS.after("PXAT"),
+    Argument::word("persist", "PERSIST"),
 ];
 const EXPIRE_CONDITION: Argument = Argument::of(
     "condition",
@@ -35,6 +43,16 @@ pub(super) const ONE_KEY: &[Argument] = &[KEY];
 pub(super) const KEYS: &[Argument] = &[KEY.multiple()];
 pub(super) const PAIRS: &[Argument] =
     &[Argument::of("data", Kind::Block, &[KEY, VALUE]).multiple()];
+pub(super) const ONE_PAIR: &[Argument] = &[KEY, VALUE];
+pub(super) const SETEX: &[Argument] = &[KEY, SECONDS, VALUE];
+pub(super) const PSETEX: &[Argument] = &[KEY, MILLISECONDS, VALUE];
+pub(super) const SETRANGE: &[Argument] = &[KEY, OFFSET, VALUE];
+pub(super) const GETRANGE: &[Argument] =
+    &[KEY, Argument::new("start", Kind::Integer), Argument::new("end", Kind::Integer)];
+pub(super) const SETBIT: &[Argument] = &[KEY, OFFSET, Argument::new("value", Kind::Integer)];
+pub(super) const GETBIT: &[Argument] = &[KEY, OFFSET];
+pub(super) const GETEX: &[Argument] =
+    &[KEY, Argument::of("expiration", Kind::OneOf, GETEX_EXPIRATIONS).optional()];
 pub(super) const SET: &[Argument] = &[
     KEY,
     VALUE,

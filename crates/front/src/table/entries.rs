@@ -1,7 +1,9 @@
 //! The commands, sorted by name. What an entry leaves out is as in
 //! [`CommandSpec::PLAIN`].
 
-use super::{CommandSpec, Flag, Group, KeyPlaces, arguments as args, subcommands};
+use super::{
+    CommandSpec, Flag, Group, KeyPlaces, arguments as args, string_entries as strings, subcommands,
+};
 use crate::request::parsers;
 
 /// What EXPIRE and its kin do with their options.
@@ -10,7 +12,8 @@ expiry; XX: only if there is one; GT and LT: only if the new one is later or ear
 where none counts as infinitely late. A time in the past removes the key. Expiries reach to the year 2527.";
 
 /// The table.
-pub static TABLE: [CommandSpec; 29] = [
+pub static TABLE: [CommandSpec; 42] = [
+    strings::APPEND,
     CommandSpec {
         name: "client",
         arity: -2,
@@ -182,6 +185,11 @@ that is written meanwhile may stay.",
         parse: parsers::get,
         ..CommandSpec::PLAIN
     },
+    strings::GETBIT,
+    strings::GETDEL,
+    strings::GETEX,
+    strings::GETRANGE,
+    strings::GETSET,
     CommandSpec {
         name: "hello",
         arity: -1,
@@ -303,6 +311,7 @@ another.",
         parse: parsers::ping,
         ..CommandSpec::PLAIN
     },
+    strings::PSETEX,
     CommandSpec {
         name: "pttl",
         arity: 2,
@@ -348,11 +357,17 @@ key.",
         summary: "Sets a key, whether it exists or not; options say when and for how long.",
         notes: "Without KEEPTTL an earlier expiry is gone. NX and XX exclude each other; of the \
 options for expiry only one may be given. With GET the reply is the old value or \
-null; without it null means that NX or XX did not hold.",
+null; without it null means that NX or XX did not hold. Expiries reach to the year 2527.",
         arguments: args::SET,
         parse: parsers::set,
         ..CommandSpec::PLAIN
     },
+    strings::SETBIT,
+    strings::SETEX,
+    strings::SETNX,
+    strings::SETRANGE,
+    strings::STRLEN,
+    strings::SUBSTR,
     CommandSpec {
         name: "ttl",
         arity: 2,

@@ -7,6 +7,7 @@ mod argument;
 mod arguments;
 mod entries;
 mod index;
+mod string_entries;
 mod subcommands;
 
 pub use answer::answer;

@@ -24,7 +24,8 @@ pub struct Executor {
     shared: Arc<Shared>,
     /// Where the shards' replies come back.
     pub replies: Arc<ReplyQueue>,
-    record: Vec<u8>,
+    /// The record that an optimistic read found.
+    pub(super) record: Vec<u8>,
     /// Where sockets are read into.
     pub scratch: Vec<u8>,
     /// Unix ms of the present turn's requests.
@@ -32,7 +33,7 @@ pub struct Executor {
 }
 
 /// What an optimistic read found.
-enum Read {
+pub(super) enum Read {
     /// The record, unexpired: its value is in the scratch; expiry in Unix ms.
     Found { from: usize, to: usize, expires_at_ms: u64 },
     /// Only the owner can say.
@@ -85,6 +86,15 @@ impl Executor {
             Request::FlushAll => {
                 self.ask_all(connection, &Command::Flush, Render::AllOk("flushall"));
             }
+            Request::StrLen { .. }
+            | Request::GetRange { .. }
+            | Request::GetBit { .. }
+            | Request::Append { .. }
+            | Request::SetRange { .. }
+            | Request::SetBit { .. }
+            | Request::SetNx { .. }
+            | Request::GetDel { .. }
+            | Request::GetEx { .. } => self.string(connection, request),
             own => self.own_answer(connection, own),
         }
     }
@@ -173,7 +183,7 @@ impl Executor {
     }
 
     /// Reads a key's record from its shard's memory, if this session may.
-    fn read(&mut self, connection: &Connection, key: &[u8]) -> Read {
+    pub(super) fn read(&mut self, connection: &Connection, key: &[u8]) -> Read {
         let (hash, shard) = self.shared.route(key);
         if !connection.may_read(shard) {
             return Read::Ask;
@@ -222,7 +232,7 @@ impl Executor {
     }
 
     /// One command for the shard that owns `key`.
-    fn ask_owner(
+    pub(super) fn ask_owner(
         &self,
         connection: &mut Connection,
         key: &[u8],

@@ -5,6 +5,7 @@ mod connection;
 mod execute;
 mod info;
 mod pending;
+mod strings;
 
 use crate::jobs::{OwnedReply, ReplyQueue, Token as JobToken};
 use crate::shared::{Shared, count};

@@ -17,6 +17,11 @@ pub enum Render {
         /// Whether GET was asked for.
         get: bool,
     },
+    /// SETNX: whether it was set.
+    Done(&'static str),
+    /// GETEX with a time that makes no sense: null without key, else the error
+    /// of this status.
+    NullOrError(Status, &'static str),
     /// The number.
     Number(&'static str),
     /// A time to live.
@@ -63,11 +68,19 @@ impl Render {
             );
         }
         let command = match self {
-            Self::Number(command) | Self::AllOk(command) => command,
+            Self::Number(command)
+            | Self::AllOk(command)
+            | Self::Done(command)
+            | Self::NullOrError(_, command) => command,
             Self::Set { .. } => "set",
             _ => "",
         };
-        if let Some(text) = parts.iter().find_map(|part| status_error(part.status, command)) {
+        let refused = match (self, parts) {
+            (Self::NullOrError(status, _), [part]) if part.number != 0 => Some(status),
+            _ => None,
+        };
+        let mut statuses = parts.iter().map(|part| part.status).chain(refused);
+        if let Some(text) = statuses.find_map(|status| status_error(status, command)) {
             return encode::error(out, &text);
         }
         match (self, parts) {
@@ -78,6 +91,8 @@ impl Render {
             (Self::Set { get: false }, [part]) if part.status == Status::NotDone => {
                 encode::null(out, protocol);
             }
+            (Self::NullOrError(..), _) => encode::null(out, protocol),
+            (Self::Done(_), [part]) => encode::integer(out, (part.status == Status::Ok).into()),
             (Self::Number(_), [part]) => encode::integer(out, part.number),
             (Self::Ttl(unit), [part]) => encode::integer(out, unit.from_ms(part.number)),
             (Self::Values, _) => {
