@@ -10,7 +10,6 @@ use remora_engine::command::{Command, Condition, Expiry};
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
 use remora_fabric::{Link, Transport};
 use remora_index::hash::TableRef;
-use remora_layout::arena_header::word;
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -63,6 +62,7 @@ pub(crate) struct Shard {
     pub receiver: Receiver,
     pub credit_word: usize,
     pub bell: Bell,
+    /// The shard's table, as it was when last looked at.
     pub table: TableRef,
     /// Sent and unanswered, oldest first.
     pub in_flight: VecDeque<InFlight>,
@@ -105,13 +105,7 @@ impl Session {
                 path: socket.to_owned(),
                 what: "an arena's table lies outside of it",
             };
-            let table = TableRef::checked(
-                number as u32,
-                arena.bytes() as u64,
-                arena.load(word::TABLE_OFFSET),
-                arena.load(word::BUCKETS),
-            )
-            .ok_or_else(not_a_server)?;
+            let table = TableRef::read(number as u32, arena).ok_or_else(not_a_server)?;
             let ring = ring_offset(number);
             let to_client = connected.to_client.clone();
             shards.push(Shard {

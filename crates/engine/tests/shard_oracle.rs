@@ -110,7 +110,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
                 let pointer = reply.pointer;
                 let mut scratch = Vec::new();
                 let words = shard.owner().words().clone();
-                match walk_locally(&words, shard.table_ref(), &key, hash, &mut scratch) {
+                match walk_locally(&words, &mut shard.table_ref(), &key, hash, &mut scratch) {
                     Ok(found) => {
                         assert_eq!((found.value, found.pointer), (value.as_slice(), pointer));
                     }
