@@ -138,12 +138,16 @@ fn never_wrong(film: &Film, views: &[TableRef], keys: &[u32], seen: &mut Seen) {
     let last = film.0.len() - 1;
     for view in views {
         for &number in keys {
-            let mut check = |frame_of: &dyn Fn(usize, usize) -> usize| {
-                match drive(film, view, &key(number), frame_of, seen) {
-                    Ok(found) => assert_eq!(found, value(number), "key {number}"),
-                    Err(AskReason::NotFound | AskReason::TooManyTries) => {}
-                    Err(AskReason::Pending) => panic!("nothing is pending: key {number}"),
-                }
+            let mut check = |frame_of: &dyn Fn(usize, usize) -> usize| match drive(
+                film,
+                view,
+                &key(number),
+                frame_of,
+                seen,
+            ) {
+                Ok(found) => assert_eq!(found, value(number), "key {number}"),
+                Err(AskReason::NotFound | AskReason::TooManyTries) => {}
+                Err(AskReason::Pending) => panic!("nothing is pending: key {number}"),
             };
             for from in 0..=last {
                 for to in [from + 1, from + 3, from + 8, last] {
@@ -154,12 +158,24 @@ fn never_wrong(film: &Film, views: &[TableRef], keys: &[u32], seen: &mut Seen) {
                         check(&|fetch, word| match fetch + 1 {
                             n if n < at => from,
                             n if n > at => to,
-                            _ => if word % 8 < from % 8 { from } else { to },
+                            _ => {
+                                if word % 8 < from % 8 {
+                                    from
+                                } else {
+                                    to
+                                }
+                            }
                         });
                         check(&|fetch, word| match fetch + 1 {
                             n if n < at => from,
                             n if n > at => to,
-                            _ => if word % 8 < to % 8 { to } else { from },
+                            _ => {
+                                if word % 8 < to % 8 {
+                                    to
+                                } else {
+                                    from
+                                }
+                            }
                         });
                     }
                 }
@@ -240,7 +256,8 @@ fn freed_overflow_buckets_are_used_again_and_harm_nobody() {
     let (mut store, recorder) = one_chain(8);
     let views = [store.view()];
     let keys: Vec<u32> = (1..8).collect();
-    let overflow_slot = BucketHeader(store.owner.word(ARENA_HEADER_BYTES / 8)).overflow().unwrap() - 1;
+    let overflow_slot =
+        BucketHeader(store.owner.word(ARENA_HEADER_BYTES / 8)).overflow().unwrap() - 1;
     // The bucket is freed; then a record of its size class takes its place.
     let film = Film::of(&mut store, &recorder, |store| {
         assert!(store.remove(&key(0)));

@@ -52,11 +52,15 @@ fn run(store: &mut Store<NoJournal>, keys: u64, steps: u64, grows: bool) -> Did 
         let r = random(&mut state);
         let key = format!("key{}", r % keys).into_bytes();
         // Times of filling and of emptying, by turns.
-        let fills = step / (steps / 6) % 2 == 0;
+        let fills = (step / (steps / 6)).is_multiple_of(2);
         match r >> 32 & 7 {
             0 | 1 if fills => {
                 let value = vec![(step % 251) as u8; (r >> 40) as usize % 90];
-                if grows { store.set(&key, &value) } else { store.put(&key, &value) }
+                if grows {
+                    store.set(&key, &value)
+                } else {
+                    store.put(&key, &value)
+                }
                 oracle.insert(key, value);
             }
             2 | 3 if !fills => assert_eq!(store.remove(&key), oracle.remove(&key).is_some()),

@@ -186,7 +186,8 @@ impl Table {
 
     /// Whether [`Table::insert`] of a key with this hash needs an overflow bucket.
     pub fn needs_overflow<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) -> bool {
-        self.chain(owner, self.bucket(hash)).all(|word| BucketHeader(owner.word(word)).used() == ALL_USED)
+        self.chain(owner, self.bucket(hash))
+            .all(|word| BucketHeader(owner.word(word)).used() == ALL_USED)
     }
 
     /// Adds a slot for a key that is not in the table. `overflow_slot` is a
