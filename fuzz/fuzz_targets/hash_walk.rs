@@ -1,17 +1,36 @@
-//! A walk that is fed hostile bytes: it wants nothing out of bounds, finds
-//! nothing that is not there, and ends.
+//! A walk that is fed hostile bytes, header pages included: it wants nothing
+//! out of bounds, finds nothing that is not there, and ends.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use remora_index::hash::{Step, TableRef, Walk};
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::hash::KeyHash;
 
 const REGION_BYTES: u64 = 1 << 20;
 
-fuzz_target!(|feeds: Vec<Vec<u8>>| {
-    let table = TableRef::checked(1, REGION_BYTES, 4096, 64).unwrap();
-    let (mut walk, mut want) = Walk::begin(b"key", KeyHash::of(b"key", 3), table);
+/// A header page: the table's numbers, then the directory, from the input.
+fn page(input: &[u8]) -> Vec<u8> {
+    let mut page = vec![0; ARENA_HEADER_BYTES];
+    let directory = word::DIRECTORY..ARENA_HEADER_BYTES / 8;
+    let words = [word::TABLE_OFFSET, word::BUCKETS, word::BASE_BUCKETS].into_iter();
+    for (at, bytes) in words.chain(directory).zip(input.chunks(8)) {
+        page[at * 8..at * 8 + bytes.len()].copy_from_slice(bytes);
+    }
+    page
+}
+
+fuzz_target!(|input: (Vec<u8>, Vec<Vec<u8>>)| {
+    let (first, feeds) = input;
+    let mut good = page(&4096u64.to_le_bytes());
+    for number in [word::BUCKETS, word::BASE_BUCKETS] {
+        good[number * 8] = 64;
+    }
+    let mut table = TableRef::parse(1, REGION_BYTES, &page(&first))
+        .or_else(|| TableRef::parse(1, REGION_BYTES, &good))
+        .expect("a good page is a table");
+    let (mut walk, mut want) = Walk::begin(b"key", KeyHash::of(b"key", 3), &table);
     for turn in 0..64 {
         assert!(want.offset + want.bytes as u64 <= REGION_BYTES);
         let mut bytes = feeds.get(turn).cloned().unwrap_or_default();
@@ -19,6 +38,16 @@ fuzz_target!(|feeds: Vec<Vec<u8>>| {
         match walk.feed(&bytes) {
             Step::Fetch(next) => want = next,
             Step::Ask(_) => return,
+            Step::Moved => {
+                // What was fed serves as the page, too.
+                if let Some(newer) = TableRef::parse(1, REGION_BYTES, &page(&bytes)) {
+                    table = newer;
+                }
+                match walk.refresh(&table) {
+                    Ok(next) => want = next,
+                    Err(_) => return,
+                }
+            }
             Step::Found(found) => {
                 // Only a record with the right checksum for its place.
                 assert_eq!(found.pointer.region, 1);

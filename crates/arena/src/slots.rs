@@ -12,7 +12,7 @@
 use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::size_class::{CLASSES, class_bytes};
-use remora_layout::limits::{QUARANTINE_SHARE, SLOT_UNIT_BYTES};
+use remora_layout::limits::{CACHE_LINE_BYTES, QUARANTINE_SHARE, SLOT_UNIT_BYTES};
 use remora_layout::record::{Guardian, State};
 use std::collections::BTreeMap;
 
@@ -140,6 +140,23 @@ impl Slots {
             self.stats.used_bytes += bytes;
             return Ok(slot);
         }
+    }
+
+    /// Takes `bytes` in one piece, for good: they never become slots. Gives
+    /// their byte offset, a multiple of 64; they are not zeroed. `None` if
+    /// there is no such piece.
+    pub fn take_run(&mut self, bytes: usize) -> Option<usize> {
+        const UNITS_PER_LINE: u32 = (CACHE_LINE_BYTES / SLOT_UNIT_BYTES) as u32;
+        let from = self.bump.checked_next_multiple_of(UNITS_PER_LINE)?;
+        let units = u32::try_from(bytes.div_ceil(SLOT_UNIT_BYTES)).ok()?;
+        let to = from.checked_add(units).filter(|&to| to <= self.end)?;
+        let skipped = (from - self.bump) as u64 * SLOT_UNIT_BYTES as u64;
+        let taken = units as u64 * SLOT_UNIT_BYTES as u64;
+        self.stats.retired_bytes += skipped;
+        self.stats.used_bytes += taken;
+        self.stats.uncarved_bytes -= skipped + taken;
+        self.bump = to;
+        Some(from as usize * SLOT_UNIT_BYTES)
     }
 
     /// Gives a slot back, its guardian dead. It is free at once, or when the
@@ -301,6 +318,25 @@ mod tests {
             }
         }
         assert!(full > 0 && slots.stats().retired_bytes > 0 && slots.stats().reused_early > 0);
+    }
+
+    #[test]
+    fn runs_are_taken_from_what_is_uncarved() {
+        let mut owner = Owner::heap(1 << 20, NoJournal);
+        let mut slots = Slots::new(4096 + 16, 1 << 20);
+        let total = slots.stats().uncarved_bytes;
+        let mut end = 4096 + 16;
+        for bytes in [64, 100, 4096] {
+            let at = slots.take_run(bytes).unwrap();
+            assert!(at >= end && at.is_multiple_of(64));
+            end = at + bytes;
+        }
+        let slot = slots.allocate(&mut owner, 4, 0).unwrap();
+        assert!(slot.slot as usize * 16 >= end);
+        assert_eq!(slots.take_run(1 << 20), None);
+        let stats = slots.stats();
+        let sum = stats.used_bytes + stats.retired_bytes + stats.uncarved_bytes;
+        assert_eq!(sum, total, "{stats:?}");
     }
 
     #[test]

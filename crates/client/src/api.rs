@@ -105,7 +105,8 @@ pub struct Counts {
     pub hits: u64,
     /// READs through a cached pointer that found a dead or other record.
     pub stale: u64,
-    /// READs repeated because they were torn.
+    /// READs repeated because they were torn, or led to a bucket that the key
+    /// had left by a split.
     pub retries: u64,
     /// Cached pointers not used because their lease had ended.
     pub lease_expired: u64,

@@ -10,6 +10,7 @@ use remora_engine::command::Command;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_index::hash::{Step, Walk, Want};
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::MAX_SHARDS;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, verify};
 
@@ -217,7 +218,7 @@ impl Session {
             .iter()
             .map(|&Left { key, tries }| {
                 let (hash, shard) = batch.routes[key];
-                let (walk, want) = Walk::begin(keys[key], hash, self.shards[shard].table);
+                let (walk, want) = Walk::begin(keys[key], hash, &self.shards[shard].table);
                 Walking { key, tries, walk, want, landing: 0 }
             })
             .collect();
@@ -228,10 +229,12 @@ impl Session {
             let now_ns = self.now()?;
             let holds = self.right.holds(now_ns);
             let mut still = Vec::with_capacity(walking.len());
+            let mut moved = Vec::new();
             for mut one in walking {
                 let (hash, _) = batch.routes[one.key];
                 match one.walk.feed(self.link.landed(one.landing, one.want.bytes)) {
                     Step::Fetch(want) => still.push(Walking { want, ..one }),
+                    Step::Moved => moved.push(one),
                     Step::Found(found)
                         if holds
                             && !self
@@ -253,9 +256,36 @@ impl Session {
                     }
                 }
             }
+            self.refresh_walks(moved, &mut still, batch, &mut cost)?;
             walking = still;
         }
         self.totals.add(&cost);
+        Ok(())
+    }
+
+    /// Lets walks whose table has grown begin again: the header page of each
+    /// such shard is fetched once for all of them.
+    fn refresh_walks<'k>(
+        &mut self,
+        moved: Vec<Walking<'k>>,
+        still: &mut Vec<Walking<'k>>,
+        batch: &mut Batch,
+        cost: &mut Counts,
+    ) -> Result<(), Error> {
+        let mut fresh = [false; MAX_SHARDS];
+        for mut one in moved {
+            let (_, shard) = batch.routes[one.key];
+            if !std::mem::replace(&mut fresh[shard], true) {
+                self.refresh_table(shard, cost)?;
+            }
+            match one.walk.refresh(&self.shards[shard].table) {
+                Ok(want) => still.push(Walking { want, ..one }),
+                Err(_) => {
+                    cost.retries += one.walk.retries() as u64;
+                    batch.asks.push(Left { key: one.key, tries: one.tries + 1 });
+                }
+            }
+        }
         Ok(())
     }
 

@@ -18,7 +18,6 @@ use remora_arena::{ForkGuard, Mapping, RegionKind, Words};
 use remora_fabric::Link;
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
 use remora_index::hash::TableRef;
-use remora_layout::arena_header::word;
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, POINTER_TABLE_BYTES};
 use remora_layout::session::{CLIENT_ASLEEP_WORD, WITHDRAWN_WORD, credit_word, ring_offset};
@@ -93,6 +92,7 @@ pub(crate) struct Lane {
     pub receiver: Mutex<Receiver>,
     pub credit_word: usize,
     pub bell: Bell,
+    /// The shard's table, as it was when the process connected.
     pub table: TableRef,
     /// Requests whose replies nobody has taken out of the ring.
     pub outstanding: AtomicU32,
@@ -110,13 +110,7 @@ impl Connection {
                 path: socket.to_owned(),
                 what: "an arena's table lies outside of it",
             };
-            let table = TableRef::checked(
-                number as u32,
-                arena.bytes() as u64,
-                arena.load(word::TABLE_OFFSET),
-                arena.load(word::BUCKETS),
-            )
-            .ok_or_else(not_a_server)?;
+            let table = TableRef::read(number as u32, arena).ok_or_else(not_a_server)?;
             let ring = ring_offset(number);
             let sender = Sender::new(mailbox, ring as u64, ring_seed(seed, number, 0));
             let to_client = connected.to_client.clone();

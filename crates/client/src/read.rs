@@ -5,7 +5,8 @@ use crate::error::Error;
 use crate::session::Session;
 use remora_engine::command::Command;
 use remora_fabric::{Link, RemoteAddress, Work};
-use remora_index::hash::{Step, Walk};
+use remora_index::hash::{Step, TableRef, Walk};
+use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::READ_RETRIES;
 use remora_layout::record::{Reject, verify};
@@ -150,6 +151,21 @@ impl Session {
         Ok(Reading::Ask)
     }
 
+    /// Fetches the header page of a shard's arena: its table has grown. A page
+    /// that was fetched while it changed leaves the view as it was.
+    pub(crate) fn refresh_table(&mut self, shard: usize, cost: &mut Counts) -> Result<(), Error> {
+        let table = &self.shards[shard].table;
+        let (region, region_bytes) = (table.region, table.region_bytes);
+        self.fetch(region, 0, ARENA_HEADER_BYTES)?;
+        cost.round_trips += 1;
+        cost.bytes += ARENA_HEADER_BYTES as u64;
+        let page = self.link.landed(0, ARENA_HEADER_BYTES);
+        if let Some(newer) = TableRef::parse(region, region_bytes, page) {
+            self.shards[shard].table = newer;
+        }
+        Ok(())
+    }
+
     /// Bucket, then record: the same walk that the server's own threads run.
     fn read_cold(
         &mut self,
@@ -158,11 +174,12 @@ impl Session {
         shard: usize,
         cost: &mut Counts,
     ) -> Result<Reading, Error> {
-        let table = self.shards[shard].table;
+        let table = &self.shards[shard].table;
+        let region = table.region;
         let (mut walk, mut want) = Walk::begin(key, hash, table);
         // Bounded: every walk is.
         loop {
-            self.fetch(table.region, want.offset, want.bytes)?;
+            self.fetch(region, want.offset, want.bytes)?;
             cost.round_trips += 1;
             cost.bytes += want.bytes as u64;
             cost.nodes += 1;
@@ -171,6 +188,16 @@ impl Session {
                 Step::Ask(_) => {
                     cost.retries += walk.retries() as u64;
                     return Ok(Reading::Ask);
+                }
+                Step::Moved => {
+                    self.refresh_table(shard, cost)?;
+                    match walk.refresh(&self.shards[shard].table) {
+                        Ok(next) => want = next,
+                        Err(_) => {
+                            cost.retries += walk.retries() as u64;
+                            return Ok(Reading::Ask);
+                        }
+                    }
                 }
                 Step::Found(found) => {
                     let (pointer, expires_at_ms) = (found.pointer, found.mutable.expires_at_ms);

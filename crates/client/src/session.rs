@@ -45,6 +45,7 @@ pub struct Session {
 
 /// What a session keeps for one shard.
 pub(crate) struct Shard {
+    /// The shard's table, as it was when last looked at.
     pub table: TableRef,
     /// Sent and unanswered, oldest first.
     pub in_flight: VecDeque<InFlight>,
@@ -114,7 +115,7 @@ impl Session {
         }
         let number = connection.take_number().ok_or(Error::TooManySessions)?;
         let shards = connection.lanes.iter().map(|lane| Shard {
-            table: lane.table,
+            table: lane.table.clone(),
             in_flight: VecDeque::new(),
             arrived: VecDeque::new(),
             writes: 0,

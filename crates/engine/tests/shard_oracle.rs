@@ -12,9 +12,14 @@ use std::collections::HashMap;
 
 const KEYS: u64 = 300;
 
+/// A shard whose table begins with two buckets.
 fn shard(bytes: usize) -> Shard {
+    shard_with(bytes, 2)
+}
+
+fn shard_with(bytes: usize, buckets: u64) -> Shard {
     let options =
-        ShardOptions { region: 3, life: 1, epoch: 1, hash_seed: 11, buckets: 32, lease_min_s: 1 };
+        ShardOptions { region: 3, life: 1, epoch: 1, hash_seed: 11, buckets, lease_min_s: 1 };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
@@ -113,7 +118,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
                 let pointer = reply.pointer;
                 let mut scratch = Vec::new();
                 let words = shard.owner().words().clone();
-                match walk_locally(&words, shard.table_ref(), &key, hash, &mut scratch) {
+                match walk_locally(&words, &mut shard.table_ref(), &key, hash, &mut scratch) {
                     Ok(found) => {
                         assert_eq!((found.value, found.pointer), (value.as_slice(), pointer));
                     }
@@ -194,6 +199,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
         }
         _ if random.below(40) == 0 => {
             shard.execute(&Command::Flush, hash, now);
+            assert_eq!(shard.stats().overflow_buckets, 0, "an empty table needs none");
             oracle.keys.clear();
         }
         _ => shard.tick(now),
@@ -280,8 +286,7 @@ fn check_all(shard: &mut Shard, oracle: &mut Oracle, now: Now) {
     assert_eq!(shard.stats().expiring as usize, expiring);
 }
 
-fn run(seed: u64, bytes: usize, steps: u64) -> u64 {
-    let mut shard = shard(bytes);
+fn run(seed: u64, mut shard: Shard, steps: u64) -> u64 {
     let mut oracle = Oracle::default();
     let mut random = Random(seed);
     let mut full = 0;
@@ -300,7 +305,7 @@ fn run(seed: u64, bytes: usize, steps: u64) -> u64 {
 #[test]
 fn long_random_histories_agree_with_a_map() {
     for seed in 1..=6 {
-        assert_eq!(run(seed, 8 << 20, 12_000), 0, "memory enough");
+        assert_eq!(run(seed, shard(8 << 20), 12_000), 0, "memory enough");
     }
 }
 
@@ -308,7 +313,8 @@ fn long_random_histories_agree_with_a_map() {
 fn full_memory_changes_nothing_and_is_said() {
     let mut full = 0;
     for seed in 11..=14 {
-        full += run(seed, 110 << 10, 12_000);
+        // Buckets enough for short chains: there is no room to add any.
+        full += run(seed, shard_with(110 << 10, 32), 12_000);
     }
     assert!(full > 100, "the limit was met {full} times");
 }
@@ -358,4 +364,76 @@ fn terms_follow_popularity() {
     // Long after the last lease has ended the key is less popular again.
     let now = Now { unix_ms: 1, since_start_s: 1_000 };
     assert_eq!(shard.execute(&Command::Get { key: b"k" }, hash, now).lease_ms, 32_000);
+}
+
+/// What a shard is told to set, with an expiry or without.
+fn set_at(shard: &mut Shard, number: u32, at_ms: u64) {
+    let key = number.to_le_bytes();
+    let expiry = if at_ms == 0 { Expiry::Never } else { Expiry::At(at_ms) };
+    let condition = Condition::Always;
+    let command = Command::Set { key: &key, value: b"v", condition, expiry, get: false };
+    let hash = shard.hash(&key);
+    assert_eq!(shard.execute(&command, hash, Now::default()).status, Status::Ok);
+}
+
+#[test]
+fn a_table_grows_with_its_keys_and_one_view_is_enough() {
+    let mut shard = shard(8 << 20);
+    let mut view = shard.table_ref();
+    for number in 0..20_000 {
+        set_at(&mut shard, number, 0);
+    }
+    let stats = shard.stats();
+    assert_eq!((stats.keys, view.buckets()), (20_000, 2));
+    assert_eq!(stats.buckets, 20_000 * 4 / 21 + 1, "5.25 records a bucket");
+    assert!(stats.table_bytes * 10 <= 159 * stats.keys, "{stats:?}");
+    let (words, mut scratch) = (shard.owner().words().clone(), Vec::new());
+    for number in 0..20_000u32 {
+        let key = number.to_le_bytes();
+        let hash = shard.hash(&key);
+        assert!(walk_locally(&words, &mut view, &key, hash, &mut scratch).is_ok());
+    }
+    assert_eq!(view.buckets(), stats.buckets, "it was told");
+}
+
+#[test]
+fn several_keys_at_once_make_the_table_grow_as_much() {
+    let mut shard = shard(8 << 20);
+    for first in (0..4_000u32).step_by(100) {
+        let mut list = Vec::new();
+        for number in first..first + 100 {
+            Pairs::push(&mut list, &number.to_le_bytes(), b"v");
+        }
+        let command = Command::MultiSet { pairs: Pairs::parse(&list).unwrap() };
+        let hash = shard.hash(b"");
+        assert_eq!(shard.execute(&command, hash, Now::default()).status, Status::Ok);
+    }
+    assert_eq!(shard.stats().buckets, 4_000 * 4 / 21 + 1);
+    for number in 0..4_000u32 {
+        let key = number.to_le_bytes();
+        let hash = shard.hash(&key);
+        assert!(shard.execute(&Command::Get { key: &key }, hash, Now::default()).value.is_some());
+    }
+}
+
+#[test]
+fn the_sweep_meets_every_expired_key_while_the_table_grows() {
+    let mut shard = shard(8 << 20);
+    let now = Now { unix_ms: 1_000, since_start_s: 0 };
+    for number in 0..3_000 {
+        set_at(&mut shard, number, 500);
+    }
+    // New keys, and so splits, between the sweep's turns.
+    let mut ticks = 0;
+    for number in 3_000.. {
+        set_at(&mut shard, number, 0);
+        shard.tick(now);
+        ticks += 1;
+        if shard.stats().expiring == 0 {
+            break;
+        }
+        assert!(ticks < 200, "{:?}", shard.stats());
+    }
+    let stats = shard.stats();
+    assert_eq!((stats.expired, stats.keys), (3_000, ticks));
 }

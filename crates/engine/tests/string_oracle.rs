@@ -92,7 +92,7 @@ fn reply_of(reply: &Reply<'_>) -> (Status, i64) {
 fn check_record(shard: &Shard, key: &[u8], held: &Held) {
     let words = shard.owner().words().clone();
     let mut scratch = Vec::new();
-    let found = walk_locally(&words, shard.table_ref(), key, shard.hash(key), &mut scratch);
+    let found = walk_locally(&words, &mut shard.table_ref(), key, shard.hash(key), &mut scratch);
     match (found, held) {
         (Ok(found), Some((value, at))) => {
             assert_eq!((found.value, found.mutable.expires_at_ms), (value.as_slice(), *at));

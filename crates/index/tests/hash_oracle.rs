@@ -1,85 +1,29 @@
 //! The hash index against a plain map: long random runs in which everything
-//! overflows, and walks that are fed stale and hostile bytes.
+//! overflows, grows and shrinks, and walks that are fed stale and hostile bytes.
 
-use remora_arena::{
-    NewRecord, NoJournal, Owner, Slots, class_for, flip_dead, publish_live, write_pending,
-};
-use remora_index::hash::{
-    AskReason, OVERFLOW_CLASS, Step, Table, TableRef, Walk, record_value, walk_locally,
-};
-use remora_layout::bucket::BucketSlot;
-use remora_layout::hash::KeyHash;
+mod store;
+
+use remora_arena::{NoJournal, Slots};
+use remora_index::hash::{AskReason, Step, TableRef, Walk, record_value, walk_locally};
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
+use remora_layout::limits::GROW_PAUSE_INSERTS;
 use std::collections::HashMap;
+use store::{REGION, Store, plain_hash, poor_hash};
 
 const BYTES: usize = 4 << 20;
-const OFFSET: usize = 4096;
 
-struct Store {
-    owner: Owner,
-    slots: Slots,
-    table: Table,
-    table_ref: TableRef,
+fn new_store(base: u64) -> Store<NoJournal> {
+    Store::new(BYTES, base, poor_hash, NoJournal)
 }
 
-impl Store {
-    fn new(buckets: u64) -> Self {
-        let owner = Owner::heap(BYTES, NoJournal);
-        let slots = Slots::new(OFFSET + buckets as usize * 64, BYTES);
-        let table = Table::new(OFFSET, buckets);
-        let table_ref = TableRef::checked(7, BYTES as u64, OFFSET as u64, buckets).unwrap();
-        Self { owner, slots, table, table_ref }
-    }
-
-    fn hash(key: &[u8]) -> KeyHash {
-        // Few signatures, so that equal ones meet in one bucket.
-        let hash = KeyHash::of(key, 1).0;
-        KeyHash(hash & !(0xfff8 << 32))
-    }
-
-    fn set(&mut self, key: &[u8], value: &[u8]) {
-        let hash = Self::hash(key);
-        let record = NewRecord { key, value, kind: 0, expires_at_ms: 0 };
-        let class = class_for(record.record_bytes()).unwrap();
-        let slot = self.slots.allocate(&mut self.owner, class, 0).unwrap();
-        let pointer = write_pending(&mut self.owner, 7, slot, &record);
-        publish_live(&mut self.owner, slot);
-        let word = BucketSlot {
-            slot: pointer.slot,
-            class,
-            generation_low: pointer.generation as u8,
-            signature: hash.signature(),
-        };
-        match self.table.find(&self.owner, key, hash) {
-            Some((place, old)) => {
-                let dead = flip_dead(&mut self.owner, old.slot);
-                self.table.replace(&mut self.owner, place, word);
-                self.slots.release(dead, None, 0);
-            }
-            None => {
-                let overflow = self
-                    .table
-                    .needs_overflow(&self.owner, hash)
-                    .then(|| self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, 0).unwrap().slot);
-                self.table.insert(&mut self.owner, hash, word, overflow);
-            }
-        }
-    }
-
-    fn remove(&mut self, key: &[u8]) -> bool {
-        let Some((place, old)) = self.table.find(&self.owner, key, Self::hash(key)) else {
-            return false;
-        };
-        let dead = flip_dead(&mut self.owner, old.slot);
-        self.table.remove(&mut self.owner, place);
-        self.slots.release(dead, None, 0);
-        true
-    }
-
-    fn walk(&self, key: &[u8], scratch: &mut Vec<u8>) -> Result<Vec<u8>, AskReason> {
-        let words = self.owner.words();
-        walk_locally(words, self.table_ref, key, Self::hash(key), scratch)
-            .map(|found| found.value.to_vec())
-    }
+fn walk(
+    store: &Store<NoJournal>,
+    view: &mut TableRef,
+    key: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<Vec<u8>, AskReason> {
+    walk_locally(store.owner.words(), view, key, (store.hash)(key), scratch)
+        .map(|found| found.value.to_vec())
 }
 
 fn random(state: &mut u64) -> u64 {
@@ -89,47 +33,150 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-#[test]
-fn a_long_random_run_agrees_with_a_map() {
-    let mut store = Store::new(16); // 400 keys in 16 buckets: long chains
+/// What a random run did.
+#[derive(Default, Debug)]
+struct Did {
+    walked: u64,
+    asked: u64,
+    most_overflow: u64,
+}
+
+/// A random run over so many keys. The reader's view is refreshed only by what
+/// its walks are told.
+fn run(store: &mut Store<NoJournal>, keys: u64, steps: u64, grows: bool) -> Did {
     let mut oracle: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
-    let mut scratch = Vec::new();
-    let (mut walked, mut asked) = (0u64, 0u64);
+    let (mut scratch, mut view) = (Vec::new(), store.view());
+    let mut did = Did::default();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    for step in 0..60_000u64 {
+    for step in 0..steps {
         let r = random(&mut state);
-        let key = format!("key{}", r % 400).into_bytes();
-        match r >> 32 & 3 {
-            0 => {
+        let key = format!("key{}", r % keys).into_bytes();
+        // Times of filling and of emptying, by turns.
+        let fills = (step / (steps / 6)).is_multiple_of(2);
+        match r >> 32 & 7 {
+            0 | 1 if fills => {
                 let value = vec![(step % 251) as u8; (r >> 40) as usize % 90];
-                store.set(&key, &value);
+                if grows {
+                    store.set(&key, &value)
+                } else {
+                    store.put(&key, &value)
+                }
                 oracle.insert(key, value);
             }
-            1 => assert_eq!(store.remove(&key), oracle.remove(&key).is_some()),
+            2 | 3 if !fills => assert_eq!(store.remove(&key), oracle.remove(&key).is_some()),
+            4 => assert_eq!(store.remove(&key), oracle.remove(&key).is_some()),
             _ => {
                 let expected = oracle.get(&key);
-                let found = store.table.find(&store.owner, &key, Store::hash(&key));
+                let found = store.table.find(&store.owner, &key, (store.hash)(&key));
                 let value = found.map(|(_, slot)| record_value(&store.owner, slot.slot));
                 assert_eq!(value, expected.map(Vec::as_slice));
-                match store.walk(&key, &mut scratch) {
+                match walk(store, &mut view, &key, &mut scratch) {
                     Ok(value) => {
-                        walked += 1;
+                        did.walked += 1;
                         assert_eq!(Some(&value), expected);
                     }
-                    Err(_) => asked += 1,
+                    Err(_) => did.asked += 1,
                 }
             }
         }
+        did.most_overflow = did.most_overflow.max(store.table.overflow_buckets());
+        if step % 512 == 0 {
+            assert_eq!(store.table.records() as usize, oracle.len());
+            store.check();
+        }
     }
-    assert!(store.table.overflow_buckets() > 16);
-    assert!(walked > 5_000 && asked > 1_000, "walked {walked}, asked {asked}");
+    for key in oracle.keys() {
+        store.remove(key);
+    }
+    store.check();
+    assert_eq!(store.table.overflow_buckets(), 0, "all were merged");
+    did
+}
+
+#[test]
+fn a_long_random_run_agrees_with_a_map() {
+    let mut store = new_store(16); // 400 keys in 16 buckets: long chains
+    let did = run(&mut store, 400, 60_000, false);
+    assert!(did.most_overflow > 16 && did.walked > 5_000 && did.asked > 1_000, "{did:?}");
+}
+
+#[test]
+fn a_table_that_grows_agrees_with_a_map() {
+    for base in [1, 2, 8] {
+        let mut store = new_store(base);
+        let did = run(&mut store, 3_000, 40_000, true);
+        assert!(store.table.buckets() > 256 && did.most_overflow > 16, "{did:?}");
+        assert!(did.walked > 5_000, "{did:?}");
+    }
+}
+
+#[test]
+fn a_view_of_any_age_leads_to_every_key() {
+    let mut store = Store::new(BYTES, 2, plain_hash, NoJournal);
+    let mut views = vec![store.view()];
+    for number in 0..2_000u32 {
+        store.set(&number.to_le_bytes(), &number.to_be_bytes());
+        if number % 100 == 0 {
+            views.push(store.view());
+        }
+    }
+    let mut scratch = Vec::new();
+    for view in &views {
+        let mut refreshed = 0;
+        for number in 0..2_000u32 {
+            let mut view = view.clone();
+            let before = view.buckets();
+            let value = walk(&store, &mut view, &number.to_le_bytes(), &mut scratch);
+            assert_eq!(value.as_deref(), Ok(&number.to_be_bytes()[..]), "{before} buckets");
+            refreshed += (view.buckets() > before) as u32;
+        }
+        // Only keys that have moved cost a look at the header page.
+        let (before, now) = (view.buckets(), store.table.buckets());
+        let moved = (0..2_000u32).filter(|number| {
+            let hash = plain_hash(&number.to_le_bytes());
+            hash.bucket(before) != hash.bucket(now)
+        });
+        assert_eq!(refreshed as usize, moved.count(), "{before} buckets");
+    }
+}
+
+#[test]
+fn without_memory_nothing_changes_and_growth_comes_later() {
+    // 40 keys in one chain; half of them need an overflow bucket elsewhere.
+    let mut store = Store::new(BYTES, 1, plain_hash, NoJournal);
+    for number in 0..40u32 {
+        store.put(&number.to_le_bytes(), &number.to_be_bytes());
+    }
+    // No room at all; room for a chunk, but not for overflow buckets.
+    for bytes in [0, 64] {
+        let before = store.owner.slice(0, BYTES / 2).to_vec();
+        let mut full = Slots::new(BYTES - bytes, BYTES);
+        assert!(!store.table.grow(&mut store.owner, &mut full, 0, plain_hash));
+        let mut after = store.owner.slice(0, BYTES / 2).to_vec();
+        let directory = word::DIRECTORY * 8..word::DIRECTORY * 8 + 8;
+        after[directory.clone()].copy_from_slice(&before[directory]);
+        assert!(before == after, "only the directory may have changed");
+        for _ in 0..GROW_PAUSE_INSERTS {
+            assert!(!store.grow(), "it does not try at each insertion");
+        }
+    }
+    for buckets in 2..8 {
+        assert!(store.grow(), "40 keys need 8 buckets");
+        assert_eq!(store.table.buckets(), buckets);
+        assert_eq!(store.table.records(), 40);
+    }
+    let (mut scratch, mut view) = (Vec::new(), store.view());
+    for number in 0..40u32 {
+        let value = walk(&store, &mut view, &number.to_le_bytes(), &mut scratch);
+        assert_eq!(value.as_deref(), Ok(&number.to_be_bytes()[..]));
+    }
 }
 
 #[test]
 fn a_walk_survives_changes_between_its_fetches() {
-    let mut store = Store::new(1);
+    let mut store = new_store(1);
     store.set(b"moving", b"one");
-    let (mut walk, want) = Walk::begin(b"moving", Store::hash(b"moving"), store.table_ref);
+    let (mut walk, want) = Walk::begin(b"moving", poor_hash(b"moving"), &store.view());
     let bucket = store.owner.slice(want.offset as usize, want.bytes).to_vec();
     let Step::Fetch(record) = walk.feed(&bucket) else { panic!("a candidate") };
     // Between the two READs the key is rewritten: the old record is dead.
@@ -144,13 +191,68 @@ fn a_walk_survives_changes_between_its_fetches() {
     assert_eq!((found.value, walk.retries()), (&b"two"[..], 1));
 }
 
+/// A header page that tells of a true table with several chunks.
+fn true_page() -> Vec<u8> {
+    let mut store = new_store(2);
+    for number in 0..1_500u32 {
+        store.set(&number.to_le_bytes(), b"");
+    }
+    store.owner.slice(0, ARENA_HEADER_BYTES).to_vec()
+}
+
+/// Words of the page that a view is made from.
+fn told_words() -> Vec<usize> {
+    let numbers = [word::TABLE_OFFSET, word::BUCKETS, word::BASE_BUCKETS];
+    numbers.into_iter().chain(word::DIRECTORY..word::DIRECTORY + 160).collect()
+}
+
+#[test]
+fn a_page_without_an_entry_that_it_needs_is_no_table() {
+    let page = true_page();
+    assert!(TableRef::parse(REGION, BYTES as u64, &page).is_some());
+    assert_eq!(TableRef::parse(REGION, BYTES as u64, &page[1..]), None);
+    assert_eq!(TableRef::parse(REGION, 8 << 10, &page), None, "it lies outside");
+    let mut needed = 0;
+    for at in told_words() {
+        let mut torn = page.clone();
+        let word = &mut torn[at * 8..at * 8 + 8];
+        let was = word.iter().any(|&byte| byte != 0);
+        word.fill(0);
+        let is_table = TableRef::parse(REGION, BYTES as u64, &torn).is_some();
+        // The offset alone may be anything that fits.
+        assert_eq!(is_table, !was || at == word::TABLE_OFFSET, "word {at}");
+        needed += was as u32;
+    }
+    assert!(needed > 10, "{needed}");
+}
+
 proptest::proptest! {
+    #[test]
+    fn no_page_leads_out_of_the_region(
+        changes in proptest::collection::vec((0usize..163, proptest::num::u64::ANY, 0u32..64), 0..6),
+        hashes in proptest::collection::vec(proptest::num::u64::ANY, 1..40),
+    ) {
+        let mut page = true_page();
+        let words = told_words();
+        for (at, value, shift) in changes {
+            let at = words[at] * 8;
+            page[at..at + 8].copy_from_slice(&(value >> shift).to_le_bytes());
+        }
+        if let Some(view) = TableRef::parse(REGION, BYTES as u64, &page) {
+            for hash in hashes {
+                let (_, want) = Walk::begin(b"key", remora_layout::hash::KeyHash(hash), &view);
+                assert!(want.offset.is_multiple_of(64));
+                assert!(want.offset + want.bytes as u64 <= BYTES as u64);
+            }
+        }
+    }
+
     #[test]
     fn no_bytes_make_a_walk_panic_or_run_on(
         feeds in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..200), 1..64),
     ) {
-        let table = TableRef::checked(7, BYTES as u64, OFFSET as u64, 16).unwrap();
-        let (mut walk, first) = Walk::begin(b"key", Store::hash(b"key"), table);
+        let view = new_store(16).view();
+        let (mut walk, first) = Walk::begin(b"key", poor_hash(b"key"), &view);
         let mut want = Some(first);
         let mut turns = 0;
         while let Some(bytes) = want {
@@ -161,6 +263,7 @@ proptest::proptest! {
             fed.resize(bytes.bytes, 0);
             want = match walk.feed(&fed) {
                 Step::Fetch(next) => Some(next),
+                Step::Moved => walk.refresh(&view).ok(),
                 Step::Ask(_) => None,
                 Step::Found(_) => panic!("random bytes are no record"),
             };

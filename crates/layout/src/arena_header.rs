@@ -3,10 +3,14 @@
 //! ```text
 //!    0  magic            8  layout version    16  life            24  epoch
 //!   32  region          40  hash seed         48  table offset    56  buckets
-//!   64  region bytes
+//!   64  region bytes    72  base buckets
 //! 1024  asleep (a line of its own: the owner writes it, all senders read it)
-//! 4096  the table of buckets, then slots
+//! 1088  directory of the table's chunks (32 bits each, see `table`)
+//! 4096  the table's first buckets, then slots and the table's chunks
 //! ```
+//! The owner stores a directory entry before the number of buckets that needs
+//! it, and never changes it: a reader that fetches the page and finds every
+//! entry that the number needs has a table that was true at that time.
 
 /// Opens every arena: "REMORA" and the layout's number.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"REMORA\x00\x01");
@@ -27,14 +31,18 @@ pub mod word {
     pub const REGION: usize = 4;
     /// Seed of the key hash.
     pub const HASH_SEED: usize = 5;
-    /// Byte offset of the bucket table.
+    /// Byte offset of the table's first buckets.
     pub const TABLE_OFFSET: usize = 6;
-    /// Number of buckets, a power of two.
+    /// Number of buckets, by now; it only grows.
     pub const BUCKETS: usize = 7;
     /// Bytes of the region.
     pub const REGION_BYTES: usize = 8;
+    /// Buckets that the table began with, a power of two.
+    pub const BASE_BUCKETS: usize = 9;
     /// 1 while the owner sleeps and wants to be woken.
     pub const ASLEEP: usize = 128;
+    /// First word of the directory, which has `table::DIRECTORY_ENTRIES`.
+    pub const DIRECTORY: usize = 136;
 }
 
 const _: () = assert!(word::ASLEEP * 8 == 1024);

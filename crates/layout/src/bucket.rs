@@ -1,12 +1,17 @@
 //! The bucket of the hash index: one cache line (HydraDB 4.1.3, H7 to H9).
 //!
 //! ```text
-//!  word 0      header | in use, one bit a slot 7 | moved 1 | overflow bucket 56 |
+//!  word 0      header | in use, one bit a slot 7 | moved 1 | overflow bucket 32 | depth 6 | 0 |
 //!  words 1-7   slots  | slot 32 | class 8 | generation, low bits 8 | signature 16 |
 //! ```
 //! (Low bits first.) The paper's 7 + 56 bits leave one bit of the header
-//! unsaid; here it is "moved": the table has grown, fetch its address again.
-//! The link is the slot number of an overflow bucket, 0 for none. The paper's
+//! unsaid; here it is "moved": keys have left this bucket, or come to it, by a
+//! split since the table was made. A bit alone cannot tell a reader that is
+//! two rounds late, so six of the 56 bits then tell the bucket's *depth* (see
+//! [`crate::table`]): a reader whose key does not belong into bucket `i` at
+//! that depth has an old table, and fetches the arena's header page again.
+//! The link is the slot number of an overflow bucket, 0 for none. All buckets
+//! of a chain tell the same depth, but for the moment of a split. The paper's
 //! 48-bit location holds a 32-bit slot number, the size class (so that a cold
 //! reader knows how much to read) and eight bits of the generation.
 //! A bucket is not a node: each word stands alone and is proved by the record
@@ -18,8 +23,15 @@ use crate::limits::CACHE_LINE_BYTES;
 pub const BUCKET_SLOTS: usize = 7;
 /// Bytes of one bucket.
 pub const BUCKET_BYTES: usize = 64;
-/// The bit of the header that says "the table has moved".
+/// The bit of the header that says "keys have moved from here or to here".
 pub const MOVED_BIT: u64 = 1 << 7;
+/// Largest depth that a header can tell.
+pub const MAX_DEPTH: u32 = (1 << 6) - 1;
+
+const LINK_SHIFT: u32 = 8;
+const LINK_MASK: u64 = 0xffff_ffff << LINK_SHIFT;
+const DEPTH_SHIFT: u32 = 40;
+const DEPTH_MASK: u64 = (MAX_DEPTH as u64) << DEPTH_SHIFT;
 
 /// A bucket's header word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,16 +44,38 @@ impl BucketHeader {
         (self.0 & 0x7f) as u8
     }
 
-    /// Whether the table has moved.
+    /// Whether keys have left or come by a split since the table was made.
     #[inline]
     pub const fn moved(self) -> bool {
         self.0 & MOVED_BIT != 0
     }
 
+    /// The bucket's depth: 0 until keys have moved.
+    #[inline]
+    pub const fn depth(self) -> u32 {
+        if self.moved() { ((self.0 & DEPTH_MASK) >> DEPTH_SHIFT) as u32 } else { 0 }
+    }
+
+    /// The header with another depth, at most [`MAX_DEPTH`].
+    #[inline]
+    #[must_use]
+    pub const fn with_depth(self, depth: u32) -> Self {
+        let rest = self.0 & !(DEPTH_MASK | MOVED_BIT);
+        let moved = if depth > 0 { MOVED_BIT } else { 0 };
+        Self(rest | moved | (depth as u64) << DEPTH_SHIFT & DEPTH_MASK)
+    }
+
+    /// The header with other slots in use.
+    #[inline]
+    #[must_use]
+    pub const fn with_all_used(self, used: u8) -> Self {
+        Self(self.0 & !0x7f | used as u64 & 0x7f)
+    }
+
     /// Slot number of the overflow bucket, if any.
     #[inline]
     pub const fn overflow(self) -> Option<u32> {
-        let link = (self.0 >> 8) as u32;
+        let link = (self.0 >> LINK_SHIFT) as u32;
         if link == 0 { None } else { Some(link) }
     }
 
@@ -53,11 +87,11 @@ impl BucketHeader {
         Self(if used { self.0 | bit } else { self.0 & !bit })
     }
 
-    /// The header with another overflow bucket.
+    /// The header with another overflow bucket; 0 for none.
     #[inline]
     #[must_use]
     pub const fn with_overflow(self, slot: u32) -> Self {
-        Self(self.0 & 0xff | (slot as u64) << 8)
+        Self(self.0 & !LINK_MASK | (slot as u64) << LINK_SHIFT)
     }
 }
 
@@ -110,5 +144,11 @@ mod tests {
         let header = BucketHeader::default().with_used(6, true).with_overflow(0xffff_ffff);
         assert_eq!((header.used(), header.overflow(), header.moved()), (64, Some(u32::MAX), false));
         assert_eq!(header.with_used(6, false).with_overflow(0), BucketHeader::default());
+        let deep = header.with_depth(MAX_DEPTH);
+        assert_eq!((deep.used(), deep.overflow(), deep.depth()), (64, Some(u32::MAX), 63));
+        assert!(deep.moved() && deep.0 >> 46 == 0);
+        assert_eq!(deep.with_all_used(0x7f).used(), 0x7f);
+        assert_eq!(deep.with_depth(0), header);
+        assert_eq!(BucketHeader(!MOVED_BIT).depth(), 0, "no depth counts before keys have moved");
     }
 }

@@ -28,10 +28,14 @@ impl KeyHash {
         (self.0 >> 32) as u16
     }
 
-    /// The bucket among `buckets` (a power of two, at most 2^32).
-    #[inline]
+    /// The bucket among `buckets` (1 to 2^32), by linear hashing: with `round`
+    /// the largest power of two that is not larger, the hash modulo twice the
+    /// round if there is such a bucket, else modulo the round.
+    #[inline(always)]
     pub const fn bucket(self, buckets: u64) -> u64 {
-        (self.0 & 0xffff_ffff) & (buckets - 1)
+        let round = 1u64 << buckets.ilog2();
+        let wide = (self.0 & 0xffff_ffff) & (2 * round - 1);
+        if wide < buckets { wide } else { wide & (round - 1) }
     }
 
     /// The shard among `shards`, by consistent hashing of the upper 16 bits

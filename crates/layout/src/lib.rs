@@ -18,3 +18,4 @@ pub mod pointer;
 pub mod pointer_table;
 pub mod record;
 pub mod session;
+pub mod table;

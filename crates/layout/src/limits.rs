@@ -74,6 +74,20 @@ pub const QUARANTINE_SHARE: u64 = 16;
 pub const READ_RETRIES: u32 = 3;
 /// Buckets that one walk visits in an overflow chain before it asks instead.
 pub const CHAIN_BUCKETS: usize = 8;
+/// A table splits a bucket when it has more than so many quarters of a record
+/// for each bucket: 5.25 records. Fewer cost more than 16 bytes of table for
+/// each record, more make lookups visit more overflow buckets.
+pub const BUCKET_LOAD_QUARTERS: u64 = 21;
+/// Chunks of one doubling of a table: at most a 32nd of it lies idle.
+pub const CHUNKS_PER_DOUBLING: u64 = 32;
+/// Buckets of the smallest chunk: one page.
+pub const SMALLEST_CHUNK_BUCKETS: u64 = 64;
+/// Doublings of a table: as many as the header page has directory for. From
+/// one page of buckets on they lead to 2^29 buckets, 32 GiB of them.
+pub const MAX_DOUBLINGS: u32 = 23;
+/// New keys for which a table does not try to grow after the arena had no
+/// room for it: memory seldom comes back within a few microseconds.
+pub const GROW_PAUSE_INSERTS: u32 = 256;
 /// Records that one walk fetches for one key before it asks instead. A
 /// second candidate means two equal 16-bit signatures in one bucket.
 pub const WALK_CANDIDATES: usize = 7;

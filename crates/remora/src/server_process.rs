@@ -35,7 +35,7 @@ pub struct ServerPlan {
     pub shards: usize,
     /// Bytes of all arenas.
     pub max_memory_bytes: u64,
-    /// Buckets of all shards; 0: derived.
+    /// Buckets that the tables of all shards start with; 0: 1024 each.
     pub buckets: u64,
     /// How shards wait.
     pub wake: Wake,

@@ -16,8 +16,8 @@ pub struct Config {
     pub shards: usize,
     /// Bytes of all arenas together; hard.
     pub max_memory_bytes: u64,
-    /// Buckets of all shards' tables together; rounded up to a power of two
-    /// for each shard. 0 derives it from the memory.
+    /// Buckets that all shards' tables together begin with; rounded up to a
+    /// power of two, and a page, for each shard. 0 takes 1024 a shard.
     pub buckets: u64,
     /// How shards wait for work.
     pub wake: Wake,

@@ -15,7 +15,7 @@ use remora_fabric::shm::{Bell, Sleeper};
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
-    RIGHT_MARGIN_MS, RIGHT_MS,
+    RIGHT_MARGIN_MS, RIGHT_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -27,8 +27,8 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes of arena for each bucket, if the number of buckets is not given.
-const ARENA_BYTES_PER_BUCKET: u64 = 512;
+/// Buckets that a shard's table begins with unless told: 64 KiB.
+const FIRST_BUCKETS: u64 = 1024;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,6 @@ impl Server {
                 inbox: Inbox::new(bell),
                 region,
                 words,
-                table: shard.table_ref(),
                 stats: shard.stats().into(),
                 busy_ns: 0.into(),
                 sleeps: 0.into(),
@@ -276,10 +275,11 @@ fn pointer_table() -> Result<PointerTable, MapError> {
 
 fn buckets_per_shard(config: &Config, arena_bytes: u64) -> Result<u64, StartError> {
     let wanted = match config.buckets {
-        0 => arena_bytes / ARENA_BYTES_PER_BUCKET,
+        0 => FIRST_BUCKETS,
         buckets => buckets.div_ceil(config.shards as u64),
     };
-    let buckets = wanted.clamp(1, 1 << 31).next_power_of_two();
+    // From a page on, the directory lasts for any arena.
+    let buckets = wanted.clamp(SMALLEST_CHUNK_BUCKETS, 1 << 31).next_power_of_two();
     // At least half of the memory is for records.
     if table_end(buckets) > arena_bytes / 2 {
         return Err(StartError::Config(format!(

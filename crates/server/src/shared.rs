@@ -5,7 +5,6 @@ use crate::config::Config;
 use crate::jobs::Inbox;
 use remora_arena::{Region, Words};
 use remora_engine::ShardStats;
-use remora_index::hash::TableRef;
 use remora_layout::hash::KeyHash;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,8 +18,6 @@ pub struct ShardHandle {
     pub region: Region,
     /// Its arena, for optimistic reads by other threads.
     pub words: Words,
-    /// Where its table is.
-    pub table: TableRef,
     /// Its counts, some milliseconds old at most.
     pub stats: Mutex<ShardStats>,
     /// Nanoseconds spent on work since the start.

@@ -50,7 +50,7 @@ impl<J: Journal> Shard<J> {
         }
         if at_ms <= now.unix_ms {
             self.log.append(&Command::Del { key });
-            self.take_out(found, now);
+            self.remove(found, hash, now);
         } else {
             self.set_expiry(key, found, at_ms);
         }
@@ -65,8 +65,10 @@ impl<J: Journal> Shard<J> {
             return;
         }
         for _ in 0..SWEEP_BUCKETS.min(self.table.buckets()) {
+            // The table may have grown: what was split since is met again.
             let bucket = self.expire_cursor % self.table.buckets();
-            self.expire_cursor = self.expire_cursor.wrapping_add(1);
+            self.expire_cursor = bucket + 1;
+            let before = self.stats.keys;
             for (place, slot) in self.table.places(&self.owner, bucket) {
                 let found = Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) };
                 if has_expired(found.mutable, now) {
@@ -75,6 +77,9 @@ impl<J: Journal> Shard<J> {
                     self.take_out(found, now);
                     self.stats.expired += 1;
                 }
+            }
+            if self.stats.keys < before {
+                self.shed(bucket, now);
             }
         }
     }

@@ -41,7 +41,7 @@ pub struct ShardOptions {
     pub epoch: u64,
     /// Seed of the key hash.
     pub hash_seed: u64,
-    /// Buckets of its table, a power of two.
+    /// Buckets that its table begins with, a power of two.
     pub buckets: u64,
     /// Shortest lease term, seconds; at most 2^14.
     pub lease_min_s: u64,
@@ -62,6 +62,12 @@ pub struct ShardStats {
     pub misses: u64,
     /// Sequence of the last change.
     pub last_sequence: u64,
+    /// Main buckets of the table.
+    pub buckets: u64,
+    /// Overflow buckets of the table.
+    pub overflow_buckets: u64,
+    /// Bytes of the table, overflow buckets included.
+    pub table_bytes: u64,
     /// Where the arena's bytes are.
     pub slots: SlotStats,
 }
@@ -74,6 +80,7 @@ pub struct Shard<J: Journal = NoJournal> {
     options: ShardOptions,
     log: OpLog,
     stats: ShardStats,
+    /// The main bucket that the sweep for expired keys looks at next.
     expire_cursor: u64,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
@@ -90,7 +97,8 @@ struct Found {
     mutable: Mutable,
 }
 
-/// Bytes that an arena with this many buckets needs before its first slot.
+/// Bytes that an arena whose table begins with this many buckets needs before
+/// its first slot.
 pub const fn table_end(buckets: u64) -> u64 {
     ARENA_HEADER_BYTES as u64 + buckets * BUCKET_BYTES as u64
 }
@@ -99,15 +107,13 @@ impl<J: Journal> Shard<J> {
     /// A shard over a fresh, zeroed region; writes the arena's header.
     pub fn new(mut owner: Owner<J>, options: ShardOptions) -> Self {
         let region_bytes = owner.region_bytes();
-        let table = Table::new(ARENA_HEADER_BYTES, options.buckets);
+        let table = Table::new(&mut owner, ARENA_HEADER_BYTES, options.buckets);
         let slots = Slots::new(table_end(options.buckets) as usize, region_bytes);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
         owner.store(word::LIFE, options.life);
         owner.store(word::EPOCH, options.epoch);
         owner.store(word::REGION, options.region as u64);
         owner.store(word::HASH_SEED, options.hash_seed);
-        owner.store(word::TABLE_OFFSET, ARENA_HEADER_BYTES as u64);
-        owner.store(word::BUCKETS, options.buckets);
         owner.store(word::REGION_BYTES, region_bytes as u64);
         owner.store_release(word::MAGIC, ARENA_MAGIC);
         Self {
@@ -129,14 +135,9 @@ impl<J: Journal> Shard<J> {
         KeyHash::of(key, self.options.hash_seed)
     }
 
-    /// What a reader needs to walk this shard's table.
+    /// What a reader needs to walk this shard's table, as of now.
     pub fn table_ref(&self) -> TableRef {
-        TableRef {
-            region: self.options.region,
-            region_bytes: self.owner.region_bytes() as u64,
-            offset: ARENA_HEADER_BYTES as u64,
-            buckets: self.options.buckets,
-        }
+        TableRef::read(self.options.region, self.owner.words()).expect("the owner wrote this page")
     }
 
     /// The arena, for its owner's thread.
@@ -148,6 +149,9 @@ impl<J: Journal> Shard<J> {
     pub fn stats(&self) -> ShardStats {
         ShardStats {
             last_sequence: self.log.last_sequence(),
+            buckets: self.table.buckets(),
+            overflow_buckets: self.table.overflow_buckets(),
+            table_bytes: self.table.bytes(),
             slots: self.slots.stats(),
             ..self.stats
         }
@@ -209,14 +213,35 @@ impl<J: Journal> Shard<J> {
         let found = Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) };
         if expire::has_expired(found.mutable, now) {
             self.log.append(&Command::Del { key });
-            self.take_out(found, now);
+            self.remove(found, hash, now);
             self.stats.expired += 1;
             return None;
         }
         Some(found)
     }
 
-    /// Removes a key that was found: guardian first, then the index.
+    /// Removes a key that was found, and merges overflow buckets that its
+    /// chain no longer needs (H11).
+    fn remove(&mut self, found: Found, hash: KeyHash, now: Now) {
+        self.take_out(found, now);
+        self.shed(self.table.bucket(hash), now);
+    }
+
+    /// Merges overflow buckets that a chain no longer needs.
+    fn shed(&mut self, bucket: u64, now: Now) {
+        self.table.shed(&mut self.owner, &mut self.slots, bucket, now.since_start_s);
+    }
+
+    /// Splits a bucket of the table if it is too full: after each new key, when
+    /// no place that was found before is needed any more.
+    fn grow(&mut self, now: Now) {
+        let seed = self.options.hash_seed;
+        let hash_of = |key: &[u8]| KeyHash::of(key, seed);
+        self.table.grow(&mut self.owner, &mut self.slots, now.since_start_s, hash_of);
+    }
+
+    /// Takes a key that was found out: guardian first, then the index. Other
+    /// places that were found stay valid.
     fn take_out(&mut self, found: Found, now: Now) {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
         self.table.remove(&mut self.owner, found.place);

@@ -146,7 +146,7 @@ impl<J: Journal> Shard<J> {
         };
         self.stats.hits += 1;
         self.log.append(&Command::Del { key });
-        self.take_out(found, now);
+        self.remove(found, hash, now);
         self.last_bytes_of(found)
     }
 

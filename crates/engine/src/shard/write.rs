@@ -104,7 +104,7 @@ impl<J: Journal> Shard<J> {
     pub(super) fn del(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
         let Some(found) = self.lookup(key, hash, now) else { return Reply::number(0) };
         self.log.append(&Command::Del { key });
-        self.take_out(found, now);
+        self.remove(found, hash, now);
         Reply::number(1)
     }
 
@@ -146,6 +146,9 @@ impl<J: Journal> Shard<J> {
         }
         self.link(&Prepared { hash, slot, expires_at_ms }, found, &mut overflow);
         debug_assert!(overflow.is_none(), "asked for only when needed");
+        if found.is_none() {
+            self.grow(now);
+        }
         Ok(())
     }
 
@@ -257,6 +260,7 @@ impl<J: Journal> Shard<J> {
             }
             found.push(old);
         }
+        let added = found.iter().filter(|old| old.is_none()).count();
         for (new, old) in prepared.iter().zip(found) {
             publish_live(&mut self.owner, new.slot);
             let mut spare = spares.pop();
@@ -265,6 +269,9 @@ impl<J: Journal> Shard<J> {
         }
         for spare in spares {
             self.give_back(spare, now);
+        }
+        for _ in 0..added {
+            self.grow(now);
         }
         Reply::status(Status::Ok)
     }
@@ -279,6 +286,7 @@ impl<J: Journal> Shard<J> {
                 let mutable = mutable_of(&self.owner, slot.slot);
                 self.take_out(Found { place, slot, mutable }, now);
             }
+            self.shed(bucket, now);
         }
         debug_assert_eq!(self.stats.keys, 0);
         Reply::number(removed as i64)

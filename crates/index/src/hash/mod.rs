@@ -1,10 +1,13 @@
-//! The hash index: an array of 64-byte buckets with overflow chains that
-//! stores locations, not data (HydraDB 4.1.3, H6 to H10).
+//! The hash index: 64-byte buckets with overflow chains that store locations,
+//! not data (HydraDB 4.1.3, H6 to H11), in a table that grows bucket by bucket.
 //!
-//! The table has a fixed size; `table` is its writer, `walk` its reader.
+//! `table` and `grow` are its writer; `view` and `walk` its reader.
 
+mod grow;
 mod table;
+mod view;
 mod walk;
 
 pub use table::{OVERFLOW_CLASS, Place, Table, record_key, record_value};
-pub use walk::{AskReason, Step, TableRef, Walk, Want, walk_locally};
+pub use view::TableRef;
+pub use walk::{AskReason, Step, Walk, Want, walk_locally};

@@ -4,19 +4,24 @@
 //! before its "in use" bit is set; an overflow bucket is complete before it is
 //! linked; a bit is cleared before its slot word is used again. A reader that
 //! meets an old word finds an old record, whose guardian and generation tell.
+//! How the table grows and sheds overflow buckets stands in `grow`.
 
 use remora_arena::{Journal, Owner, class_bytes};
+use remora_layout::arena_header::word;
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::record::{Lengths, RECORD_HEADER_BYTES};
+use remora_layout::table::{DIRECTORY_ENTRIES, TableShape};
 
 /// Size class of a slot that holds an overflow bucket: the slot's guardian
 /// word (never live, so that no reader takes it for a record), a word of
 /// padding, then the bucket.
 pub const OVERFLOW_CLASS: u8 = 4;
 /// Units between an overflow bucket's slot and the bucket in it.
-const OVERFLOW_SHIFT: u32 = 1;
+pub(super) const OVERFLOW_SHIFT: u32 = 1;
+/// The header's bits of a full bucket.
+pub(super) const ALL_USED: u8 = (1 << BUCKET_SLOTS) - 1;
 
 const _: () = assert!(
     class_bytes(OVERFLOW_CLASS) == BUCKET_BYTES + OVERFLOW_SHIFT as usize * SLOT_UNIT_BYTES
@@ -25,38 +30,79 @@ const _: () = assert!(
 /// Where a key's slot word stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    header_word: usize,
-    index: usize,
+    pub(super) header_word: usize,
+    pub(super) index: usize,
 }
 
 impl Place {
-    fn slot_word(self) -> usize {
+    pub(super) fn slot_word(self) -> usize {
         self.header_word + 1 + self.index
     }
 }
 
 /// The table of one shard.
 pub struct Table {
-    offset: usize,
-    buckets: u64,
-    overflow_buckets: u64,
+    pub(super) offset: u64,
+    pub(super) shape: TableShape,
+    /// Chunks by directory entry, as the header page has them.
+    pub(super) directory: Box<[u32; DIRECTORY_ENTRIES]>,
+    /// Slots in use, in all buckets.
+    pub(super) records: u64,
+    pub(super) overflow_buckets: u64,
+    /// Insertions to let pass before growth is tried again.
+    pub(super) pause: u32,
+    /// Places that a split is about to move; empty between splits.
+    pub(super) leaving: Vec<Place>,
 }
 
 impl Table {
-    /// A table of `buckets` (a power of two) zeroed buckets at `offset`.
-    pub fn new(offset: usize, buckets: u64) -> Self {
-        assert!(buckets.is_power_of_two() && buckets <= 1 << 32 && offset.is_multiple_of(64));
-        Self { offset, buckets, overflow_buckets: 0 }
+    /// A table that begins with `base` (a power of two) zeroed buckets at
+    /// `offset`; tells of it in the arena's header page.
+    pub fn new<J: Journal>(owner: &mut Owner<J>, offset: usize, base: u64) -> Self {
+        assert!(offset.is_multiple_of(64));
+        let shape = TableShape::checked(base, base).expect("a power of two, at most 2^32");
+        owner.store(word::TABLE_OFFSET, offset as u64);
+        owner.store(word::BASE_BUCKETS, base);
+        owner.store_release(word::BUCKETS, base);
+        Self {
+            offset: offset as u64,
+            shape,
+            directory: Box::new([0; DIRECTORY_ENTRIES]),
+            records: 0,
+            overflow_buckets: 0,
+            pause: 0,
+            leaving: Vec::new(),
+        }
     }
 
-    /// Buckets of the main array.
+    /// Main buckets: one for each chain. Only grows.
     pub fn buckets(&self) -> u64 {
-        self.buckets
+        self.shape.buckets()
     }
 
-    /// Overflow buckets linked so far.
+    /// Overflow buckets that are linked now.
     pub fn overflow_buckets(&self) -> u64 {
         self.overflow_buckets
+    }
+
+    /// Keys in the table.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes of all main buckets, made or only provided for, and of the slots
+    /// of all overflow buckets.
+    pub fn bytes(&self) -> u64 {
+        let chunks: u64 = self.shape.entries().map(|entry| self.shape.chunk_bytes(entry)).sum();
+        self.shape.base() * BUCKET_BYTES as u64
+            + chunks
+            + self.overflow_buckets * class_bytes(OVERFLOW_CLASS) as u64
+    }
+
+    /// The main bucket of a hash.
+    #[inline(always)]
+    pub fn bucket(&self, hash: KeyHash) -> u64 {
+        hash.bucket(self.shape.buckets())
     }
 
     /// Asks for the main bucket's line ahead of use.
@@ -86,21 +132,27 @@ impl Table {
 
     #[inline(always)]
     fn main_word(&self, hash: KeyHash) -> usize {
-        self.offset / 8 + hash.bucket(self.buckets) as usize * (BUCKET_BYTES / 8)
+        self.bucket_word(self.bucket(hash))
     }
 
-    fn overflow_word(link: u32) -> usize {
+    /// Header word of a main bucket.
+    #[inline(always)]
+    pub(super) fn bucket_word(&self, bucket: u64) -> usize {
+        self.shape.bucket_offset(bucket, self.offset, &self.directory[..]) as usize / 8
+    }
+
+    pub(super) fn overflow_word(link: u32) -> usize {
         link as usize * (SLOT_UNIT_BYTES / 8)
     }
 
-    /// Header words of a key's chain, in order; the writer's own links, so
-    /// their number bounds the walk.
-    fn chain<'a, J: Journal>(
-        &'a self,
+    /// Header words of a main bucket's chain, in order; the writer's own
+    /// links, so their number bounds the walk.
+    pub(super) fn chain<'a, J: Journal>(
+        &self,
         owner: &'a Owner<J>,
-        hash: KeyHash,
-    ) -> impl Iterator<Item = usize> + 'a {
-        let mut next = Some(self.main_word(hash));
+        bucket: u64,
+    ) -> impl Iterator<Item = usize> + use<'a, J> {
+        let mut next = Some(self.bucket_word(bucket));
         std::iter::from_fn(move || {
             let word = next?;
             next = BucketHeader(owner.word(word)).overflow().map(Self::overflow_word);
@@ -117,7 +169,7 @@ impl Table {
         key: &[u8],
         hash: KeyHash,
     ) -> Option<(Place, BucketSlot)> {
-        for header_word in self.chain(owner, hash) {
+        for header_word in self.chain(owner, self.bucket(hash)) {
             let used = BucketHeader(owner.word(header_word)).used();
             for index in 0..BUCKET_SLOTS {
                 if used & 1 << index == 0 {
@@ -134,7 +186,8 @@ impl Table {
 
     /// Whether [`Table::insert`] of a key with this hash needs an overflow bucket.
     pub fn needs_overflow<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) -> bool {
-        self.chain(owner, hash).all(|word| BucketHeader(owner.word(word)).used() == 0x7f)
+        self.chain(owner, self.bucket(hash))
+            .all(|word| BucketHeader(owner.word(word)).used() == ALL_USED)
     }
 
     /// Adds a slot for a key that is not in the table. `overflow_slot` is a
@@ -147,12 +200,13 @@ impl Table {
         slot: BucketSlot,
         overflow_slot: Option<u32>,
     ) {
+        self.records += 1;
         let mut last = self.main_word(hash);
         let mut free = None;
-        for header_word in self.chain(owner, hash) {
+        for header_word in self.chain(owner, self.bucket(hash)) {
             last = header_word;
             let used = BucketHeader(owner.word(header_word)).used();
-            if used != 0x7f {
+            if used != ALL_USED {
                 free = Some(Place { header_word, index: (!used).trailing_zeros() as usize });
                 break;
             }
@@ -165,15 +219,28 @@ impl Table {
         }
         let overflow_slot = overflow_slot.expect("the caller asked needs_overflow first");
         let link = overflow_slot + OVERFLOW_SHIFT;
-        let header_word = Self::overflow_word(link);
-        owner.store(header_word, BucketHeader::default().with_used(0, true).0);
-        owner.store(header_word + 1, slot.to_word());
-        for index in 1..BUCKET_SLOTS {
-            owner.store(header_word + 1 + index, 0);
-        }
-        let linked = BucketHeader(owner.word(last)).with_overflow(link);
+        let before = BucketHeader(owner.word(last));
+        Self::write_bucket(owner, Self::overflow_word(link), before.depth(), 0, &[slot.to_word()]);
+        let linked = before.with_overflow(link);
         owner.store_release(last, linked.0);
         self.overflow_buckets += 1;
+    }
+
+    /// Writes a whole bucket, which no reader can reach yet. `link` is its
+    /// overflow bucket, 0 for none.
+    pub(super) fn write_bucket<J: Journal>(
+        owner: &mut Owner<J>,
+        header_word: usize,
+        depth: u32,
+        link: u32,
+        words: &[u64],
+    ) {
+        let used = ((1u32 << words.len()) - 1) as u8;
+        let header = BucketHeader::default().with_depth(depth).with_overflow(link);
+        owner.store(header_word, header.with_all_used(used).0);
+        for index in 0..BUCKET_SLOTS {
+            owner.store(header_word + 1 + index, words.get(index).copied().unwrap_or(0));
+        }
     }
 
     /// Lets a key's slot word name another record.
@@ -181,23 +248,32 @@ impl Table {
         owner.store_release(place.slot_word(), slot.to_word());
     }
 
-    /// Takes a key out.
+    /// Takes a key out. [`Table::shed`] then frees what its chain no longer
+    /// needs; until that is called, other places of the chain stay valid.
     pub fn remove<J: Journal>(&mut self, owner: &mut Owner<J>, place: Place) {
+        self.records -= 1;
         let header = BucketHeader(owner.word(place.header_word)).with_used(place.index, false);
         owner.store_release(place.header_word, header.0);
     }
 
+    /// Places in use in the chain of a main bucket, in order.
+    pub(super) fn places_of<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        bucket: u64,
+    ) -> impl Iterator<Item = Place> {
+        self.chain(owner, bucket).flat_map(|header_word| {
+            let used = BucketHeader(owner.word(header_word)).used();
+            let in_use = (0..BUCKET_SLOTS).filter(move |index| used & 1 << index != 0);
+            in_use.map(move |index| Place { header_word, index })
+        })
+    }
+
     /// Every place in use in the chain of main bucket `bucket`.
     pub fn places<J: Journal>(&self, owner: &Owner<J>, bucket: u64) -> Vec<(Place, BucketSlot)> {
-        let mut places = Vec::new();
-        for header_word in self.chain(owner, KeyHash(bucket)) {
-            let used = BucketHeader(owner.word(header_word)).used();
-            for index in (0..BUCKET_SLOTS).filter(|index| used & 1 << index != 0) {
-                let place = Place { header_word, index };
-                places.push((place, BucketSlot::from_word(owner.word(place.slot_word()))));
-            }
-        }
-        places
+        self.places_of(owner, bucket)
+            .map(|place| (place, BucketSlot::from_word(owner.word(place.slot_word()))))
+            .collect()
     }
 }
 

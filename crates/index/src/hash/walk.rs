@@ -2,44 +2,15 @@
 //!
 //! A walk concludes only with a record that passed every check. Absence is
 //! never concluded: a key that was moved between two fetches would be missed.
-//! Then, as when a bound is reached, the owner is asked.
+//! Then, as when a bound is reached, the owner is asked. A walk whose view of
+//! the table is too old for its key says so, and goes on with a newer one.
 
+use super::view::{Home, TableRef};
 use remora_arena::{CLASSES, Words, class_bytes};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WALK_CANDIDATES};
-use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, Verified, verify};
-
-/// Where a shard's table is, as its arena's header tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TableRef {
-    /// Region id of the arena.
-    pub region: u32,
-    /// Bytes of the arena; nothing beyond is ever wanted.
-    pub region_bytes: u64,
-    /// Byte offset of the bucket array.
-    pub offset: u64,
-    /// Number of buckets, a power of two.
-    pub buckets: u64,
-}
-
-impl TableRef {
-    /// A table from numbers that came from elsewhere; `None` if they cannot be.
-    pub fn checked(region: u32, region_bytes: u64, offset: u64, buckets: u64) -> Option<Self> {
-        let table_bytes = buckets.checked_mul(BUCKET_BYTES as u64)?;
-        let fits = buckets.is_power_of_two()
-            && buckets <= 1 << 32
-            && offset.is_multiple_of(BUCKET_BYTES as u64)
-            && offset.checked_add(table_bytes)? <= region_bytes;
-        fits.then_some(Self { region, region_bytes, offset, buckets })
-    }
-
-    /// Whether a READ of this slot lies in the region.
-    pub fn holds(&self, pointer: RemotePointer) -> bool {
-        pointer.offset() + pointer.length as u64 <= self.region_bytes
-    }
-}
 
 /// Bytes that a walk wants next, in its table's region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +39,9 @@ pub enum Step<'b> {
     Fetch(Want),
     /// The record, in the bytes just fed.
     Found(Verified<'b>),
+    /// The key's bucket has been split since the walk's view was made: fetch
+    /// the arena's header page, and go on with [`Walk::refresh`].
+    Moved,
     /// Ask the owner.
     Ask(AskReason),
 }
@@ -83,7 +57,9 @@ enum At {
 pub struct Walk<'k> {
     key: &'k [u8],
     hash: KeyHash,
-    table: TableRef,
+    region: u32,
+    region_bytes: u64,
+    home: Home,
     at: At,
     candidates: [BucketSlot; BUCKET_SLOTS],
     waiting: usize,
@@ -96,13 +72,15 @@ pub struct Walk<'k> {
 impl<'k> Walk<'k> {
     /// A walk and the first bytes that it wants.
     #[inline]
-    pub fn begin(key: &'k [u8], hash: KeyHash, table: TableRef) -> (Self, Want) {
-        let offset = table.offset + hash.bucket(table.buckets) * BUCKET_BYTES as u64;
+    pub fn begin(key: &'k [u8], hash: KeyHash, table: &TableRef) -> (Self, Want) {
+        let home = table.home(hash);
         let none = BucketSlot { slot: 0, class: 0, generation_low: 0, signature: 0 };
         let walk = Self {
             key,
             hash,
-            table,
+            region: table.region,
+            region_bytes: table.region_bytes,
+            home,
             at: At::Bucket,
             candidates: [none; BUCKET_SLOTS],
             waiting: 0,
@@ -111,10 +89,22 @@ impl<'k> Walk<'k> {
             records_seen: 0,
             retries: 0,
         };
-        (walk, Want { offset, bytes: BUCKET_BYTES })
+        (walk, Want { offset: home.offset, bytes: BUCKET_BYTES })
     }
 
-    /// READs repeated so far.
+    /// Begins again with another view of the same table, after
+    /// [`Step::Moved`]. To be called with the old one if no page could be
+    /// had, so that the number of tries stays bounded.
+    pub fn refresh(&mut self, table: &TableRef) -> Result<Want, AskReason> {
+        if !self.may_retry() {
+            return Err(AskReason::TooManyTries);
+        }
+        self.home = table.home(self.hash);
+        Ok(self.restart())
+    }
+
+    /// Times that a fetch was in vain so far: torn, dead, or of a bucket that
+    /// the key has left.
     pub fn retries(&self) -> u32 {
         self.retries
     }
@@ -128,21 +118,21 @@ impl<'k> Walk<'k> {
     #[inline]
     pub fn feed<'b>(&mut self, bytes: &'b [u8]) -> Step<'b> {
         match self.at {
-            At::Bucket => {
-                self.take_bucket(bytes);
-                self.next()
-            }
+            At::Bucket => self.take_bucket(bytes),
             At::Record(slot) => self.take_record(slot, bytes),
         }
     }
 
-    fn take_bucket(&mut self, bytes: &[u8]) {
+    fn take_bucket(&mut self, bytes: &[u8]) -> Step<'static> {
         self.buckets_seen += 1;
         let word = |index: usize| {
             let word = bytes.get(index * 8..index * 8 + 8)?;
             Some(u64::from_le_bytes(word.try_into().expect("eight bytes")))
         };
         let header = BucketHeader(word(0).unwrap_or(0));
+        if self.home.is_left(header, self.hash) {
+            return Step::Moved;
+        }
         self.overflow = header.overflow();
         for index in (0..BUCKET_SLOTS).filter(|index| header.used() & 1 << index != 0) {
             let slot = BucketSlot::from_word(word(1 + index).unwrap_or(0));
@@ -151,11 +141,12 @@ impl<'k> Walk<'k> {
                 self.waiting += 1;
             }
         }
+        self.next()
     }
 
     fn take_record<'b>(&mut self, slot: BucketSlot, bytes: &'b [u8]) -> Step<'b> {
         self.records_seen += 1;
-        match verify(bytes, self.table.region, slot.slot, None, self.key) {
+        match verify(bytes, self.region, slot.slot, None, self.key) {
             Ok(found) if found.pointer.generation as u8 == slot.generation_low => {
                 Step::Found(found)
             }
@@ -164,7 +155,7 @@ impl<'k> Walk<'k> {
             // Torn: the same READ again. Dead, or of another generation: the
             // bucket has changed since it was read.
             Err(Reject::Torn) if self.may_retry() => Step::Fetch(self.want_record(slot)),
-            Err(Reject::Dead) | Ok(_) if self.may_retry() => self.restart(),
+            Err(Reject::Dead) | Ok(_) if self.may_retry() => Step::Fetch(self.restart()),
             _ => Step::Ask(AskReason::TooManyTries),
         }
     }
@@ -174,16 +165,15 @@ impl<'k> Walk<'k> {
         self.retries <= READ_RETRIES
     }
 
-    fn restart(&mut self) -> Step<'static> {
+    fn restart(&mut self) -> Want {
         self.waiting = 0;
         self.overflow = None;
-        let offset = self.table.offset + self.hash.bucket(self.table.buckets) * BUCKET_BYTES as u64;
-        self.want_bucket(offset)
+        self.want_bucket(self.home.offset)
     }
 
-    fn want_bucket(&mut self, offset: u64) -> Step<'static> {
+    fn want_bucket(&mut self, offset: u64) -> Want {
         self.at = At::Bucket;
-        Step::Fetch(Want { offset, bytes: BUCKET_BYTES })
+        Want { offset, bytes: BUCKET_BYTES }
     }
 
     fn want_record(&mut self, slot: BucketSlot) -> Want {
@@ -203,7 +193,7 @@ impl<'k> Walk<'k> {
                 if self.records_seen >= WALK_CANDIDATES {
                     return Step::Ask(AskReason::TooManyTries);
                 }
-                if want.offset + want.bytes as u64 <= self.table.region_bytes {
+                if want.offset + want.bytes as u64 <= self.region_bytes {
                     return Step::Fetch(want);
                 }
             }
@@ -212,10 +202,10 @@ impl<'k> Walk<'k> {
             Some(_) if self.buckets_seen >= CHAIN_BUCKETS => Step::Ask(AskReason::TooManyTries),
             Some(link) => {
                 let offset = link as u64 * SLOT_UNIT_BYTES as u64;
-                if offset + BUCKET_BYTES as u64 > self.table.region_bytes {
+                if offset + BUCKET_BYTES as u64 > self.region_bytes {
                     return Step::Ask(AskReason::TooManyTries);
                 }
-                self.want_bucket(offset)
+                Step::Fetch(self.want_bucket(offset))
             }
             None => Step::Ask(AskReason::NotFound),
         }
@@ -223,10 +213,11 @@ impl<'k> Walk<'k> {
 }
 
 /// Runs a walk over memory that this process maps: another thread of the
-/// server, or a test. `scratch` is grown as needed and holds the record.
+/// server, or a test. `scratch` is grown as needed and holds the record;
+/// `table` is brought up to date when the walk finds it old.
 pub fn walk_locally<'s>(
     words: &Words,
-    table: TableRef,
+    table: &mut TableRef,
     key: &[u8],
     hash: KeyHash,
     scratch: &'s mut Vec<u8>,
@@ -244,6 +235,12 @@ pub fn walk_locally<'s>(
         match walk.feed(&scratch[..want.bytes]) {
             Step::Fetch(next) => want = next,
             Step::Ask(reason) => return Err(reason),
+            Step::Moved => {
+                if let Some(newer) = TableRef::read(table.region, words) {
+                    *table = newer;
+                }
+                want = walk.refresh(table)?;
+            }
             Step::Found(found) => {
                 // Ends the borrow of the loop's turn: the record's place in
                 // the scratch is known from its lengths.

@@ -40,7 +40,8 @@ pub struct Layer {
     /// Memory of all arenas, such as 512mb or 4GiB [default: 1GiB].
     #[arg(long, env = "REMORA_MAX_MEMORY", value_name = "SIZE")]
     pub max_memory: Option<Size>,
-    /// Buckets of all shards together; 0 derives them from the memory [default: 0].
+    /// Buckets that the tables of all shards together start with; they grow
+    /// with the keys. 0 takes 1024 for each shard [default: 0].
     #[arg(long, env = "REMORA_BUCKETS", value_name = "N")]
     pub buckets: Option<u64>,
     /// How shards wait for work [default: hybrid].
@@ -111,7 +112,7 @@ pub struct Settings {
     pub shards: usize,
     /// Memory of all arenas.
     pub max_memory: Size,
-    /// Buckets of all shards; 0: derived.
+    /// Buckets that the tables of all shards start with; 0: 1024 each.
     pub buckets: u64,
     /// How shards wait.
     pub wake: Wake,

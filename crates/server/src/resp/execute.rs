@@ -10,7 +10,7 @@ use remora_engine::command::{Command, Pairs};
 use remora_front::request::{ClientAttribute, Hello, Request};
 use remora_front::resp::{Args, encode};
 use remora_front::{CommandError, reply, request, table};
-use remora_index::hash::walk_locally;
+use remora_index::hash::{TableRef, walk_locally};
 use remora_layout::limits::RESP_MAX_OUTPUT_BYTES;
 use remora_layout::message::Status;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub struct Executor {
     shared: Arc<Shared>,
     /// Where the shards' replies come back.
     pub replies: Arc<ReplyQueue>,
+    /// This thread's views of the shards' tables.
+    tables: Vec<TableRef>,
     /// The record that an optimistic read found.
     pub(super) record: Vec<u8>,
     /// Where sockets are read into.
@@ -43,7 +45,17 @@ pub(super) enum Read {
 impl Executor {
     /// An executor whose replies come back through `replies`.
     pub fn new(shared: Arc<Shared>, replies: Arc<ReplyQueue>) -> Self {
-        Self { shared, replies, record: Vec::new(), scratch: vec![0; READ_BYTES], now_ms: 0 }
+        let tables = shared.shards.iter().enumerate().map(|(number, shard)| {
+            TableRef::read(number as u32, &shard.words).expect("the shard wrote this page")
+        });
+        Self {
+            tables: tables.collect(),
+            shared,
+            replies,
+            record: Vec::new(),
+            scratch: vec![0; READ_BYTES],
+            now_ms: 0,
+        }
     }
 
     /// Executes one request of a connection.
@@ -189,7 +201,8 @@ impl Executor {
             return Read::Ask;
         }
         let handle = &self.shared.shards[shard];
-        match walk_locally(&handle.words, handle.table, key, hash, &mut self.record) {
+        let table = &mut self.tables[shard];
+        match walk_locally(&handle.words, table, key, hash, &mut self.record) {
             Ok(found) => {
                 let expires_at_ms = found.mutable.expires_at_ms;
                 if expires_at_ms != 0 && expires_at_ms <= self.now_ms {

@@ -1,0 +1,121 @@
+//! What a reader knows of a shard's table: a *view*, made from the arena's
+//! header page.
+//!
+//! A view grows old: the table gets buckets, but none ever changes its place,
+//! and the owner leaves in each bucket how deep it is split. So an old view
+//! leads to the key's bucket, or to one whose header says that the key has
+//! left ([`Home::is_left`]).
+
+use remora_arena::Words;
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
+use remora_layout::bucket::{BUCKET_BYTES, BucketHeader};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::READ_RETRIES;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::table::{CHUNK_UNIT_BYTES, TableShape};
+
+/// A shard's table, as its arena's header page told it at some time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableRef {
+    /// Region id of the arena.
+    pub region: u32,
+    /// Bytes of the arena; nothing beyond is ever wanted.
+    pub region_bytes: u64,
+    offset: u64,
+    shape: TableShape,
+    /// Chunks by directory entry, as far as the shape uses them.
+    directory: Box<[u32]>,
+}
+
+impl TableRef {
+    /// The table that a header page tells of, in a region of `region_bytes`.
+    /// `None` if the page is too short, or tells of a table that cannot be or
+    /// does not lie in the region: a hostile page, or one that was fetched
+    /// while it changed, so that fetching it again may help.
+    pub fn parse(region: u32, region_bytes: u64, page: &[u8]) -> Option<Self> {
+        let page = page.get(..ARENA_HEADER_BYTES)?;
+        let word_at = |index: usize| {
+            let word = &page[index * 8..index * 8 + 8];
+            u64::from_le_bytes(word.try_into().expect("eight bytes"))
+        };
+        let offset = word_at(word::TABLE_OFFSET);
+        let shape = TableShape::checked(word_at(word::BASE_BUCKETS), word_at(word::BUCKETS))?;
+        let base_bytes = shape.base() * BUCKET_BYTES as u64;
+        if !offset.is_multiple_of(BUCKET_BYTES as u64)
+            || offset.checked_add(base_bytes)? > region_bytes
+        {
+            return None;
+        }
+        let length = shape.entries().last().map_or(0, |last| last + 1);
+        let mut directory = vec![0; length].into_boxed_slice();
+        for entry in shape.entries() {
+            let chunk = (word_at(word::DIRECTORY + entry / 2) >> (entry % 2 * 32)) as u32;
+            let end = chunk as u64 * CHUNK_UNIT_BYTES + shape.chunk_bytes(entry);
+            if chunk == 0 || end > region_bytes {
+                return None;
+            }
+            directory[entry] = chunk;
+        }
+        Some(Self { region, region_bytes, offset, shape, directory })
+    }
+
+    /// As [`TableRef::parse`], from memory that this process maps. Tries again
+    /// where the page changed meanwhile.
+    pub fn read(region: u32, arena: &Words) -> Option<Self> {
+        let mut page = [0; ARENA_HEADER_BYTES];
+        (0..=READ_RETRIES).find_map(|_| {
+            arena.check(0, page.len()).ok()?;
+            arena.copy_out(0, &mut page);
+            Self::parse(region, arena.bytes() as u64, &page)
+        })
+    }
+
+    /// Buckets that the table had.
+    pub fn buckets(&self) -> u64 {
+        self.shape.buckets()
+    }
+
+    /// Whether a READ of this slot lies in the region.
+    pub fn holds(&self, pointer: RemotePointer) -> bool {
+        pointer.offset() + pointer.length as u64 <= self.region_bytes
+    }
+
+    /// Where this view looks for a hash.
+    #[inline(always)]
+    pub(super) fn home(&self, hash: KeyHash) -> Home {
+        let bucket = hash.bucket(self.shape.buckets());
+        Home {
+            offset: self.shape.bucket_offset(bucket, self.offset, &self.directory),
+            bucket,
+            depth: self.shape.depth(bucket),
+            base: self.shape.base(),
+        }
+    }
+}
+
+/// The bucket at which a walk begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Home {
+    /// Its byte offset.
+    pub offset: u64,
+    /// Its number.
+    bucket: u64,
+    /// Its depth as the view has it.
+    depth: u32,
+    base: u64,
+}
+
+impl Home {
+    /// Whether a header of this bucket's chain says that keys with `hash` have
+    /// gone to a bucket that the view does not know.
+    #[inline(always)]
+    pub fn is_left(&self, header: BucketHeader, hash: KeyHash) -> bool {
+        let depth = header.depth();
+        if depth == self.depth {
+            return false;
+        }
+        // `base` has at most 32 bits beside the 1, and so has a hash.
+        let modulus = self.base << depth.min(31);
+        hash.0 & 0xffff_ffff & (modulus - 1) != self.bucket
+    }
+}
