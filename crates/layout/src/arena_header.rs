@@ -3,7 +3,7 @@
 //! ```text
 //!    0  magic            8  layout version    16  life            24  epoch
 //!   32  region          40  hash seed         48  table offset    56  buckets
-//!   64  region bytes
+//!   64  region bytes       72  record secret
 //! 1024  asleep (a line of its own: the owner writes it, all senders read it)
 //! 4096  the table of buckets, then slots
 //! ```
@@ -33,6 +33,9 @@ pub mod word {
     pub const BUCKETS: usize = 7;
     /// Bytes of the region.
     pub const REGION_BYTES: usize = 8;
+    /// Seed of the records' checksums, random in each life: only who may read
+    /// the arena can compute one (decision 0011).
+    pub const RECORD_SECRET: usize = 9;
     /// 1 while the owner sleeps and wants to be woken.
     pub const ASLEEP: usize = 128;
 }
