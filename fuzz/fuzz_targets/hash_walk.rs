@@ -10,7 +10,7 @@ use remora_layout::hash::KeyHash;
 const REGION_BYTES: u64 = 1 << 20;
 
 fuzz_target!(|feeds: Vec<Vec<u8>>| {
-    let table = TableRef::checked(1, REGION_BYTES, 4096, 64).unwrap();
+    let table = TableRef::checked(1, REGION_BYTES, 4096, 64, 7).unwrap();
     let (mut walk, mut want) = Walk::begin(b"key", KeyHash::of(b"key", 3), table);
     for turn in 0..64 {
         assert!(want.offset + want.bytes as u64 <= REGION_BYTES);

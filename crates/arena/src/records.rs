@@ -94,6 +94,7 @@ pub fn copy_pending<J: Journal>(
 }
 
 /// Lengths of the record in `slot`, which the owner wrote.
+#[inline(always)]
 pub fn lengths_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Lengths {
     Lengths::from_word(owner.word(first_word(slot) + 3)).expect("the owner wrote these lengths")
 }

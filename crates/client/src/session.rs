@@ -110,6 +110,7 @@ impl Session {
                 arena.bytes() as u64,
                 arena.load(word::TABLE_OFFSET),
                 arena.load(word::BUCKETS),
+                arena.load(word::RECORD_SECRET),
             )
             .ok_or_else(not_a_server)?;
             let ring = ring_offset(number);

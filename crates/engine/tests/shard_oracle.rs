@@ -13,8 +13,16 @@ use std::collections::HashMap;
 const KEYS: u64 = 300;
 
 fn shard(bytes: usize) -> Shard {
-    let options =
-        ShardOptions { region: 3, life: 1, epoch: 1, hash_seed: 11, buckets: 32, lease_min_s: 1 };
+    let options = ShardOptions {
+        region: 3,
+        life: 1,
+        epoch: 1,
+        hash_seed: 11,
+        buckets: 32,
+        lease_min_s: 1,
+        record_secret: 0x5ec2_e7ed,
+        quarantine_bytes: 0,
+    };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 

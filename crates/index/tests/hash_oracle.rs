@@ -1,18 +1,15 @@
 //! The hash index against a plain map: long random runs in which everything
 //! overflows, and walks that are fed stale and hostile bytes.
 
-use remora_arena::{
-    NewRecord, NoJournal, Owner, Slots, class_for, flip_dead, publish_live, write_pending,
-};
-use remora_index::hash::{
-    AskReason, OVERFLOW_CLASS, Step, Table, TableRef, Walk, record_value, walk_locally,
-};
+use remora_arena::{NewRecord, NoJournal, Owner, Slots, flip_dead, publish_live, write_pending};
+use remora_index::hash::{AskReason, Step, Table, TableRef, Walk, record_value, walk_locally};
 use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
 use std::collections::HashMap;
 
 const BYTES: usize = 4 << 20;
 const OFFSET: usize = 4096;
+const SECRET: u64 = 0x5ec2_e7ed;
 
 struct Store {
     owner: Owner,
@@ -26,7 +23,7 @@ impl Store {
         let owner = Owner::heap(BYTES, NoJournal);
         let slots = Slots::new(OFFSET + buckets as usize * 64, BYTES);
         let table = Table::new(OFFSET, buckets);
-        let table_ref = TableRef::checked(7, BYTES as u64, OFFSET as u64, buckets).unwrap();
+        let table_ref = TableRef::checked(7, BYTES as u64, OFFSET as u64, buckets, SECRET).unwrap();
         Self { owner, slots, table, table_ref }
     }
 
@@ -39,13 +36,12 @@ impl Store {
     fn set(&mut self, key: &[u8], value: &[u8]) {
         let hash = Self::hash(key);
         let record = NewRecord { key, value, kind: 0, expires_at_ms: 0 };
-        let class = class_for(record.record_bytes()).unwrap();
-        let slot = self.slots.allocate(&mut self.owner, class, 0).unwrap();
-        let pointer = write_pending(&mut self.owner, 7, slot, &record);
+        let slot = self.slots.allocate(&mut self.owner, record.record_bytes(), 0).unwrap();
+        let pointer = write_pending(&mut self.owner, SECRET, 7, slot, &record);
         publish_live(&mut self.owner, slot);
         let word = BucketSlot {
             slot: pointer.slot,
-            class,
+            class: slot.class,
             generation_low: pointer.generation as u8,
             signature: hash.signature(),
         };
@@ -53,13 +49,13 @@ impl Store {
             Some((place, old)) => {
                 let dead = flip_dead(&mut self.owner, old.slot);
                 self.table.replace(&mut self.owner, place, word);
-                self.slots.release(dead, None, 0);
+                self.slots.release(&mut self.owner, dead, None, 0);
             }
             None => {
                 let overflow = self
                     .table
                     .needs_overflow(&self.owner, hash)
-                    .then(|| self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, 0).unwrap().slot);
+                    .then(|| self.slots.allocate_bucket(&mut self.owner, 0).unwrap().slot);
                 self.table.insert(&mut self.owner, hash, word, overflow);
             }
         }
@@ -71,7 +67,7 @@ impl Store {
         };
         let dead = flip_dead(&mut self.owner, old.slot);
         self.table.remove(&mut self.owner, place);
-        self.slots.release(dead, None, 0);
+        self.slots.release(&mut self.owner, dead, None, 0);
         true
     }
 
@@ -149,7 +145,7 @@ proptest::proptest! {
     fn no_bytes_make_a_walk_panic_or_run_on(
         feeds in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..200), 1..64),
     ) {
-        let table = TableRef::checked(7, BYTES as u64, OFFSET as u64, 16).unwrap();
+        let table = TableRef::checked(7, BYTES as u64, OFFSET as u64, 16, SECRET).unwrap();
         let (mut walk, first) = Walk::begin(b"key", Store::hash(b"key"), table);
         let mut want = Some(first);
         let mut turns = 0;

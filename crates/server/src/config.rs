@@ -25,4 +25,7 @@ pub struct Config {
     pub pin: bool,
     /// Shortest lease term, ms (benches lengthen it).
     pub lease_min_ms: u64,
+    /// Bytes of freed records, of all shards together, that may wait for
+    /// their leases to end; 0 derives it from the memory.
+    pub quarantine_bytes: u64,
 }

@@ -4,6 +4,7 @@
 //! record is complete before it is reachable; the old record of a key is dead
 //! before the new one is reachable, so that no two paths lead to two values.
 
+mod defragment;
 mod expire;
 mod read;
 mod write;
@@ -44,6 +45,10 @@ pub struct ShardOptions {
     pub buckets: u64,
     /// Shortest lease term, seconds; at most 2^14.
     pub lease_min_s: u64,
+    /// Random; who may read the arena can compute its records' checksums.
+    pub record_secret: u64,
+    /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
+    pub quarantine_bytes: u64,
 }
 
 /// Counts of a shard.
@@ -61,6 +66,8 @@ pub struct ShardStats {
     pub misses: u64,
     /// Sequence of the last change.
     pub last_sequence: u64,
+    /// Records moved to another slot so that pages came free.
+    pub moved: u64,
     /// Where the arena's bytes are.
     pub slots: SlotStats,
 }
@@ -74,6 +81,7 @@ pub struct Shard<J: Journal = NoJournal> {
     log: OpLog,
     stats: ShardStats,
     expire_cursor: u64,
+    defragment: defragment::Progress,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     last_put: RemotePointer,
@@ -97,7 +105,8 @@ impl<J: Journal> Shard<J> {
     pub fn new(mut owner: Owner<J>, options: ShardOptions) -> Self {
         let region_bytes = owner.region_bytes();
         let table = Table::new(ARENA_HEADER_BYTES, options.buckets);
-        let slots = Slots::new(table_end(options.buckets) as usize, region_bytes);
+        let slots = Slots::new(table_end(options.buckets) as usize, region_bytes)
+            .with_quarantine_bytes(options.quarantine_bytes);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
         owner.store(word::LIFE, options.life);
         owner.store(word::EPOCH, options.epoch);
@@ -106,6 +115,7 @@ impl<J: Journal> Shard<J> {
         owner.store(word::TABLE_OFFSET, ARENA_HEADER_BYTES as u64);
         owner.store(word::BUCKETS, options.buckets);
         owner.store(word::REGION_BYTES, region_bytes as u64);
+        owner.store(word::RECORD_SECRET, options.record_secret);
         owner.store_release(word::MAGIC, ARENA_MAGIC);
         Self {
             owner,
@@ -115,6 +125,7 @@ impl<J: Journal> Shard<J> {
             log: OpLog::new(options.epoch, OPLOG_BYTES),
             stats: ShardStats::default(),
             expire_cursor: 0,
+            defragment: defragment::Progress::default(),
             last_put: RemotePointer::NONE,
         }
     }
@@ -132,6 +143,7 @@ impl<J: Journal> Shard<J> {
             region_bytes: self.owner.region_bytes() as u64,
             offset: ARENA_HEADER_BYTES as u64,
             buckets: self.options.buckets,
+            secret: self.options.record_secret,
         }
     }
 
@@ -207,7 +219,7 @@ impl<J: Journal> Shard<J> {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
         self.table.remove(&mut self.owner, found.place);
         let lease_end_s = self.lease_end_s(found.mutable, now);
-        self.slots.release(dead, lease_end_s, now.since_start_s);
+        self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
         self.stats.keys -= 1;
         self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
     }

@@ -9,7 +9,7 @@ use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WALK_CANDIDATES};
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::{Reject, Verified, verify};
+use remora_layout::record::{RECORD_HEADER_BYTES, Reject, Verified, verify};
 
 /// Where a shard's table is, as its arena's header tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,17 +22,25 @@ pub struct TableRef {
     pub offset: u64,
     /// Number of buckets, a power of two.
     pub buckets: u64,
+    /// The arena's secret, part of the seed of each record's checksum.
+    pub secret: u64,
 }
 
 impl TableRef {
     /// A table from numbers that came from elsewhere; `None` if they cannot be.
-    pub fn checked(region: u32, region_bytes: u64, offset: u64, buckets: u64) -> Option<Self> {
+    pub fn checked(
+        region: u32,
+        region_bytes: u64,
+        offset: u64,
+        buckets: u64,
+        secret: u64,
+    ) -> Option<Self> {
         let table_bytes = buckets.checked_mul(BUCKET_BYTES as u64)?;
         let fits = buckets.is_power_of_two()
             && buckets <= 1 << 32
             && offset.is_multiple_of(BUCKET_BYTES as u64)
             && offset.checked_add(table_bytes)? <= region_bytes;
-        fits.then_some(Self { region, region_bytes, offset, buckets })
+        fits.then_some(Self { region, region_bytes, offset, buckets, secret })
     }
 
     /// Whether a READ of this slot lies in the region.
@@ -46,7 +54,7 @@ impl TableRef {
 pub struct Want {
     /// Byte offset, a multiple of 16.
     pub offset: u64,
-    /// How many; at most the largest size class.
+    /// How many; at most the largest size class, and never beyond the region.
     pub bytes: usize,
 }
 
@@ -155,7 +163,7 @@ impl<'k> Walk<'k> {
 
     fn take_record<'b>(&mut self, slot: BucketSlot, bytes: &'b [u8]) -> Step<'b> {
         self.records_seen += 1;
-        match verify(bytes, self.table.region, slot.slot, None, self.key) {
+        match verify(bytes, self.table.secret, self.table.region, slot.slot, None, self.key) {
             Ok(found) if found.pointer.generation as u8 == slot.generation_low => {
                 Step::Found(found)
             }
@@ -189,7 +197,10 @@ impl<'k> Walk<'k> {
     fn want_record(&mut self, slot: BucketSlot) -> Want {
         self.at = At::Record(slot);
         let offset = slot.slot as u64 * SLOT_UNIT_BYTES as u64;
-        Want { offset, bytes: class_bytes(slot.class) }
+        // The class of a large record may reach beyond its pages, and beyond
+        // the region's end.
+        let left = self.table.region_bytes.saturating_sub(offset);
+        Want { offset, bytes: left.min(class_bytes(slot.class) as u64) as usize }
     }
 
     /// The next candidate, else the next bucket of the chain, else the owner.
@@ -203,7 +214,7 @@ impl<'k> Walk<'k> {
                 if self.records_seen >= WALK_CANDIDATES {
                     return Step::Ask(AskReason::TooManyTries);
                 }
-                if want.offset + want.bytes as u64 <= self.table.region_bytes {
+                if want.bytes >= RECORD_HEADER_BYTES {
                     return Step::Fetch(want);
                 }
             }

@@ -54,6 +54,10 @@ pub struct Layer {
     /// Shortest lease on a record that clients may read, in ms [default: 1000].
     #[arg(long, env = "REMORA_LEASE_MIN_MS", value_name = "MS")]
     pub lease_min_ms: Option<u64>,
+    /// Memory of freed records, of all shards together, that may wait for
+    /// leases to end; 0 takes a sixteenth of the memory [default: 0].
+    #[arg(long, env = "REMORA_QUARANTINE_BYTES", value_name = "SIZE")]
+    pub quarantine_bytes: Option<Size>,
     /// What is logged: a level, or a filter such as remora_server=debug [default: info].
     #[arg(long, env = "REMORA_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -83,6 +87,7 @@ impl Layer {
             wake: self.wake.or(below.wake),
             pin: self.pin.or(below.pin),
             lease_min_ms: self.lease_min_ms.or(below.lease_min_ms),
+            quarantine_bytes: self.quarantine_bytes.or(below.quarantine_bytes),
             log: self.log.or(below.log),
         }
     }
@@ -112,6 +117,8 @@ pub struct Settings {
     pub pin: bool,
     /// Shortest lease, ms.
     pub lease_min_ms: u64,
+    /// Memory that may wait for leases; 0: derived.
+    pub quarantine_bytes: Size,
     /// Filter of the log.
     pub log: String,
 }
@@ -131,6 +138,7 @@ impl Settings {
             wake: layer.wake.unwrap_or_default(),
             pin: layer.pin.unwrap_or(true),
             lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
+            quarantine_bytes: layer.quarantine_bytes.unwrap_or(Size(0)),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
         settings.check()?;
@@ -166,6 +174,7 @@ impl Settings {
             wake: self.wake.into(),
             pin: self.pin,
             lease_min_ms: self.lease_min_ms,
+            quarantine_bytes: self.quarantine_bytes.0,
         }
     }
 }
@@ -208,11 +217,14 @@ mod tests {
     fn a_whole_file_is_read() {
         let all = layer(
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
-             buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\nlog = \"debug\"",
+             buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
+             quarantine_bytes = \"2MiB\"\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
         assert_eq!(all.bind, Some("::1".parse().unwrap()));
         assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
+        let settings = Settings::decide(all).unwrap();
+        assert_eq!(settings.to_config().quarantine_bytes, 2 << 20);
     }
 
     #[test]
