@@ -61,6 +61,11 @@ impl Pages {
         self.by_size.last().map_or(0, |&(pages, _)| pages)
     }
 
+    /// Whether a span could be taken.
+    pub fn holds_a_span(&self) -> bool {
+        !self.by_spans.is_empty()
+    }
+
     /// Whether these pages were never handed out: then they are zero.
     pub fn is_untouched(&self, first: u32, pages: u32) -> bool {
         self.untouched.start <= first && first + pages <= self.untouched.end

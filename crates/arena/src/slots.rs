@@ -108,7 +108,8 @@ pub struct Slots {
 
 impl Slots {
     /// An allocator over `from..to` of a region, in bytes; the pages that lie
-    /// wholly inside. Those bytes are zero.
+    /// wholly inside, but for the region's first, as no slot has number 0.
+    /// Those bytes are zero.
     pub fn new(from: usize, to: usize) -> Self {
         Self::with_last_generation(from, to, u32::MAX)
     }
@@ -117,7 +118,8 @@ impl Slots {
     /// that retirement happens often.
     pub fn with_last_generation(from: usize, to: usize, last_generation: u32) -> Self {
         let end = (to / PAGE_BYTES) as u32;
-        let range = (from.div_ceil(PAGE_BYTES) as u32).min(end)..end;
+        let first = from.div_ceil(PAGE_BYTES).max(1) as u32;
+        let range = first.min(end)..end;
         Self {
             pages: Pages::new(range.clone()),
             spans: Spans::new(end),

@@ -279,16 +279,22 @@ impl Spans {
         self.settle(index)
     }
 
-    /// Whether the other spans of its class have room for its records.
+    /// Whether other spans have room for its records: those of its class and
+    /// of the classes up to twice as large.
     pub fn fits_elsewhere(&self, index: u32) -> bool {
         let span = &self.table[index as usize];
-        let Some(class) = span.class() else { return false };
-        let free = (capacity(class) - span.occupied()) as u32;
-        self.classes[class_index(class)].free_slots.saturating_sub(free) >= span.used as u32
+        let Some(class) = span.class().filter(|&class| class != BUCKET_CLASS) else { return false };
+        let own = (capacity(class) - span.occupied()) as u32;
+        let twice = 2 * class_bytes(class);
+        let free: u32 = (class as usize..SMALL_CLASSES)
+            .take_while(|&other| class_bytes(other as u8) <= twice)
+            .map(|other| self.classes[other].free_slots)
+            .sum();
+        free.saturating_sub(own) >= span.used as u32
     }
 
     /// The span with the lowest share of slots in use that can be emptied into
-    /// the other spans of its class. Looks at a few of each class only.
+    /// other spans. Looks at a few of each class only.
     pub fn sparsest(&self) -> Option<u32> {
         let mut best: Option<(u64, u32)> = None;
         for state in &self.classes[..SMALL_CLASSES] {

@@ -28,11 +28,6 @@ impl Window {
             .map(|first_span| Window { first_span, spans: 1 })
     }
 
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.spans as u64 * SPAN_PAGES as u64 * PAGE_BYTES as u64
-    }
-
     fn overlaps(&self, other: &Window) -> bool {
         self.first_span < other.first_span + other.spans
             && other.first_span < self.first_span + self.spans
@@ -52,8 +47,8 @@ struct Cost {
 }
 
 impl Slots {
-    /// The span with the lowest share of slots in use that the other spans of
-    /// its class have room for.
+    /// The span with the lowest share of slots in use that other spans, of its
+    /// class or of one up to twice as large, have room for.
     pub fn sparsest_span(&self) -> Option<Window> {
         self.spans.sparsest().map(|first_span| Window { first_span, spans: 1 })
     }
@@ -123,18 +118,20 @@ impl Slots {
         for (first, count) in self.pages.free_in(pages.clone()) {
             spread(first, count, 0);
         }
-        // A record as large as what is wanted would only change places with it.
+        // A record as large as what is wanted would only change places with
+        // it, and one that fits no free run cannot leave.
+        let largest = window_pages.saturating_sub(1).min(self.pages.largest_run());
         let before = self.large.range(..pages.start).next_back();
         for (&first, &count) in before.into_iter().chain(self.large.range(pages.clone())) {
-            if count < window_pages {
+            if count <= largest {
                 spread(first, count, PAGE_BYTES as u64);
             }
         }
         for (cost, index) in costs.iter_mut().zip(spans) {
             let span = self.spans.get(index);
-            // With room for a whole span elsewhere none would be wanted.
-            if span.is_movable() && (window_pages > SPAN_PAGES || self.spans.fits_elsewhere(index))
-            {
+            // If one span is wanted, there are no pages for another one.
+            let may_open = window_pages > SPAN_PAGES && self.pages.holds_a_span();
+            if span.is_movable() && (may_open || self.spans.fits_elsewhere(index)) {
                 *cost = Cost { bytes: span.used_bytes(), movable_pages: SPAN_PAGES };
             }
         }

@@ -94,11 +94,13 @@ pub const SPARSE_LOOKS: usize = 4;
 /// Spans' worth of arena (64 KiB each, 1 GiB in all) that one search for the
 /// cheapest window looks at; the next search goes on where it ended.
 pub const DEFRAGMENT_SCAN_SPANS: usize = 1 << 14;
-/// Windows that one allocation tries to empty before memory counts as full.
-pub const DEFRAGMENT_WINDOWS: usize = 4;
-/// Bytes that emptying one window may move beyond the window's own size: large
-/// records that reach over its ends.
-pub const DEFRAGMENT_SLACK_BYTES: u64 = 1 << 20;
+/// Searches for a window until one is found: 8 GiB in all.
+pub const DEFRAGMENT_SCANS: usize = 8;
+/// Windows that one allocation tries to empty before memory counts as full:
+/// the cheapest one may fail for want of a place for one of its records.
+pub const DEFRAGMENT_WINDOWS: usize = 16;
+/// Bytes that one allocation may move, in windows of the wanted size.
+pub const DEFRAGMENT_MOVED_WINDOWS: u64 = 4;
 
 /// READs of one operation that may fail validation before the client asks.
 pub const READ_RETRIES: u32 = 3;

@@ -16,7 +16,9 @@ use remora_arena::{
 use remora_index::hash::record_key;
 use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{DEFRAGMENT_SLACK_BYTES, DEFRAGMENT_WINDOWS, SPAN_BYTES};
+use remora_layout::limits::{
+    DEFRAGMENT_MOVED_WINDOWS, DEFRAGMENT_SCANS, DEFRAGMENT_WINDOWS, SPAN_BYTES,
+};
 
 /// What room is wanted for.
 #[derive(Clone, Copy)]
@@ -80,11 +82,13 @@ impl<J: Journal> Shard<J> {
         full: ArenaFull,
         now: Now,
     ) -> Result<Slot, ArenaFull> {
+        let wanted = room.bytes().max(SPAN_BYTES) as u64;
+        let mut budget = DEFRAGMENT_MOVED_WINDOWS * wanted;
         let mut tried: Vec<Window> = Vec::with_capacity(DEFRAGMENT_WINDOWS);
         while tried.len() < DEFRAGMENT_WINDOWS {
             let Some(window) = self.next_window(room.bytes(), &tried) else { break };
             tried.push(window);
-            self.empty(window, now);
+            self.empty(window, &mut budget, now);
             if let Ok(slot) = self.take_slot(room, now) {
                 return Ok(slot);
             }
@@ -97,7 +101,6 @@ impl<J: Journal> Shard<J> {
             Room::Bucket => Err(full),
         };
         if larger.is_err() {
-            let wanted = room.bytes().max(SPAN_BYTES) as u64;
             self.defragment.not_before_freed_bytes = self.slots.freed_bytes() + wanted;
         }
         larger
@@ -108,20 +111,19 @@ impl<J: Journal> Shard<J> {
     fn next_window(&mut self, bytes: usize, tried: &[Window]) -> Option<Window> {
         let sparsest = self.slots.sparsest_span();
         let sparsest = sparsest.filter(|span| bytes <= SPAN_BYTES && !tried.contains(span));
-        sparsest.or_else(|| self.slots.cheapest_window(bytes, tried, &mut self.defragment.cursor))
+        sparsest.or_else(|| {
+            let cursor = &mut self.defragment.cursor;
+            (0..DEFRAGMENT_SCANS).find_map(|_| self.slots.cheapest_window(bytes, tried, cursor))
+        })
     }
 
     /// Moves the records out of a window, as far as there is room elsewhere.
-    fn empty(&mut self, window: Window, now: Now) {
-        let mut budget = window.bytes() + DEFRAGMENT_SLACK_BYTES;
+    fn empty(&mut self, window: Window, budget: &mut u64, now: Now) {
         self.slots.begin_emptying(window);
         'window: for span in window.spans() {
             for slot in self.slots.slots_in(&self.owner, span) {
-                let bytes = self.move_record(slot, budget, now);
-                let Some(left) = bytes.and_then(|bytes| budget.checked_sub(bytes)) else {
-                    break 'window;
-                };
-                budget = left;
+                let Some(bytes) = self.move_record(slot, *budget, now) else { break 'window };
+                *budget -= bytes;
             }
         }
         self.slots.end_emptying();
