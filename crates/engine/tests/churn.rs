@@ -6,12 +6,14 @@ use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::message::Status;
-use remora_layout::record::RECORD_HEADER_BYTES;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::{RECORD_HEADER_BYTES, verify};
 use std::collections::HashMap;
 
 const DAY_S: u64 = 86_400;
 const ARENA_BYTES: usize = 16 << 20;
 const BUCKETS: u64 = 1 << 13;
+const SECRET: u64 = 0xc4a2_0e11;
 
 struct Random(u64);
 
@@ -45,6 +47,8 @@ struct Day {
     random: Random,
     alive: HashMap<u64, Alive>,
     keys: Vec<u64>,
+    /// The pointer that the last GET of a key brought.
+    pointers: HashMap<u64, RemotePointer>,
     alive_bytes: usize,
     next_key: u64,
     now: Now,
@@ -61,7 +65,7 @@ impl Day {
             hash_seed: 3,
             buckets: BUCKETS,
             lease_min_s: 1,
-            record_secret: 0xc4a2_0e11,
+            record_secret: SECRET,
             quarantine_bytes: 0,
         };
         Self {
@@ -69,6 +73,7 @@ impl Day {
             random: Random(seed),
             alive: HashMap::new(),
             keys: Vec::new(),
+            pointers: HashMap::new(),
             alive_bytes: 0,
             next_key: 0,
             now: Now::default(),
@@ -98,6 +103,17 @@ impl Day {
         let reply = self.shard.execute(&Command::Del { key: &key }, hash, self.now);
         let expired = gone.expires_at_ms != 0 && gone.expires_at_ms <= self.now.unix_ms;
         assert_eq!(reply.number, !expired as i64);
+        assert_eq!(self.follow(&key), None, "nobody reads what was removed");
+        self.pointers.remove(&u64::from_le_bytes(key));
+    }
+
+    /// What a reader finds that follows the last pointer of a key.
+    fn follow(&self, key: &[u8; 8]) -> Option<&[u8]> {
+        let pointer = self.pointers.get(&u64::from_le_bytes(*key))?;
+        let owner = self.shard.owner();
+        let bytes = owner.slice(pointer.offset() as usize, pointer.length as usize);
+        let generation = Some(pointer.generation);
+        verify(bytes, SECRET, 1, pointer.slot, generation, key).ok().map(|found| found.value)
     }
 
     /// Removes keys until so many more bytes are alive at most.
@@ -153,9 +169,15 @@ impl Day {
             return;
         }
         value_of(alive.fill, alive.value_bytes, &mut self.value);
+        let pointer = reply.pointer;
         assert_eq!(reply.value, Some(self.value.as_slice()));
         let found = walk_locally(&words, table, &bytes, hash, &mut self.scratch);
         assert_eq!(found.map(|found| found.value), Ok(self.value.as_slice()));
+        // An old pointer leads to this very value, or the reader knows better.
+        let before = self.follow(&bytes);
+        assert!(before.is_none_or(|before| before == self.value));
+        self.pointers.insert(key, pointer);
+        assert_eq!(self.follow(&bytes), Some(self.value.as_slice()));
     }
 
     fn check(&mut self, total: u64) {
