@@ -38,7 +38,7 @@ struct Alive {
 
 fn value_of(fill: u64, bytes: usize, into: &mut Vec<u8>) {
     into.clear();
-    into.extend((0..bytes.div_ceil(8) as u64).flat_map(|at| (fill ^ at * 0x9e37).to_le_bytes()));
+    into.extend((0..bytes.div_ceil(8) as u64).flat_map(|at| (fill ^ (at * 0x9e37)).to_le_bytes()));
     into.truncate(bytes);
 }
 

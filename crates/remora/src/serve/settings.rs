@@ -210,6 +210,7 @@ mod tests {
         assert_eq!(settings.port, 7379);
         assert_eq!(settings.max_memory, Size(1 << 30));
         assert_eq!(settings.wake, Wake::Hybrid);
+        assert_eq!(settings.to_config().quarantine_bytes, 0);
         assert!(settings.shards >= 1 && settings.socket_is_default);
     }
 
@@ -223,8 +224,7 @@ mod tests {
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
         assert_eq!(all.bind, Some("::1".parse().unwrap()));
         assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
-        let settings = Settings::decide(all).unwrap();
-        assert_eq!(settings.to_config().quarantine_bytes, 2 << 20);
+        assert_eq!(all.quarantine_bytes, Some(Size(2 << 20)));
     }
 
     #[test]
