@@ -7,11 +7,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use remora_layout::hash::checksum;
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES};
 use remora_layout::record::{
     CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, State, checksum_seed, verify,
 };
 
+const SECRET: u64 = 0x5ec2_e7ed_0000_0001;
 const REGION: u32 = 3;
 const SLOT: u32 = 77;
 
@@ -34,7 +35,7 @@ fn repair(bytes: &mut [u8], guardian_too: bool) {
     }
     let Some(lengths) = Lengths::from_word(word(bytes, 3)) else { return };
     if let Some(checked) = bytes.get(CHECKED_FROM..lengths.record_bytes()) {
-        let sum = checksum(checked, checksum_seed(REGION, SLOT, word(bytes, 0) as u32));
+        let sum = checksum(checked, checksum_seed(SECRET, REGION, SLOT, word(bytes, 0) as u32));
         bytes[16..24].copy_from_slice(&sum.to_le_bytes());
     }
 }
@@ -55,16 +56,16 @@ fuzz_target!(|data: &[u8]| {
         _ => b"key".to_vec(),
     };
     let generation = (choice & 8 != 0).then_some(u32::from(choice));
-    let Ok(found) = verify(&bytes, REGION, SLOT, generation, &key) else { return };
+    let Ok(found) = verify(&bytes, SECRET, REGION, SLOT, generation, &key) else { return };
 
     let guardian = Guardian::from_word(word(&bytes, 0)).expect("a guardian that was accepted");
     assert_eq!(guardian.state, State::Live);
     assert!(generation.is_none_or(|generation| generation == guardian.generation));
     let lengths = Lengths::from_word(word(&bytes, 3)).expect("lengths that were accepted");
     let end = lengths.record_bytes();
-    assert!(lengths.key_bytes as usize <= MAX_KEY_BYTES);
-    assert!(lengths.value_bytes as usize <= MAX_VALUE_BYTES);
-    let seed = checksum_seed(REGION, SLOT, guardian.generation);
+    assert!(lengths.key_bytes as usize <= MAX_RECORD_KEY_BYTES);
+    assert!(lengths.value_bytes as usize <= MAX_RECORD_VALUE_BYTES);
+    let seed = checksum_seed(SECRET, REGION, SLOT, guardian.generation);
     assert_eq!(checksum(&bytes[CHECKED_FROM..end], seed), word(&bytes, 2));
     assert_eq!(&bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + key.len()], key);
     assert_eq!(key.len(), lengths.key_bytes as usize);
@@ -75,7 +76,8 @@ fuzz_target!(|data: &[u8]| {
         (REGION, SLOT, guardian.generation)
     );
     // The same record in another place or of another generation is none.
-    assert!(verify(&bytes, REGION, SLOT + 1, generation, &key).is_err());
+    assert!(verify(&bytes, SECRET, REGION, SLOT + 1, generation, &key).is_err());
     let other = Some(guardian.generation.wrapping_add(1));
-    assert!(verify(&bytes, REGION, SLOT, other, &key).is_err());
+    assert!(verify(&bytes, SECRET, REGION, SLOT, other, &key).is_err());
+    assert!(verify(&bytes, !SECRET, REGION, SLOT, generation, &key).is_err());
 });

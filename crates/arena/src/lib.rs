@@ -7,8 +7,8 @@
 //!   the simulator.
 //! * Whoever is not the owner reads through [`Words`], whose one copying
 //!   primitive never makes a Rust reference to memory that may change.
-//! * A slot keeps its size class for the life of its region, and its
-//!   generation only grows.
+//! * The generation at a place only grows, whatever class of slot its page
+//!   holds.
 
 mod copy;
 mod fork;
@@ -16,9 +16,13 @@ mod huge;
 mod journal;
 mod mapping;
 mod owner;
+mod pages;
+mod quarantine;
 mod records;
 mod size_class;
 mod slots;
+mod spans;
+mod window;
 mod words;
 
 pub use fork::ForkGuard;
@@ -26,7 +30,11 @@ pub use huge::HugeTable;
 pub use journal::{Journal, NoJournal};
 pub use mapping::{MapError, Mapping, Region, RegionKind};
 pub use owner::Owner;
-pub use records::{NewRecord, flip_dead, mutable_of, publish_live, set_mutable, write_pending};
-pub use size_class::{CLASSES, class_bytes, class_for};
+pub use records::{
+    NewRecord, copy_pending, flip_dead, is_live, lengths_of, mutable_of, publish_live, set_mutable,
+    write_pending,
+};
+pub use size_class::{BUCKET_CLASS, CLASSES, class_bytes, class_for};
 pub use slots::{ArenaFull, Slot, SlotStats, Slots};
+pub use window::Window;
 pub use words::{OutOfBounds, Words, prefetch};

@@ -13,9 +13,9 @@ use remora_layout::record::{
 /// What a new record holds.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecord<'a> {
-    /// The key, at most `MAX_KEY_BYTES`.
+    /// The key, at most `MAX_RECORD_KEY_BYTES`.
     pub key: &'a [u8],
-    /// The value, at most `MAX_VALUE_BYTES`.
+    /// The value, at most `MAX_RECORD_VALUE_BYTES`.
     pub value: &'a [u8],
     /// What kind of record (0: a string).
     pub kind: u8,
@@ -36,9 +36,11 @@ fn first_word(slot: u32) -> usize {
 }
 
 /// Writes a record into a slot just allocated (whose guardian says pending)
-/// and gives the pointer to it. No reader takes it for live yet.
+/// and gives the pointer to it. No reader takes it for live yet. `secret` is
+/// the arena's.
 pub fn write_pending<J: Journal>(
     owner: &mut Owner<J>,
+    secret: u64,
     region: u32,
     slot: Slot,
     record: &NewRecord<'_>,
@@ -46,7 +48,7 @@ pub fn write_pending<J: Journal>(
     let word = first_word(slot.slot);
     let byte = word * 8;
     let lengths = Lengths {
-        key_bytes: record.key.len() as u16,
+        key_bytes: record.key.len() as u32,
         kind: record.kind,
         value_bytes: record.value.len() as u32,
     };
@@ -55,10 +57,52 @@ pub fn write_pending<J: Journal>(
     owner.store(word + 3, lengths.to_word());
     owner.store_pair(byte + RECORD_HEADER_BYTES, record.key, record.value);
     let length = lengths.record_bytes();
-    let seed = checksum_seed(region, slot.slot, slot.generation);
+    let seed = checksum_seed(secret, region, slot.slot, slot.generation);
     let sum = checksum(owner.slice(byte + CHECKED_FROM, length - CHECKED_FROM), seed);
     owner.store(word + 2, sum);
     RemotePointer { region, slot: slot.slot, length: length as u32, generation: slot.generation }
+}
+
+/// Bytes that [`copy_pending`] moves at a time.
+const COPY_CHUNK_BYTES: usize = 4096;
+
+/// As [`write_pending`], with the record of another slot of the owner: key,
+/// value, kind and mutable word. `to` holds at least as many bytes.
+pub fn copy_pending<J: Journal>(
+    owner: &mut Owner<J>,
+    secret: u64,
+    region: u32,
+    from: u32,
+    to: Slot,
+) -> RemotePointer {
+    let (old, new) = (first_word(from), first_word(to.slot));
+    let lengths = lengths_of(owner, from);
+    let length = lengths.record_bytes();
+    owner.store(new + 1, owner.word(old + 1));
+    let mut chunk = [0u8; COPY_CHUNK_BYTES];
+    let mut at = CHECKED_FROM;
+    while at < length {
+        let bytes = (length - at).min(COPY_CHUNK_BYTES);
+        chunk[..bytes].copy_from_slice(owner.slice(old * 8 + at, bytes));
+        owner.store_bytes(new * 8 + at, &chunk[..bytes]);
+        at += bytes;
+    }
+    let seed = checksum_seed(secret, region, to.slot, to.generation);
+    let sum = checksum(owner.slice(new * 8 + CHECKED_FROM, length - CHECKED_FROM), seed);
+    owner.store(new + 2, sum);
+    RemotePointer { region, slot: to.slot, length: length as u32, generation: to.generation }
+}
+
+/// Lengths of the record in `slot`, which the owner wrote.
+#[inline(always)]
+pub fn lengths_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Lengths {
+    Lengths::from_word(owner.word(first_word(slot) + 3)).expect("the owner wrote these lengths")
+}
+
+/// Whether a record that is published lies in `slot`.
+pub fn is_live<J: Journal>(owner: &Owner<J>, slot: u32) -> bool {
+    Guardian::from_word(owner.word(first_word(slot)))
+        .is_some_and(|guardian| guardian.state == State::Live)
 }
 
 /// Makes a pending record live: it is as durable as configured.

@@ -1,20 +1,43 @@
 //! Size classes of slots: fine steps, so that a record wastes little.
 //!
 //! Steps of 16 bytes up to 512, then eight steps for each doubling: a record
-//! of 16 + 32 bytes (80 with its header) wastes nothing, and no record wastes
-//! more than an eighth.
+//! of 16 + 32 bytes (80 with its header) wastes nothing, and no small record
+//! wastes more than an eighth. Above [`SMALL_SLOT_BYTES`] a class only says how
+//! much a reader fetches; there a record lies in pages of its own.
 
-use remora_layout::limits::{CACHE_LINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::bucket::BUCKET_BYTES;
+use remora_layout::limits::{
+    CACHE_LINE_BYTES, MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES, SLOT_UNIT_BYTES,
+    SMALL_SLOT_BYTES,
+};
 use remora_layout::record::RECORD_HEADER_BYTES;
 
 const FINE_LIMIT: usize = 512;
 const STEPS_PER_DOUBLING: usize = 8;
-const LARGEST: usize = 128 << 10;
+/// The first step beyond the longest value: key and header have room there.
+const LARGEST: usize = MAX_RECORD_VALUE_BYTES + MAX_RECORD_VALUE_BYTES / STEPS_PER_DOUBLING;
 const FINE_CLASSES: usize = FINE_LIMIT / SLOT_UNIT_BYTES;
 
-/// Number of size classes. Class 0 is the smallest.
-pub const CLASSES: usize =
-    FINE_CLASSES + (LARGEST / FINE_LIMIT).trailing_zeros() as usize * STEPS_PER_DOUBLING;
+/// Number of classes of records. Class 0 is the smallest.
+const RECORD_CLASSES: usize = FINE_CLASSES
+    + (MAX_RECORD_VALUE_BYTES / FINE_LIMIT).trailing_zeros() as usize * STEPS_PER_DOUBLING
+    + 1;
+/// Number of size classes.
+pub const CLASSES: usize = RECORD_CLASSES + 1;
+/// The class of slots for overflow buckets: a guardian word that is never
+/// live, a word of padding, a bucket. It has its own spans, which are never
+/// emptied by moving: a bucket cannot be found by a key.
+pub const BUCKET_CLASS: u8 = RECORD_CLASSES as u8;
+
+/// Classes whose slots are carved from spans; [`BUCKET_CLASS`] comes on top.
+pub(crate) const SMALL_CLASSES: usize =
+    FINE_CLASSES + (SMALL_SLOT_BYTES / FINE_LIMIT).trailing_zeros() as usize * STEPS_PER_DOUBLING;
+
+/// Whether slots of this class are carved from spans.
+#[inline]
+pub(crate) const fn is_small(class: u8) -> bool {
+    (class as usize) < SMALL_CLASSES || class == BUCKET_CLASS
+}
 
 const SIZES: [u32; CLASSES] = {
     let mut sizes = [0u32; CLASSES];
@@ -24,19 +47,21 @@ const SIZES: [u32; CLASSES] = {
         class += 1;
     }
     let mut base = FINE_LIMIT;
-    while class < CLASSES {
+    while class < RECORD_CLASSES {
         let mut step = 1;
-        while step <= STEPS_PER_DOUBLING {
+        while step <= STEPS_PER_DOUBLING && class < RECORD_CLASSES {
             sizes[class] = (base + base / STEPS_PER_DOUBLING * step) as u32;
             class += 1;
             step += 1;
         }
         base *= 2;
     }
+    sizes[BUCKET_CLASS as usize] = (BUCKET_BYTES + SLOT_UNIT_BYTES) as u32;
     sizes
 };
 
-/// Bytes of a slot of this class.
+/// Bytes of a slot of this class: what a reader fetches that does not know the
+/// record's length. Above [`SMALL_SLOT_BYTES`] the record's pages may end before.
 #[inline]
 pub const fn class_bytes(class: u8) -> usize {
     SIZES[class as usize] as usize
@@ -60,8 +85,10 @@ pub const fn class_for(bytes: usize) -> Option<u8> {
 }
 
 const _: () = assert!(CLASSES <= 256);
-const _: () = assert!(SIZES[CLASSES - 1] as usize == LARGEST);
-const _: () = assert!(RECORD_HEADER_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES <= LARGEST);
+const _: () = assert!(SIZES[RECORD_CLASSES - 1] as usize == LARGEST);
+const _: () =
+    assert!(RECORD_HEADER_BYTES + MAX_RECORD_KEY_BYTES + MAX_RECORD_VALUE_BYTES <= LARGEST);
+const _: () = assert!(SIZES[SMALL_CLASSES - 1] as usize == SMALL_SLOT_BYTES);
 const _: () = assert!(class_bytes(3) == CACHE_LINE_BYTES);
 
 #[cfg(test)]
@@ -70,13 +97,21 @@ mod tests {
 
     #[test]
     fn every_size_gets_the_smallest_class_that_holds_it() {
-        for bytes in 1..=LARGEST {
+        // Every size of small ones, the edges of all classes, some between.
+        let edges = (0..RECORD_CLASSES as u8).flat_map(|class| {
+            let bytes = class_bytes(class);
+            [bytes - 1, bytes, bytes + 1]
+        });
+        let between = (0..100_000).map(|step| step * 719 + 1);
+        for bytes in (1..40_000).chain(edges).chain(between).filter(|&bytes| bytes <= LARGEST) {
             let class = class_for(bytes).unwrap();
-            assert!(class_bytes(class) >= bytes);
+            assert!(class != BUCKET_CLASS && class_bytes(class) >= bytes);
             assert!(class == 0 || class_bytes(class - 1) < bytes, "{bytes}");
             assert!(class_bytes(class) - bytes <= (bytes / 8).max(15));
+            assert_eq!(is_small(class), bytes <= SMALL_SLOT_BYTES);
         }
         assert_eq!(class_for(LARGEST + 1), None);
         assert_eq!(class_bytes(class_for(32 + 16 + 32).unwrap()), 80);
+        assert!(is_small(BUCKET_CLASS));
     }
 }

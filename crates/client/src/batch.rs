@@ -180,7 +180,14 @@ impl Session {
             }
             let bytes = self.link.landed(planned.landing, pointer.length as usize);
             let generation = Some(pointer.generation);
-            match verify(bytes, shard as u32, pointer.slot, generation, keys[planned.key]) {
+            match verify(
+                bytes,
+                self.shards[shard].table.secret,
+                shard as u32,
+                pointer.slot,
+                generation,
+                keys[planned.key],
+            ) {
                 Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
                     batch.asks.push(left);
                 }

@@ -129,7 +129,14 @@ impl Session {
                 return Ok(Reading::NoPointer);
             }
             let bytes = self.link.landed(0, pointer.length as usize);
-            match verify(bytes, shard as u32, pointer.slot, Some(pointer.generation), key) {
+            match verify(
+                bytes,
+                self.shards[shard].table.secret,
+                shard as u32,
+                pointer.slot,
+                Some(pointer.generation),
+                key,
+            ) {
                 Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
                     return Ok(Reading::Ask);
                 }

@@ -3,7 +3,7 @@
 //! ```text
 //!    0  magic            8  layout version    16  life            24  epoch
 //!   32  region          40  hash seed         48  table offset    56  buckets
-//!   64  region bytes    72  base buckets
+//!   64  region bytes    72  base buckets        80  record secret
 //! 1024  asleep (a line of its own: the owner writes it, all senders read it)
 //! 1088  directory of the table's chunks (32 bits each, see `table`)
 //! 4096  the table's first buckets, then slots and the table's chunks
@@ -39,6 +39,9 @@ pub mod word {
     pub const REGION_BYTES: usize = 8;
     /// Buckets that the table began with, a power of two.
     pub const BASE_BUCKETS: usize = 9;
+    /// Seed of the records' checksums, random in each life: only who may read
+    /// the arena can compute one (decision 0011).
+    pub const RECORD_SECRET: usize = 10;
     /// 1 while the owner sleeps and wants to be woken.
     pub const ASLEEP: usize = 128;
     /// First word of the directory, which has `table::DIRECTORY_ENTRIES`.

@@ -14,10 +14,17 @@ pub const MAX_ARENA_BYTES: u64 = (SLOT_UNIT_BYTES as u64) << 32;
 /// Smallest arena: header, a table of one page and one span of slots.
 pub const MIN_ARENA_BYTES: u64 = 1 << 20;
 
-/// Longest key. It has to fit a frame together with the longest value.
+/// Longest key that a message carries. It has to fit a frame together with
+/// the longest value.
 pub const MAX_KEY_BYTES: usize = 4 << 10;
-/// Longest value. Key, value and headers must fit one frame.
+/// Longest value that a message carries. Key, value and headers must fit one
+/// frame.
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
+/// Longest key that a record in memory holds (HydraDB 5, H12: large items).
+pub const MAX_RECORD_KEY_BYTES: usize = 64 << 10;
+/// Longest value that a record in memory holds. Beyond it one READ, and one
+/// move of the record, would hold up everything behind it for too long.
+pub const MAX_RECORD_VALUE_BYTES: usize = 64 << 20;
 
 /// One message ring; 256 KiB for each connection, as Catfish 5.2 uses.
 pub const RING_BYTES: usize = 256 << 10;
@@ -66,9 +73,34 @@ pub const LEASE_MAX_S: u64 = 64;
 /// Longest lease that a server may be told to give out (benches): leases are
 /// compared modulo 2^16 s, half of which is the future.
 pub const LEASE_CONFIG_MAX_S: u64 = 1 << 14;
-/// A sixteenth of the arena may wait for leases; then the oldest are reused
-/// early, which generation and checksum make safe.
+/// A sixteenth of the arena may wait for leases, unless `quarantine_bytes`
+/// says otherwise; then the oldest are reused early, which generation and
+/// checksum make safe.
 pub const QUARANTINE_SHARE: u64 = 16;
+
+/// Unit of the arena's page allocator: small enough that a large record wastes
+/// little, large enough that 64 GiB are 16 M units.
+pub const PAGE_BYTES: usize = 4 << 10;
+/// A span: the pages that small slots of one class are carved from. At 64 KiB
+/// the end that is too short for a slot of 80 bytes is 0.02 %.
+pub const SPAN_BYTES: usize = 64 << 10;
+/// Slots of up to this size are carved from spans; larger ones get pages of
+/// their own.
+pub const SMALL_SLOT_BYTES: usize = 8 << 10;
+
+/// Partly used spans of one class that are compared when the sparsest is
+/// looked for: the lists are sorted by quarters already.
+pub const SPARSE_LOOKS: usize = 4;
+/// Spans' worth of arena (64 KiB each, 1 GiB in all) that one search for the
+/// cheapest window looks at; the next search goes on where it ended.
+pub const DEFRAGMENT_SCAN_SPANS: usize = 1 << 14;
+/// Searches for a window until one is found: 8 GiB in all.
+pub const DEFRAGMENT_SCANS: usize = 8;
+/// Windows that one allocation tries to empty before memory counts as full:
+/// the cheapest one may fail for want of a place for one of its records.
+pub const DEFRAGMENT_WINDOWS: usize = 16;
+/// Bytes that one allocation may move, in windows of the wanted size.
+pub const DEFRAGMENT_MOVED_WINDOWS: u64 = 4;
 
 /// READs of one operation that may fail validation before the client asks.
 pub const READ_RETRIES: u32 = 3;
@@ -123,6 +155,11 @@ const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
 const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 256 <= MAX_FRAME_BYTES);
 const _: () = assert!(MAX_KEY_BYTES <= u16::MAX as usize);
+const _: () = assert!(MAX_KEY_BYTES <= MAX_RECORD_KEY_BYTES);
+const _: () = assert!(MAX_VALUE_BYTES <= MAX_RECORD_VALUE_BYTES);
+const _: () = assert!(MAX_RECORD_KEY_BYTES < 1 << 24 && MAX_RECORD_VALUE_BYTES < 1 << 32);
+const _: () = assert!(SPAN_BYTES.is_multiple_of(PAGE_BYTES) && SMALL_SLOT_BYTES <= SPAN_BYTES);
+const _: () = assert!(PAGE_BYTES.is_multiple_of(SLOT_UNIT_BYTES));
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
 const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);

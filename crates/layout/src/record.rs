@@ -3,8 +3,8 @@
 //! ```text
 //!  word 0  guardian   | generation 32 | state 8 | class 8 | 0 16 |
 //!  word 1  mutable    | expires_at, Unix ms 44 | lease end, s mod 2^16 16 | popularity 4 |
-//!  word 2  checksum   | XXH3 of word 3, key and value; seed: region, slot, generation |
-//!  word 3  lengths    | key_bytes 16 | kind 8 | 0 8 | value_bytes 32 |
+//!  word 2  checksum   | XXH3 of word 3, key and value; seed: secret, region, slot, generation |
+//!  word 3  lengths    | key_bytes 24 | kind 8 | value_bytes 32 |
 //!  then    key, value, zero to the end of the slot
 //! ```
 //! (Fields are listed from the low bits up.) The guardian word has a fixed
@@ -13,16 +13,21 @@
 //! guardian and, through the checksum's seed, in the header: readers demand
 //! that guardian, header and pointer agree. Word 1 alone changes while a
 //! record is live, so it stands outside the checksum.
+//!
+//! A page may come to hold slots of another class, so that an old pointer may
+//! point into the middle of somebody's value. The checksum's seed holds the
+//! arena's secret for that reason: who chooses values cannot compute it.
 
 use crate::hash::{checksum, mix};
-use crate::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::limits::{MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES};
 use crate::plant::{Plant, planted};
 use crate::pointer::RemotePointer;
 
 /// Bytes before the key.
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Bytes of the longest record.
-pub const MAX_RECORD_BYTES: usize = RECORD_HEADER_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES;
+pub const MAX_RECORD_BYTES: usize =
+    RECORD_HEADER_BYTES + MAX_RECORD_KEY_BYTES + MAX_RECORD_VALUE_BYTES;
 /// Offset of the checksummed part: word 3, key, value.
 pub const CHECKED_FROM: usize = 24;
 
@@ -41,11 +46,11 @@ pub enum State {
 /// The guardian word (HydraDB 4.2.3, H21).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guardian {
-    /// Times this slot has been taken; only grows.
+    /// Grows with each record that starts here; never falls.
     pub generation: u32,
     /// What the slot holds.
     pub state: State,
-    /// The slot's size class, kept as long as the region lives.
+    /// The slot's size class.
     pub class: u8,
 }
 
@@ -110,11 +115,11 @@ impl Mutable {
 /// Word 3 of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lengths {
-    /// Bytes of the key, 0 to [`MAX_KEY_BYTES`].
-    pub key_bytes: u16,
+    /// Bytes of the key, 0 to [`MAX_RECORD_KEY_BYTES`].
+    pub key_bytes: u32,
     /// What kind of record it is (0: a string).
     pub kind: u8,
-    /// Bytes of the value, 0 to [`MAX_VALUE_BYTES`].
+    /// Bytes of the value, 0 to [`MAX_RECORD_VALUE_BYTES`].
     pub value_bytes: u32,
 }
 
@@ -122,20 +127,21 @@ impl Lengths {
     /// The word as it stands in memory.
     #[inline]
     pub const fn to_word(self) -> u64 {
-        self.key_bytes as u64 | (self.kind as u64) << 16 | (self.value_bytes as u64) << 32
+        (self.key_bytes & 0xff_ffff) as u64
+            | (self.kind as u64) << 24
+            | (self.value_bytes as u64) << 32
     }
 
     /// The lengths that a word encodes; `None` if they break a limit.
     #[inline]
     pub const fn from_word(word: u64) -> Option<Self> {
         let lengths = Self {
-            key_bytes: word as u16,
-            kind: (word >> 16) as u8,
+            key_bytes: word as u32 & 0xff_ffff,
+            kind: (word >> 24) as u8,
             value_bytes: (word >> 32) as u32,
         };
-        if (word >> 24) as u8 != 0
-            || lengths.key_bytes as usize > MAX_KEY_BYTES
-            || lengths.value_bytes as usize > MAX_VALUE_BYTES
+        if lengths.key_bytes as usize > MAX_RECORD_KEY_BYTES
+            || lengths.value_bytes as usize > MAX_RECORD_VALUE_BYTES
         {
             return None;
         }
@@ -150,10 +156,11 @@ impl Lengths {
 }
 
 /// The seed of a record's checksum: a copy of a record in another slot, or of
-/// another generation, never passes.
+/// another generation, never passes, nor what somebody wrote into a value who
+/// does not know the arena's secret.
 #[inline]
-pub const fn checksum_seed(region: u32, slot: u32, generation: u32) -> u64 {
-    mix((slot as u64) << 32 | generation as u64, region as u64)
+pub const fn checksum_seed(secret: u64, region: u32, slot: u32, generation: u32) -> u64 {
+    secret ^ mix((slot as u64) << 32 | generation as u64, region as u64)
 }
 
 /// Why bytes that were fetched are not the record that was looked for.
@@ -183,12 +190,14 @@ pub struct Verified<'a> {
 
 /// Checks bytes that were fetched from `slot` of `region`: guardian, header,
 /// checksum and full key must agree (H10, H21). `generation` is what the
-/// pointer demands; `None` when the slot was found through a bucket.
+/// pointer demands; `None` when the slot was found through a bucket. `secret`
+/// is the arena's ([`crate::arena_header::word::RECORD_SECRET`]).
 ///
 /// `bytes` may be longer than the record (a slot's whole size class).
 #[inline]
 pub fn verify<'a>(
     bytes: &'a [u8],
+    secret: u64,
     region: u32,
     slot: u32,
     generation: Option<u32>,
@@ -217,7 +226,7 @@ pub fn verify<'a>(
     if length > bytes.len() {
         return Err(Reject::Torn);
     }
-    let seed = checksum_seed(region, slot, guardian.generation);
+    let seed = checksum_seed(secret, region, slot, guardian.generation);
     if checksum(&bytes[CHECKED_FROM..length], seed) != word(2) {
         return Err(Reject::Torn);
     }
@@ -256,16 +265,18 @@ const _: () = assert!(CHECKED_FROM == 3 * crate::limits::WORD_BYTES);
 mod tests {
     use super::*;
 
+    const SECRET: u64 = 0x0123_4567_89ab_cdef;
+
     fn record(region: u32, slot: u32, generation: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
         let lengths =
-            Lengths { key_bytes: key.len() as u16, kind: 0, value_bytes: value.len() as u32 };
+            Lengths { key_bytes: key.len() as u32, kind: 0, value_bytes: value.len() as u32 };
         let guardian = Guardian { generation, state: State::Live, class: 2 };
         let mut bytes = vec![0u8; lengths.record_bytes()];
         bytes[0..8].copy_from_slice(&guardian.to_word().to_le_bytes());
         bytes[24..32].copy_from_slice(&lengths.to_word().to_le_bytes());
         bytes[32..32 + key.len()].copy_from_slice(key);
         bytes[32 + key.len()..].copy_from_slice(value);
-        let sum = checksum(&bytes[CHECKED_FROM..], checksum_seed(region, slot, generation));
+        let sum = checksum(&bytes[CHECKED_FROM..], checksum_seed(SECRET, region, slot, generation));
         bytes[16..24].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
@@ -273,7 +284,7 @@ mod tests {
     #[test]
     fn a_whole_record_passes() {
         let bytes = record(1, 9, 4, b"key", b"value");
-        let found = verify(&bytes, 1, 9, Some(4), b"key").unwrap();
+        let found = verify(&bytes, SECRET, 1, 9, Some(4), b"key").unwrap();
         assert_eq!(found.value, b"value");
         assert_eq!(found.pointer.generation, 4);
         assert_eq!(found.pointer.length as usize, bytes.len());
@@ -290,17 +301,18 @@ mod tests {
             }
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(verify(&bytes, 1, 9, Some(4), b"key").is_err(), "bit {bit}");
+            assert!(verify(&bytes, SECRET, 1, 9, Some(4), b"key").is_err(), "bit {bit}");
         }
     }
 
     #[test]
     fn a_record_is_bound_to_its_place_and_generation() {
         let bytes = record(1, 9, 4, b"key", b"value");
-        assert_eq!(verify(&bytes, 1, 9, Some(5), b"key"), Err(Reject::Dead));
-        assert_eq!(verify(&bytes, 1, 8, Some(4), b"key"), Err(Reject::Torn));
-        assert_eq!(verify(&bytes, 2, 9, None, b"key"), Err(Reject::Torn));
-        assert_eq!(verify(&bytes, 1, 9, None, b"kez"), Err(Reject::OtherKey));
+        assert_eq!(verify(&bytes, SECRET, 1, 9, Some(5), b"key"), Err(Reject::Dead));
+        assert_eq!(verify(&bytes, SECRET, 1, 8, Some(4), b"key"), Err(Reject::Torn));
+        assert_eq!(verify(&bytes, SECRET, 2, 9, None, b"key"), Err(Reject::Torn));
+        assert_eq!(verify(&bytes, SECRET, 1, 9, None, b"kez"), Err(Reject::OtherKey));
+        assert_eq!(verify(&bytes, SECRET + 1, 1, 9, None, b"key"), Err(Reject::Torn));
     }
 
     #[test]
@@ -309,7 +321,7 @@ mod tests {
         for (state, reject) in [(State::Pending, Reject::Pending), (State::Dead, Reject::Dead)] {
             let guardian = Guardian { generation: 4, state, class: 2 };
             bytes[0..8].copy_from_slice(&guardian.to_word().to_le_bytes());
-            assert_eq!(verify(&bytes, 1, 9, Some(4), b"key"), Err(reject));
+            assert_eq!(verify(&bytes, SECRET, 1, 9, Some(4), b"key"), Err(reject));
         }
     }
 
@@ -322,5 +334,15 @@ mod tests {
             Mutable { expires_at_ms: MAX_EXPIRES_AT_MS, lease_end_s: 65_535, popularity: 15 };
         assert_eq!(Mutable::from_word(mutable.to_word()), mutable);
         assert_eq!(Lengths::from_word(u64::MAX), None);
+        let longest = Lengths {
+            key_bytes: MAX_RECORD_KEY_BYTES as u32,
+            kind: 255,
+            value_bytes: MAX_RECORD_VALUE_BYTES as u32,
+        };
+        assert_eq!(Lengths::from_word(longest.to_word()), Some(longest));
+        let longer = Lengths { key_bytes: longest.key_bytes + 1, ..longest };
+        assert_eq!(Lengths::from_word(longer.to_word()), None);
+        let longer = Lengths { value_bytes: longest.value_bytes + 1, ..longest };
+        assert_eq!(Lengths::from_word(longer.to_word()), None);
     }
 }

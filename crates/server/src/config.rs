@@ -28,4 +28,7 @@ pub struct Config {
     /// Whether clients may share pointers through a table that all of them
     /// write (HydraDB 4.2.4, H28); false isolates them from each other (H29).
     pub pointer_sharing: bool,
+    /// Bytes of freed records, of all shards together, that may wait for
+    /// their leases to end; 0 derives it from the memory.
+    pub quarantine_bytes: u64,
 }

@@ -93,6 +93,8 @@ impl Server {
                 hash_seed,
                 buckets,
                 lease_min_s: config.lease_min_ms.div_ceil(1000),
+                record_secret: random_u64(),
+                quarantine_bytes: config.quarantine_bytes.div_ceil(shards as u64),
             };
             let shard = Shard::new(owner, options);
             let words = region.words();

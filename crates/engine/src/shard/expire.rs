@@ -60,7 +60,7 @@ impl<J: Journal> Shard<J> {
     /// Ends leases and sweeps some buckets for expired keys. To be called
     /// every few milliseconds while [`Shard::wants_ticks`].
     pub fn tick(&mut self, now: Now) {
-        self.slots.end_leases(now.since_start_s);
+        self.slots.end_leases(&mut self.owner, now.since_start_s);
         if self.stats.expiring == 0 {
             return;
         }

@@ -4,6 +4,7 @@
 //! record is complete before it is reachable; the old record of a key is dead
 //! before the new one is reachable, so that no two paths lead to two values.
 
+mod defragment;
 mod expire;
 mod read;
 mod string;
@@ -45,6 +46,10 @@ pub struct ShardOptions {
     pub buckets: u64,
     /// Shortest lease term, seconds; at most 2^14.
     pub lease_min_s: u64,
+    /// Random; who may read the arena can compute its records' checksums.
+    pub record_secret: u64,
+    /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
+    pub quarantine_bytes: u64,
 }
 
 /// Counts of a shard.
@@ -68,6 +73,8 @@ pub struct ShardStats {
     pub overflow_buckets: u64,
     /// Bytes of the table, overflow buckets included.
     pub table_bytes: u64,
+    /// Records moved to another slot so that pages came free.
+    pub moved: u64,
     /// Where the arena's bytes are.
     pub slots: SlotStats,
 }
@@ -82,6 +89,7 @@ pub struct Shard<J: Journal = NoJournal> {
     stats: ShardStats,
     /// The main bucket that the sweep for expired keys looks at next.
     expire_cursor: u64,
+    defragment: defragment::Progress,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     last_put: RemotePointer,
@@ -108,13 +116,15 @@ impl<J: Journal> Shard<J> {
     pub fn new(mut owner: Owner<J>, options: ShardOptions) -> Self {
         let region_bytes = owner.region_bytes();
         let table = Table::new(&mut owner, ARENA_HEADER_BYTES, options.buckets);
-        let slots = Slots::new(table_end(options.buckets) as usize, region_bytes);
+        let slots = Slots::new(table_end(options.buckets) as usize, region_bytes)
+            .with_quarantine_bytes(options.quarantine_bytes);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
         owner.store(word::LIFE, options.life);
         owner.store(word::EPOCH, options.epoch);
         owner.store(word::REGION, options.region as u64);
         owner.store(word::HASH_SEED, options.hash_seed);
         owner.store(word::REGION_BYTES, region_bytes as u64);
+        owner.store(word::RECORD_SECRET, options.record_secret);
         owner.store_release(word::MAGIC, ARENA_MAGIC);
         Self {
             owner,
@@ -124,6 +134,7 @@ impl<J: Journal> Shard<J> {
             log: OpLog::new(options.epoch, OPLOG_BYTES),
             stats: ShardStats::default(),
             expire_cursor: 0,
+            defragment: defragment::Progress::default(),
             last_put: RemotePointer::NONE,
             edited: Vec::new(),
         }
@@ -246,7 +257,7 @@ impl<J: Journal> Shard<J> {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
         self.table.remove(&mut self.owner, found.place);
         let lease_end_s = self.lease_end_s(found.mutable, now);
-        self.slots.release(dead, lease_end_s, now.since_start_s);
+        self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
         self.stats.keys -= 1;
         self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
     }

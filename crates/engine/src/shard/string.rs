@@ -49,7 +49,7 @@ impl<J: Journal> Shard<J> {
         let put = self.put_as(new, found, &entry, now);
         self.edited = value;
         match put {
-            Ok(()) => Reply { pointer: self.last_put, ..Reply::number(number) },
+            Ok(_) => Reply { pointer: self.last_put, ..Reply::number(number) },
             Err(_) => Reply::status(Status::OutOfMemory),
         }
     }

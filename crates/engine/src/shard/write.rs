@@ -1,17 +1,17 @@
 //! SET, DEL, INCR, several at once, FLUSH.
 
-use super::{Found, Now, Shard};
+use super::defragment::Room;
+use super::{Found, Now, Shard, ShardOptions};
 use crate::command::{Command, Condition, Expiry, Pairs, Reply};
 use crate::integer;
 use crate::shard::expire;
 use remora_arena::{
-    ArenaFull, Journal, NewRecord, Slot, class_for, flip_dead, mutable_of, publish_live,
-    write_pending,
+    ArenaFull, Journal, NewRecord, Slot, flip_dead, mutable_of, publish_live, write_pending,
 };
-use remora_index::hash::{OVERFLOW_CLASS, record_value};
+use remora_index::hash::record_value;
 use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES};
 use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
@@ -44,10 +44,10 @@ struct Prepared {
 
 impl<J: Journal> Shard<J> {
     pub(super) fn set(&mut self, set: Set<'_>, now: Now) -> Reply<'_> {
-        if set.key.len() > MAX_KEY_BYTES || set.value.len() > MAX_VALUE_BYTES {
+        if set.key.len() > MAX_RECORD_KEY_BYTES || set.value.len() > MAX_RECORD_VALUE_BYTES {
             return Reply::status(Status::TooLarge);
         }
-        let found = self.lookup(set.key, set.hash, now);
+        let mut found = self.lookup(set.key, set.hash, now);
         let expires_at_ms = match set.expiry {
             Expiry::Never => 0,
             Expiry::Keep => found.map_or(0, |found| found.mutable.expires_at_ms),
@@ -64,8 +64,9 @@ impl<J: Journal> Shard<J> {
         let mut status = if allowed { Status::Ok } else { Status::NotDone };
         if allowed {
             let new = New { key: set.key, hash: set.hash, value: set.value, expires_at_ms };
-            if self.put(new, found, now).is_err() {
-                status = Status::OutOfMemory;
+            match self.put(new, found, now) {
+                Ok(old) => found = old,
+                Err(ArenaFull { .. }) => status = Status::OutOfMemory,
             }
         }
         let mut reply = Reply::status(status);
@@ -96,7 +97,7 @@ impl<J: Journal> Shard<J> {
         let text = integer::Text::of(after);
         let new = New { key, hash, value: text.as_bytes(), expires_at_ms };
         match self.put(new, found, now) {
-            Ok(()) => Reply::number(after),
+            Ok(_) => Reply::number(after),
             Err(ArenaFull { .. }) => Reply::status(Status::OutOfMemory),
         }
     }
@@ -108,9 +109,14 @@ impl<J: Journal> Shard<J> {
         Reply::number(1)
     }
 
-    /// Sets one key, and logs it as a SET. Nothing is changed if there is no
-    /// room.
-    fn put(&mut self, new: New<'_>, found: Option<Found>, now: Now) -> Result<(), ArenaFull> {
+    /// Sets one key, and logs it as a SET. Gives where its old record was: it
+    /// may have been moved to make room. Nothing is changed if there is none.
+    fn put(
+        &mut self,
+        new: New<'_>,
+        found: Option<Found>,
+        now: Now,
+    ) -> Result<Option<Found>, ArenaFull> {
         let New { key, value, expires_at_ms, .. } = new;
         let expiry = if expires_at_ms == 0 { Expiry::Never } else { Expiry::At(expires_at_ms) };
         let condition = Condition::Always;
@@ -118,26 +124,29 @@ impl<J: Journal> Shard<J> {
         self.put_as(new, found, &entry, now)
     }
 
-    /// Sets one key, and logs it as `entry`. Nothing is changed if there is no
-    /// room.
+    /// Sets one key as [`Shard::put`] does, and logs it as `entry`.
     pub(super) fn put_as(
         &mut self,
         new: New<'_>,
-        found: Option<Found>,
+        mut found: Option<Found>,
         entry: &Command<'_>,
         now: Now,
-    ) -> Result<(), ArenaFull> {
+    ) -> Result<Option<Found>, ArenaFull> {
         let New { key, hash, value, expires_at_ms } = new;
+        let moved = self.stats.moved;
         let slot = self.write(key, value, expires_at_ms, now)?;
         let mut overflow = None;
         if found.is_none() && self.table.needs_overflow(&self.owner, hash) {
-            match self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, now.since_start_s) {
+            match self.allocate(Room::Bucket, now) {
                 Ok(spare) => overflow = Some(spare),
                 Err(full) => {
                     self.give_back(slot, now);
                     return Err(full);
                 }
             }
+        }
+        if self.stats.moved != moved && found.is_some() {
+            found = self.found(key, hash);
         }
         self.log.append(entry);
         publish_live(&mut self.owner, slot);
@@ -149,7 +158,7 @@ impl<J: Journal> Shard<J> {
         if found.is_none() {
             self.grow(now);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Writes a pending record into a new slot.
@@ -161,16 +170,16 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<Slot, ArenaFull> {
         let record = NewRecord { key, value, kind: 0, expires_at_ms };
-        let class = class_for(record.record_bytes()).expect("the limits fit the largest class");
-        let slot = self.slots.allocate(&mut self.owner, class, now.since_start_s)?;
-        self.last_put = write_pending(&mut self.owner, self.options.region, slot, &record);
+        let slot = self.allocate(Room::Record { bytes: record.record_bytes() }, now)?;
+        let ShardOptions { record_secret, region, .. } = self.options;
+        self.last_put = write_pending(&mut self.owner, record_secret, region, slot, &record);
         Ok(slot)
     }
 
     /// Frees a slot that no path ever led to.
     fn give_back(&mut self, slot: Slot, now: Now) {
         let dead = flip_dead(&mut self.owner, slot.slot);
-        self.slots.release(dead, None, now.since_start_s);
+        self.slots.release(&mut self.owner, dead, None, now.since_start_s);
     }
 
     /// Flips an old record to dead and frees its slot; its key stays in the
@@ -178,7 +187,7 @@ impl<J: Journal> Shard<J> {
     fn kill(&mut self, found: Found, now: Now) {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
         let lease_end_s = self.lease_end_s(found.mutable, now);
-        self.slots.release(dead, lease_end_s, now.since_start_s);
+        self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
         self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
     }
 
@@ -218,7 +227,6 @@ impl<J: Journal> Shard<J> {
         let chosen = |at: usize, key: &[u8]| last.get(key) == Some(&at);
         let mut prepared: Vec<Prepared> = Vec::new();
         let mut spares: Vec<Slot> = Vec::new();
-        let now_s = now.since_start_s;
         let mut full = false;
         for (at, (key, value)) in pairs.iter().enumerate() {
             if !chosen(at, key) {
@@ -231,7 +239,7 @@ impl<J: Journal> Shard<J> {
             }
             // Several new keys may meet in one bucket: one spare for each.
             if self.table.find(&self.owner, key, hash).is_none() {
-                match self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, now_s) {
+                match self.allocate(Room::Bucket, now) {
                     Ok(spare) => spares.push(spare),
                     Err(ArenaFull { .. }) => full = true,
                 }
@@ -250,11 +258,7 @@ impl<J: Journal> Shard<J> {
         let keys = || pairs.iter().enumerate().filter(|(at, (key, _))| chosen(*at, key));
         let mut found: Vec<Option<Found>> = Vec::with_capacity(prepared.len());
         for (new, (_, (key, _))) in prepared.iter().zip(keys()) {
-            let old = self.table.find(&self.owner, key, new.hash).map(|(place, slot)| Found {
-                place,
-                slot,
-                mutable: mutable_of(&self.owner, slot.slot),
-            });
+            let old = self.found(key, new.hash);
             if let Some(old) = old {
                 self.kill(old, now);
             }

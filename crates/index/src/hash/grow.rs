@@ -24,7 +24,7 @@
 //! that the key is absent, but asks. One that comes late to the freed bucket
 //! meets old slot words, or bytes of something else: records prove themselves.
 
-use super::table::{ALL_USED, OVERFLOW_CLASS, OVERFLOW_SHIFT, Place, Table};
+use super::table::{ALL_USED, OVERFLOW_SHIFT, Place, Table};
 use remora_arena::{ArenaFull, Journal, Owner, Slot, Slots, flip_dead};
 use remora_layout::arena_header::word;
 use remora_layout::bucket::{BUCKET_SLOTS, BucketHeader, BucketSlot};
@@ -118,7 +118,7 @@ impl Table {
             return Ok(());
         }
         let bytes = self.shape.chunk_bytes(place.entry) as usize;
-        let offset = slots.take_run(bytes).ok_or(ArenaFull { bytes })?;
+        let offset = slots.take_run(bytes)?;
         assert!((offset as u64).is_multiple_of(CHUNK_UNIT_BYTES), "runs are aligned");
         self.directory[place.entry] = (offset as u64 / CHUNK_UNIT_BYTES) as u32;
         let even = place.entry & !1;
@@ -201,7 +201,7 @@ impl Table {
             // The bucket lies right behind its slot's guardian.
             let slot = (last / (SLOT_UNIT_BYTES / 8)) as u32 - OVERFLOW_SHIFT;
             let dead = flip_dead(owner, slot);
-            slots.release(dead, None, now_s);
+            slots.release(owner, dead, None, now_s);
             self.overflow_buckets -= 1;
         }
     }
@@ -236,12 +236,12 @@ fn take_overflow_slots<J: Journal>(
 ) -> Result<Vec<Slot>, ArenaFull> {
     let mut taken = Vec::with_capacity(count);
     for _ in 0..count {
-        match slots.allocate(owner, OVERFLOW_CLASS, now_s) {
+        match slots.allocate_bucket(owner, now_s) {
             Ok(slot) => taken.push(slot),
             Err(full) => {
                 for slot in taken {
                     let dead = flip_dead(owner, slot.slot);
-                    slots.release(dead, None, now_s);
+                    slots.release(owner, dead, None, now_s);
                 }
                 return Err(full);
             }

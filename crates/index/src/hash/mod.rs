@@ -8,6 +8,6 @@ mod table;
 mod view;
 mod walk;
 
-pub use table::{OVERFLOW_CLASS, Place, Table, record_key, record_value};
+pub use table::{Place, Table, record_key, record_value};
 pub use view::TableRef;
 pub use walk::{AskReason, Step, Walk, Want, walk_locally};

@@ -6,18 +6,18 @@
 //! meets an old word finds an old record, whose guardian and generation tell.
 //! How the table grows and sheds overflow buckets stands in `grow`.
 
-use remora_arena::{Journal, Owner, class_bytes};
+use remora_arena::{BUCKET_CLASS, Journal, Owner, class_bytes, lengths_of};
 use remora_layout::arena_header::word;
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::SLOT_UNIT_BYTES;
-use remora_layout::record::{Lengths, RECORD_HEADER_BYTES};
+use remora_layout::limits::{PAGE_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_layout::table::{DIRECTORY_ENTRIES, TableShape};
 
 /// Size class of a slot that holds an overflow bucket: the slot's guardian
 /// word (never live, so that no reader takes it for a record), a word of
 /// padding, then the bucket.
-pub const OVERFLOW_CLASS: u8 = 4;
+const OVERFLOW_CLASS: u8 = BUCKET_CLASS;
 /// Units between an overflow bucket's slot and the bucket in it.
 pub(super) const OVERFLOW_SHIFT: u32 = 1;
 /// The header's bits of a full bucket.
@@ -93,7 +93,10 @@ impl Table {
     /// Bytes of all main buckets, made or only provided for, and of the slots
     /// of all overflow buckets.
     pub fn bytes(&self) -> u64 {
-        let chunks: u64 = self.shape.entries().map(|entry| self.shape.chunk_bytes(entry)).sum();
+        // A chunk takes whole pages.
+        let page = PAGE_BYTES as u64;
+        let chunk = |entry| self.shape.chunk_bytes(entry).next_multiple_of(page);
+        let chunks: u64 = self.shape.entries().map(chunk).sum();
         self.shape.base() * BUCKET_BYTES as u64
             + chunks
             + self.overflow_buckets * class_bytes(OVERFLOW_CLASS) as u64
@@ -277,24 +280,17 @@ impl Table {
     }
 }
 
-/// Lengths of the record in `slot`, which is the owner's own.
-#[inline(always)]
-fn record_lengths<J: Journal>(owner: &Owner<J>, slot: u32) -> Lengths {
-    let word = owner.word(slot as usize * (SLOT_UNIT_BYTES / 8) + 3);
-    Lengths::from_word(word).expect("the owner wrote these lengths")
-}
-
 /// The key of the record in `slot`.
 #[inline(always)]
 pub fn record_key<J: Journal>(owner: &Owner<J>, slot: u32) -> &[u8] {
-    let lengths = record_lengths(owner, slot);
+    let lengths = lengths_of(owner, slot);
     owner.slice(slot as usize * SLOT_UNIT_BYTES + RECORD_HEADER_BYTES, lengths.key_bytes as usize)
 }
 
 /// The value of the record in `slot`.
 #[inline(always)]
 pub fn record_value<J: Journal>(owner: &Owner<J>, slot: u32) -> &[u8] {
-    let lengths = record_lengths(owner, slot);
+    let lengths = lengths_of(owner, slot);
     owner.slice(
         slot as usize * SLOT_UNIT_BYTES + RECORD_HEADER_BYTES + lengths.key_bytes as usize,
         lengths.value_bytes as usize,

@@ -21,6 +21,8 @@ pub struct TableRef {
     pub region: u32,
     /// Bytes of the arena; nothing beyond is ever wanted.
     pub region_bytes: u64,
+    /// The arena's secret, part of the seed of each record's checksum.
+    pub secret: u64,
     offset: u64,
     shape: TableShape,
     /// Chunks by directory entry, as far as the shape uses them.
@@ -56,7 +58,8 @@ impl TableRef {
             }
             directory[entry] = chunk;
         }
-        Some(Self { region, region_bytes, offset, shape, directory })
+        let secret = word_at(word::RECORD_SECRET);
+        Some(Self { region, region_bytes, secret, offset, shape, directory })
     }
 
     /// As [`TableRef::parse`], from memory that this process maps. Tries again

@@ -10,14 +10,14 @@ use remora_arena::{CLASSES, Words, class_bytes};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WALK_CANDIDATES};
-use remora_layout::record::{Reject, Verified, verify};
+use remora_layout::record::{RECORD_HEADER_BYTES, Reject, Verified, verify};
 
 /// Bytes that a walk wants next, in its table's region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Want {
     /// Byte offset, a multiple of 16.
     pub offset: u64,
-    /// How many; at most the largest size class.
+    /// How many; at most the largest size class, and never beyond the region.
     pub bytes: usize,
 }
 
@@ -59,6 +59,7 @@ pub struct Walk<'k> {
     hash: KeyHash,
     region: u32,
     region_bytes: u64,
+    secret: u64,
     home: Home,
     at: At,
     candidates: [BucketSlot; BUCKET_SLOTS],
@@ -80,6 +81,7 @@ impl<'k> Walk<'k> {
             hash,
             region: table.region,
             region_bytes: table.region_bytes,
+            secret: table.secret,
             home,
             at: At::Bucket,
             candidates: [none; BUCKET_SLOTS],
@@ -146,7 +148,7 @@ impl<'k> Walk<'k> {
 
     fn take_record<'b>(&mut self, slot: BucketSlot, bytes: &'b [u8]) -> Step<'b> {
         self.records_seen += 1;
-        match verify(bytes, self.region, slot.slot, None, self.key) {
+        match verify(bytes, self.secret, self.region, slot.slot, None, self.key) {
             Ok(found) if found.pointer.generation as u8 == slot.generation_low => {
                 Step::Found(found)
             }
@@ -179,7 +181,10 @@ impl<'k> Walk<'k> {
     fn want_record(&mut self, slot: BucketSlot) -> Want {
         self.at = At::Record(slot);
         let offset = slot.slot as u64 * SLOT_UNIT_BYTES as u64;
-        Want { offset, bytes: class_bytes(slot.class) }
+        // The class of a large record may reach beyond its pages, and beyond
+        // the region's end.
+        let left = self.region_bytes.saturating_sub(offset);
+        Want { offset, bytes: left.min(class_bytes(slot.class) as u64) as usize }
     }
 
     /// The next candidate, else the next bucket of the chain, else the owner.
@@ -193,7 +198,7 @@ impl<'k> Walk<'k> {
                 if self.records_seen >= WALK_CANDIDATES {
                     return Step::Ask(AskReason::TooManyTries);
                 }
-                if want.offset + want.bytes as u64 <= self.region_bytes {
+                if want.bytes >= RECORD_HEADER_BYTES {
                     return Step::Fetch(want);
                 }
             }

@@ -1,15 +1,16 @@
 //! A small store over the index: what a shard does with it, without the shard.
 
-use remora_arena::{
-    Journal, NewRecord, Owner, Slots, class_for, flip_dead, publish_live, write_pending,
-};
-use remora_index::hash::{OVERFLOW_CLASS, Table, TableRef};
-use remora_layout::arena_header::ARENA_HEADER_BYTES;
+use remora_arena::{Journal, NewRecord, Owner, Slots, flip_dead, publish_live, write_pending};
+use remora_index::hash::{Table, TableRef};
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
 use remora_layout::hash::KeyHash;
 
 /// Region id of the arena.
 pub const REGION: u32 = 7;
+
+/// The arena's secret.
+pub const SECRET: u64 = 0x5ec2_e7ed;
 
 /// How the keys of a store are hashed.
 pub type Hash = fn(&[u8]) -> KeyHash;
@@ -31,17 +32,18 @@ pub struct Store<J: Journal> {
     pub slots: Slots,
     pub table: Table,
     pub hash: Hash,
-    /// Bytes of the arena before anything is in it.
-    pub uncarved_bytes: u64,
+    /// Bytes that the allocator has.
+    pub total_bytes: u64,
 }
 
 impl<J: Journal> Store<J> {
     pub fn new(bytes: usize, base: u64, hash: Hash, journal: J) -> Self {
         let mut owner = Owner::heap(bytes, journal);
         let slots = Slots::new(ARENA_HEADER_BYTES + base as usize * BUCKET_BYTES, bytes);
+        owner.store(word::RECORD_SECRET, SECRET);
         let table = Table::new(&mut owner, ARENA_HEADER_BYTES, base);
-        let uncarved_bytes = slots.stats().uncarved_bytes;
-        Self { owner, slots, table, hash, uncarved_bytes }
+        let total_bytes = slots.stats().total_bytes();
+        Self { owner, slots, table, hash, total_bytes }
     }
 
     /// The present view.
@@ -53,13 +55,12 @@ impl<J: Journal> Store<J> {
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         let hash = (self.hash)(key);
         let record = NewRecord { key, value, kind: 0, expires_at_ms: 0 };
-        let class = class_for(record.record_bytes()).unwrap();
-        let slot = self.slots.allocate(&mut self.owner, class, 0).unwrap();
-        let pointer = write_pending(&mut self.owner, REGION, slot, &record);
+        let slot = self.slots.allocate(&mut self.owner, record.record_bytes(), 0).unwrap();
+        let pointer = write_pending(&mut self.owner, SECRET, REGION, slot, &record);
         publish_live(&mut self.owner, slot);
         let word = BucketSlot {
             slot: pointer.slot,
-            class,
+            class: slot.class,
             generation_low: pointer.generation as u8,
             signature: hash.signature(),
         };
@@ -67,13 +68,13 @@ impl<J: Journal> Store<J> {
             Some((place, old)) => {
                 let dead = flip_dead(&mut self.owner, old.slot);
                 self.table.replace(&mut self.owner, place, word);
-                self.slots.release(dead, None, 0);
+                self.slots.release(&mut self.owner, dead, None, 0);
             }
             None => {
                 let overflow = self
                     .table
                     .needs_overflow(&self.owner, hash)
-                    .then(|| self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, 0).unwrap().slot);
+                    .then(|| self.slots.allocate_bucket(&mut self.owner, 0).unwrap().slot);
                 self.table.insert(&mut self.owner, hash, word, overflow);
             }
         }
@@ -97,7 +98,7 @@ impl<J: Journal> Store<J> {
         };
         let dead = flip_dead(&mut self.owner, old.slot);
         self.table.remove(&mut self.owner, place);
-        self.slots.release(dead, None, 0);
+        self.slots.release(&mut self.owner, dead, None, 0);
         let bucket = self.table.bucket(hash);
         self.table.shed(&mut self.owner, &mut self.slots, bucket, 0);
         true
@@ -123,9 +124,9 @@ impl<J: Journal> Store<J> {
         // No byte is lost: what is not the table's is the records'.
         let stats = self.slots.stats();
         let base_bytes = self.view_base_bytes();
-        assert_eq!(stats.used_bytes, record_bytes + self.table.bytes() - base_bytes);
-        let sum = stats.used_bytes + stats.free_bytes + stats.retired_bytes + stats.uncarved_bytes;
-        assert_eq!(sum, self.uncarved_bytes);
+        let table_bytes = self.table.bytes() - base_bytes;
+        assert_eq!(stats.used_bytes + stats.run_bytes, record_bytes + table_bytes);
+        assert_eq!(stats.total_bytes(), self.total_bytes);
     }
 
     /// Bytes of the first buckets, which the allocator does not know of.

@@ -61,6 +61,10 @@ pub struct Layer {
     #[arg(long, env = "REMORA_POINTER_SHARING", value_name = "BOOL", num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub pointer_sharing: Option<bool>,
+    /// Memory of freed records, of all shards together, that may wait for
+    /// leases to end; 0 takes a sixteenth of the memory [default: 0].
+    #[arg(long, env = "REMORA_QUARANTINE_BYTES", value_name = "SIZE")]
+    pub quarantine_bytes: Option<Size>,
     /// What is logged: a level, or a filter such as remora_server=debug [default: info].
     #[arg(long, env = "REMORA_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -91,6 +95,7 @@ impl Layer {
             pin: self.pin.or(below.pin),
             lease_min_ms: self.lease_min_ms.or(below.lease_min_ms),
             pointer_sharing: self.pointer_sharing.or(below.pointer_sharing),
+            quarantine_bytes: self.quarantine_bytes.or(below.quarantine_bytes),
             log: self.log.or(below.log),
         }
     }
@@ -122,6 +127,8 @@ pub struct Settings {
     pub lease_min_ms: u64,
     /// Whether clients may share pointers.
     pub pointer_sharing: bool,
+    /// Memory that may wait for leases; 0: derived.
+    pub quarantine_bytes: Size,
     /// Filter of the log.
     pub log: String,
 }
@@ -142,6 +149,7 @@ impl Settings {
             pin: layer.pin.unwrap_or(true),
             lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
             pointer_sharing: layer.pointer_sharing.unwrap_or(true),
+            quarantine_bytes: layer.quarantine_bytes.unwrap_or(Size(0)),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
         settings.check()?;
@@ -178,6 +186,7 @@ impl Settings {
             pin: self.pin,
             lease_min_ms: self.lease_min_ms,
             pointer_sharing: self.pointer_sharing,
+            quarantine_bytes: self.quarantine_bytes.0,
         }
     }
 }
@@ -213,6 +222,7 @@ mod tests {
         assert_eq!(settings.port, 7379);
         assert_eq!(settings.max_memory, Size(1 << 30));
         assert_eq!(settings.wake, Wake::Hybrid);
+        assert_eq!(settings.to_config().quarantine_bytes, 0);
         assert!(settings.shards >= 1 && settings.socket_is_default);
         assert!(settings.pointer_sharing);
     }
@@ -222,12 +232,13 @@ mod tests {
         let all = layer(
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
              buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
-             pointer_sharing = false\nlog = \"debug\"",
+             pointer_sharing = false\nquarantine_bytes = \"2MiB\"\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
         assert_eq!(all.bind, Some("::1".parse().unwrap()));
         assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
         assert_eq!(all.pointer_sharing, Some(false));
+        assert_eq!(all.quarantine_bytes, Some(Size(2 << 20)));
     }
 
     #[test]

@@ -63,7 +63,10 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("quarantine_bytes", sum(|s| s.slots.quarantine_bytes)),
             ("retired_bytes", sum(|s| s.slots.retired_bytes)),
             ("uncarved_bytes", sum(|s| s.slots.uncarved_bytes)),
+            ("table_run_bytes", sum(|s| s.slots.run_bytes)),
+            ("span_tail_bytes", sum(|s| s.slots.tail_bytes)),
             ("slots_reused_early", sum(|s| s.slots.reused_early)),
+            ("records_moved", sum(|s| s.moved)),
         ],
     );
     section(

@@ -1,0 +1,174 @@
+//! Room for a record when memory is free, but in pieces: records are moved
+//! until pages come free (decision 0011).
+//!
+//! What it keeps true: a record is moved as it would be overwritten by itself:
+//! the copy is complete before the old guardian is dead, and that is dead
+//! before the copy is reachable. Readers of the old one ask. A move changes no
+//! key, so that it is not logged. What a call may cost is bounded (limits
+//! `DEFRAGMENT_*`), and a call that failed is not repeated before about as
+//! much was freed as it had wanted.
+
+use super::{Found, Now, Shard};
+use remora_arena::{
+    ArenaFull, BUCKET_CLASS, Journal, Slot, Window, class_bytes, copy_pending, flip_dead, is_live,
+    lengths_of, mutable_of, publish_live,
+};
+use remora_index::hash::record_key;
+use remora_layout::bucket::BucketSlot;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{
+    DEFRAGMENT_MOVED_WINDOWS, DEFRAGMENT_SCANS, DEFRAGMENT_WINDOWS, SPAN_BYTES,
+};
+
+/// What room is wanted for.
+#[derive(Clone, Copy)]
+pub(super) enum Room {
+    /// A record of so many bytes, header included.
+    Record { bytes: usize },
+    /// An overflow bucket.
+    Bucket,
+}
+
+impl Room {
+    fn bytes(self) -> usize {
+        match self {
+            Room::Record { bytes } => bytes,
+            Room::Bucket => class_bytes(BUCKET_CLASS),
+        }
+    }
+}
+
+/// Where defragmenting stands.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Where the next search for a window goes on.
+    cursor: u32,
+    /// After a failure: bytes that must have been freed before the next try.
+    not_before_freed_bytes: u64,
+}
+
+impl<J: Journal> Shard<J> {
+    /// A slot; if need be, records are moved so that there is one.
+    #[inline]
+    pub(super) fn allocate(&mut self, room: Room, now: Now) -> Result<Slot, ArenaFull> {
+        match self.take_slot(room, now) {
+            Err(full) if self.may_defragment(room.bytes()) => {
+                self.allocate_by_moving(room, full, now)
+            }
+            taken => taken,
+        }
+    }
+
+    fn take_slot(&mut self, room: Room, now: Now) -> Result<Slot, ArenaFull> {
+        let now_s = now.since_start_s;
+        match room {
+            Room::Record { bytes } => self.slots.allocate(&mut self.owner, bytes, now_s),
+            Room::Bucket => self.slots.allocate_bucket(&mut self.owner, now_s),
+        }
+    }
+
+    /// Whether enough is free, if only it lay together, and anything has
+    /// changed since it was tried in vain.
+    fn may_defragment(&self, bytes: usize) -> bool {
+        let stats = self.slots.stats();
+        stats.free_bytes + stats.uncarved_bytes >= bytes as u64
+            && self.slots.freed_bytes() >= self.defragment.not_before_freed_bytes
+    }
+
+    #[cold]
+    fn allocate_by_moving(
+        &mut self,
+        room: Room,
+        full: ArenaFull,
+        now: Now,
+    ) -> Result<Slot, ArenaFull> {
+        let wanted = room.bytes().max(SPAN_BYTES) as u64;
+        let mut budget = DEFRAGMENT_MOVED_WINDOWS * wanted;
+        let mut tried: Vec<Window> = Vec::with_capacity(DEFRAGMENT_WINDOWS);
+        while tried.len() < DEFRAGMENT_WINDOWS {
+            let Some(window) = self.next_window(room.bytes(), &tried) else { break };
+            tried.push(window);
+            self.empty(window, &mut budget, now);
+            if let Ok(slot) = self.take_slot(room, now) {
+                return Ok(slot);
+            }
+        }
+        // The last resort: room that is larger than it needs to be.
+        let larger = match room {
+            Room::Record { bytes } => {
+                self.slots.allocate_larger(&mut self.owner, bytes, SPAN_BYTES)
+            }
+            Room::Bucket => Err(full),
+        };
+        if larger.is_err() {
+            self.defragment.not_before_freed_bytes = self.slots.freed_bytes() + wanted;
+        }
+        larger
+    }
+
+    /// The window to empty next: for up to one span the sparsest, else the one
+    /// with the least in it.
+    fn next_window(&mut self, bytes: usize, tried: &[Window]) -> Option<Window> {
+        let sparsest = self.slots.sparsest_span();
+        let sparsest = sparsest.filter(|span| bytes <= SPAN_BYTES && !tried.contains(span));
+        sparsest.or_else(|| {
+            let cursor = &mut self.defragment.cursor;
+            (0..DEFRAGMENT_SCANS).find_map(|_| self.slots.cheapest_window(bytes, tried, cursor))
+        })
+    }
+
+    /// Moves the records out of a window, as far as there is room elsewhere.
+    fn empty(&mut self, window: Window, budget: &mut u64, now: Now) {
+        self.slots.begin_emptying(window);
+        'window: for span in window.spans() {
+            for slot in self.slots.slots_in(&self.owner, span) {
+                let Some(bytes) = self.move_record(slot, *budget, now) else { break 'window };
+                *budget -= bytes;
+            }
+        }
+        self.slots.end_emptying();
+    }
+
+    /// Moves one record; gives its bytes. `None` if it must stay: it has no
+    /// room elsewhere, is over the budget, or is not published yet.
+    fn move_record(&mut self, slot: u32, budget: u64, now: Now) -> Option<u64> {
+        if !is_live(&self.owner, slot) {
+            return None;
+        }
+        let bytes = lengths_of(&self.owner, slot).record_bytes();
+        if bytes as u64 > budget {
+            return None;
+        }
+        let key = record_key(&self.owner, slot);
+        let hash = self.hash(key);
+        let found = self.found(key, hash).filter(|found| found.slot.slot == slot)?;
+        let taken = self.slots.allocate(&mut self.owner, bytes, now.since_start_s);
+        let taken =
+            taken.or_else(|_| self.slots.allocate_larger(&mut self.owner, bytes, 2 * bytes));
+        self.move_to(found, taken.ok()?, hash, now);
+        Some(bytes as u64)
+    }
+
+    fn move_to(&mut self, found: Found, to: Slot, hash: KeyHash, now: Now) {
+        let (secret, region) = (self.options.record_secret, self.options.region);
+        copy_pending(&mut self.owner, secret, region, found.slot.slot, to);
+        publish_live(&mut self.owner, to);
+        let dead = flip_dead(&mut self.owner, found.slot.slot);
+        let word = BucketSlot {
+            slot: to.slot,
+            class: to.class,
+            generation_low: to.generation as u8,
+            signature: hash.signature(),
+        };
+        self.table.replace(&mut self.owner, found.place, word);
+        let lease_end_s = self.lease_end_s(found.mutable, now);
+        self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        self.stats.moved += 1;
+    }
+
+    /// Where a key stands, expired or not.
+    pub(super) fn found(&self, key: &[u8], hash: KeyHash) -> Option<Found> {
+        let (place, slot) = self.table.find(&self.owner, key, hash)?;
+        Some(Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) })
+    }
+}
