@@ -17,3 +17,4 @@ pub mod plant;
 pub mod pointer;
 pub mod record;
 pub mod session;
+pub mod wire;
