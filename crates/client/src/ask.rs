@@ -209,7 +209,7 @@ impl Session {
             let offset = end.credit_word as u64 * 8;
             let to = RemoteAddress { region: self.mailbox, offset };
             let bytes = consumed.to_le_bytes();
-            self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes }]);
+            self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
             self.drain_writes()?;
             // The shard may hold replies back for want of this credit.
             self.shards[shard].bell.ring();

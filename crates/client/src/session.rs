@@ -102,7 +102,7 @@ impl Session {
         let seed = hello.session_seed.get();
         for (number, (arena, bell)) in connected.arenas.iter().zip(connected.bells).enumerate() {
             let not_a_server = || ConnectError::NotAServer {
-                path: socket.to_owned(),
+                server: remora_fabric::Address::Unix(socket.to_owned()),
                 what: "an arena's table lies outside of it",
             };
             let table = TableRef::checked(

@@ -172,15 +172,11 @@ pub fn connect(address: &Address, wanted: Wanted) -> Result<Connected, ConnectEr
 fn dial(address: &Address, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
     Ok(match address {
         Address::Unix(path) => match shm::dial(path, wanted)? {
-            Dialled::Session(connected) => {
-                Dialled::Session(Connected::Shm(Box::new(connected)))
-            }
+            Dialled::Session(connected) => Dialled::Session(Connected::Shm(Box::new(connected))),
             Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
         },
         Address::Tcp(address) => match tcp::dial(*address, wanted)? {
-            Dialled::Session(connected) => {
-                Dialled::Session(Connected::Tcp(Box::new(connected)))
-            }
+            Dialled::Session(connected) => Dialled::Session(Connected::Tcp(Box::new(connected))),
             Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
         },
     })

@@ -108,11 +108,7 @@ impl Offer {
     /// As it stands in a hello.
     pub fn to_wire(self) -> WireOffer {
         let transports = (self.shm as u32 * offer::SHM) | (self.tcp as u32 * offer::TCP);
-        WireOffer {
-            host: self.host.into(),
-            transports: transports.into(),
-            uid: self.uid.into(),
-        }
+        WireOffer { host: self.host.into(), transports: transports.into(), uid: self.uid.into() }
     }
 
     /// From a hello. Bits that we do not know are offers that we cannot take.
@@ -174,10 +170,8 @@ pub fn choose(wanted: Wanted, client: Offer, server: Offer) -> Result<Transport,
         Wanted::Shm => shm(client, server),
         Wanted::Tcp => tcp(client, server),
         Wanted::Auto => shm(client, server).or_else(|no_shm| {
-            tcp(client, server).map_err(|no_tcp| Unavailable::Nothing {
-                shm: short(no_shm),
-                tcp: short(no_tcp),
-            })
+            tcp(client, server)
+                .map_err(|no_tcp| Unavailable::Nothing { shm: short(no_shm), tcp: short(no_tcp) })
         }),
     }
 }

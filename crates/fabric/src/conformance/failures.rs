@@ -143,7 +143,10 @@ fn nothing_is_executed_after_a_withdrawal<B: TestBed>() {
     let stored = bed.target_load(0, REGION);
     // Over shared memory all was executed before; that is no later success.
     let seen = |link: &B::Link, id: u64| {
-        assert!(id.is_multiple_of(4) || link.landed(0, REGION) == before, "it READ what came later");
+        assert!(
+            id.is_multiple_of(4) || link.landed(0, REGION) == before,
+            "it READ what came later"
+        );
     };
     if bed.link().transport() == crate::Transport::Shm {
         (5..400).for_each(|id| assert_eq!(wait(bed.link()), ok(id)));

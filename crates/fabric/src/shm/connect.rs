@@ -3,9 +3,9 @@
 use super::bell::Bell;
 use super::link::ShmLink;
 use super::socket;
+use crate::Transport;
 use crate::connect::{Address, ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
 use crate::detect::Wanted;
-use crate::Transport;
 use remora_arena::{MapError, Mapping, Region, RegionKind, Words};
 use remora_layout::arena_header::{ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};

@@ -196,12 +196,7 @@ impl Connection {
         true
     }
 
-    fn written(
-        &self,
-        inbound: &mut Inbound,
-        imm: Option<u32>,
-        on_immediate: &mut dyn FnMut(u32),
-    ) {
+    fn written(&self, inbound: &mut Inbound, imm: Option<u32>, on_immediate: &mut dyn FnMut(u32)) {
         inbound.executed += 1;
         Words::full_fence();
         self.arrivals.fetch_add(1, Ordering::SeqCst);

@@ -110,12 +110,9 @@ pub fn parse(bytes: &[u8; WIRE_HEADER_BYTES]) -> Result<Frame, Violation> {
     }
     match header.kind {
         kind::READ => Ok(Frame::Read { region, offset: place, bytes: length }),
-        kind::WRITE => Ok(Frame::Write {
-            region,
-            offset: place,
-            bytes: length,
-            imm: has_imm.then_some(imm),
-        }),
+        kind::WRITE => {
+            Ok(Frame::Write { region, offset: place, bytes: length, imm: has_imm.then_some(imm) })
+        }
         kind::DATA => Ok(Frame::Data { number: place, bytes: length }),
         kind::DONE => Ok(Frame::Done(place)),
         kind::FAIL => {

@@ -301,11 +301,7 @@ impl Outbound {
     }
 
     /// The peer has executed the first `executed` requests.
-    pub fn done(
-        &mut self,
-        executed: u64,
-        finished: &mut Vec<Flight>,
-    ) -> Result<(), &'static str> {
+    pub fn done(&mut self, executed: u64, finished: &mut Vec<Flight>) -> Result<(), &'static str> {
         let more = executed.checked_sub(self.answered).ok_or("it counts backwards")?;
         if more > self.flights.len() as u64 {
             return Err("it executed what nobody posted");
