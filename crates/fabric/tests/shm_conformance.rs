@@ -124,7 +124,7 @@ impl EchoBed for Bed {
             for round in 1..=rounds {
                 let scan = || mailbox.load_acquire(0) >= round;
                 while !scan() {
-                    let woken = sleeper.sleep(Some(Duration::from_millis(500)), scan);
+                    let woken = sleeper.sleep(Some(Duration::from_secs(6)), scan);
                     lost += (woken == Woken::TimedOut && scan()) as u64;
                 }
                 let (bytes, to) = (round.to_le_bytes(), RemoteAddress { region: 0, offset: 0 });

@@ -245,7 +245,14 @@ impl Connection {
         if self.pumping == Pumping::ByAgent {
             return false;
         }
-        let Ok(mut inbound) = self.inbound.try_lock() else { return false };
+        let mut inbound = match self.inbound.try_lock() {
+            Ok(inbound) => inbound,
+            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::Poisoned(_)) => {
+                self.break_off(LinkError::Disconnected);
+                return true;
+            }
+        };
         if self.pump_for_link(&mut inbound) == State::Idle && !came() {
             self.sleep_on_socket(timeout);
             self.pump_for_link(&mut inbound);
