@@ -378,3 +378,36 @@ fn two_ends_that_read_from_each_other_do_not_block() {
         }
     });
 }
+
+/// Two links wait at once. The one with the short READ is done first and goes
+/// away: if it led, the other one must lead in its place.
+#[test]
+fn a_leader_that_goes_away_hands_over() {
+    let mut bed = Bed::new(1 << 20);
+    let connection = Arc::clone(bed.link().connection());
+    let barrier = &std::sync::Barrier::new(2);
+    let lost: u64 = std::thread::scope(|scope| {
+        let threads = [8, 900_000].map(|bytes| {
+            let mut link = TcpLink::new(Arc::clone(&connection));
+            link.reserve_landing(bytes);
+            scope.spawn(move || (0..30).map(|_| one_read(&mut link, bytes, barrier)).sum::<u64>())
+        });
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(lost, 0, "nobody led");
+}
+
+/// Gives 1 if the wait for it was silent for so long that its end was missed.
+fn one_read(link: &mut TcpLink, bytes: usize, barrier: &std::sync::Barrier) -> u64 {
+    barrier.wait();
+    link.post(&[read(1, 0, 0, bytes)]);
+    let mut waited = Waited::Arrived;
+    while waited == Waited::Arrived {
+        waited = link.wait(Some(Duration::from_secs(6)));
+    }
+    let lost = (waited == Waited::TimedOut) as u64;
+    while link.poll().is_none() {
+        std::thread::yield_now();
+    }
+    lost
+}
