@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_layout::hello::{ClientHello, Refusal, ServerHello};
+use remora_layout::hello::{ClientHello, Refusal, ServerHello, text_field, text_of};
 use zerocopy::{FromBytes, IntoBytes};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -14,6 +14,11 @@ fuzz_target!(|bytes: &[u8]| {
         if let Some(refusal) = Refusal::from_number(hello.refusal.get()) {
             assert_eq!(refusal as u32, hello.refusal.get());
             assert!(!refusal.to_string().is_empty());
+        }
+        for field in [&hello.socket_path[..], &hello.tcp_address[..]] {
+            if let Some(text) = text_of(field) {
+                assert_eq!(text_of(&text_field::<108>(text).unwrap()), Some(text));
+            }
         }
     }
 });

@@ -129,7 +129,7 @@ impl RawSession {
     pub fn give_credit(&mut self, consumed: u64) {
         let to = RemoteAddress { region: self.mailbox, offset: credit_word(0) as u64 * 8 };
         let bytes = consumed.to_le_bytes();
-        self.connected.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes }]);
+        self.connected.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
         while self.connected.link.poll().is_some() {}
     }
 

@@ -278,7 +278,8 @@ fn whole_frames_with_senseless_requests_are_answered_as_such() {
 }
 
 fn hello(magic: u64, version: u32) -> ClientHello {
-    ClientHello { magic: magic.into(), version: version.into(), pid: 1.into() }
+    let honest = remora_fabric::client_hello(remora_fabric::detect::Wanted::Shm);
+    ClientHello { magic: magic.into(), version: version.into(), ..honest }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use remora_arena::{MapError, Mapping, RegionKind};
 use remora_client::{Path, Session, SetOptions};
-use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
+use remora_layout::hello::ServerHello;
 use remora_layout::session::mailbox_bytes;
 use remora_tests::proc::{Map, own_maps, target_of};
 use remora_tests::{ServerProcess, greet};
@@ -58,11 +58,7 @@ fn a_client_maps_arenas_read_only_and_shared() {
 
 /// A session by hand: its socket, hello and descriptors.
 fn granted(server: &ServerProcess) -> (UnixStream, ServerHello, Vec<OwnedFd>) {
-    let hello = ClientHello {
-        magic: HELLO_MAGIC.into(),
-        version: PROTOCOL_VERSION.into(),
-        pid: std::process::id().into(),
-    };
+    let hello = remora_fabric::client_hello(remora_fabric::detect::Wanted::Shm);
     let granted = greet(&server.socket(), &hello).unwrap();
     assert_eq!(granted.1.refusal.get(), 0);
     assert_eq!(granted.2.len(), 4 + 2 * SHARDS);

@@ -15,8 +15,8 @@ use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
 use crate::session::Session;
 use remora_arena::{ForkGuard, Mapping, RegionKind, Words};
-use remora_fabric::Link;
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
+use remora_fabric::{Link, Transport};
 use remora_index::hash::TableRef;
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, POINTER_TABLE_BYTES};
@@ -45,7 +45,10 @@ impl Client {
     pub fn connect(socket: &Path, options: &Options) -> Result<Self, ConnectError> {
         let connection = Arc::new(Connection::new(socket)?);
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
-            return Err(ConnectError::NoPointerSharing { path: socket.to_owned() });
+            return Err(ConnectError::NoPointerSharing {
+                server: socket.into(),
+                transport: Transport::Shm,
+            });
         }
         Ok(Self { connection, options: options.clone() })
     }
@@ -107,7 +110,7 @@ impl Connection {
         let mut lanes = Vec::with_capacity(connected.arenas.len());
         for (number, (arena, bell)) in connected.arenas.iter().zip(connected.bells).enumerate() {
             let not_a_server = || ConnectError::NotAServer {
-                path: socket.to_owned(),
+                server: socket.into(),
                 what: "an arena's table lies outside of it",
             };
             let table = TableRef::read(number as u32, arena).ok_or_else(not_a_server)?;

@@ -5,7 +5,7 @@ use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_KEY_BYTES, M
 use remora_layout::message::Status;
 use remora_ring::Violation;
 
-pub use remora_fabric::shm::ConnectError;
+pub use remora_fabric::ConnectError;
 
 /// Why an operation failed. Where [`Error::is_final`] says so, the session is
 /// over: connect again.

@@ -304,7 +304,7 @@ impl AtRing<'_> {
         let offset = self.lane.credit_word as u64 * 8;
         let to = RemoteAddress { region: self.connection.mailbox(), offset };
         let bytes = consumed.to_le_bytes();
-        self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes }]);
+        self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
         self.connection.pass_over_writes(self.link)?;
         // The shard may hold replies back for want of this credit.
         self.lane.bell.ring();

@@ -5,22 +5,41 @@
 //! * A link is reliable and ordered *between* operations; they are posted in
 //!   batches and complete in order.
 //! * *Inside* an operation no order is promised; no word of 8 bytes is torn.
-//! * A failed link fails every operation posted after it, with its reason,
-//!   and stays failed.
-//! * `poll` never blocks.
-//! * After a region or session has been withdrawn, no operation completes
-//!   successfully any more.
+//! * A WRITE may carry an immediate: the target is told of it once, after the
+//!   bytes are stored.
+//! * A failed link fails every operation that is under way or posted later,
+//!   with its reason, and stays failed.
+//! * `poll` never blocks; `wait` sleeps, and loses no wake-up.
+//! * Once a region or session has been withdrawn, no operation is executed on
+//!   it any more. What was executed before may still be on its way to an
+//!   initiator on another machine; what is posted afterwards fails.
 
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+mod connect;
+pub mod detect;
 pub mod shm;
+pub mod sim;
+pub mod tcp;
+
+pub use connect::{
+    Address, ConnectError, Connected, UnknownAddress, answer, client_hello, connect, elsewhere,
+    hello_of, refusal,
+};
+
+use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
+use std::time::Duration;
 
 /// What carries a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
     /// Shared memory between processes of one host.
     Shm,
+    /// Frames over a TCP connection; the target's agent executes them.
+    Tcp,
+    /// The simulated fabric: in process, virtual time.
+    Sim,
 }
 
 impl Transport {
@@ -28,7 +47,25 @@ impl Transport {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Shm => "shm",
+            Self::Tcp => "tcp",
+            Self::Sim => "sim",
         }
+    }
+}
+
+/// A name that is not one of a transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no such transport; there are shm, tcp and sim")]
+pub struct UnknownTransport;
+
+impl std::str::FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTransport> {
+        [Self::Shm, Self::Tcp, Self::Sim]
+            .into_iter()
+            .find(|transport| transport.name() == name)
+            .ok_or(UnknownTransport)
     }
 }
 
@@ -86,7 +123,19 @@ pub enum Work<'a> {
         to: RemoteAddress,
         /// What to write; the rest of the last word is zeroed.
         bytes: &'a [u8],
+        /// What the target is told once the bytes are stored.
+        imm: Option<u32>,
     },
+}
+
+impl Work<'_> {
+    /// What comes back in the completion.
+    #[inline(always)]
+    pub const fn id(&self) -> u64 {
+        match *self {
+            Self::Read { id, .. } | Self::Write { id, .. } => id,
+        }
+    }
 }
 
 /// The end of one operation.
@@ -117,12 +166,46 @@ pub enum LinkError {
     /// The region is only to be read.
     #[error("region {0} is not this link's mailbox: it can only be read")]
     NotWritable(u32),
+    /// The region is only to be written.
+    #[error("region {0} is a mailbox: it can only be written")]
+    NotReadable(u32),
+    /// Longer than any operation.
+    #[error(
+        "an operation of {0} bytes is too long: READs have at most {MAX_READ_BYTES}, WRITEs {MAX_WRITE_BYTES}"
+    )]
+    TooLong(usize),
+    /// Nobody at the target listens for this immediate.
+    #[error("nobody at the target listens for immediate {0}")]
+    NoSuchImmediate(u32),
     /// The local end of a READ does not lie in the landing memory.
     #[error("the landing memory has no room for this READ")]
     NoLanding,
     /// The peer has ended the session.
     #[error("the session was withdrawn by the server")]
     Withdrawn,
+    /// The connection broke: the peer closed it, or it or its machine has
+    /// gone.
+    #[error("the connection to the peer is lost")]
+    Disconnected,
+    /// The peer sent what no honest peer sends.
+    #[error("the peer broke the protocol: {0}")]
+    Violation(&'static str),
+    /// The peer does not read what it is sent, or too much was posted at once.
+    #[error("too much is waiting for the peer: it does not keep up")]
+    Overrun,
+}
+
+/// Why a waiting link woke.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// [`Link::poll`] has a completion.
+    Completed,
+    /// The peer may have written into local memory since the last `wait`.
+    Arrived,
+    /// The link has failed, and all its completions have been taken.
+    Failed(LinkError),
+    /// The time was up.
+    TimedOut,
 }
 
 /// One end of a connection. See the crate's text for the contract.
@@ -133,19 +216,30 @@ pub trait Link {
     /// Whether a READ costs the peer's CPU; `choose` has to know.
     fn reads_cost_peer_cpu(&self) -> bool;
 
-    /// Posts a batch; operations complete in this order.
+    /// Posts a batch with one doorbell; operations take effect and complete in
+    /// this order, after all that were posted before. Never blocks. Each
+    /// operation gets exactly one completion, also on a failed link. Bytes of
+    /// WRITEs are taken before it returns.
     fn post(&mut self, batch: &[Work<'_>]);
 
     /// The next completion, if there is one. Never blocks.
     fn poll(&mut self) -> Option<Completion>;
 
-    /// Bytes that a completed READ has fetched.
+    /// Sleeps until something completes, something comes from the peer, the
+    /// link fails or `timeout` has passed (`None`: without end). Whatever came
+    /// since the last `wait` makes it return at once: look for it, then wait,
+    /// and no wake-up is lost. It may also wake for nothing.
+    fn wait(&mut self, timeout: Option<Duration>) -> Waited;
+
+    /// Bytes that a READ has fetched whose completion was taken. Valid until
+    /// another READ into the same place is posted.
     fn landed(&self, at: usize, bytes: usize) -> &[u8];
 
     /// Makes the landing memory at least this large. Not while READs are
     /// under way.
     fn reserve_landing(&mut self, bytes: usize);
 
-    /// Why the link failed, if it has.
+    /// Why the link failed, if it is known that it has: at the latest once
+    /// the first failed completion has been taken.
     fn failure(&self) -> Option<LinkError>;
 }

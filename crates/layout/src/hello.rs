@@ -1,11 +1,18 @@
-//! The first exchange of a session, over a Unix socket.
+//! The first exchange of a session, over a Unix socket or over TCP.
 //!
 //! The client sends a [`ClientHello`]; the server answers with a
-//! [`ServerHello`] and, beside it, the file descriptors (SCM_RIGHTS) in this
-//! order: to_server mailbox, to_client mailbox, the client's wake-up eventfd,
-//! then for each shard its arena and the eventfd that wakes it, and last the
-//! table of shared pointers, if there is one.
-//! After that the socket carries nothing: its end is the session's end.
+//! [`ServerHello`]. Both say what they offer; the server chooses (RDMA_Mongo,
+//! algorithm 1).
+//! * Chosen is shm, and the client came by the Unix socket: beside the hello
+//!   come the file descriptors (SCM_RIGHTS) in this order: to_server mailbox,
+//!   to_client mailbox, the client's wake-up eventfd, then for each shard its
+//!   arena and the eventfd that wakes it, and last the table of shared
+//!   pointers, if there is one. After that the socket carries nothing: its
+//!   end is the session's end.
+//! * Chosen is tcp, and the client came by TCP: frames follow
+//!   ([`crate::wire`]) on the same connection.
+//! * Chosen is the other one: there is no session (its number is 0), and the
+//!   client dials again where `socket_path` or `tcp_address` says.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -13,7 +20,45 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Opens both hellos.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"remora\r\n");
 /// Version of every layout in this crate; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
+/// Bytes of a Unix socket's path in a hello: all that the kernel takes
+/// (sun_path), filled up with zeros.
+pub const SOCKET_PATH_BYTES: usize = 108;
+/// Bytes of a TCP address in a hello, as text, filled up with zeros: the
+/// longest IPv6 address with its scope and port has fewer.
+pub const TCP_ADDRESS_BYTES: usize = 64;
+
+/// Bits of what a side offers.
+pub mod offer {
+    /// Shared memory with a process of the same host and user.
+    pub const SHM: u32 = 1;
+    /// READ and WRITE over TCP.
+    pub const TCP: u32 = 2;
+}
+
+/// Numbers of the transports in hellos; as a wish, 0 leaves the choice open.
+pub mod transport {
+    /// The best that both sides have.
+    pub const AUTO: u32 = 0;
+    /// Shared memory.
+    pub const SHM: u32 = 1;
+    /// TCP.
+    pub const TCP: u32 = 2;
+}
+
+/// What a side has, and where it runs.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct WireOffer {
+    /// Hash of the host's boot id: equal on one running host only.
+    pub host: U64,
+    /// Bits of [`offer`].
+    pub transports: U32,
+    /// Effective user id.
+    pub uid: U32,
+}
 
 /// What a client says first.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -25,6 +70,12 @@ pub struct ClientHello {
     pub version: U32,
     /// Process id of the client, for the server's logs.
     pub pid: U32,
+    /// What the client offers.
+    pub offer: WireOffer,
+    /// The transport that it wants: a number of [`transport`].
+    pub wanted: U32,
+    /// Zero.
+    pub reserved: U32,
 }
 
 /// What the server answers.
@@ -37,7 +88,7 @@ pub struct ServerHello {
     pub version: U32,
     /// A [`Refusal`], or 0 when the session is granted.
     pub refusal: U32,
-    /// The session's number.
+    /// The session's number; 0 where the client has to dial again.
     pub session: U64,
     /// The server's life.
     pub life: U64,
@@ -53,6 +104,19 @@ pub struct ServerHello {
     pub pid: U32,
     /// Seed of the shared table of pointers; 0 if there is none.
     pub pointer_table_seed: U64,
+    /// What the server offers.
+    pub offer: WireOffer,
+    /// The chosen transport: a number of [`transport`].
+    pub transport: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// The server's Unix socket, for a client that came by TCP although
+    /// shared memory is possible.
+    pub socket_path: [u8; SOCKET_PATH_BYTES],
+    /// Zero.
+    pub padding: [u8; 4],
+    /// The server's TCP address, for a client that came by the Unix socket.
+    pub tcp_address: [u8; TCP_ADDRESS_BYTES],
 }
 
 /// Why a session is refused.
@@ -76,16 +140,57 @@ pub enum Refusal {
     /// The server is draining.
     #[error("the server is shutting down")]
     ShuttingDown = 5,
+    /// The wanted transport cannot be had; the offers say why.
+    #[error("the wanted transport cannot be had with this server")]
+    Unavailable = 6,
 }
 
 impl Refusal {
     /// The refusal with this number.
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::NotAHello, Self::Version, Self::TooManySessions, Self::OtherUser, Self::ShuttingDown]
-            .into_iter()
-            .find(|refusal| *refusal as u32 == number)
+        [
+            Self::NotAHello,
+            Self::Version,
+            Self::TooManySessions,
+            Self::OtherUser,
+            Self::ShuttingDown,
+            Self::Unavailable,
+        ]
+        .into_iter()
+        .find(|refusal| *refusal as u32 == number)
     }
 }
 
-const _: () = assert!(size_of::<ClientHello>() == 16);
-const _: () = assert!(size_of::<ServerHello>() == 72);
+/// A text field of a hello: what stands before the first zero.
+pub fn text_of(field: &[u8]) -> Option<&str> {
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    std::str::from_utf8(&field[..end]).ok()
+}
+
+/// A text field of a hello, or `None` if the text does not fit.
+pub fn text_field<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
+    let mut field = [0; BYTES];
+    field.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+    (!text.contains('\0')).then_some(field)
+}
+
+const _: () = assert!(size_of::<WireOffer>() == 16);
+const _: () = assert!(size_of::<ClientHello>() == 40);
+const _: () = assert!(size_of::<ServerHello>() == 272);
+const _: () = assert!(std::mem::offset_of!(ServerHello, socket_path) == 96);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_round_trip_or_are_refused() {
+        for text in ["", "/run/remora/socket", &"x".repeat(SOCKET_PATH_BYTES)] {
+            let field: [u8; SOCKET_PATH_BYTES] = text_field(text).unwrap();
+            assert_eq!(text_of(&field), Some(text));
+        }
+        assert_eq!(text_field::<SOCKET_PATH_BYTES>(&"x".repeat(SOCKET_PATH_BYTES + 1)), None);
+        assert_eq!(text_field::<8>("a\0b"), None);
+        assert_eq!(text_of(&[0xff, 0xfe, 0]), None);
+    }
+}

@@ -19,3 +19,4 @@ pub mod pointer_table;
 pub mod record;
 pub mod session;
 pub mod table;
+pub mod wire;

@@ -52,6 +52,42 @@ pub const MAX_SHARDS: usize = 64;
 /// Sessions (client connections over rings) of one server.
 pub const MAX_SESSIONS: usize = 1024;
 
+/// Longest READ: the longest key and value with their headers are one READ,
+/// with as much again in hand.
+pub const MAX_READ_BYTES: usize = 65 << 20;
+/// Longest WRITE, on every transport: four times a ring. Its bytes are taken
+/// when it is posted, so it has to be far below what a link buffers.
+pub const MAX_WRITE_BYTES: usize = 1 << 20;
+
+/// A READ over TCP is asked for in pieces of this size, so that nothing else
+/// on the connection waits long behind a large one.
+pub const TCP_PIECE_BYTES: usize = 256 << 10;
+/// READ bytes that one end has asked for and not yet received (headers
+/// included). What a target has to buffer is bounded by it, whatever the peer
+/// asks for; at 50 us a round trip it still fills 20 GB/s.
+pub const TCP_READ_WINDOW_BYTES: usize = 1 << 20;
+/// Bytes that one end of a connection buffers for a peer that does not read;
+/// then the link fails. All response rings at once fit twice.
+pub const TCP_MAX_OUTBOUND_BYTES: usize = 34 << 20;
+/// Operations of one end that the other has not yet answered; then the link
+/// fails. Sixty-four threads with a thousand each.
+pub const TCP_MAX_IN_FLIGHT: usize = 1 << 16;
+/// Bytes that one system call fetches at most.
+pub const TCP_RECEIVE_BYTES: usize = 64 << 10;
+/// Bytes that an agent takes from one connection before it looks at the next.
+pub const TCP_TURN_BYTES: usize = 256 << 10;
+/// Regions that one end can expose to its peer: arenas and a mailbox.
+pub const MAX_REGIONS: usize = 256;
+/// An idle connection is probed after this time, in seconds: a peer whose
+/// machine died sends no farewell.
+pub const TCP_KEEPALIVE_IDLE_S: u64 = 10;
+/// Seconds between probes.
+pub const TCP_KEEPALIVE_INTERVAL_S: u64 = 5;
+/// Unanswered probes after which the peer is dead.
+pub const TCP_KEEPALIVE_PROBES: u32 = 3;
+/// Sent bytes that stay unacknowledged for this long mean a dead peer, ms.
+pub const TCP_USER_TIMEOUT_MS: u32 = 25_000;
+
 /// The server writes a heartbeat into each mailbox this often (Catfish 4.1: Inv).
 pub const HEARTBEAT_MS: u64 = 10;
 /// While no client is active the server looks for active ones this often.
@@ -166,3 +202,10 @@ const _: () = assert!(LEASE_MAX_S < 1 << 15);
 const _: () = assert!(MAX_CLIENT_SESSIONS <= 1 << 16 && MAX_IN_FLIGHT < 1 << 16);
 const _: () = assert!(2 * MAX_SHARDS + 4 <= 253);
 const _: () = assert!((POINTER_TABLE_BYTES / CACHE_LINE_BYTES).is_power_of_two());
+const _: () = assert!(MAX_SHARDS < MAX_REGIONS);
+const _: () = assert!(MAX_FRAME_BYTES <= MAX_WRITE_BYTES);
+const _: () = assert!(MAX_WRITE_BYTES <= u32::MAX as usize);
+const _: () = assert!(2 * TCP_PIECE_BYTES <= TCP_READ_WINDOW_BYTES);
+const _: () = assert!(
+    2 * MAX_SHARDS * RING_BYTES + TCP_READ_WINDOW_BYTES + MAX_WRITE_BYTES <= TCP_MAX_OUTBOUND_BYTES
+);

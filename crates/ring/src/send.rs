@@ -119,7 +119,7 @@ impl Sender {
     fn post<L: Link>(&mut self, link: &mut L, ring_bytes: usize) {
         let offset = self.base + self.sent % RING_BYTES as u64;
         let to = RemoteAddress { region: self.region, offset };
-        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.frame }]);
+        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.frame, imm: None }]);
         self.sequence = self.sequence.wrapping_add(1);
         self.sent += ring_bytes as u64;
     }

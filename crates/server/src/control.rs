@@ -13,8 +13,13 @@ use crate::utilisation::Utilisation;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Events, Interest, Poll, Token};
 use remora_arena::Words;
-use remora_fabric::shm::{Bell, Grant, SessionMemory, hello_of, refuse};
-use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello};
+use remora_fabric::detect::{Offer, number_of};
+use remora_fabric::shm::{Bell, Grant, SessionMemory, decline};
+use remora_fabric::{answer, hello_of, refusal};
+use remora_layout::hello::{
+    ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
+    TCP_ADDRESS_BYTES,
+};
 use remora_layout::limits::{HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_SESSIONS};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
 use std::collections::HashMap;
@@ -183,13 +188,13 @@ impl Control {
         }
     }
 
-    fn refuse(&mut self, token: Token, refusal: Refusal) {
+    fn refuse(&mut self, token: Token, why: Refusal) {
         if let Some(client) = self.clients.remove(&token)
             && let Some(socket) = duplicate(&client.socket)
         {
-            tracing::warn!(%refusal, "refused a session");
+            tracing::warn!(refusal = %why, "refused a session");
             // A client that has gone needs no answer.
-            let _ = refuse(&socket, refusal);
+            let _ = decline(&socket, &refusal(why, offer()));
         }
     }
 
@@ -199,6 +204,7 @@ impl Control {
         hello: &[u8; size_of::<ClientHello>()],
     ) -> Result<(), Refusal> {
         let hello = hello_of(hello)?;
+        let chosen = answer(&hello, offer())?;
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
         let peer = rustix::net::sockopt::socket_peercred(client.socket.as_fd());
         let peer = peer.map_err(|_| Refusal::OtherUser)?;
@@ -229,6 +235,12 @@ impl Control {
             shards: (shards as u32).into(),
             pid: std::process::id().into(),
             pointer_table_seed: table.map_or(0, |table| table.seed).into(),
+            offer: offer().to_wire(),
+            transport: number_of(chosen).into(),
+            reserved: 0.into(),
+            socket_path: [0; SOCKET_PATH_BYTES],
+            padding: [0; 4],
+            tcp_address: [0; TCP_ADDRESS_BYTES],
         };
         let mut eventfds = Vec::with_capacity(shards);
         for _ in 0..shards {
@@ -268,7 +280,7 @@ impl Control {
         tracing::info!(
             session = number,
             pid = hello.pid.get(),
-            transport = "shm",
+            transport = chosen.name(),
             "session granted"
         );
         self.beat_one(token);
@@ -377,6 +389,11 @@ impl Control {
         }
         session.to_client.copy_in(HEARTBEAT_WORD * 8, &bytes);
     }
+}
+
+/// What this server offers to clients.
+fn offer() -> Offer {
+    Offer::of_this_process(true, false)
 }
 
 /// The same socket as a standard stream, for messages with descriptors.

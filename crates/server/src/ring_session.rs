@@ -271,7 +271,7 @@ impl RingSession {
             offset: self.credit_word as u64 * 8,
         };
         let bytes = consumed.to_le_bytes();
-        self.link.post(&[remora_fabric::Work::Write { id: 0, to, bytes: &bytes }]);
+        self.link.post(&[remora_fabric::Work::Write { id: 0, to, bytes: &bytes, imm: None }]);
         while self.link.poll().is_some() {}
         match self.link.failure() {
             Some(failure) => Err(failure.into()),

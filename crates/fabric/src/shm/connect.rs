@@ -3,63 +3,19 @@
 use super::bell::Bell;
 use super::link::ShmLink;
 use super::socket;
+use crate::Transport;
+use crate::connect::{Address, ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
+use crate::detect::Wanted;
 use remora_arena::{MapError, Mapping, Region, RegionKind, Words};
 use remora_layout::arena_header::{ARENA_MAGIC, word};
-use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello};
+use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use remora_layout::session::{CLIENT_ASLEEP_WORD, WITHDRAWN_WORD, mailbox_bytes};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
-
-/// How long either side waits for the other's hello.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why a session could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// Nobody listens there.
-    #[error("cannot reach a Remora server at {path}; is it running, and is this its socket?")]
-    Unreachable {
-        /// The socket's path.
-        path: PathBuf,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The server refused.
-    #[error("the server at {path} refused the session: {refusal}")]
-    Refused {
-        /// The socket's path.
-        path: PathBuf,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// The answer made no sense.
-    #[error("the answer from {path} is not that of a Remora server of this version: {what}")]
-    NotAServer {
-        /// The socket's path.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// Shared pointers were asked for and are not to be had (H29).
-    #[error(
-        "the server at {path} does not share pointers: start it with pointer_sharing = true, or let each session cache its own"
-    )]
-    NoPointerSharing {
-        /// The socket's path.
-        path: PathBuf,
-    },
-    /// The memory could not be mapped.
-    #[error(transparent)]
-    Memory(#[from] MapError),
-    /// The kernel refused something else.
-    #[error("cannot set up the session")]
-    System(#[from] std::io::Error),
-}
+use zerocopy::{FromZeros, IntoBytes};
 
 /// A client's end of a new session.
 pub struct Connected {
@@ -86,29 +42,29 @@ pub struct Connected {
 
 /// Asks the server at `path` for a session over shared memory.
 pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
-    let unreachable = |source| ConnectError::Unreachable { path: path.to_owned(), source };
-    let not_a_server = |what| ConnectError::NotAServer { path: path.to_owned(), what };
+    match dial(path, Wanted::Shm)? {
+        Dialled::Session(connected) => Ok(connected),
+        Dialled::Elsewhere(_) => Err(ConnectError::NotAServer {
+            server: Address::Unix(path.to_owned()),
+            what: "it sends us elsewhere",
+        }),
+    }
+}
+
+/// Says hello at a Unix socket: a session, or where else to go.
+pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
+    let server = || Address::Unix(path.to_owned());
+    let unreachable = |source| ConnectError::Unreachable { server: server(), source };
+    let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
     let socket = UnixStream::connect(path).map_err(unreachable)?;
     socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
     socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
-    let hello = ClientHello {
-        magic: HELLO_MAGIC.into(),
-        version: PROTOCOL_VERSION.into(),
-        pid: std::process::id().into(),
-    };
+    let hello = client_hello(wanted);
     socket::send(&socket, hello.as_bytes(), &[]).map_err(unreachable)?;
     let mut answer = ServerHello::new_zeroed();
     let fds = socket::receive(&socket, answer.as_mut_bytes()).map_err(unreachable)?;
-    if answer.magic.get() != HELLO_MAGIC {
-        return Err(not_a_server("it does not begin as one"));
-    }
-    if answer.refusal.get() != 0 {
-        let refusal = Refusal::from_number(answer.refusal.get());
-        let refusal = refusal.ok_or(not_a_server("it refuses for an unknown reason"))?;
-        return Err(ConnectError::Refused { path: path.to_owned(), refusal });
-    }
-    if answer.version.get() != PROTOCOL_VERSION {
-        return Err(not_a_server("it has another protocol version"));
+    if check_answer(&answer, &hello, &server)? != Transport::Shm {
+        return Ok(Dialled::Elsewhere(Box::new(answer)));
     }
     let shards = answer.shards.get() as usize;
     let has_table = answer.pointer_table_seed.get() != 0;
@@ -135,8 +91,9 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
     }
     link.add_region(shards as u32, to_server.clone(), true);
     let pointer_table = has_table.then(next);
-    Ok(Connected {
-        hello: answer,
+    let hello = answer;
+    Ok(Dialled::Session(Connected {
+        hello,
         socket,
         to_server,
         to_client,
@@ -145,7 +102,7 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
         bells,
         link,
         pointer_table,
-    })
+    }))
 }
 
 enum ArenaError {
@@ -246,23 +203,8 @@ impl Grant<'_> {
     }
 }
 
-/// Tells a client that it gets no session.
-pub fn refuse(socket: &UnixStream, refusal: Refusal) -> std::io::Result<()> {
-    let mut hello = ServerHello::new_zeroed();
-    hello.magic = HELLO_MAGIC.into();
-    hello.version = PROTOCOL_VERSION.into();
-    hello.refusal = (refusal as u32).into();
-    socket::send(socket, hello.as_bytes(), &[])
-}
-
-/// The client's hello from the bytes it sent, or why it is refused.
-pub fn hello_of(bytes: &[u8; size_of::<ClientHello>()]) -> Result<ClientHello, Refusal> {
-    let hello = ClientHello::read_from_bytes(bytes).map_err(|_| Refusal::NotAHello)?;
-    if hello.magic.get() != HELLO_MAGIC {
-        return Err(Refusal::NotAHello);
-    }
-    if hello.version.get() != PROTOCOL_VERSION {
-        return Err(Refusal::Version);
-    }
-    Ok(hello)
+/// Answers without a session: a refusal, or where to dial instead
+/// ([`crate::refusal`], [`crate::elsewhere`]).
+pub fn decline(socket: &UnixStream, answer: &ServerHello) -> std::io::Result<()> {
+    socket::send(socket, answer.as_bytes(), &[])
 }

@@ -1,12 +1,22 @@
 //! The link: operations are executed by whoever posts them.
 
-use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Work};
+use super::bell::{Bell, Sleeper, Woken};
+use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::Words;
+use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 struct RemoteRegion {
     words: Words,
     writable: bool,
+}
+
+/// How a link's own side hears what the peer writes.
+struct Ear {
+    sleeper: Sleeper,
+    /// Whether something is there that was not yet taken.
+    scan: Box<dyn FnMut() -> bool + Send + Sync>,
 }
 
 /// One end of a shared-memory connection.
@@ -17,6 +27,9 @@ pub struct ShmLink {
     failure: Option<LinkError>,
     /// The word that says that the session was withdrawn.
     withdrawn: Option<(Words, usize)>,
+    /// Each immediate's bell.
+    bells: Vec<(u32, Bell)>,
+    ear: Option<Ear>,
 }
 
 impl ShmLink {
@@ -29,7 +42,21 @@ impl ShmLink {
             done: VecDeque::new(),
             failure: None,
             withdrawn,
+            bells: Vec::new(),
+            ear: None,
         }
+    }
+
+    /// A WRITE with the immediate `imm` rings this bell after its bytes.
+    pub fn add_bell(&mut self, imm: u32, bell: Bell) {
+        self.bells.retain(|(known, _)| *known != imm);
+        self.bells.push((imm, bell));
+    }
+
+    /// What [`Link::wait`] sleeps on: the bell that the peer rings, and the
+    /// look for what it may have written and is not yet taken.
+    pub fn listen(&mut self, sleeper: Sleeper, scan: impl FnMut() -> bool + Send + Sync + 'static) {
+        self.ear = Some(Ear { sleeper, scan: Box::new(scan) });
     }
 
     /// Adds a region of the peer; `writable` for one's own mailbox there.
@@ -62,17 +89,36 @@ impl ShmLink {
         match *work {
             Work::Read { from, into, bytes, .. } => {
                 let (region, offset) = Self::region(&self.regions, from, bytes)?;
+                if region.writable {
+                    return Err(LinkError::NotReadable(from.region));
+                }
+                if bytes > MAX_READ_BYTES {
+                    return Err(LinkError::TooLong(bytes));
+                }
                 let landing = self.landing.get_mut(into..).and_then(|rest| rest.get_mut(..bytes));
                 region.words.copy_out(offset, landing.ok_or(LinkError::NoLanding)?);
             }
-            Work::Write { to, bytes, .. } => {
+            Work::Write { to, bytes, imm, .. } => {
                 let (region, offset) = Self::region(&self.regions, to, bytes.len())?;
                 if !region.writable {
                     return Err(LinkError::NotWritable(to.region));
                 }
+                if bytes.len() > MAX_WRITE_BYTES {
+                    return Err(LinkError::TooLong(bytes.len()));
+                }
                 region.words.copy_in(offset, bytes);
+                if let Some(imm) = imm {
+                    self.ring(imm)?;
+                }
             }
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn ring(&self, imm: u32) -> Result<(), LinkError> {
+        let bell = self.bells.iter().find(|(known, _)| *known == imm);
+        bell.ok_or(LinkError::NoSuchImmediate(imm))?.1.ring();
         Ok(())
     }
 
@@ -113,7 +159,7 @@ impl Link for ShmLink {
         }
         let first = self.done.len();
         for work in batch {
-            let (Work::Read { id, .. } | Work::Write { id, .. }) = *work;
+            let id = work.id();
             let result = match self.failure {
                 None => self.execute(work),
                 Some(failure) => Err(failure),
@@ -134,6 +180,34 @@ impl Link for ShmLink {
     #[inline(always)]
     fn poll(&mut self) -> Option<Completion> {
         self.done.pop_front()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Waited {
+        if !self.done.is_empty() {
+            return Waited::Completed;
+        }
+        if self.failure.is_none() && self.is_withdrawn() {
+            self.failure = Some(LinkError::Withdrawn);
+        }
+        if let Some(failure) = self.failure {
+            return Waited::Failed(failure);
+        }
+        let Some(ear) = &mut self.ear else {
+            // Operations complete when they are posted: nothing can come.
+            std::thread::sleep(timeout.unwrap_or_default());
+            return Waited::TimedOut;
+        };
+        let withdrawn = self.withdrawn.as_ref();
+        let ended = || withdrawn.is_some_and(|(words, word)| words.load_acquire(*word) != 0);
+        let woken = ear.sleeper.sleep(timeout, || ended() || (ear.scan)());
+        if ended() {
+            self.failure = Some(LinkError::Withdrawn);
+            return Waited::Failed(LinkError::Withdrawn);
+        }
+        match woken {
+            Woken::Found | Woken::Signalled => Waited::Arrived,
+            Woken::TimedOut => Waited::TimedOut,
+        }
     }
 
     #[inline(always)]

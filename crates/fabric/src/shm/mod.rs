@@ -10,5 +10,6 @@ mod link;
 mod socket;
 
 pub use bell::{Bell, Sleeper, Woken};
-pub use connect::{ConnectError, Connected, Grant, SessionMemory, connect, hello_of, refuse};
+pub(crate) use connect::dial;
+pub use connect::{Connected, Grant, SessionMemory, connect, decline};
 pub use link::ShmLink;

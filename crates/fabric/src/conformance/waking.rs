@@ -1,0 +1,49 @@
+//! Waking: what the peer writes into local memory ends a `wait`.
+
+use super::{PATIENCE, RemoteAddress, TestBed};
+use crate::{Link, Waited, Work};
+use std::time::Duration;
+
+/// A bed whose target, in a thread of its own, answers.
+pub trait EchoBed: TestBed {
+    /// From now on, and for so many rounds: whenever the target is told of
+    /// immediate 1, it writes the first word of the mailbox into the first
+    /// word of the initiator's local memory, sleeping between.
+    fn start_echo(&mut self, rounds: u64);
+    /// The first word of the local memory.
+    fn echoed(&self) -> u64;
+    /// Ends the target's thread; gives the wake-ups that it lost.
+    fn stop_echo(&mut self) -> u64;
+}
+
+/// A game of ping-pong in which both sides sleep whenever they can. Gives the
+/// wake-ups that were lost: the time was up although the answer was there.
+pub fn wake_ups_are_not_lost<B: EchoBed>(rounds: u64) -> u64 {
+    // So long that no busy machine lets the answer come just after it.
+    const LOST: Duration = Duration::from_secs(6);
+    let mut bed = B::new(4096);
+    let region = bed.mailbox();
+    bed.start_echo(rounds);
+    let mut lost = 0;
+    for round in 1..=rounds {
+        let to = RemoteAddress { region, offset: 0 };
+        let bytes = round.to_le_bytes();
+        bed.link().post(&[Work::Write { id: round, to, bytes: &bytes, imm: Some(1) }]);
+        let mut silent = Duration::ZERO;
+        while bed.echoed() < round {
+            while let Some(completion) = bed.link().poll() {
+                assert_eq!(completion.result, Ok(()));
+            }
+            if bed.echoed() >= round {
+                break;
+            }
+            if bed.link().wait(Some(LOST)) == Waited::TimedOut {
+                silent += LOST;
+                lost += (bed.echoed() >= round) as u64;
+                assert!(silent < PATIENCE, "no answer in round {round}");
+            }
+        }
+        assert_eq!(bed.echoed(), round);
+    }
+    lost + bed.stop_echo()
+}

@@ -1,0 +1,373 @@
+//! Making a session, whatever carries it: the hellos, and the choice.
+//!
+//! A client says hello at the address that it was given, Unix socket or TCP.
+//! The server chooses from what both offer; where that is the other transport,
+//! its answer says where to dial again (RDMA_Mongo 4.1, algorithm 1).
+
+use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of, number_of};
+use crate::{Transport, shm, tcp};
+use remora_arena::MapError;
+use remora_layout::hello::{
+    ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello, text_field, text_of,
+};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use zerocopy::{FromBytes, FromZeros};
+
+/// How long either side waits for the other's hello.
+pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// An IP address and port.
+    Tcp(SocketAddr),
+}
+
+/// A text that is neither a path nor an address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0:?} is neither a socket's path (with a /) nor an address like 127.0.0.1:7000")]
+pub struct UnknownAddress(String);
+
+impl FromStr for Address {
+    type Err = UnknownAddress;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAddress> {
+        if text.contains('/') {
+            return Ok(Self::Unix(text.into()));
+        }
+        text.parse().map(Self::Tcp).map_err(|_| UnknownAddress(text.to_owned()))
+    }
+}
+
+impl From<&Path> for Address {
+    fn from(path: &Path) -> Self {
+        Self::Unix(path.to_owned())
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(into, "{}", path.display()),
+            Self::Tcp(address) => write!(into, "{address}"),
+        }
+    }
+}
+
+/// Why a session could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody listens there.
+    #[error("cannot reach a Remora server at {server}; is it running, and is this its address?")]
+    Unreachable {
+        /// Where.
+        server: Address,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The server refused.
+    #[error("the server at {server} refused the session: {refusal}")]
+    Refused {
+        /// Where.
+        server: Address,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The wanted transport cannot be had.
+    #[error("no session with the server at {server}: {why}")]
+    Unavailable {
+        /// Where.
+        server: Address,
+        /// Why, and what to do.
+        why: Unavailable,
+    },
+    /// The answer made no sense.
+    #[error("the answer from {server} is not that of a Remora server of this version: {what}")]
+    NotAServer {
+        /// Where.
+        server: Address,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Shared pointers were asked for and are not to be had (H29).
+    #[error(
+        "the server at {server} does not share pointers over {}: take shm and start it with pointer_sharing = true, or let each session cache its own",
+        transport.name()
+    )]
+    NoPointerSharing {
+        /// Where.
+        server: Address,
+        /// What carries the session.
+        transport: Transport,
+    },
+    /// The memory could not be mapped.
+    #[error(transparent)]
+    Memory(#[from] MapError),
+    /// The link failed before the session was complete.
+    #[error("the link to the server failed at once")]
+    Link(#[from] crate::LinkError),
+    /// The kernel refused something else.
+    #[error("cannot set up the session")]
+    System(#[from] std::io::Error),
+}
+
+/// A client's end of a new session.
+pub enum Connected {
+    /// Over shared memory.
+    Shm(Box<shm::Connected>),
+    /// Over TCP.
+    Tcp(Box<tcp::Connected>),
+}
+
+impl Connected {
+    /// What carries it.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::Shm(_) => Transport::Shm,
+            Self::Tcp(_) => Transport::Tcp,
+        }
+    }
+}
+
+/// What a hello led to.
+pub(crate) enum Dialled<T> {
+    Session(T),
+    /// Dial again, where the answer says.
+    Elsewhere(Box<ServerHello>),
+}
+
+/// Makes a session with the server at `address` over the wanted transport,
+/// dialling a second time if it is not the one that the address belongs to.
+/// [`Wanted::Auto`] takes shared memory if it can be had, else TCP, and says
+/// so once in the log.
+///
+/// # Errors
+/// Nobody listens there, the server refuses, the wanted transport cannot be
+/// had, or what the server sends is not acceptable.
+pub fn connect(address: &Address, wanted: Wanted) -> Result<Connected, ConnectError> {
+    let answer = match dial(address, wanted)? {
+        Dialled::Session(connected) => {
+            if let (Wanted::Auto, Connected::Tcp(connected)) = (wanted, &connected) {
+                warn_of_tcp(address, &connected.hello);
+            }
+            return Ok(connected);
+        }
+        Dialled::Elsewhere(answer) => answer,
+    };
+    let (next, named) = next_dial(address, &answer)?;
+    match dial(&next, named) {
+        Ok(Dialled::Session(connected)) => {
+            if (wanted, named) == (Wanted::Auto, Wanted::Tcp) {
+                warn_of_tcp(address, &answer);
+            }
+            Ok(connected)
+        }
+        // The host is the same, but its socket is not to be seen or used from
+        // here: another mount namespace, or no right to it.
+        Err(error) if (wanted, named) == (Wanted::Auto, Wanted::Shm) => {
+            warn_once(address, &error.to_string());
+            match dial(address, Wanted::Tcp)? {
+                Dialled::Session(connected) => Ok(connected),
+                Dialled::Elsewhere(_) => Err(in_circles(address)),
+            }
+        }
+        Ok(Dialled::Elsewhere(_)) => Err(in_circles(address)),
+        Err(ConnectError::Unreachable { .. }) if named == Wanted::Shm => {
+            Err(ConnectError::Unavailable { server: next, why: Unavailable::ShmUnreachable })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn dial(address: &Address, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
+    Ok(match address {
+        Address::Unix(path) => match shm::dial(path, wanted)? {
+            Dialled::Session(connected) => Dialled::Session(Connected::Shm(Box::new(connected))),
+            Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
+        },
+        Address::Tcp(address) => match tcp::dial(*address, wanted)? {
+            Dialled::Session(connected) => Dialled::Session(Connected::Tcp(Box::new(connected))),
+            Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
+        },
+    })
+}
+
+/// Where the server sends us, and for what.
+fn next_dial(address: &Address, answer: &ServerHello) -> Result<(Address, Wanted), ConnectError> {
+    let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
+    match address {
+        Address::Tcp(_) => {
+            let path = text_of(&answer.socket_path).filter(|path| path.contains('/'));
+            let path = path.ok_or(not_a_server("it names no socket for shared memory"))?;
+            Ok((Address::Unix(path.into()), Wanted::Shm))
+        }
+        Address::Unix(_) => {
+            let tcp = text_of(&answer.tcp_address).and_then(|text| text.parse().ok());
+            let tcp = tcp.ok_or(not_a_server("it names no address for TCP"))?;
+            Ok((Address::Tcp(tcp), Wanted::Tcp))
+        }
+    }
+}
+
+fn in_circles(address: &Address) -> ConnectError {
+    ConnectError::NotAServer { server: address.clone(), what: "it sends us in circles" }
+}
+
+fn warn_of_tcp(address: &Address, answer: &ServerHello) {
+    let own = Offer::of_this_process(true, true);
+    let why = choose(Wanted::Shm, own, Offer::from_wire(&answer.offer));
+    warn_once(address, &why.map_or_else(|why| why.to_string(), |_| "its choice".to_owned()));
+}
+
+fn warn_once(address: &Address, why: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        tracing::warn!(server = %address, why, "transport auto: falling back to tcp");
+    }
+}
+
+/// What this process says first.
+pub fn client_hello(wanted: Wanted) -> ClientHello {
+    ClientHello {
+        magic: HELLO_MAGIC.into(),
+        version: PROTOCOL_VERSION.into(),
+        pid: std::process::id().into(),
+        offer: Offer::of_this_process(true, true).to_wire(),
+        wanted: wanted.number().into(),
+        reserved: 0.into(),
+    }
+}
+
+/// The client's hello from the bytes it sent, or why it is refused.
+pub fn hello_of(bytes: &[u8; size_of::<ClientHello>()]) -> Result<ClientHello, Refusal> {
+    let hello = ClientHello::read_from_bytes(bytes).map_err(|_| Refusal::NotAHello)?;
+    if hello.magic.get() != HELLO_MAGIC {
+        return Err(Refusal::NotAHello);
+    }
+    if hello.version.get() != PROTOCOL_VERSION {
+        return Err(Refusal::Version);
+    }
+    if Wanted::from_number(hello.wanted.get()).is_none() {
+        return Err(Refusal::NotAHello);
+    }
+    Ok(hello)
+}
+
+/// The server's choice for this client. What the client says of itself is
+/// believed only where it harms nobody: whoever hands out shared memory asks
+/// the kernel for the peer's user.
+pub fn answer(hello: &ClientHello, server: Offer) -> Result<Transport, Refusal> {
+    let wanted = Wanted::from_number(hello.wanted.get()).ok_or(Refusal::NotAHello)?;
+    choose(wanted, Offer::from_wire(&hello.offer), server).map_err(|_| Refusal::Unavailable)
+}
+
+fn hello_without_session(offer: Offer) -> ServerHello {
+    let mut hello = ServerHello::new_zeroed();
+    hello.magic = HELLO_MAGIC.into();
+    hello.version = PROTOCOL_VERSION.into();
+    hello.pid = std::process::id().into();
+    hello.offer = offer.to_wire();
+    hello
+}
+
+/// The answer that refuses.
+pub fn refusal(refusal: Refusal, server: Offer) -> ServerHello {
+    let mut hello = hello_without_session(server);
+    hello.refusal = (refusal as u32).into();
+    hello
+}
+
+/// The answer that sends a client to the chosen transport: to the socket at
+/// this path, or to this TCP address (the loopback if the server listens on
+/// every address: who came by the Unix socket is on this host). `None` if the
+/// path does not fit.
+pub fn elsewhere(
+    chosen: Transport,
+    server: Offer,
+    socket: Option<&Path>,
+    listening: Option<SocketAddr>,
+) -> Option<ServerHello> {
+    let mut hello = hello_without_session(server);
+    hello.transport = number_of(chosen).into();
+    if let Some(path) = socket {
+        hello.socket_path = text_field(path.to_str()?)?;
+    }
+    if let Some(mut address) = listening {
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        hello.tcp_address = text_field(&address.to_string())?;
+    }
+    Some(hello)
+}
+
+/// What a client makes of the answer: the transport that the server chose.
+pub(crate) fn check_answer(
+    answer: &ServerHello,
+    sent: &ClientHello,
+    server: &dyn Fn() -> Address,
+) -> Result<Transport, ConnectError> {
+    let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
+    if answer.magic.get() != HELLO_MAGIC {
+        return Err(not_a_server("it does not begin as one"));
+    }
+    if answer.refusal.get() != 0 {
+        let refusal = Refusal::from_number(answer.refusal.get());
+        let refusal = refusal.ok_or(not_a_server("it refuses for an unknown reason"))?;
+        if refusal == Refusal::Unavailable
+            && let Some(wanted) = Wanted::from_number(sent.wanted.get())
+            && let (own, peer) = (Offer::from_wire(&sent.offer), Offer::from_wire(&answer.offer))
+            && let Err(why) = choose(wanted, own, peer)
+        {
+            return Err(ConnectError::Unavailable { server: server(), why });
+        }
+        return Err(ConnectError::Refused { server: server(), refusal });
+    }
+    if answer.version.get() != PROTOCOL_VERSION {
+        return Err(not_a_server("it has another protocol version"));
+    }
+    chosen_of(answer.transport.get()).ok_or(not_a_server("it chose an unknown transport"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_apart_by_the_slash() {
+        assert_eq!("./s".parse(), Ok(Address::Unix("./s".into())));
+        let tcp: Address = "127.0.0.1:7000".parse().unwrap();
+        assert_eq!(tcp.to_string(), "127.0.0.1:7000");
+        assert!("[::1]:7".parse::<Address>().is_ok());
+        assert!("7000".parse::<Address>().is_err());
+    }
+
+    #[test]
+    fn a_client_on_the_host_is_sent_to_the_loopback() {
+        let offer = Offer::of_this_process(true, true);
+        for (listening, told) in
+            [("0.0.0.0:7", "127.0.0.1:7"), ("[::]:7", "[::1]:7"), ("10.0.0.1:7", "10.0.0.1:7")]
+        {
+            let hello = elsewhere(Transport::Tcp, offer, None, listening.parse().ok()).unwrap();
+            assert_eq!(text_of(&hello.tcp_address), Some(told));
+        }
+        let long = "/x".repeat(60);
+        assert!(elsewhere(Transport::Shm, offer, Some(Path::new(&long)), None).is_none());
+    }
+}

@@ -1,0 +1,281 @@
+//! Detection: the best transport that both sides have (RDMA_Mongo 4.1,
+//! algorithm 1; design, "Fabric").
+//!
+//! Pure: what the two sides offer goes in, a transport or the reason why not
+//! comes out. A named transport that cannot be had is an error, never a silent
+//! fallback.
+
+use crate::Transport;
+use remora_layout::hash::checksum;
+use remora_layout::hello::{WireOffer, offer, transport};
+use std::str::FromStr;
+
+/// Which transport a user asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wanted {
+    /// The best that both sides have.
+    #[default]
+    Auto,
+    /// Shared memory or nothing.
+    Shm,
+    /// TCP or nothing.
+    Tcp,
+}
+
+/// A name that is not one of a wish.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("transport is one of auto, shm and tcp")]
+pub struct UnknownWish;
+
+impl Wanted {
+    /// The name in configuration and on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+        }
+    }
+
+    /// The number in a hello.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Auto => transport::AUTO,
+            Self::Shm => transport::SHM,
+            Self::Tcp => transport::TCP,
+        }
+    }
+
+    /// The wish with this number in a hello.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Auto, Self::Shm, Self::Tcp].into_iter().find(|wanted| wanted.number() == number)
+    }
+}
+
+impl FromStr for Wanted {
+    type Err = UnknownWish;
+
+    fn from_str(name: &str) -> Result<Self, UnknownWish> {
+        [Self::Auto, Self::Shm, Self::Tcp]
+            .into_iter()
+            .find(|wanted| wanted.name() == name)
+            .ok_or(UnknownWish)
+    }
+}
+
+/// The number of a chosen transport in a hello.
+pub const fn number_of(chosen: Transport) -> u32 {
+    match chosen {
+        Transport::Shm => transport::SHM,
+        Transport::Tcp => transport::TCP,
+        Transport::Sim => panic!("the simulated fabric has no hellos"),
+    }
+}
+
+/// The chosen transport with this number in a hello.
+pub fn chosen_of(number: u32) -> Option<Transport> {
+    match number {
+        transport::SHM => Some(Transport::Shm),
+        transport::TCP => Some(Transport::Tcp),
+        _ => None,
+    }
+}
+
+/// What one side has, and where it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// It can share memory with a process of its host and user.
+    pub shm: bool,
+    /// A client: it can dial TCP. A server: it listens for clients there.
+    pub tcp: bool,
+    /// Equal for processes of one running host, 0 if it cannot be told.
+    pub host: u64,
+    /// Effective user id.
+    pub uid: u32,
+}
+
+/// Keys the hash of the boot id, which itself is not to be told to strangers.
+const HOST_HASH_SEED: u64 = u64::from_le_bytes(*b"remorahs");
+
+impl Offer {
+    /// What this process has on this host.
+    pub fn of_this_process(shm: bool, tcp: bool) -> Self {
+        let boot_id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let host = if boot_id.is_empty() { 0 } else { checksum(&boot_id, HOST_HASH_SEED) };
+        Self { shm, tcp, host, uid: rustix::process::geteuid().as_raw() }
+    }
+
+    /// As it stands in a hello.
+    pub fn to_wire(self) -> WireOffer {
+        let transports = (self.shm as u32 * offer::SHM) | (self.tcp as u32 * offer::TCP);
+        WireOffer { host: self.host.into(), transports: transports.into(), uid: self.uid.into() }
+    }
+
+    /// From a hello. Bits that we do not know are offers that we cannot take.
+    pub fn from_wire(wire: &WireOffer) -> Self {
+        let transports = wire.transports.get();
+        Self {
+            shm: transports & offer::SHM != 0,
+            tcp: transports & offer::TCP != 0,
+            host: wire.host.get(),
+            uid: wire.uid.get(),
+        }
+    }
+}
+
+/// Why a transport cannot be had, and what to do about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// Not the same host.
+    #[error("shm: the server runs on another host; use transport tcp")]
+    ShmOtherHost,
+    /// Not the same user.
+    #[error(
+        "shm: the server runs as another user (uid {server}, this process has {client}); run both as one user, or use transport tcp"
+    )]
+    ShmOtherUser {
+        /// The client's user.
+        client: u32,
+        /// The server's user.
+        server: u32,
+    },
+    /// The server has no Unix socket.
+    #[error("shm: the server does not offer shared memory; start it with a socket, or use tcp")]
+    ShmNotAtServer,
+    /// The client cannot or may not.
+    #[error("shm: this client does not offer shared memory; use transport tcp")]
+    ShmNotAtClient,
+    /// The server has no TCP address.
+    #[error("tcp: the server does not listen for clients on TCP; set fabric_address")]
+    TcpNotAtServer,
+    /// The client cannot or may not.
+    #[error("tcp: this client does not offer TCP; use transport shm")]
+    TcpNotAtClient,
+    /// Offered by the server, but its socket could not be reached.
+    #[error("shm: the server's socket cannot be reached from here; use transport tcp")]
+    ShmUnreachable,
+    /// None of all.
+    #[error("no transport is common to both sides: {shm}; {tcp}")]
+    Nothing {
+        /// Why not shared memory.
+        shm: &'static str,
+        /// Why not TCP.
+        tcp: &'static str,
+    },
+}
+
+/// The transport that the two sides take.
+pub fn choose(wanted: Wanted, client: Offer, server: Offer) -> Result<Transport, Unavailable> {
+    match wanted {
+        Wanted::Shm => shm(client, server),
+        Wanted::Tcp => tcp(client, server),
+        Wanted::Auto => shm(client, server).or_else(|no_shm| {
+            tcp(client, server)
+                .map_err(|no_tcp| Unavailable::Nothing { shm: short(no_shm), tcp: short(no_tcp) })
+        }),
+    }
+}
+
+fn shm(client: Offer, server: Offer) -> Result<Transport, Unavailable> {
+    if client.host != server.host || client.host == 0 {
+        return Err(Unavailable::ShmOtherHost);
+    }
+    if client.uid != server.uid {
+        return Err(Unavailable::ShmOtherUser { client: client.uid, server: server.uid });
+    }
+    match (client.shm, server.shm) {
+        (true, true) => Ok(Transport::Shm),
+        (true, false) => Err(Unavailable::ShmNotAtServer),
+        (false, _) => Err(Unavailable::ShmNotAtClient),
+    }
+}
+
+fn tcp(client: Offer, server: Offer) -> Result<Transport, Unavailable> {
+    match (client.tcp, server.tcp) {
+        (true, true) => Ok(Transport::Tcp),
+        (true, false) => Err(Unavailable::TcpNotAtServer),
+        (false, _) => Err(Unavailable::TcpNotAtClient),
+    }
+}
+
+fn short(why: Unavailable) -> &'static str {
+    match why {
+        Unavailable::ShmOtherHost => "the server runs on another host",
+        Unavailable::ShmOtherUser { .. } => "the server runs as another user",
+        Unavailable::ShmNotAtServer => "the server does not offer shared memory",
+        Unavailable::ShmNotAtClient => "this client does not offer shared memory",
+        Unavailable::ShmUnreachable => "the server's socket cannot be reached from here",
+        Unavailable::TcpNotAtServer => {
+            "the server does not listen for clients on TCP; set fabric_address"
+        }
+        Unavailable::TcpNotAtClient => "this client does not offer TCP",
+        Unavailable::Nothing { .. } => "nothing is common",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Offer = Offer { shm: true, tcp: true, host: 7, uid: 1000 };
+
+    /// Every combination against the rule stated another way: the best of what
+    /// both have, and a reason that names the transport asked for.
+    #[test]
+    fn the_best_common_transport_is_taken_and_a_named_one_never_replaced() {
+        let mut seen = [0; 3];
+        for bits in 0..256u32 {
+            let bit = |at: u32| bits >> at & 1 == 1;
+            let client = Offer { shm: bit(0), tcp: bit(1), ..HERE };
+            let server = Offer {
+                shm: bit(2),
+                tcp: bit(3),
+                host: if bit(4) { 7 } else { 8 },
+                uid: if bit(5) { 1000 } else { 0 },
+            };
+            let common_shm = bit(0) && bit(2) && bit(4) && bit(5);
+            let common_tcp = bit(1) && bit(3);
+            let best = if common_shm {
+                Some(Transport::Shm)
+            } else {
+                common_tcp.then_some(Transport::Tcp)
+            };
+            assert_eq!(choose(Wanted::Auto, client, server).ok(), best);
+            assert_eq!(choose(Wanted::Shm, client, server).is_ok(), common_shm);
+            assert_eq!(choose(Wanted::Tcp, client, server).is_ok(), common_tcp);
+            for (wanted, word) in [(Wanted::Shm, "shm: "), (Wanted::Tcp, "tcp: ")] {
+                if let Err(why) = choose(wanted, client, server) {
+                    assert!(why.to_string().starts_with(word), "{why}");
+                }
+            }
+            seen[best.map_or(0, |best| best as usize + 1)] += 1;
+        }
+        assert!(seen.iter().all(|seen| *seen > 0));
+    }
+
+    #[test]
+    fn reasons_say_what_to_do() {
+        let far = Offer { host: 8, tcp: false, ..HERE };
+        let text = choose(Wanted::Auto, HERE, far).unwrap_err().to_string();
+        assert!(text.contains("another host") && text.contains("fabric_address"), "{text}");
+        let other = Offer { uid: 0, ..HERE };
+        let text = choose(Wanted::Shm, HERE, other).unwrap_err().to_string();
+        assert!(text.contains("uid 0") && text.contains("1000"), "{text}");
+        let unknown = Offer { host: 0, ..HERE };
+        assert_eq!(choose(Wanted::Shm, unknown, unknown), Err(Unavailable::ShmOtherHost));
+    }
+
+    #[test]
+    fn offers_and_wishes_round_trip() {
+        let this = Offer::of_this_process(true, false);
+        assert_ne!(this.host, 0);
+        assert_eq!(this, Offer::of_this_process(true, false));
+        assert_eq!(Offer::from_wire(&this.to_wire()), this);
+        for wanted in [Wanted::Auto, Wanted::Shm, Wanted::Tcp] {
+            assert_eq!(Wanted::from_number(wanted.number()), Some(wanted));
+            assert_eq!(wanted.name().parse(), Ok(wanted));
+        }
+        assert_eq!(Wanted::from_number(3), None);
+        assert_eq!("verbs".parse::<Wanted>(), Err(UnknownWish));
+    }
+}

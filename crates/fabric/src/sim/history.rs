@@ -1,0 +1,128 @@
+//! What the words of a readable region were: from it a READ is composed.
+//!
+//! The log holds for each store what it replaced. Of a word the values in an
+//! interval are what it holds at the end, and what every store since the
+//! beginning has replaced. Only stores since the beginning of the oldest READ
+//! under way are kept.
+
+use super::random::Random;
+use remora_arena::{Journal, Words};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// A store, as it may be undone.
+struct Replaced {
+    index: usize,
+    old: u64,
+}
+
+#[derive(Default)]
+pub(super) struct History {
+    /// What the words hold now; those not in it hold 0.
+    shadow: Vec<u64>,
+    log: VecDeque<Replaced>,
+    /// Stores since the region was made, less those still in the log.
+    dropped: u64,
+    /// READs under way: their number and the stores before their beginning.
+    readers: BTreeMap<u64, u64>,
+    next_reader: u64,
+}
+
+impl History {
+    fn stored(&mut self, index: usize, value: u64) {
+        if self.shadow.len() <= index {
+            self.shadow.resize(index + 1, 0);
+        }
+        let old = std::mem::replace(&mut self.shadow[index], value);
+        if self.readers.is_empty() {
+            self.dropped += 1;
+        } else {
+            self.log.push_back(Replaced { index, old });
+        }
+    }
+
+    /// A READ's effect begins.
+    pub fn begin(&mut self) -> u64 {
+        let reader = self.next_reader;
+        self.next_reader += 1;
+        self.readers.insert(reader, self.dropped + self.log.len() as u64);
+        reader
+    }
+
+    /// A READ's effect is over, whatever it saw.
+    pub fn end(&mut self, reader: u64) {
+        self.readers.remove(&reader);
+        let now = self.dropped + self.log.len() as u64;
+        let oldest = self.readers.values().copied().min().unwrap_or(now);
+        let unused = oldest - self.dropped;
+        self.log.drain(..unused as usize);
+        self.dropped = oldest;
+    }
+
+    /// Composes what a READ shows that ends now. `torn`: each word by itself;
+    /// otherwise all words at one instant of the interval.
+    pub fn compose(
+        &self,
+        reader: u64,
+        words: &Words,
+        offset: usize,
+        bytes: usize,
+        torn: bool,
+        random: &mut Random,
+    ) -> Vec<u8> {
+        let mut shown = vec![0; bytes];
+        words.copy_out(offset, &mut shown);
+        let begun = (self.readers[&reader] - self.dropped) as usize;
+        let range = offset / 8..(offset + bytes).div_ceil(8);
+        // For each changed word what it held before the store at each place.
+        let mut changed: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
+        for (place, store) in self.log.iter().enumerate().skip(begun) {
+            if range.contains(&store.index) {
+                changed.entry(store.index).or_default().push((place, store.old));
+            }
+        }
+        let instants = (self.log.len() - begun) as u64 + 1;
+        let instant = begun + random.below(instants) as usize;
+        for (index, held) in changed {
+            let value = if torn {
+                held.get(random.below(held.len() as u64 + 1) as usize)
+            } else {
+                held.iter().find(|(place, _)| *place >= instant)
+            };
+            if let Some((_, old)) = value {
+                let at = (index - range.start) * 8;
+                let end = bytes.min(at + 8);
+                shown[at..end].copy_from_slice(&old.to_le_bytes()[..end - at]);
+            }
+        }
+        shown
+    }
+}
+
+/// Told of every store in a readable region, by its owner.
+#[derive(Clone, Default)]
+pub struct SimJournal(pub(super) Rc<RefCell<History>>);
+
+impl SimJournal {
+    /// The journal of a fresh region.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stores that it keeps for READs under way.
+    pub fn kept(&self) -> usize {
+        self.0.borrow().log.len()
+    }
+}
+
+impl Journal for SimJournal {
+    const ACTIVE: bool = true;
+
+    fn stored(&mut self, index: usize, value: u64) {
+        self.0.borrow_mut().stored(index, value);
+    }
+
+    /// No READ is bound by the order of stores inside it: the weakest fabric.
+    fn fenced(&mut self) {}
+}

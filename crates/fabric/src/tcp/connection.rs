@@ -1,0 +1,295 @@
+//! One connection, shared by all links of a process with one peer.
+
+use super::execute::Turn;
+use super::frame::Refused;
+use super::inbound::Inbound;
+use super::outbound::{Flushed, Outbound};
+use super::regions::{Access, Regions};
+use super::waiting::{Handle, Waiters, lock};
+use crate::LinkError;
+use remora_arena::Words;
+use remora_layout::limits::{
+    TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES, TCP_TURN_BYTES,
+    TCP_USER_TIMEOUT_MS,
+};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::sockopt;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::time::Duration;
+
+/// Who reads a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pumping {
+    /// The links themselves, in `poll` and `wait`: a client.
+    ByLinks,
+    /// One agent, by [`Connection::serve`]: a server. Links only take what
+    /// the agent has delivered.
+    ByAgent,
+}
+
+/// How a turn of the agent ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Nothing more is there: wait for readiness.
+    Idle,
+    /// More may be there: the connection wants another turn.
+    More,
+    /// The peer has gone: take the connection down.
+    Closed,
+    /// The connection broke off for this reason: take it down.
+    Failed(LinkError),
+}
+
+/// What a turn of the agent found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// How it ended.
+    pub state: State,
+    /// Bytes wait for the socket to take them: call again when it is writable.
+    pub wants_write: bool,
+}
+
+/// One TCP connection; see the module's text.
+pub struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) regions: Regions,
+    pub(super) out: Mutex<Outbound>,
+    inbound: Mutex<Inbound>,
+    handles: Mutex<Vec<Weak<Handle>>>,
+    pub(super) waiters: Waiters,
+    /// WRITEs of the peer that are stored.
+    pub(super) arrivals: AtomicU64,
+    pumping: Pumping,
+    /// Wakes a leader that sleeps on the socket without watching for room.
+    kick: Option<OwnedFd>,
+    /// Set under the lock of `out`.
+    leader_sleeps: AtomicBool,
+}
+
+impl Connection {
+    /// Takes a connected stream, at a frame's start in both directions.
+    ///
+    /// # Errors
+    /// The kernel refuses an option of the socket, or a descriptor.
+    pub fn new(stream: TcpStream, pumping: Pumping) -> std::io::Result<Arc<Self>> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, Duration::from_secs(TCP_KEEPALIVE_IDLE_S))?;
+        sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(TCP_KEEPALIVE_INTERVAL_S))?;
+        sockopt::set_tcp_keepcnt(&stream, TCP_KEEPALIVE_PROBES)?;
+        sockopt::set_tcp_user_timeout(&stream, TCP_USER_TIMEOUT_MS)?;
+        let kick = match pumping {
+            Pumping::ByLinks => Some(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            Pumping::ByAgent => None,
+        };
+        Ok(Arc::new(Self {
+            stream,
+            regions: Regions::new(),
+            out: Mutex::new(Outbound::new()),
+            inbound: Mutex::new(Inbound::new()),
+            handles: Mutex::new(Vec::new()),
+            waiters: Waiters::default(),
+            arrivals: AtomicU64::new(0),
+            pumping,
+            kick,
+            leader_sleeps: AtomicBool::new(false),
+        }))
+    }
+
+    /// Lets the peer read or write a region of this end. Region numbers are
+    /// our own choice, below [`remora_layout::limits::MAX_REGIONS`].
+    pub fn expose(&self, region: u32, words: Words, access: Access) {
+        self.regions.expose(region, words, access);
+    }
+
+    /// Takes a region back. Once this has returned, no operation of the peer
+    /// is executed on it any more; the next one fails the peer's link.
+    pub fn withdraw(&self, region: u32) {
+        self.regions.withdraw(region);
+    }
+
+    /// Takes all regions back, and tells the peer: the session is over. Once
+    /// this has returned, no operation of the peer is executed any more. Not to
+    /// be called by what [`Self::serve`] calls.
+    pub fn withdraw_all(&self) {
+        self.regions.withdraw_all();
+        let inbound = match self.pumping {
+            Pumping::ByAgent => Some(lock(&self.inbound)),
+            // A leader may sleep with the pump for long: then the peer is told
+            // with the first request that is refused.
+            Pumping::ByLinks => self.inbound.try_lock().ok(),
+        };
+        if let Some(mut inbound) = inbound {
+            self.refuse(&mut inbound, Refused::Withdrawn);
+            drop(inbound);
+            self.waiters.hand_over();
+            self.flush();
+        }
+    }
+
+    /// Ends the connection in both directions; what was buffered is lost.
+    pub fn close(&self) {
+        self.break_off(LinkError::Disconnected);
+    }
+
+    /// Why this end's operations fail, if they do.
+    pub fn failure(&self) -> Option<LinkError> {
+        lock(&self.out).failure
+    }
+
+    /// One turn of the agent, never blocking: receives a bounded number of
+    /// bytes, executes, answers, flushes. Immediates of the peer's WRITEs are
+    /// handed over one by one, each after its bytes are stored.
+    ///
+    /// Fit for edge-triggered readiness: it stops at an empty socket or says
+    /// [`State::More`]. Register the connection for reading and writing; also
+    /// other threads' posts can leave bytes to be flushed.
+    pub fn serve(&self, on_immediate: &mut dyn FnMut(u32)) -> Progress {
+        let turn = Turn { bytes: TCP_TURN_BYTES, until_empty: true };
+        let state = self.pump(&mut lock(&self.inbound), turn, on_immediate);
+        Progress { state, wants_write: lock(&self.out).pending_bytes() > 0 }
+    }
+
+    /// How an ended connection ended.
+    pub(super) fn ended(&self) -> State {
+        match self.failure() {
+            None | Some(LinkError::Disconnected) => State::Closed,
+            Some(reason) => State::Failed(reason),
+        }
+    }
+
+    /// Bytes that go out before any frame: the hello.
+    pub(super) fn begin_with(&self, bytes: &[u8]) {
+        lock(&self.out).begin_with(bytes);
+        self.flush();
+    }
+
+    pub(super) fn register(&self, handle: &Arc<Handle>) {
+        let mut handles = lock(&self.handles);
+        handles.retain(|handle| handle.strong_count() > 0);
+        handles.push(Arc::downgrade(handle));
+        // A link on a failed connection knows at once.
+        if let Some(reason) = self.failure() {
+            handle.fail(reason);
+        }
+    }
+
+    /// Fails all links of this end; what the peer asks for is still served.
+    pub(super) fn fail(&self, reason: LinkError) {
+        if !lock(&self.out).fail(reason) {
+            return;
+        }
+        for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
+            handle.fail(reason);
+        }
+    }
+
+    /// Fails all links of this end and ends the connection.
+    pub(super) fn break_off(&self, reason: LinkError) {
+        self.fail(reason);
+        // It may have ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.waiters.wake_all();
+    }
+
+    /// Sends what is buffered, as far as the socket takes it; what stays is
+    /// left to the leader, who is told to watch for room.
+    pub(super) fn flush(&self) {
+        let mut out = lock(&self.out);
+        if out.pending_bytes() == 0 {
+            return;
+        }
+        let flushed = out.flush(&self.stream);
+        if flushed == Flushed::Some
+            && self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed)
+            && let Some(kick) = &self.kick
+        {
+            // A full counter means that a kick is already due.
+            let _ = rustix::io::write(kick, &1u64.to_ne_bytes());
+        }
+        drop(out);
+        if flushed == Flushed::Broken {
+            self.break_off(LinkError::Disconnected);
+        }
+    }
+
+    /// A link polls: pumps once, if nobody else does.
+    pub(super) fn pump_by_link(&self) {
+        if self.pumping == Pumping::ByAgent {
+            return;
+        }
+        match self.inbound.try_lock() {
+            Ok(mut inbound) => {
+                self.pump_for_link(&mut inbound);
+                drop(inbound);
+                self.waiters.hand_over();
+            }
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Poisoned(_)) => self.break_off(LinkError::Disconnected),
+        }
+    }
+
+    fn pump_for_link(&self, inbound: &mut Inbound) -> State {
+        let turn = Turn { bytes: TCP_TURN_BYTES, until_empty: false };
+        // Over shared memory an immediate only wakes; so it does here.
+        self.pump(inbound, turn, &mut |_| {})
+    }
+
+    /// A link waits, and tries to lead: pumps, and if nothing came sleeps on
+    /// the socket once. False if somebody else leads.
+    pub(super) fn lead(&self, timeout: Option<Duration>, mut came: impl FnMut() -> bool) -> bool {
+        if self.pumping == Pumping::ByAgent {
+            return false;
+        }
+        let mut inbound = match self.inbound.try_lock() {
+            Ok(inbound) => inbound,
+            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::Poisoned(_)) => {
+                self.break_off(LinkError::Disconnected);
+                return true;
+            }
+        };
+        if self.pump_for_link(&mut inbound) == State::Idle && !came() {
+            self.sleep_on_socket(timeout);
+            self.pump_for_link(&mut inbound);
+        }
+        // No hand-over: the caller leads again, or hands over when it leaves.
+        true
+    }
+
+    fn sleep_on_socket(&self, timeout: Option<Duration>) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let mut interest = PollFlags::IN;
+        {
+            // Under the lock: who posts later sees that we sleep.
+            let out = lock(&self.out);
+            if out.pending_bytes() > 0 {
+                interest |= PollFlags::OUT;
+            }
+            self.leader_sleeps.store(true, Relaxed);
+        }
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let kick = self.kick.as_ref().expect("links pump, so there is one");
+        let mut fds = [PollFd::new(&self.stream, interest), PollFd::new(kick, PollFlags::IN)];
+        // Interrupted: the caller looks and comes again.
+        let _ = poll(&mut fds, timeout.as_ref());
+        self.leader_sleeps.store(false, Relaxed);
+        let _ = rustix::io::read(kick, &mut [0u8; 8]);
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+}

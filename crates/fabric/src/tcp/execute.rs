@@ -1,0 +1,311 @@
+//! The agent: reads frames, executes what the peer asks for, and delivers
+//! what the peer answers. Nothing that a peer sends makes it panic, block, or
+//! keep more than a bounded number of bytes.
+
+use super::connection::{Connection, State};
+use super::frame::{Frame, Refused, Violation, parse};
+use super::inbound::{Expect, Inbound, Received};
+use super::outbound::{Flight, Flushed};
+use super::regions::Access;
+use super::waiting::lock;
+use crate::LinkError;
+use remora_arena::Words;
+use remora_layout::limits::{TCP_PIECE_BYTES, TCP_READ_WINDOW_BYTES};
+use remora_layout::wire::WIRE_HEADER_BYTES;
+use std::sync::atomic::Ordering;
+
+/// How much one turn of the pump does.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// Receives no more than about this.
+    pub bytes: usize,
+    /// Goes on until the socket says that it is empty, for edge-triggered
+    /// readiness; otherwise a short receive is enough.
+    pub until_empty: bool,
+}
+
+impl Connection {
+    /// One turn: receives, executes, answers, flushes.
+    pub(super) fn pump(
+        &self,
+        inbound: &mut Inbound,
+        turn: Turn,
+        on_immediate: &mut dyn FnMut(u32),
+    ) -> State {
+        if inbound.over {
+            return self.ended();
+        }
+        let arrivals = self.arrivals.load(Ordering::Relaxed);
+        let state = self.receive_and_execute(inbound, turn, on_immediate);
+        if self.arrivals.load(Ordering::Relaxed) != arrivals {
+            self.waiters.wake_all();
+        }
+        match state {
+            Ok(state) => {
+                self.tell(inbound);
+                if inbound.over { self.ended() } else { state }
+            }
+            Err(violation) => {
+                self.break_off(violation.into());
+                inbound.over = true;
+                self.ended()
+            }
+        }
+    }
+
+    fn receive_and_execute(
+        &self,
+        inbound: &mut Inbound,
+        turn: Turn,
+        on_immediate: &mut dyn FnMut(u32),
+    ) -> Result<State, Violation> {
+        let mut received = 0;
+        while received < turn.bytes {
+            match inbound.receive(&self.stream) {
+                Received::Nothing => return Ok(State::Idle),
+                Received::Closed => {
+                    self.break_off(LinkError::Disconnected);
+                    inbound.over = true;
+                    return Ok(State::Closed);
+                }
+                Received::Bytes(bytes) => received += bytes,
+            }
+            let was_full = inbound.is_full();
+            self.execute_all(inbound, on_immediate)?;
+            if !turn.until_empty && !was_full {
+                return Ok(State::Idle);
+            }
+        }
+        Ok(State::More)
+    }
+
+    /// Everything that is wholly there.
+    fn execute_all(
+        &self,
+        inbound: &mut Inbound,
+        on_immediate: &mut dyn FnMut(u32),
+    ) -> Result<(), Violation> {
+        // Each turn consumes bytes or ends.
+        loop {
+            let progressed = match inbound.expect {
+                Expect::Header => self.header(inbound, on_immediate)?,
+                Expect::Write { .. } => self.write_piece(inbound, on_immediate),
+                Expect::Data { .. } => self.data_piece(inbound),
+            };
+            if !progressed {
+                return Ok(());
+            }
+        }
+    }
+
+    fn header(
+        &self,
+        inbound: &mut Inbound,
+        on_immediate: &mut dyn FnMut(u32),
+    ) -> Result<bool, Violation> {
+        let Some(header) = inbound.bytes().first_chunk::<WIRE_HEADER_BYTES>() else {
+            return Ok(false);
+        };
+        let frame = parse(header)?;
+        inbound.consume(WIRE_HEADER_BYTES);
+        match frame {
+            Frame::Read { region, offset, bytes } => self.read(inbound, region, offset, bytes)?,
+            Frame::Write { region, offset, bytes, imm } => {
+                let discard = inbound.refused
+                    || self
+                        .regions
+                        .with(Access::Write, region, offset, bytes, |_, _| ())
+                        .map_err(|why| self.refuse(inbound, why))
+                        .is_err();
+                inbound.expect = Expect::Write { region, offset, left: bytes, imm, discard };
+                if bytes == 0 {
+                    self.write_piece(inbound, on_immediate);
+                }
+            }
+            Frame::Data { number, bytes } => self.data(inbound, number, bytes)?,
+            Frame::Done(executed) => self.done(executed)?,
+            Frame::Fail { executed, why } => self.failed(executed, why)?,
+        }
+        Ok(true)
+    }
+
+    /// The peer READs.
+    fn read(
+        &self,
+        inbound: &mut Inbound,
+        region: u32,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<(), Violation> {
+        if inbound.refused {
+            return Ok(());
+        }
+        let mut out = lock(&self.out);
+        let copied = out.answer_data(inbound.executed, bytes, |into| {
+            self.regions.with(Access::Read, region, offset, bytes, |words, at| {
+                words.copy_out(at, into);
+            })
+        });
+        match copied {
+            None => return Err(Violation("it asks for more than the window")),
+            Some(Ok(())) => {
+                inbound.executed += 1;
+                inbound.told = inbound.executed;
+                if out.pending_bytes() >= TCP_PIECE_BYTES {
+                    let _ = out.flush(&self.stream);
+                }
+            }
+            Some(Err(why)) => {
+                drop(out);
+                self.refuse(inbound, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Some bytes of a WRITE by the peer: whole words, or its end.
+    fn write_piece(&self, inbound: &mut Inbound, on_immediate: &mut dyn FnMut(u32)) -> bool {
+        let Expect::Write { region, offset, left, imm, discard } = inbound.expect else {
+            return false;
+        };
+        let there = inbound.bytes().len();
+        let piece = if there < left { there & !7 } else { left };
+        if piece == 0 && left > 0 {
+            return false;
+        }
+        let mut discard = discard;
+        if !discard && piece > 0 {
+            let bytes = &inbound.bytes()[..piece];
+            let stored = self.regions.with(Access::Write, region, offset, piece, |words, at| {
+                words.copy_in(at, bytes);
+            });
+            if let Err(why) = stored {
+                self.refuse(inbound, why);
+                discard = true;
+            }
+        }
+        inbound.consume(piece);
+        let (offset, left) = (offset + piece as u64 * !discard as u64, left - piece);
+        inbound.expect = Expect::Write { region, offset, left, imm, discard };
+        if left == 0 {
+            inbound.expect = Expect::Header;
+            if !discard {
+                self.written(inbound, imm, on_immediate);
+            }
+        }
+        true
+    }
+
+    fn written(&self, inbound: &mut Inbound, imm: Option<u32>, on_immediate: &mut dyn FnMut(u32)) {
+        inbound.executed += 1;
+        Words::full_fence();
+        self.arrivals.fetch_add(1, Ordering::SeqCst);
+        if let Some(imm) = imm {
+            on_immediate(imm);
+        }
+    }
+
+    /// Tells the peer that its next request, and all later ones, are refused.
+    pub(super) fn refuse(&self, inbound: &mut Inbound, why: Refused) {
+        if inbound.refused {
+            return;
+        }
+        inbound.refused = true;
+        inbound.told = inbound.executed;
+        lock(&self.out).answer(&Frame::Fail { executed: inbound.executed, why });
+    }
+
+    /// An answer to a READ of ours begins.
+    fn data(&self, inbound: &mut Inbound, number: u64, bytes: usize) -> Result<(), Violation> {
+        let mut finished = Vec::new();
+        let handle = {
+            let mut out = lock(&self.out);
+            if out.failure.is_some() {
+                None
+            } else {
+                Some(out.data_begins(number, bytes, &mut finished).map_err(Violation)?)
+            }
+        };
+        deliver(&finished);
+        inbound.expect = Expect::Data { handle, left: bytes };
+        if bytes == 0 {
+            self.data_piece(inbound);
+        }
+        Ok(())
+    }
+
+    fn data_piece(&self, inbound: &mut Inbound) -> bool {
+        let Expect::Data { handle, left } = &inbound.expect else { return false };
+        let piece = inbound.bytes().len().min(*left);
+        if piece == 0 && *left > 0 {
+            return false;
+        }
+        let left = left - piece;
+        let mut complete = 0;
+        if left == 0 && handle.is_some() {
+            complete = lock(&self.out).data_arrived().is_some_and(|flight| flight.last) as u64;
+        }
+        if let Some(handle) = handle {
+            handle.deliver(&inbound.bytes()[..piece], complete);
+        }
+        inbound.consume(piece);
+        match &mut inbound.expect {
+            Expect::Data { left: rest, .. } if left > 0 => *rest = left,
+            expect => *expect = Expect::Header,
+        }
+        true
+    }
+
+    fn done(&self, executed: u64) -> Result<(), Violation> {
+        let mut finished = Vec::new();
+        {
+            let mut out = lock(&self.out);
+            if out.failure.is_none() {
+                out.done(executed, &mut finished).map_err(Violation)?;
+            }
+        }
+        deliver(&finished);
+        Ok(())
+    }
+
+    /// The peer refuses our next request.
+    fn failed(&self, executed: u64, why: Refused) -> Result<(), Violation> {
+        self.done(executed)?;
+        let refused = lock(&self.out).refused();
+        let reason = match (why, refused) {
+            (Refused::Withdrawn, _) => LinkError::Withdrawn,
+            (_, None) => return Err(Violation("it refuses what nobody posted")),
+            (Refused::OutOfBounds, Some(posted)) => LinkError::OutOfBounds {
+                region: posted.region,
+                offset: posted.offset,
+                bytes: posted.bytes,
+            },
+            (Refused::NoSuchRegion, Some(posted)) => LinkError::NoSuchRegion(posted.region),
+            (Refused::NotWritable, Some(posted)) => LinkError::NotWritable(posted.region),
+            (Refused::NotReadable, Some(posted)) => LinkError::NotReadable(posted.region),
+        };
+        self.fail(reason);
+        Ok(())
+    }
+
+    /// Tells the peer how far we are, and flushes. A peer that does not read
+    /// is told later: the count is cumulative.
+    fn tell(&self, inbound: &mut Inbound) {
+        let mut out = lock(&self.out);
+        if inbound.told < inbound.executed && out.pending_bytes() <= TCP_READ_WINDOW_BYTES {
+            inbound.told = inbound.executed;
+            out.answer(&Frame::Done(inbound.executed));
+        }
+        if out.flush(&self.stream) == Flushed::Broken {
+            drop(out);
+            self.break_off(LinkError::Disconnected);
+            inbound.over = true;
+        }
+    }
+}
+
+fn deliver(finished: &[Flight]) {
+    for flight in finished {
+        flight.handle.deliver(&[], flight.last as u64);
+    }
+}

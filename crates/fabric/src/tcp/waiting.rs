@@ -1,0 +1,140 @@
+//! The end of each link that other threads reach: where its completions are
+//! delivered and where it sleeps.
+//!
+//! Leader and followers: one waiting thread holds the pump and sleeps on the
+//! socket, the others sleep on their own condition variable. Whoever lets go
+//! of the pump looks for followers afterwards, and a follower enters the list
+//! before it tries the pump for the last time:
+//!
+//! ```text
+//!   follower                        holder of the pump
+//!   enter the list                  unlock the pump
+//!   full fence                      full fence
+//!   try the pump, sleep if taken    look into the list, wake one
+//! ```
+//! Whichever fence comes second sees the other side's step, as with the bells
+//! of shared memory: no wake-up is lost.
+
+use crate::LinkError;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A lock whose holders never panic half way through a change.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What has come for one link.
+#[derive(Default)]
+pub(super) struct Delivered {
+    /// Bytes of its READs, in the order of the operations.
+    pub bytes: Vec<u8>,
+    /// Operations executed, in order, since it was last looked at.
+    pub executed: u64,
+    /// All further ones fail.
+    pub failure: Option<LinkError>,
+    /// Something has changed since the link last looked.
+    woken: bool,
+}
+
+/// The shared end of one link.
+#[derive(Default)]
+pub(super) struct Handle {
+    delivered: Mutex<Delivered>,
+    changed: Condvar,
+}
+
+impl Handle {
+    /// Bytes of the oldest unfinished READ, and operations that are complete.
+    /// Nothing is delivered any more once the link has failed.
+    pub fn deliver(&self, bytes: &[u8], executed: u64) {
+        let mut delivered = lock(&self.delivered);
+        if delivered.failure.is_some() {
+            return;
+        }
+        delivered.bytes.extend_from_slice(bytes);
+        delivered.executed += executed;
+        if executed > 0 {
+            delivered.woken = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Fails what is not yet executed.
+    pub fn fail(&self, reason: LinkError) {
+        let mut delivered = lock(&self.delivered);
+        delivered.failure.get_or_insert(reason);
+        delivered.woken = true;
+        self.changed.notify_one();
+    }
+
+    /// Wakes the link's thread, for whatever it then finds.
+    pub fn wake(&self) {
+        lock(&self.delivered).woken = true;
+        self.changed.notify_one();
+    }
+
+    /// Takes what has come: bytes are swapped against `into`, which is empty.
+    pub fn take(&self, into: &mut Vec<u8>) -> (u64, Option<LinkError>) {
+        let mut delivered = lock(&self.delivered);
+        std::mem::swap(&mut delivered.bytes, into);
+        (std::mem::take(&mut delivered.executed), delivered.failure)
+    }
+
+    /// From here on every change wakes the next [`Self::sleep`].
+    pub fn arm(&self) {
+        lock(&self.delivered).woken = false;
+    }
+
+    /// Sleeps until something has changed since [`Self::arm`].
+    pub fn sleep(&self, timeout: Option<Duration>) {
+        let delivered = lock(&self.delivered);
+        let asleep = |delivered: &mut Delivered| !delivered.woken;
+        match timeout {
+            None => drop(self.changed.wait_while(delivered, asleep)),
+            Some(timeout) => drop(self.changed.wait_timeout_while(delivered, timeout, asleep)),
+        }
+    }
+}
+
+/// The links that wait on one connection.
+#[derive(Default)]
+pub(super) struct Waiters {
+    count: AtomicUsize,
+    list: Mutex<Vec<Arc<Handle>>>,
+}
+
+impl Waiters {
+    /// Enters the list. What is looked at afterwards is not missed.
+    pub fn enter(&self, handle: &Arc<Handle>) {
+        lock(&self.list).push(Arc::clone(handle));
+        self.count.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Leaves the list.
+    pub fn leave(&self, handle: &Arc<Handle>) {
+        lock(&self.list).retain(|other| !Arc::ptr_eq(other, handle));
+        self.count.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// The pump is free, or was not taken by a thread that leaves: one of
+    /// those who wait may have it.
+    pub fn hand_over(&self) {
+        fence(Ordering::SeqCst);
+        if self.count.load(Ordering::SeqCst) > 0
+            && let Some(next) = lock(&self.list).first()
+        {
+            next.wake();
+        }
+    }
+
+    /// Something came that concerns everybody.
+    pub fn wake_all(&self) {
+        fence(Ordering::SeqCst);
+        if self.count.load(Ordering::SeqCst) > 0 {
+            lock(&self.list).iter().for_each(|handle| handle.wake());
+        }
+    }
+}

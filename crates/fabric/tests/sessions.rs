@@ -1,0 +1,299 @@
+//! Sessions by real hellos: detection over both sockets, and thousands of
+//! connects that leave nothing behind.
+
+use remora_arena::{NoJournal, Region, RegionKind};
+use remora_fabric::detect::{Offer, Unavailable, Wanted};
+use remora_fabric::tcp::State;
+use remora_fabric::{
+    Address, ConnectError, Connected, Link, RemoteAddress, Transport, Work, answer, connect,
+    elsewhere, hello_of, refusal, shm, tcp,
+};
+use remora_layout::arena_header::{ARENA_MAGIC, word};
+use remora_layout::hello::{ClientHello, PROTOCOL_VERSION, ServerHello};
+use remora_layout::limits::MIN_ARENA_BYTES;
+use remora_layout::session::mailbox_bytes;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use zerocopy::IntoBytes;
+
+/// The tests count descriptors of the whole process: one at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+const LIFE: u64 = 99;
+const PLANTED: u64 = 0x1122_3344_5566_7788;
+
+/// The least of a server: one shard with an arena that nobody changes.
+struct Place {
+    arena: Region,
+    offer: Offer,
+    socket: PathBuf,
+    told_socket: PathBuf,
+    tcp: SocketAddr,
+    stop: AtomicBool,
+}
+
+struct Server {
+    place: Arc<Place>,
+    threads: Vec<JoinHandle<()>>,
+    _directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn hello(&self, chosen: Transport) -> ServerHello {
+        let mut hello = elsewhere(chosen, self.offer, None, None).unwrap();
+        hello.session = 1.into();
+        hello.life = LIFE.into();
+        hello.shards = 1.into();
+        hello
+    }
+
+    /// The choice, or the answer without a session.
+    fn choose(&self, hello: &[u8], came_by: Transport) -> Result<(), Box<ServerHello>> {
+        let refuse = |why| Box::new(refusal(why, self.offer));
+        let hello = hello_of(hello.try_into().unwrap()).map_err(refuse)?;
+        let chosen = answer(&hello, self.offer).map_err(refuse)?;
+        if chosen == came_by {
+            return Ok(());
+        }
+        let told = elsewhere(chosen, self.offer, Some(&self.told_socket), Some(self.tcp));
+        Err(Box::new(told.unwrap()))
+    }
+
+    fn serve_unix(&self, mut socket: UnixStream) {
+        let mut hello = [0; size_of::<ClientHello>()];
+        if socket.read_exact(&mut hello).is_err() {
+            return;
+        }
+        if let Err(answer) = self.choose(&hello, Transport::Shm) {
+            let _ = shm::decline(&socket, &answer);
+            return;
+        }
+        let memory = shm::SessionMemory::create(1).unwrap();
+        let eventfd = shm::Bell::eventfd().unwrap();
+        let shards = [(self.arena.fd(), eventfd.as_fd())];
+        let hello = self.hello(Transport::Shm);
+        shm::Grant { hello, memory: &memory, shards: &shards }.send(&socket).unwrap();
+        // The socket's end is the session's end.
+        let _ = socket.read(&mut [0]);
+        memory.withdraw();
+    }
+
+    fn serve_tcp(&self, mut stream: TcpStream) {
+        let mut hello = [0; size_of::<ClientHello>()];
+        if stream.read_exact(&mut hello).is_err() {
+            return;
+        }
+        if let Err(answer) = self.choose(&hello, Transport::Tcp) {
+            let _ = stream.write_all(answer.as_bytes());
+            return;
+        }
+        let mailbox = remora_arena::Mapping::heap(mailbox_bytes(1));
+        let grant = tcp::Grant {
+            hello: self.hello(Transport::Tcp),
+            to_server: remora_arena::Words::new(mailbox),
+            arenas: &[self.arena.words()],
+        };
+        let connection = grant.send(stream).unwrap();
+        loop {
+            let _ = poll(&mut [PollFd::new(&*connection, PollFlags::IN)], None);
+            match connection.serve(&mut |_| {}).state {
+                State::Idle | State::More => {}
+                State::Closed => return,
+                State::Failed(reason) => panic!("an honest client: {reason}"),
+            }
+        }
+    }
+}
+
+impl Server {
+    fn start(offer: impl FnOnce(&mut Offer), reachable: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let unix = UnixListener::bind(&socket).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let bytes = MIN_ARENA_BYTES as usize;
+        let arena = Region::create("remora-arena", RegionKind::Readable, bytes).unwrap();
+        let mut owner = arena.owner(NoJournal).unwrap();
+        owner.store(word::MAGIC, ARENA_MAGIC);
+        owner.store(word::VERSION, PROTOCOL_VERSION as u64);
+        owner.store(word::LIFE, LIFE);
+        owner.store(word::REGION_BYTES, MIN_ARENA_BYTES);
+        owner.store(512, PLANTED);
+        let mut offered = Offer::of_this_process(true, true);
+        offer(&mut offered);
+        let told_socket = if reachable { socket.clone() } else { "/nowhere/s".into() };
+        let place = Arc::new(Place {
+            arena,
+            offer: offered,
+            socket,
+            told_socket,
+            tcp: listener.local_addr().unwrap(),
+            stop: AtomicBool::new(false),
+        });
+        let (by_unix, by_tcp) = (Arc::clone(&place), Arc::clone(&place));
+        let threads = vec![
+            std::thread::spawn(move || {
+                for socket in unix.incoming().take_while(|_| !by_unix.stopped()) {
+                    by_unix.serve_unix(socket.unwrap());
+                }
+            }),
+            std::thread::spawn(move || {
+                for stream in listener.incoming().take_while(|_| !by_tcp.stopped()) {
+                    by_tcp.serve_tcp(stream.unwrap());
+                }
+            }),
+        ];
+        Self { place, threads, _directory: directory }
+    }
+
+    fn connect(&self, by: Transport, wanted: Wanted) -> Result<Connected, ConnectError> {
+        let address = match by {
+            Transport::Tcp => Address::Tcp(self.place.tcp),
+            _ => Address::Unix(self.place.socket.clone()),
+        };
+        connect(&address, wanted)
+    }
+
+    fn stop(self) {
+        self.place.stop.store(true, Ordering::Release);
+        let _ = UnixStream::connect(&self.place.socket);
+        let _ = TcpStream::connect(self.place.tcp);
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Place {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+/// READs a planted word and WRITEs one: the session works.
+fn works<L: Link>(link: &mut L) {
+    link.reserve_landing(8);
+    let from = RemoteAddress { region: 0, offset: 4096 };
+    let to = RemoteAddress { region: 1, offset: 8192 };
+    link.post(&[
+        Work::Read { id: 1, from, into: 0, bytes: 8 },
+        Work::Write { id: 2, to, bytes: &[1; 100], imm: None },
+    ]);
+    for id in 1..=2 {
+        let completion = loop {
+            match link.poll() {
+                Some(completion) => break completion,
+                None => drop(link.wait(None)),
+            }
+        };
+        assert_eq!((completion.id, completion.result), (id, Ok(())));
+    }
+    assert_eq!(link.landed(0, 8), PLANTED.to_le_bytes());
+}
+
+fn used(connected: Result<Connected, ConnectError>) -> Transport {
+    let mut connected = connected.unwrap();
+    match &mut connected {
+        Connected::Shm(connected) => works(&mut connected.link),
+        Connected::Tcp(connected) => {
+            assert_eq!(connected.arenas[0].word(word::REGION_BYTES), MIN_ARENA_BYTES);
+            works(&mut connected.link);
+        }
+    }
+    connected.transport()
+}
+
+fn unavailable(connected: Result<Connected, ConnectError>) -> Unavailable {
+    match connected.map(|connected| connected.transport()) {
+        Err(ConnectError::Unavailable { why, .. }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+use Transport::{Shm, Tcp};
+
+#[test]
+fn the_best_common_transport_is_found_by_either_address() {
+    let _guard = ONE_AT_A_TIME.lock();
+    let server = Server::start(|_| {}, true);
+    for by in [Shm, Tcp] {
+        for (wanted, expected) in [(Wanted::Auto, Shm), (Wanted::Shm, Shm), (Wanted::Tcp, Tcp)] {
+            assert_eq!(used(server.connect(by, wanted)), expected, "{wanted:?} by {by:?}");
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn another_host_is_reached_by_tcp_only() {
+    let _guard = ONE_AT_A_TIME.lock();
+    let server = Server::start(|offer| offer.host ^= 1, true);
+    for by in [Shm, Tcp] {
+        assert_eq!(used(server.connect(by, Wanted::Auto)), Tcp);
+        assert_eq!(used(server.connect(by, Wanted::Tcp)), Tcp);
+        assert_eq!(unavailable(server.connect(by, Wanted::Shm)), Unavailable::ShmOtherHost);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_server_without_tcp_says_so() {
+    let _guard = ONE_AT_A_TIME.lock();
+    let server = Server::start(|offer| offer.tcp = false, true);
+    assert_eq!(unavailable(server.connect(Shm, Wanted::Tcp)), Unavailable::TcpNotAtServer);
+    assert_eq!(used(server.connect(Shm, Wanted::Auto)), Shm);
+    server.stop();
+}
+
+/// The same host, but its socket is not to be seen from here: auto falls back,
+/// a named transport is an error.
+#[test]
+fn a_socket_out_of_reach_is_tcp_or_an_error() {
+    let _guard = ONE_AT_A_TIME.lock();
+    let server = Server::start(|_| {}, false);
+    assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
+    assert_eq!(unavailable(server.connect(Tcp, Wanted::Shm)), Unavailable::ShmUnreachable);
+    server.stop();
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn mapped_memfds() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains("/memfd:remora-to-")).count()
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn thousands_of_sessions_leave_nothing_behind() {
+    let _guard = ONE_AT_A_TIME.lock();
+    let before = descriptors();
+    let server = Server::start(|_| {}, true);
+    for (by, wanted) in [(Shm, Wanted::Shm), (Tcp, Wanted::Tcp)] {
+        assert_eq!(used(server.connect(by, wanted)), by);
+    }
+    let resident = resident_bytes();
+    for (by, wanted) in [(Shm, Wanted::Shm), (Tcp, Wanted::Tcp)] {
+        for _ in 0..2000 {
+            assert_eq!(used(server.connect(by, wanted)), by);
+        }
+    }
+    server.stop();
+    assert_eq!(descriptors(), before, "descriptors are left");
+    assert_eq!(mapped_memfds(), 0, "mappings are left");
+    let grown = resident_bytes().saturating_sub(resident);
+    assert!(grown < 64 << 20, "{grown} bytes are left");
+}

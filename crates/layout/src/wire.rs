@@ -1,0 +1,79 @@
+//! Frames of the TCP transport: what READ and WRITE are on a connection.
+//!
+//! ```text
+//!    0      1       2          4         8                     16       20          24
+//!    +------+-------+----------+---------+---------------------+--------+-----------+---------
+//!    | kind | flags | reserved | region  | place               | bytes  | immediate | payload
+//!    +------+-------+----------+---------+---------------------+--------+-----------+---------
+//! READ    1   0         0       region    offset                 wanted   0
+//! WRITE   2   0 or 1    0       region    offset                 payload  if flag 1   `bytes`
+//! DATA    3   0         0       0         number of the READ     payload  0           `bytes`
+//! DONE    4   0         0       0         executed so far        0        0
+//! FAIL    5   0         0       0         executed so far        0        reason
+//! ```
+//! READ and WRITE are requests; each direction of a connection counts its own
+//! from 0. DATA answers the READ with that number and says that all requests
+//! before it are executed. DONE and FAIL say how many are executed; FAIL also
+//! says that the next one, and all after it, are not and will not be.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Opens every frame.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct WireHeader {
+    /// A number of [`kind`].
+    pub kind: u8,
+    /// [`FLAG_IMMEDIATE`] or 0.
+    pub flags: u8,
+    /// Zero.
+    pub reserved: U16,
+    /// The region of a request.
+    pub region: U32,
+    /// Byte offset of a request; a count in an answer.
+    pub place: U64,
+    /// Bytes wanted, or bytes of payload that follow.
+    pub bytes: U32,
+    /// The immediate of a WRITE, or the reason of a FAIL.
+    pub immediate: U32,
+}
+
+/// Bytes of a frame's header.
+pub const WIRE_HEADER_BYTES: usize = 24;
+/// The WRITE carries an immediate.
+pub const FLAG_IMMEDIATE: u8 = 1;
+
+/// Kinds of frames.
+pub mod kind {
+    /// Asks for bytes.
+    pub const READ: u8 = 1;
+    /// Brings bytes to be stored.
+    pub const WRITE: u8 = 2;
+    /// Brings the bytes of a READ.
+    pub const DATA: u8 = 3;
+    /// So many requests are executed.
+    pub const DONE: u8 = 4;
+    /// So many requests are executed, and no more will be.
+    pub const FAIL: u8 = 5;
+}
+
+/// Why a request was not executed.
+pub mod reason {
+    /// Out of the region's bounds, or not aligned.
+    pub const OUT_OF_BOUNDS: u32 = 1;
+    /// There is no such region.
+    pub const NO_SUCH_REGION: u32 = 2;
+    /// The region can only be read.
+    pub const NOT_WRITABLE: u32 = 3;
+    /// The region can only be written.
+    pub const NOT_READABLE: u32 = 4;
+    /// The region, or the whole session, has been withdrawn.
+    pub const WITHDRAWN: u32 = 5;
+}
+
+const _: () = assert!(size_of::<WireHeader>() == WIRE_HEADER_BYTES);
+const _: () = assert!(std::mem::offset_of!(WireHeader, place) == 8);
+const _: () = assert!(std::mem::offset_of!(WireHeader, immediate) == 20);
