@@ -5,6 +5,7 @@
 //! before the new one is reachable, so that no two paths lead to two values.
 
 mod expire;
+mod lease;
 mod read;
 mod write;
 
@@ -219,7 +220,7 @@ impl<J: Journal> Shard<J> {
         if mutable.lease_end_s == 0 && mutable.popularity == 0 {
             return None;
         }
-        let longest = self.options.lease_min_s.max(LEASE_MAX_S) + 1;
+        let longest = lease::hold_s(self.options.lease_min_s.max(LEASE_MAX_S)) + 1;
         let remaining = mutable.lease_end_s.wrapping_sub(now.since_start_s as u16) as i16;
         (remaining > 0 && remaining as u64 <= longest).then(|| now.since_start_s + remaining as u64)
     }
