@@ -14,14 +14,18 @@ pub enum Plant {
     TrustFormerLife = 2,
     /// A sleeping server does not look at its rings once more before it sleeps.
     SleepWithoutScan = 3,
+    /// Bytes that others may read are stored by a plain copy: a data race,
+    /// which only Miri and ThreadSanitizer can see.
+    PlainCopy = 4,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
+        ("plain-copy", Self::PlainCopy),
     ];
 }
 
