@@ -239,4 +239,22 @@ mod tests {
         assert!(!bed.right.may_have_expired(50_020, 15 * MS));
         assert!(bed.right.may_have_expired(50_020, 29 * MS));
     }
+
+    /// At the very edge: the slowest client and the fastest new life. What lies
+    /// between is the business of the model in `clocks`.
+    #[test]
+    fn no_right_outlasts_the_wait_of_a_restarted_server() {
+        const SLOW: u64 = 100 - CLOCK_DRIFT_PERCENT;
+        const FAST: u64 = 100 + CLOCK_DRIFT_PERCENT;
+        let copied_ms = 5;
+        let mut bed = bed();
+        bed.right.refresh_now(copied_ms * MS * SLOW / 100).unwrap();
+        bed.beat(77, 1_000);
+        // The server dies at once after it copied; the beat is seen late.
+        bed.right.refresh_now(50 * MS).unwrap();
+        let waited_ms = (RIGHT_MS + RIGHT_MARGIN_MS) * 100 / FAST;
+        let first_write_ms = copied_ms + waited_ms;
+        assert!(bed.right.holds((first_write_ms * SLOW / 100 - 1) * MS), "it is used up");
+        assert!(!bed.right.holds(first_write_ms * MS * SLOW / 100));
+    }
 }
