@@ -34,10 +34,9 @@ remora-tests  --test in_process
 # For Miri everything over heap words, and what single threads do as well. What
 # needs shared memory, epoll or many rounds is left to ThreadSanitizer.
 miri_tests='
-remora-arena  --lib -- --skip fork --skip seals --skip numa --skip every_size --skip a_peer
+remora-arena  --lib -- --skip fork --skip seals --skip numa --skip every_size --skip a_long_random --skip a_peer
 remora-arena  --test publication
 remora-ring   --test rings -- --skip over_many_laps --skip no_bytes
-remora-index  --lib
 remora-engine --test readers
 remora-engine --test leases
 remora-client --lib right
