@@ -31,15 +31,14 @@ remora-ring   --test rings
 remora-engine --test readers
 remora-tests  --test in_process
 '
-# For Miri everything over heap words, and what single threads do as well. What
+# For Miri what lies over heap words. What
 # needs shared memory, epoll or many rounds is left to ThreadSanitizer.
 miri_tests='
-remora-arena  --lib -- --skip fork --skip seals --skip numa --skip every_size --skip a_long_random --skip a_peer
+remora-arena  --lib -- --skip fork --skip seals --skip numa --skip every_size --skip a_long_random --skip a_peer --skip is_zeroed
 remora-arena  --test publication
 remora-ring   --test rings -- --skip over_many_laps --skip no_bytes
 remora-engine --test readers
-remora-engine --test leases
-remora-client --lib right
+remora-client --lib right::tests
 '
 planted='remora-arena --features plants --test publication -- planted_plain_copy'
 
