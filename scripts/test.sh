@@ -84,6 +84,15 @@ if ((steps_failed == 0)); then
     cargo test --locked --workspace --no-fail-fast </dev/null 2>&1 | tee "$log" || steps_failed=1
 fi
 
+# Nightly-only tools, where they are: what they could not run is told at the
+# end, and is no skip.
+nightly=$(mktemp)
+trap 'rm -f "$log" "$nightly"' EXIT
+sanitizers_failed=0
+if ((steps_failed == 0)); then
+    bash scripts/sanitize.sh 2>&1 | tee "$nightly" || sanitizers_failed=1
+fi
+
 # Sums of the closing lines of all test binaries: passed, failed, ignored.
 read -r passed failed ignored < <(awk '
     /^test result: / {
@@ -97,6 +106,7 @@ read -r passed failed ignored < <(awk '
 if ((steps_failed > 0 && failed == 0)); then
     failed=1 # a build, or a test process, that died without a closing line
 fi
+failed=$((failed + sanitizers_failed))
 skipped=$((ignored + ${#tools[@]}))
 
 echo
@@ -106,6 +116,7 @@ done
 if ((ignored > 0)); then
     echo "test: did not run, marked as ignored: $ignored"
 fi
+grep '^sanitize: did not run' "$nightly" | sed 's/^sanitize/test/' || true
 if ((skipped > 0)); then
     echo "$passed passed, $failed failed, $skipped skipped"
 else

@@ -1,7 +1,9 @@
 //! A zeroed table of plain values on large pages, where the kernel gives
 //! them: random access to a large table costs a page walk for each page.
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+#[cfg(not(miri))]
+use rustix::mm::Advice;
+use rustix::mm::{MapFlags, ProtFlags};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use zerocopy::FromZeros;
@@ -35,7 +37,8 @@ impl<T: FromZeros> HugeTable<T> {
         };
         let base = base.expect("out of memory");
         // SAFETY: the range just mapped. Refused where there are no large
-        // pages; then small ones do.
+        // pages; then small ones do. (Miri has no pages to advise on.)
+        #[cfg(not(miri))]
         let _ = unsafe { rustix::mm::madvise(base, Self::bytes(length), Advice::LinuxHugepage) };
         Self { base: NonNull::new(base.cast()).expect("mmap never returns null"), length }
     }

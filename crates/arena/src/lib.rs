@@ -15,6 +15,7 @@ mod fork;
 mod huge;
 mod journal;
 mod mapping;
+mod numa;
 mod owner;
 mod pages;
 mod quarantine;

@@ -1,6 +1,7 @@
 //! Mappings: sealed memfds that processes share, and heap words for tests.
 
 use crate::journal::Journal;
+use crate::numa;
 use crate::owner::Owner;
 use crate::words::Words;
 use remora_layout::limits::WORD_BYTES;
@@ -195,6 +196,21 @@ impl Region {
         // SAFETY: mapped writable by `create`; peers can only map it read-only
         // (FUTURE_WRITE); this is its first and only owner.
         Some(unsafe { Owner::new(&self.mapping, journal) })
+    }
+
+    /// Lets the kernel take this region's pages from one NUMA node where it
+    /// can (H5). To be called before anything has touched them.
+    pub fn prefer_node(&self, node: u32) -> Result<(), MapError> {
+        let bytes = self.mapping.bytes();
+        // SAFETY: the whole of this region's own mapping.
+        unsafe { numa::prefer_node(self.mapping.base(), bytes, node) }
+            .map_err(|source| MapError::Kernel { step: "choose a node for", bytes, source })
+    }
+
+    /// First byte.
+    #[cfg(all(test, not(miri)))]
+    pub(crate) fn base(&self) -> *const u8 {
+        self.mapping.base()
     }
 
     /// The descriptor to pass to peers.

@@ -17,16 +17,7 @@ const START: Now = Now { unix_ms: 1_000_000, since_start_s: 0 };
 type Held = Option<(Vec<u8>, u64)>;
 
 fn shard() -> Shard {
-    let options = ShardOptions {
-        region: 0,
-        life: 1,
-        epoch: 1,
-        hash_seed: 5,
-        buckets: 32,
-        lease_min_s: 1,
-        record_secret: 7,
-        quarantine_bytes: 0,
-    };
+    let options = ShardOptions { hash_seed: 5, buckets: 32, ..ShardOptions::default() };
     Shard::new(Owner::heap(8 << 20, NoJournal), options)
 }
 

@@ -79,7 +79,9 @@ impl Place {
         let eventfd = shm::Bell::eventfd().unwrap();
         let shards = [(self.arena.fd(), eventfd.as_fd())];
         let hello = self.hello(Transport::Shm);
-        shm::Grant { hello, memory: &memory, shards: &shards }.send(&socket).unwrap();
+        shm::Grant { hello, memory: &memory, shards: &shards, pointer_table: None }
+            .send(&socket)
+            .unwrap();
         // The socket's end is the session's end.
         let _ = socket.read(&mut [0]);
         memory.withdraw();

@@ -95,8 +95,11 @@ pub const IDLE_HEARTBEAT_MS: u64 = 100;
 /// How long a reading right lasts, counted from the echoed client clock.
 /// Twenty heartbeats: a busy machine may lose some without harm.
 pub const RIGHT_MS: u64 = 200;
-/// Taken off the right for clock drift: 10 %, far beyond any crystal.
-pub const RIGHT_MARGIN_MS: u64 = 20;
+/// A clock may run this much too fast or too slow, far beyond any crystal:
+/// every promise about time holds for two clocks that err in opposite ways.
+pub const CLOCK_DRIFT_PERCENT: u64 = 10;
+/// Taken off the right for clock drift, and added to what a new life waits.
+pub const RIGHT_MARGIN_MS: u64 = RIGHT_MS * CLOCK_DRIFT_PERCENT / 100;
 /// A client refreshes the clock in its mailbox when it is older than this.
 pub const CLOCK_REFRESH_MS: u64 = 2;
 /// A client looks for a new heartbeat this often.
@@ -197,6 +200,11 @@ const _: () = assert!(MAX_RECORD_KEY_BYTES < 1 << 24 && MAX_RECORD_VALUE_BYTES <
 const _: () = assert!(SPAN_BYTES.is_multiple_of(PAGE_BYTES) && SMALL_SLOT_BYTES <= SPAN_BYTES);
 const _: () = assert!(PAGE_BYTES.is_multiple_of(SLOT_UNIT_BYTES));
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
+// The longest right on a slow clock ends within the shortest wait on a fast one.
+const _: () = assert!(
+    (RIGHT_MS - RIGHT_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
+        <= (RIGHT_MS + RIGHT_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
+);
 const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);
 const _: () = assert!(MAX_CLIENT_SESSIONS <= 1 << 16 && MAX_IN_FLIGHT < 1 << 16);

@@ -17,15 +17,19 @@ pub enum Plant {
     /// A client's thread that slept in the kernel for all leaves without
     /// letting another take its place.
     KeepSleepToOneself = 4,
+    /// Bytes that others may read are stored by a plain copy: a data race,
+    /// which only Miri and ThreadSanitizer can see.
+    PlainCopy = 5,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
         ("keep-sleep-to-oneself", Self::KeepSleepToOneself),
+        ("plain-copy", Self::PlainCopy),
     ];
 }
 

@@ -106,7 +106,7 @@ fn every_message_arrives_once_in_order_over_many_laps() {
 #[test]
 fn a_concurrent_sender_is_never_misread() {
     let mut ends = ends();
-    const MESSAGES: u64 = 200_000;
+    const MESSAGES: u64 = if cfg!(miri) { 300 } else { 200_000 };
     let credits = Words::new(Mapping::heap(64));
     let seen = credits.clone();
     let sender = std::thread::spawn(move || {

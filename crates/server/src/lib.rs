@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod control;
 mod jobs;
+mod numa;
 mod random;
 mod resp;
 mod ring_session;

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{self, Control};
 use crate::jobs::{Inbox, Message};
+use crate::numa::{self, Place, Topology};
 use crate::random::random_u64;
 use crate::resp::RespThread;
 use crate::shard_loop::ShardLoop;
@@ -80,11 +81,20 @@ impl Server {
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
+        let topology = Topology::of_this_process();
+        let places = topology.places(shards, config.pin);
+        numa::tell(&topology, &places);
         let mut handles = Vec::with_capacity(shards);
         let mut loops = Vec::with_capacity(shards);
-        for number in 0..shards {
+        for (number, place) in places.iter().enumerate() {
             let region =
                 Region::create("remora-arena", RegionKind::Readable, arena_bytes as usize)?;
+            // Before the first byte is touched.
+            if let Some(node) = place.node.filter(|_| topology.has_several())
+                && let Err(error) = region.prefer_node(node)
+            {
+                tracing::warn!(%error, node, "cannot place an arena on its node");
+            }
             let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
             let options = ShardOptions {
                 region: number as u32,
@@ -104,6 +114,7 @@ impl Server {
             let bell = Bell::new(words.clone(), word::ASLEEP, eventfd);
             handles.push(ShardHandle {
                 inbox: Inbox::new(bell),
+                node: place.node,
                 region,
                 words,
                 stats: shard.stats().into(),
@@ -121,6 +132,7 @@ impl Server {
             clock,
             life,
             epoch,
+            numa_nodes: topology.nodes(),
             hash_seed,
             shards: handles,
             pointer_table,
@@ -139,23 +151,21 @@ impl Server {
             control: None,
             resp: None,
         };
-        server.spawn(loops, unix, listener)?;
+        server.spawn(loops, &places, unix, listener)?;
         Ok(server)
     }
 
     fn spawn(
         &mut self,
         loops: Vec<(Shard<NoJournal>, Sleeper)>,
+        places: &[Place],
         unix: UnixListener,
         listener: TcpListener,
     ) -> Result<(), StartError> {
-        let cores = core_affinity::get_core_ids().unwrap_or_default();
         let (placed, all_placed) = mpsc::channel();
-        for (number, (shard, sleeper)) in loops.into_iter().enumerate() {
+        for (number, ((shard, sleeper), place)) in loops.into_iter().zip(places).enumerate() {
             let shard_loop = ShardLoop::new(Arc::clone(&self.shared), number, shard, sleeper);
-            // One core each (H2); without enough cores the kernel places them.
-            let pin = self.shared.config.pin && self.shared.shards.len() <= cores.len();
-            let core = cores.get(number).copied().filter(|_| pin);
+            let core = place.core.map(|id| core_affinity::CoreId { id });
             let name = format!("shard-{number}");
             let placed = placed.clone();
             let thread = std::thread::Builder::new().name(name).spawn(move || {

@@ -14,6 +14,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub struct ShardHandle {
     /// Its messages.
     pub inbox: Inbox,
+    /// The NUMA node of its core and its arena; `None` if it has no place.
+    pub node: Option<u32>,
     /// Its arena, to be granted to clients.
     pub region: Region,
     /// Its arena, for optimistic reads by other threads.
@@ -57,6 +59,8 @@ pub struct Shared {
     pub life: u64,
     /// The epoch under which this server is primary.
     pub epoch: u64,
+    /// NUMA nodes that have cores or memory for this process.
+    pub numa_nodes: usize,
     /// Seed of the key hash.
     pub hash_seed: u64,
     /// The shards, by number.

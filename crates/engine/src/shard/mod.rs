@@ -6,6 +6,7 @@
 
 mod defragment;
 mod expire;
+mod lease;
 mod read;
 mod string;
 mod write;
@@ -18,7 +19,7 @@ use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::hello::PROTOCOL_VERSION;
-use remora_layout::limits::{LEASE_MAX_S, OPLOG_BYTES};
+use remora_layout::limits::{LEASE_MAX_S, LEASE_MIN_S, OPLOG_BYTES};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::Mutable;
 
@@ -50,6 +51,22 @@ pub struct ShardOptions {
     pub record_secret: u64,
     /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
     pub quarantine_bytes: u64,
+}
+
+impl Default for ShardOptions {
+    /// A small shard of region 0 in life 1, without secrets.
+    fn default() -> Self {
+        Self {
+            region: 0,
+            life: 1,
+            epoch: 1,
+            hash_seed: 0,
+            buckets: 64,
+            lease_min_s: LEASE_MIN_S,
+            record_secret: 0,
+            quarantine_bytes: 0,
+        }
+    }
 }
 
 /// Counts of a shard.
@@ -269,7 +286,7 @@ impl<J: Journal> Shard<J> {
         if mutable.lease_end_s == 0 && mutable.popularity == 0 {
             return None;
         }
-        let longest = self.options.lease_min_s.max(LEASE_MAX_S) + 1;
+        let longest = lease::hold_s(self.options.lease_min_s.max(LEASE_MAX_S)) + 1;
         let remaining = mutable.lease_end_s.wrapping_sub(now.since_start_s as u16) as i16;
         (remaining > 0 && remaining as u64 <= longest).then(|| now.since_start_s + remaining as u64)
     }

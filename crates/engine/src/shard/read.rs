@@ -1,6 +1,6 @@
 //! GET, EXISTS, TTL, and the leases that a GET gives out.
 
-use super::{Found, Now, Shard};
+use super::{Found, Now, Shard, lease};
 use crate::command::Reply;
 use remora_arena::{Journal, set_mutable};
 use remora_index::hash::{record_key, record_value};
@@ -55,8 +55,7 @@ impl<J: Journal> Shard<J> {
             None => found.mutable.popularity.saturating_sub(1),
         };
         let term_s = (1u64 << popularity).max(self.options.lease_min_s);
-        // A second more than promised: `since_start_s` is rounded down.
-        let end_s = (now.since_start_s + term_s + 1).max(running.unwrap_or(0));
+        let end_s = lease::end_s(now.since_start_s, term_s).max(running.unwrap_or(0));
         let mutable = Mutable { lease_end_s: end_s as u16, popularity, ..found.mutable };
         if mutable != found.mutable {
             set_mutable(&mut self.owner, found.slot.slot, mutable);

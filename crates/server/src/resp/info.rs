@@ -32,6 +32,9 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         let sum: u64 = shared.shards.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
         sum.to_string()
     };
+    let node = |node: Option<u32>| node.map_or_else(|| "any".into(), |node| node.to_string());
+    let nodes = shared.shards.iter().map(|shard| node(shard.node)).enumerate();
+    let nodes: Vec<_> = nodes.map(|(at, node)| (format!("shard{at}_node"), node)).collect();
     section(
         "Server",
         &[
@@ -45,8 +48,11 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("shards", shared.shards.len().to_string()),
             ("wake", shared.config.wake.name().into()),
             ("transports", "shm".into()),
+            ("numa_nodes", shared.numa_nodes.to_string()),
         ],
     );
+    let nodes: Vec<_> = nodes.iter().map(|(name, node)| (name.as_str(), node.clone())).collect();
+    section("Shards", &nodes);
     section(
         "Clients",
         &[

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Runs tests under ThreadSanitizer and Miri, where a nightly toolchain has them.
+#
+# Each tool also runs a control arm: a planted data race (feature "plants",
+# Plant::PlainCopy) that it must report. One that reports nothing there would
+# report nothing elsewhere, so that is a failure.
+# What a nightly toolchain lacks for them, rustup is asked for once. Without a
+# nightly toolchain, or without a tool, the script says so and goes on.
+#
+# usage: sanitize.sh [tsan] [miri]     (both, if none is named)
+# Exit: 0 what could run has passed, 1 something failed.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+export PATH
+target=${CARGO_TARGET_DIR:-target}
+[[ $target == /* ]] || target=$PWD/$target
+triple=x86_64-unknown-linux-gnu
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failed=0
+
+# Package, then what cargo test is told: tests in which threads meet, whose
+# binaries ThreadSanitizer watches. The last one is a whole server.
+tsan_tests='
+remora-arena  --test publication
+remora-fabric --lib
+remora-fabric --test shm_conformance
+remora-ring   --test rings
+remora-engine --test readers
+remora-tests  --test in_process
+'
+# For Miri what lies over heap words. What
+# needs shared memory, epoll or many rounds is left to ThreadSanitizer.
+miri_tests='
+remora-arena  --lib -- --skip fork --skip seals --skip numa --skip every_size --skip a_long_random --skip a_peer --skip is_zeroed
+remora-arena  --test publication
+remora-ring   --test rings -- --skip over_many_laps --skip no_bytes
+remora-engine --test readers
+remora-client --lib right::tests
+'
+planted='remora-arena --features plants --test publication -- planted_plain_copy'
+
+say() { echo "sanitize: $*"; }
+
+has_nightly() {
+    command -v rustup >/dev/null && rustup run nightly rustc --version >/dev/null 2>&1
+}
+has_miri() { cargo +nightly miri --version >/dev/null 2>&1; }
+has_source() {
+    [[ -e $(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock ]]
+}
+has_tsan() {
+    [[ -e $(rustc +nightly --print target-libdir --target $triple)/librustc-nightly_rt.tsan.a ]]
+}
+
+# Runs one line of a list by a tool; the output goes to the log as well.
+run_one() {
+    local tool=$1 package=$2
+    shift 2
+    "${tool}_test" --locked --package "$package" "$@" </dev/null >"$log" 2>&1
+}
+
+# All lines of a list.
+run_list() {
+    local tool=$1 list=$2 line words
+    while read -r line; do
+        [[ -n $line ]] || continue
+        read -ra words <<<"$line"
+        if run_one "$tool" "${words[@]}"; then
+            say "$tool: $line: $(grep -c '^test .* ok$' "$log") passed"
+            grep -q '^test .* ok$' "$log" || { say "$tool: $line: no test ran"; failed=1; }
+        else
+            tail -n 80 "$log" >&2
+            say "$tool: $line: FAILED"
+            failed=1
+        fi
+    done <<<"$list"
+}
+
+# The planted race: the tool must fail, and say why.
+run_planted() {
+    local tool=$1 words
+    read -ra words <<<"$planted"
+    if ! run_one "$tool" "${words[@]}" && grep -qi 'data race' "$log"; then
+        say "$tool: the planted race was caught"
+    else
+        tail -n 40 "$log" >&2
+        say "$tool: the planted race was NOT caught"
+        failed=1
+    fi
+}
+
+# Frames of every report, and no going on after the first one. The atomic
+# copying primitive stands in for the vector one, which no tool can look into.
+tsan_test() {
+    TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" \
+        RUSTFLAGS="-Zsanitizer=thread --cfg remora_atomic_copy ${tsan_flags}" \
+        CARGO_TARGET_DIR=$target/tsan \
+        timeout 600 cargo +nightly test "${tsan_std[@]}" --target $triple "$@"
+}
+
+miri_test() {
+    MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" \
+        CARGO_TARGET_DIR=$target/miri PROPTEST_CASES=4 \
+        timeout 600 cargo +nightly miri test "$@"
+}
+
+tools=("$@")
+((${#tools[@]} > 0)) || tools=(tsan miri)
+if ! has_nightly; then
+    say "did not run, there is no nightly toolchain: ${tools[*]}"
+    exit 0
+fi
+if ! has_miri || ! has_source; then
+    timeout 120 rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 || true
+fi
+for tool in "${tools[@]}"; do
+    case $tool in
+    tsan)
+        if ! has_tsan; then
+            say "did not run, the nightly toolchain has no ThreadSanitizer: tsan"
+            continue
+        fi
+        # With its source the standard library is watched too. Without it, what
+        # it synchronizes by fences alone could look like a race.
+        tsan_std=() tsan_flags="-Cunsafe-allow-abi-mismatch=sanitizer"
+        if has_source; then
+            tsan_std=(-Zbuild-std) tsan_flags=
+        fi
+        ;;
+    miri)
+        if ! has_miri || ! has_source; then
+            say "did not run, the nightly toolchain has no Miri: miri"
+            continue
+        fi
+        ;;
+    *)
+        say "unknown tool: $tool" >&2
+        exit 1
+        ;;
+    esac
+    run_planted "$tool"
+    list=${tool}_tests
+    run_list "$tool" "${!list}"
+done
+exit $failed
