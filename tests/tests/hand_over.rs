@@ -13,10 +13,13 @@ fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
     let client = Client::connect(&server.socket(), &options).unwrap();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
-            .map(|_| {
-                scope.spawn(|| {
+            .map(|thread: u32| {
+                let client = &client;
+                scope.spawn(move || {
                     let mut session = client.session().unwrap();
-                    (0..rounds).find_map(|_| session.incr(b"n", 1).err())
+                    // Several shards, so that replies do not come all at once.
+                    let key = format!("n{thread}");
+                    (0..rounds).find_map(|_| session.incr(key.as_bytes(), 1).err())
                 })
             })
             .collect();
@@ -27,7 +30,7 @@ fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
 
 #[test]
 fn a_sleep_that_is_not_handed_over_is_noticed() {
-    let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=1", "--wake=event"]);
+    let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=4", "--wake=event"]);
     choose(Some(Plant::KeepSleepToOneself));
     // Threads that end at once: who stays would take the place of who leaves.
     let planted = (0..500).any(|_| time_outs(&server, Duration::from_millis(300), 2) > 0);

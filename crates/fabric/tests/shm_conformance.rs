@@ -103,6 +103,8 @@ impl EchoBed for Bed {
     fn start_echo(&mut self, rounds: u64) {
         const ECHO: usize = 1;
         let back_fd = Bell::eventfd().unwrap();
+        // Kept here: closing it would take a signal that is due with it.
+        self.eventfds.push(Arc::clone(&back_fd));
         let heard = Sleeper::new(self.local.clone(), 1).unwrap();
         heard.watch(back_fd.as_fd()).unwrap();
         let (local, mut seen) = (self.local.clone(), 0);
