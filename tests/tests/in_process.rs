@@ -43,6 +43,8 @@ fn clients_of_every_kind_at_once() {
         let server = Server::start(Config {
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
+            fabric_address: None,
+            transport: remora_client::Wanted::Auto,
             shards: 2,
             max_memory_bytes: 8 << 20,
             buckets: 0,

@@ -1,7 +1,8 @@
 //! What an application sees: options, results, counts, errors.
 
 use remora_engine::command::{Condition, Expiry};
-pub use remora_fabric::Wake;
+pub use remora_fabric::detect::Wanted;
+pub use remora_fabric::{Address, Wake};
 use std::time::Duration;
 
 /// How an application asks for a value.
@@ -37,6 +38,9 @@ pub enum PointerCacheKind {
 /// Options of a session.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What carries the session; [`Wanted::Auto`] takes the best that both
+    /// sides have.
+    pub transport: Wanted,
     /// How the session waits for replies.
     pub wake: Wake,
     /// Where pointers to records are kept.
@@ -53,6 +57,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            transport: Wanted::Auto,
             wake: Wake::Hybrid,
             pointer_cache: PointerCacheKind::default(),
             pointer_cache_entries: 1 << 20,

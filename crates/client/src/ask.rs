@@ -208,7 +208,6 @@ impl Session {
         }
         drop(sender);
         connection.pass_over_writes(&mut self.link)?;
-        lane.bell.ring();
         Ok(true)
     }
 

@@ -16,17 +16,22 @@ use crate::inbox::Inbox;
 use crate::session::Session;
 use remora_arena::{ForkGuard, Mapping, RegionKind, Words};
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
-use remora_fabric::{Link, Transport};
+use remora_fabric::tcp::{self, TcpLink};
+use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
 use remora_index::hash::TableRef;
+use remora_layout::arena_header::word;
 use remora_layout::frame::ring_seed;
+use remora_layout::hello::ServerHello;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, POINTER_TABLE_BYTES};
-use remora_layout::session::{CLIENT_ASLEEP_WORD, WITHDRAWN_WORD, credit_word, ring_offset};
+use remora_layout::session::{
+    CLIENT_ASLEEP_WORD, SESSION_HEADER_BYTES, WITHDRAWN_WORD, credit_word, ring_offset,
+};
 use remora_ring::{Receiver, Sender};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// A client process's connection to one server. Cheap to clone; every thread
 /// takes a [`Session`] of its own from it.
@@ -37,20 +42,29 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks the server at this Unix socket for a connection over shared memory.
+    /// Asks the server at this address, its Unix socket or its TCP address,
+    /// for a connection over the transport that the options ask for.
     ///
     /// # Errors
-    /// Nobody listens there, the server refuses, the memory that it passes is
-    /// not acceptable, or shared pointers are asked for and not to be had.
-    pub fn connect(socket: &Path, options: &Options) -> Result<Self, ConnectError> {
-        let connection = Arc::new(Connection::new(socket)?);
+    /// Nobody listens there, the server refuses, the transport cannot be had,
+    /// the memory that it passes is not acceptable, or shared pointers are
+    /// asked for and not to be had.
+    pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
+        let address = address.into();
+        let connection = match remora_fabric::connect(&address, options.transport)? {
+            Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
+            Connected::Tcp(connected) => Connection::over_tcp(&address, *connected)?,
+        };
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
-            return Err(ConnectError::NoPointerSharing {
-                server: socket.into(),
-                transport: Transport::Shm,
-            });
+            let transport = connection.transport();
+            return Err(ConnectError::NoPointerSharing { server: address, transport });
         }
-        Ok(Self { connection, options: options.clone() })
+        Ok(Self { connection: Arc::new(connection), options: options.clone() })
+    }
+
+    /// What carries the connection.
+    pub fn transport(&self) -> Transport {
+        self.connection.transport()
     }
 
     /// A session for one thread.
@@ -66,27 +80,71 @@ impl Client {
 /// See the module's text.
 pub(crate) struct Connection {
     pub guard: ForkGuard,
-    pub socket: UnixStream,
     /// The session's number at the server.
     pub number: u64,
     pub life: u64,
     pub hash_seed: u64,
     pub server_pid: u32,
-    pub to_server: Words,
+    /// Where the reading right writes the client's clock: the mailbox itself,
+    /// or over TCP a copy that each session sends on.
+    pub clock: Words,
+    /// The mailbox that the server writes.
     pub to_client: Words,
-    arenas: Vec<Words>,
     /// The table of pointers that the machine's clients share, and its seed.
     pub pointer_table: Option<(Words, u64)>,
     pub lanes: Vec<Lane>,
+    carrier: Carrier,
     /// Inboxes by session number.
     inboxes: Vec<OnceLock<Inbox>>,
     /// Held by the one thread that sleeps in the kernel for all.
-    pub sleeper: Mutex<Sleeper>,
-    /// Wakes that thread.
-    eventfd: Arc<OwnedFd>,
+    pub sleep: Mutex<Sleep>,
     /// Threads that poll for their replies.
     pub pollers: AtomicUsize,
     over: OnceLock<Error>,
+}
+
+/// What carries a connection.
+enum Carrier {
+    Shm {
+        /// Its end is the session's end.
+        socket: UnixStream,
+        to_server: Words,
+        arenas: Vec<Words>,
+        /// Wakes each shard.
+        bells: Vec<Bell>,
+        /// Wakes the thread that sleeps for all.
+        eventfd: Arc<OwnedFd>,
+    },
+    Tcp(Arc<tcp::Connection>),
+}
+
+/// How one thread sleeps for all of the process.
+pub(crate) enum Sleep {
+    /// Until the server rings.
+    Shm(Sleeper),
+    /// Until something arrives, by the link of the thread that sleeps.
+    Tcp,
+}
+
+impl Sleep {
+    /// Sleeps until something may have come, unless `scan` finds that it has.
+    /// Whether it slept.
+    pub fn sleep(
+        &mut self,
+        link: &mut AnyLink,
+        timeout: Duration,
+        scan: impl FnOnce() -> bool,
+    ) -> bool {
+        match self {
+            Self::Shm(sleeper) => {
+                let before = sleeper.sleeps();
+                sleeper.sleep(Some(timeout), scan);
+                sleeper.sleeps() > before
+            }
+            // What arrives after the scan ends the wait.
+            Self::Tcp => !scan() && link.wait(Some(timeout)) != Waited::Completed,
+        }
+    }
 }
 
 /// One ring pair: this process's ends at one shard.
@@ -94,39 +152,23 @@ pub(crate) struct Lane {
     pub sender: Mutex<Sender>,
     pub receiver: Mutex<Receiver>,
     pub credit_word: usize,
-    pub bell: Bell,
     /// The shard's table, as it was when the process connected.
     pub table: TableRef,
     /// Requests whose replies nobody has taken out of the ring.
     pub outstanding: AtomicU32,
 }
 
+const NO_TABLE: &str = "an arena's table lies outside of it";
+
 impl Connection {
-    fn new(socket: &Path) -> Result<Self, ConnectError> {
-        let connected = shm::connect(socket)?;
+    fn over_shm(address: &Address, connected: shm::Connected) -> Result<Self, ConnectError> {
+        let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
         let hello = connected.hello;
-        let mailbox = connected.arenas.len() as u32;
-        let seed = hello.session_seed.get();
-        let mut lanes = Vec::with_capacity(connected.arenas.len());
-        for (number, (arena, bell)) in connected.arenas.iter().zip(connected.bells).enumerate() {
-            let not_a_server = || ConnectError::NotAServer {
-                server: socket.into(),
-                what: "an arena's table lies outside of it",
-            };
-            let table = TableRef::read(number as u32, arena).ok_or_else(not_a_server)?;
-            let ring = ring_offset(number);
-            let sender = Sender::new(mailbox, ring as u64, ring_seed(seed, number, 0));
-            let to_client = connected.to_client.clone();
-            let receiver = Receiver::new(to_client, ring, ring_seed(seed, number, 1));
-            lanes.push(Lane {
-                sender: Mutex::new(sender),
-                receiver: Mutex::new(receiver),
-                credit_word: credit_word(number),
-                bell,
-                table,
-                outstanding: AtomicU32::new(0),
-            });
-        }
+        let tables: Option<Vec<TableRef>> = (0u32..)
+            .zip(&connected.arenas)
+            .map(|(region, arena)| TableRef::read(region, arena))
+            .collect();
+        let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
         let pointer_table = match &connected.pointer_table {
             Some(fd) => {
                 let mapping = Mapping::of_peer(fd.as_fd(), RegionKind::Hints, POINTER_TABLE_BYTES)?;
@@ -138,40 +180,102 @@ impl Connection {
         sleeper.watch(connected.eventfd.as_fd())?;
         sleeper.watch(connected.socket.as_fd())?;
         connected.socket.set_nonblocking(true)?;
+        let clock = connected.to_server.clone();
+        let carrier = Carrier::Shm {
+            socket: connected.socket,
+            to_server: connected.to_server,
+            arenas: connected.arenas,
+            bells: connected.bells,
+            eventfd: Arc::new(connected.eventfd),
+        };
+        let sleep = Sleep::Shm(sleeper);
+        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, carrier, sleep)
+    }
+
+    fn over_tcp(address: &Address, connected: tcp::Connected) -> Result<Self, ConnectError> {
+        let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
+        let hello = connected.hello;
+        let tables: Option<Vec<TableRef>> = (0u32..)
+            .zip(&connected.arenas)
+            .map(|(region, arena)| {
+                TableRef::parse(region, arena.word(word::REGION_BYTES), arena.page())
+            })
+            .collect();
+        let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
+        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
+        let carrier = Carrier::Tcp(connected.connection);
+        Self::new(&hello, clock, connected.to_client, None, lanes, carrier, Sleep::Tcp)
+    }
+
+    fn new(
+        hello: &ServerHello,
+        clock: Words,
+        to_client: Words,
+        pointer_table: Option<(Words, u64)>,
+        lanes: Vec<Lane>,
+        carrier: Carrier,
+        sleep: Sleep,
+    ) -> Result<Self, ConnectError> {
         Ok(Self {
             guard: ForkGuard::new()?,
-            socket: connected.socket,
             number: hello.session.get(),
             life: hello.life.get(),
             hash_seed: hello.hash_seed.get(),
             server_pid: hello.pid.get(),
-            to_server: connected.to_server,
-            to_client: connected.to_client,
-            arenas: connected.arenas,
+            clock,
+            to_client,
             pointer_table,
             lanes,
+            carrier,
             inboxes: (0..MAX_CLIENT_SESSIONS).map(|_| OnceLock::new()).collect(),
-            sleeper: Mutex::new(sleeper),
-            eventfd: Arc::new(connected.eventfd),
+            sleep: Mutex::new(sleep),
             pollers: AtomicUsize::new(0),
             over: OnceLock::new(),
         })
     }
 
+    /// What carries it.
+    pub fn transport(&self) -> Transport {
+        match self.carrier {
+            Carrier::Shm { .. } => Transport::Shm,
+            Carrier::Tcp(_) => Transport::Tcp,
+        }
+    }
+
     /// A link for one session: regions 0 .. shards are the arenas, region
     /// `shards` is this client's mailbox at the server.
-    pub fn link(&self) -> ShmLink {
-        let mut link = ShmLink::new(Some((self.to_client.clone(), WITHDRAWN_WORD)));
-        for (region, arena) in self.arenas.iter().enumerate() {
-            link.add_region(region as u32, arena.clone(), false);
+    pub fn link(&self) -> AnyLink {
+        match &self.carrier {
+            Carrier::Shm { to_server, arenas, bells, .. } => {
+                let mut link = ShmLink::new(Some((self.to_client.clone(), WITHDRAWN_WORD)));
+                for (region, (arena, bell)) in (0u32..).zip(arenas.iter().zip(bells)) {
+                    link.add_region(region, arena.clone(), false);
+                    link.add_bell(region, bell.clone());
+                }
+                link.add_region(self.mailbox(), to_server.clone(), true);
+                AnyLink::Shm(link)
+            }
+            Carrier::Tcp(connection) => AnyLink::Tcp(TcpLink::new(Arc::clone(connection))),
         }
-        link.add_region(self.mailbox(), self.to_server.clone(), true);
-        link
     }
 
     /// Region of this client's mailbox at the server.
     pub fn mailbox(&self) -> u32 {
-        self.arenas.len() as u32
+        self.lanes.len() as u32
+    }
+
+    /// Whether the server still holds its end.
+    pub fn look_after_server(&self) -> Result<(), Error> {
+        let Carrier::Shm { socket, .. } = &self.carrier else {
+            // The link itself notices.
+            return Ok(());
+        };
+        let mut byte = [0u8; 1];
+        match rustix::net::recv(socket, &mut byte[..], rustix::net::RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Err(self.end(Error::ServerGone)),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(_) => Err(self.end(Error::ServerGone)),
+        }
     }
 
     /// Takes a session number. `None` if all are in use.
@@ -204,20 +308,31 @@ impl Connection {
         error
     }
 
-    /// Passes over a link's completed WRITEs; one that failed ends all.
+    /// Passes over a link's completed WRITEs; one that failed ends all, and so
+    /// does a link that failed by itself.
     #[inline]
-    pub fn pass_over_writes(&self, link: &mut ShmLink) -> Result<(), Error> {
+    pub fn pass_over_writes(&self, link: &mut AnyLink) -> Result<(), Error> {
         while let Some(completion) = link.poll() {
             if let Err(error) = completion.result {
                 return Err(self.end(error.into()));
             }
         }
-        Ok(())
+        match link.failure() {
+            Some(error) => Err(self.end(error.into())),
+            None => Ok(()),
+        }
     }
 
-    /// Wakes the thread that sleeps in the kernel.
+    /// Wakes the thread that sleeps in the kernel. (Over TCP it has what
+    /// arrived before it sleeps: only it takes in more.)
     pub fn wake_sleeper(&self) {
-        Bell::new(self.to_server.clone(), CLIENT_ASLEEP_WORD, Arc::clone(&self.eventfd)).signal();
+        match &self.carrier {
+            Carrier::Shm { to_server, eventfd, .. } => {
+                Bell::new(to_server.clone(), CLIENT_ASLEEP_WORD, Arc::clone(eventfd)).signal();
+            }
+            Carrier::Tcp(connection) if self.over().is_some() => connection.close(),
+            Carrier::Tcp(_) => {}
+        }
     }
 
     /// The thread that slept in the kernel for all no longer does: one of
@@ -230,6 +345,26 @@ impl Connection {
             }
         }
     }
+}
+
+/// The ends of all ring pairs.
+fn lanes(hello: &ServerHello, to_client: &Words, tables: Vec<TableRef>) -> Vec<Lane> {
+    let mailbox = tables.len() as u32;
+    let seed = hello.session_seed.get();
+    let lane = |(number, table): (usize, TableRef)| {
+        let ring = ring_offset(number);
+        let sender = Sender::new(mailbox, ring as u64, ring_seed(seed, number, 0));
+        let receiver = Receiver::new(to_client.clone(), ring, ring_seed(seed, number, 1));
+        Lane {
+            // The immediate wakes the shard.
+            sender: Mutex::new(sender.with_immediate(number as u32)),
+            receiver: Mutex::new(receiver),
+            credit_word: credit_word(number),
+            table,
+            outstanding: AtomicU32::new(0),
+        }
+    };
+    tables.into_iter().enumerate().map(lane).collect()
 }
 
 /// Locks; a panic of another thread while it held the lock was our bug and is

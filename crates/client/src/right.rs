@@ -148,6 +148,11 @@ impl Right {
         self.server_unix_ms == 0 || expires_at_ms <= bound_ms
     }
 
+    /// The clock as it was last written; 0 before the first time.
+    pub fn clock_written_ns(&self) -> u64 {
+        self.clock_written_ns
+    }
+
     /// The server's utilisation as the last heartbeat gave it, parts per
     /// million plus one; 0 if none has come yet.
     pub fn utilisation_ppm_plus_1(&self) -> u64 {

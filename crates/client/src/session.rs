@@ -8,12 +8,13 @@ use crate::error::{ConnectError, Error};
 use crate::pointers::Pointers;
 use crate::right::Right;
 use remora_engine::command::{Command, Condition, Expiry};
-use remora_fabric::shm::ShmLink;
-use remora_fabric::{Link, Transport};
+use remora_fabric::{Address, AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_index::hash::TableRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
+use remora_layout::session::CLIENT_CLOCK_WORD;
+use remora_ring::WRITE_ID;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub struct Session {
     /// This session's number among those of the process.
     pub(crate) number: u16,
     pub(crate) options: Options,
-    pub(crate) link: ShmLink,
+    pub(crate) link: AnyLink,
     pub(crate) shards: Vec<Shard>,
     pub(crate) right: Right,
     pub(crate) cache: Pointers,
@@ -40,6 +41,8 @@ pub struct Session {
     pub(crate) next_ticket: u64,
     /// The client's clock as it was last read; never later than now.
     pub(crate) clock_ns: u64,
+    /// The clock as it was last sent on to the server's memory (TCP).
+    clock_sent_ns: u64,
     pub(crate) batch: Batch,
 }
 
@@ -100,8 +103,8 @@ impl Session {
     /// # Errors
     /// Nobody listens there, the server refuses, or the memory that it passes
     /// is not acceptable.
-    pub fn connect(socket: &std::path::Path, options: &Options) -> Result<Self, ConnectError> {
-        let session = Client::connect(socket, options)?.session();
+    pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
+        let session = Client::connect(address, options)?.session();
         Ok(session.expect("a fresh connection has room for its first session"))
     }
 
@@ -127,7 +130,7 @@ impl Session {
             link: connection.link(),
             shards: shards.collect(),
             right: Right::new(
-                connection.to_server.clone(),
+                connection.clock.clone(),
                 connection.to_client.clone(),
                 connection.number,
                 connection.life,
@@ -138,6 +141,7 @@ impl Session {
             order: VecDeque::new(),
             next_ticket: 0,
             clock_ns: 0,
+            clock_sent_ns: 0,
             batch: Batch::default(),
             connection,
         })
@@ -251,7 +255,28 @@ impl Session {
         if self.right.refresh(self.clock_ns).is_err() {
             return Err(self.end(Error::SessionEnded));
         }
+        if !self.link.completes_at_once() {
+            self.send_clock()?;
+        }
         Ok(self.clock_ns)
+    }
+
+    /// Sends the clock on to the mailbox at the server, if it was written
+    /// since the last time.
+    fn send_clock(&mut self) -> Result<(), Error> {
+        let written_ns = self.right.clock_written_ns();
+        if written_ns == self.clock_sent_ns {
+            return Ok(());
+        }
+        self.clock_sent_ns = written_ns;
+        let offset = CLIENT_CLOCK_WORD as u64 * 8;
+        let to = RemoteAddress { region: self.connection.mailbox(), offset };
+        let bytes = written_ns.to_le_bytes();
+        self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
+        match self.link.failure() {
+            Some(error) => Err(self.end(error.into())),
+            None => Ok(()),
+        }
     }
 
     /// Whether the session can be used at all.

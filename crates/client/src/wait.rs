@@ -13,12 +13,11 @@
 //!   a reply is due in, with nobody else at its receiver.
 
 use crate::api::Wake;
-use crate::connection::{Connection, Lane, try_lock};
+use crate::connection::{Connection, Lane, Sleep, try_lock};
 use crate::error::Error;
 use crate::inbox::Inbox;
 use crate::session::{InFlight, RequestId, Session};
-use remora_fabric::shm::{ShmLink, Sleeper};
-use remora_fabric::{Link, RemoteAddress, Work};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::message::ReplyHeader;
 use remora_layout::plant::{Plant, planted};
 use remora_ring::{Poll, Receiver, WRITE_ID};
@@ -86,7 +85,7 @@ impl Session {
                 self.sleep(shard, self.options.timeout - waited)?;
             } else if waited - looked > LIFE_LOOK {
                 looked = waited;
-                self.look_after_server()?;
+                self.connection.look_after_server()?;
             }
             if self.look(shard, if polls { POLLS_PER_CLOCK } else { 1 })? == Look::Mine {
                 return Ok(());
@@ -120,7 +119,9 @@ impl Session {
                     return Ok(Look::Mine);
                 }
                 Some(Look::Nothing) => {}
-                None => std::hint::spin_loop(),
+                None if at.link.completes_at_once() => std::hint::spin_loop(),
+                // What the server wrote has to be taken in first.
+                None => at.connection.pass_over_writes(at.link)?,
             }
         }
         Ok(Look::Nothing)
@@ -166,20 +167,20 @@ impl Session {
     /// parked while another thread does that.
     fn sleep(&mut self, shard: usize, timeout: Duration) -> Result<(), Error> {
         let connection = std::sync::Arc::clone(&self.connection);
-        let sleeper = try_lock(&connection.sleeper).or_else(|| {
+        let sleep = try_lock(&connection.sleep).or_else(|| {
             self.inbox().announce_parking(true);
-            let late = try_lock(&connection.sleeper);
+            let late = try_lock(&connection.sleep);
             match late {
                 Some(_) => self.inbox().announce_parking(false),
                 None => self.inbox().park(shard, timeout),
             }
             late
         });
-        let Some(mut sleeper) = sleeper else { return Ok(()) };
+        let Some(mut sleep) = sleep else { return Ok(()) };
         // Whoever nudged wanted somebody here.
         self.inbox().take_nudge();
-        let slept = self.sleep_for_all(shard, &mut sleeper, timeout);
-        drop(sleeper);
+        let slept = self.sleep_for_all(shard, &mut sleep, timeout);
+        drop(sleep);
         if !planted(Plant::KeepSleepToOneself) {
             connection.hand_over_sleep();
         }
@@ -191,7 +192,7 @@ impl Session {
     fn sleep_for_all(
         &mut self,
         shard: usize,
-        sleeper: &mut Sleeper,
+        sleep: &mut Sleep,
         timeout: Duration,
     ) -> Result<(), Error> {
         let started = Instant::now();
@@ -200,9 +201,9 @@ impl Session {
             if left.is_zero() {
                 break;
             }
-            let before = sleeper.sleeps();
             let connection = std::sync::Arc::clone(&self.connection);
-            sleeper.sleep(Some(left), || {
+            connection.pass_over_writes(&mut self.link)?;
+            let slept = sleep.sleep(&mut self.link, left, || {
                 connection.over().is_some()
                     || connection.lanes.iter().any(|lane| {
                         lane.outstanding.load(Ordering::Relaxed) > 0
@@ -212,8 +213,8 @@ impl Session {
             self.inbox().awake();
             self.check()?;
             self.now()?;
-            if sleeper.sleeps() > before {
-                self.look_after_server()?;
+            if slept {
+                connection.look_after_server()?;
             } else {
                 // Another thread is at a ring: let it finish.
                 std::thread::yield_now();
@@ -225,18 +226,6 @@ impl Session {
         self.inbox().awake();
         Ok(())
     }
-
-    /// Whether the server's process still holds its end of the socket.
-    fn look_after_server(&mut self) -> Result<(), Error> {
-        let mut byte = [0u8; 1];
-        let flags = rustix::net::RecvFlags::DONTWAIT;
-        match rustix::net::recv(&self.connection.socket, &mut byte[..], flags) {
-            Ok((_, 0)) => Err(self.end(Error::ServerGone)),
-            Ok(_) => Ok(()),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
-            Err(_) => Err(self.end(Error::ServerGone)),
-        }
-    }
 }
 
 /// One session at the receiving end of one ring.
@@ -246,7 +235,7 @@ struct AtRing<'s> {
     shard: usize,
     number: u16,
     inbox: &'s Inbox,
-    link: &'s mut ShmLink,
+    link: &'s mut AnyLink,
     reply: &'s mut Vec<u8>,
 }
 
@@ -304,11 +293,14 @@ impl AtRing<'_> {
         let offset = self.lane.credit_word as u64 * 8;
         let to = RemoteAddress { region: self.connection.mailbox(), offset };
         let bytes = consumed.to_le_bytes();
-        self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
-        self.connection.pass_over_writes(self.link)?;
-        // The shard may hold replies back for want of this credit.
-        self.lane.bell.ring();
-        Ok(())
+        // The shard may hold replies back for want of this credit: it is woken.
+        self.link.post(&[Work::Write {
+            id: WRITE_ID,
+            to,
+            bytes: &bytes,
+            imm: Some(self.shard as u32),
+        }]);
+        self.connection.pass_over_writes(self.link)
     }
 }
 

@@ -52,6 +52,18 @@ impl From<&Path> for Address {
     }
 }
 
+impl From<&PathBuf> for Address {
+    fn from(path: &PathBuf) -> Self {
+        Self::Unix(path.clone())
+    }
+}
+
+impl From<&Address> for Address {
+    fn from(address: &Address) -> Self {
+        address.clone()
+    }
+}
+
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
         Self::Tcp(address)

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod any;
 pub mod conformance;
 mod connect;
 pub mod detect;
@@ -23,6 +24,7 @@ pub mod shm;
 pub mod sim;
 pub mod tcp;
 
+pub use any::AnyLink;
 pub use connect::{
     Address, ConnectError, Connected, UnknownAddress, answer, client_hello, connect, elsewhere,
     hello_of, refusal,

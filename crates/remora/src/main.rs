@@ -15,6 +15,7 @@ mod failure;
 mod resp;
 mod serve;
 mod server_process;
+mod transport;
 mod wake;
 
 use clap::Parser;

@@ -41,6 +41,8 @@ pub struct ServerPlan {
     pub wake: Wake,
     /// Whether shards are pinned.
     pub pin: bool,
+    /// Whether clients may come by TCP.
+    pub over_tcp: bool,
     /// Shortest lease, ms.
     pub lease_min_ms: u64,
 }
@@ -59,6 +61,7 @@ impl ServerPlan {
             buckets: (records as u64 / 4).next_power_of_two().max(1024),
             wake: Wake::Hybrid,
             pin: false,
+            over_tcp: false,
             lease_min_ms: remora_layout::limits::LEASE_MIN_S * 1000,
         }
     }
@@ -98,6 +101,7 @@ impl ServerProcess {
             .arg(format!("--wake={}", plan.wake))
             .arg(format!("--pin={}", plan.pin))
             .arg(format!("--lease-min-ms={}", plan.lease_min_ms))
+            .args(plan.over_tcp.then_some("--fabric-address=127.0.0.1:0"))
             .arg("--socket")
             .arg(&socket)
             .stdin(Stdio::piped())

@@ -36,13 +36,21 @@ pub struct Sender {
     sent: u64,
     /// As many of them the peer has consumed, as far as we know.
     credit: u64,
+    /// Told to the peer with each frame; it wakes a receiver that sleeps.
+    imm: Option<u32>,
     frame: Vec<u8>,
 }
 
 impl Sender {
     /// A sender for the fresh ring at `base` of the peer's `region`.
     pub fn new(region: u32, base: u64, seed: u64) -> Self {
-        Self { region, base, seed, sequence: 0, sent: 0, credit: 0, frame: Vec::new() }
+        Self { region, base, seed, sequence: 0, sent: 0, credit: 0, imm: None, frame: Vec::new() }
+    }
+
+    /// Frames are WRITEs with this immediate.
+    #[must_use]
+    pub fn with_immediate(self, imm: u32) -> Self {
+        Self { imm: Some(imm), ..self }
     }
 
     /// Takes the credit word as read from one's own mailbox.
@@ -75,8 +83,8 @@ impl Sender {
         if frame <= left { 0 } else { left }
     }
 
-    /// Sends one message, given in parts. The peer has to be woken by whoever
-    /// knows how ([`remora_fabric::shm::Bell`]).
+    /// Sends one message, given in parts. Without an immediate the peer has to
+    /// be woken by whoever knows how ([`remora_fabric::shm::Bell`]).
     #[inline]
     pub fn send<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
         let payload: usize = parts.iter().map(|part| part.len()).sum();
@@ -119,7 +127,7 @@ impl Sender {
     fn post<L: Link>(&mut self, link: &mut L, ring_bytes: usize) {
         let offset = self.base + self.sent % RING_BYTES as u64;
         let to = RemoteAddress { region: self.region, offset };
-        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.frame, imm: None }]);
+        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.frame, imm: self.imm }]);
         self.sequence = self.sequence.wrapping_add(1);
         self.sent += ring_bytes as u64;
     }

@@ -2,6 +2,7 @@
 //! environment, file) is the binary's business.
 
 pub use remora_fabric::Wake;
+pub use remora_fabric::detect::Wanted;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -12,6 +13,11 @@ pub struct Config {
     pub resp_address: SocketAddr,
     /// Path of the Unix socket on which clients ask for shared memory.
     pub socket_path: PathBuf,
+    /// Address on which clients ask for sessions over TCP; port 0 takes a free
+    /// one. `None`: nobody does.
+    pub fabric_address: Option<SocketAddr>,
+    /// What clients may use: shared memory, TCP, or both.
+    pub transport: Wanted,
     /// Number of shards, 1 to [`remora_layout::limits::MAX_SHARDS`].
     pub shards: usize,
     /// Bytes of all arenas together; hard.

@@ -5,34 +5,34 @@
 //! is still the primary, then echoes: the reading right of the client counts
 //! from the echoed clock (design, "What a late reader may do").
 
-use crate::jobs::Message;
+use crate::agent::AgentInbox;
 use crate::random::random_u64;
-use crate::ring_session::{RingParts, RingSession};
+use crate::session::Session;
 use crate::shared::{Shared, count};
 use crate::utilisation::Utilisation;
-use mio::net::{UnixListener, UnixStream};
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Events, Interest, Poll, Token};
-use remora_arena::Words;
-use remora_fabric::detect::{Offer, number_of};
-use remora_fabric::shm::{Bell, Grant, SessionMemory, decline};
-use remora_fabric::{answer, hello_of, refusal};
+use remora_fabric::detect::{Offer, Wanted, number_of};
+use remora_fabric::shm::decline;
+use remora_fabric::{Transport, answer, elsewhere, hello_of, refusal};
 use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
     TCP_ADDRESS_BYTES,
 };
 use remora_layout::limits::{HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_SESSIONS};
-use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
-const LISTENER: Token = Token(0);
+const UNIX_LISTENER: Token = Token(0);
 /// Wakes the thread when the server or a session is to end.
 pub const WAKER: Token = Token(1);
-const FIRST_CLIENT: usize = 2;
+const TCP_LISTENER: Token = Token(2);
+const FIRST_CLIENT: usize = 3;
 /// A client that does not send its hello within this time is cut off.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,31 +42,62 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 struct Client {
-    socket: UnixStream,
+    /// `None` once the agent serves it.
+    socket: Option<Socket>,
     since: Instant,
     /// `None` until the hello is complete.
     session: Option<Session>,
     hello: Vec<u8>,
 }
 
-struct Session {
-    number: u64,
-    memory: SessionMemory,
-    to_server: Words,
-    to_client: Words,
-    /// By which the client wakes each shard.
-    eventfds: Vec<Arc<OwnedFd>>,
-    beats: u64,
-    /// The client's clock as it was last echoed.
-    echoed_ns: u64,
-    violated: Arc<AtomicBool>,
+/// Where a client came from.
+enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    /// How its sessions are carried, unless another way is chosen.
+    fn transport(&self) -> Transport {
+        match self {
+            Self::Unix(_) => Transport::Shm,
+            Self::Tcp(_) => Transport::Tcp,
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Unix(socket) => socket.read(bytes),
+            Self::Tcp(socket) => socket.read(bytes),
+        }
+    }
+
+    fn source(&mut self) -> &mut dyn mio::event::Source {
+        match self {
+            Self::Unix(socket) => socket,
+            Self::Tcp(socket) => socket,
+        }
+    }
+
+    /// Sends an answer that grants nothing. A client that has gone needs none.
+    fn answer(&mut self, hello: &ServerHello) {
+        let sent = match self {
+            Self::Unix(socket) => duplicate(socket).map(|socket| decline(&socket, hello)),
+            Self::Tcp(socket) => Some(socket.write_all(hello.as_bytes())),
+        };
+        if let Some(Err(error)) = sent {
+            tracing::debug!(%error, "a client did not wait for its answer");
+        }
+    }
 }
 
 /// The control thread's state.
 pub struct Control {
     shared: Arc<Shared>,
     poll: Poll,
-    listener: UnixListener,
+    unix: UnixListener,
+    tcp: Option<TcpListener>,
+    agent: Arc<AgentInbox>,
     clients: HashMap<Token, Client>,
     next_token: usize,
     next_session: u64,
@@ -76,18 +107,25 @@ pub struct Control {
 }
 
 impl Control {
-    /// A control thread for a listening socket. `poll` also carries the waker
+    /// A control thread for listening sockets. `poll` also carries the waker
     /// with the token [`WAKER`].
     pub fn new(
         shared: Arc<Shared>,
         poll: Poll,
-        mut listener: UnixListener,
+        mut unix: UnixListener,
+        mut tcp: Option<TcpListener>,
+        agent: Arc<AgentInbox>,
     ) -> std::io::Result<Self> {
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        poll.registry().register(&mut unix, UNIX_LISTENER, Interest::READABLE)?;
+        if let Some(tcp) = &mut tcp {
+            poll.registry().register(tcp, TCP_LISTENER, Interest::READABLE)?;
+        }
         Ok(Self {
             shared,
             poll,
-            listener,
+            unix,
+            tcp,
+            agent,
             clients: HashMap::new(),
             next_token: FIRST_CLIENT,
             next_session: 1,
@@ -113,8 +151,8 @@ impl Control {
             }
             for event in &events {
                 match event.token() {
-                    LISTENER => self.accept(),
-                    WAKER => self.end_violators(),
+                    UNIX_LISTENER | TCP_LISTENER => self.accept(event.token()),
+                    WAKER => self.end_sessions(),
                     token => self.read(token),
                 }
             }
@@ -132,10 +170,14 @@ impl Control {
         }
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, listener: Token) {
         loop {
-            let mut socket = match self.listener.accept() {
-                Ok((socket, _)) => socket,
+            let accepted = match (&self.tcp, listener) {
+                (Some(tcp), TCP_LISTENER) => tcp.accept().map(|(socket, _)| Socket::Tcp(socket)),
+                _ => self.unix.accept().map(|(socket, _)| Socket::Unix(socket)),
+            };
+            let mut socket = match accepted {
+                Ok(socket) => socket,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -146,27 +188,33 @@ impl Control {
             let token = Token(self.next_token);
             self.next_token += 1;
             if let Err(error) =
-                self.poll.registry().register(&mut socket, token, Interest::READABLE)
+                self.poll.registry().register(socket.source(), token, Interest::READABLE)
             {
                 tracing::warn!(%error, "cannot watch a client");
                 continue;
             }
-            let client = Client { socket, since: Instant::now(), session: None, hello: Vec::new() };
+            let client = Client {
+                socket: Some(socket),
+                since: Instant::now(),
+                session: None,
+                hello: Vec::new(),
+            };
             self.clients.insert(token, client);
             // What has already arrived raises no further event.
             self.read(token);
         }
     }
 
-    /// Reads the hello, or notices the end. After the hello a client has
-    /// nothing to say: one that does breaks the protocol.
+    /// Reads the hello, or notices the end. After the hello a client over
+    /// shared memory has nothing to say: one that does breaks the protocol.
     fn read(&mut self, token: Token) {
         const HELLO: usize = size_of::<ClientHello>();
         let Some(client) = self.clients.get_mut(&token) else { return };
+        let Some(socket) = &mut client.socket else { return };
         let mut bytes = [0u8; HELLO];
         loop {
             let want = HELLO - client.hello.len();
-            match client.socket.read(&mut bytes[..want.max(1)]) {
+            match socket.read(&mut bytes[..want.max(1)]) {
                 Ok(0) => return self.end(token, "the client has gone"),
                 Ok(_) if client.session.is_some() => {
                     count(&self.shared.counts.sessions_violated, 1);
@@ -175,8 +223,10 @@ impl Control {
                 Ok(read) => {
                     client.hello.extend_from_slice(&bytes[..read]);
                     if let Ok(hello) = <[u8; HELLO]>::try_from(&client.hello[..]) {
-                        if let Err(refusal) = self.grant(token, &hello) {
-                            self.refuse(token, refusal);
+                        if let Err(why) = self.welcome(token, &hello) {
+                            tracing::warn!(refusal = %why, "refused a session");
+                            let refused = refusal(why, self.offer());
+                            self.dismiss(token, &refused);
                         }
                         return;
                     }
@@ -188,94 +238,79 @@ impl Control {
         }
     }
 
-    fn refuse(&mut self, token: Token, why: Refusal) {
-        if let Some(client) = self.clients.remove(&token)
-            && let Some(socket) = duplicate(&client.socket)
-        {
-            tracing::warn!(refusal = %why, "refused a session");
-            // A client that has gone needs no answer.
-            let _ = decline(&socket, &refusal(why, offer()));
+    /// What this server offers.
+    fn offer(&self) -> Offer {
+        let wanted = self.shared.config.transport;
+        Offer::of_this_process(
+            wanted != Wanted::Tcp,
+            wanted != Wanted::Shm && self.shared.fabric_address.is_some(),
+        )
+    }
+
+    /// Answers a client that gets no session here.
+    fn dismiss(&mut self, token: Token, hello: &ServerHello) {
+        if let Some(Client { socket: Some(mut socket), .. }) = self.clients.remove(&token) {
+            socket.answer(hello);
         }
     }
 
-    fn grant(
+    /// A hello is complete: the client gets a session, or is sent where the
+    /// chosen transport is to be had.
+    fn welcome(
         &mut self,
         token: Token,
         hello: &[u8; size_of::<ClientHello>()],
     ) -> Result<(), Refusal> {
         let hello = hello_of(hello)?;
-        let chosen = answer(&hello, offer())?;
+        let chosen = answer(&hello, self.offer())?;
         let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
-        let peer = rustix::net::sockopt::socket_peercred(client.socket.as_fd());
-        let peer = peer.map_err(|_| Refusal::OtherUser)?;
-        if peer.uid != rustix::process::geteuid() {
-            return Err(Refusal::OtherUser);
+        let came_by = client.socket.as_ref().map(Socket::transport);
+        if came_by != Some(chosen) {
+            let (path, address) = (&self.shared.config.socket_path, self.shared.fabric_address);
+            let there = match chosen {
+                Transport::Tcp => elsewhere(chosen, self.offer(), None, address),
+                _ => elsewhere(chosen, self.offer(), Some(path), None),
+            };
+            let there = there.ok_or(Refusal::Unavailable)?;
+            self.dismiss(token, &there);
+            return Ok(());
         }
-        if self.shared.counts.sessions.load(Ordering::Relaxed) >= MAX_SESSIONS as u64 {
+        if let Some(Socket::Unix(socket)) = &client.socket {
+            let peer = rustix::net::sockopt::socket_peercred(socket.as_fd());
+            let peer = peer.map_err(|_| Refusal::OtherUser)?;
+            if peer.uid != rustix::process::geteuid() {
+                return Err(Refusal::OtherUser);
+            }
+        }
+        if self.shared.counts.sessions() >= MAX_SESSIONS as u64 {
             return Err(Refusal::TooManySessions);
         }
-        let shards = self.shared.shards.len();
-        let memory = SessionMemory::create(shards).map_err(|error| {
-            tracing::error!(%error, "no memory for a session");
-            Refusal::TooManySessions
-        })?;
-        let number = self.next_session;
-        self.next_session += 1;
-        let seed = random_u64();
-        let table = self.shared.pointer_table.as_ref();
-        let answer = ServerHello {
-            magic: HELLO_MAGIC.into(),
-            version: PROTOCOL_VERSION.into(),
-            refusal: 0.into(),
-            session: number.into(),
-            life: self.shared.life.into(),
-            epoch: self.shared.epoch.into(),
-            session_seed: seed.into(),
-            hash_seed: self.shared.hash_seed.into(),
-            shards: (shards as u32).into(),
-            pid: std::process::id().into(),
-            pointer_table_seed: table.map_or(0, |table| table.seed).into(),
-            offer: offer().to_wire(),
-            transport: number_of(chosen).into(),
-            reserved: 0.into(),
-            socket_path: [0; SOCKET_PATH_BYTES],
-            padding: [0; 4],
-            tcp_address: [0; TCP_ADDRESS_BYTES],
+        self.grant(token, &hello, chosen)
+    }
+
+    fn grant(
+        &mut self,
+        token: Token,
+        hello: &ClientHello,
+        chosen: Transport,
+    ) -> Result<(), Refusal> {
+        let granted = self.granted(chosen);
+        let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
+        let (number, seed) = (granted.session.get(), granted.session_seed.get());
+        let session = match chosen {
+            Transport::Tcp => {
+                let Some(Socket::Tcp(mut socket)) = client.socket.take() else {
+                    return Err(Refusal::NotAHello);
+                };
+                // From now on the agent watches it.
+                let _ = self.poll.registry().deregister(&mut socket);
+                Session::over_tcp(&self.shared, &self.agent, socket.into(), granted)?
+            }
+            _ => Session::over_shm(&self.shared, number, seed)?,
         };
-        let mut eventfds = Vec::with_capacity(shards);
-        for _ in 0..shards {
-            eventfds.push(Bell::eventfd().map_err(|error| {
-                tracing::error!(%error, "no eventfd for a session");
-                Refusal::TooManySessions
-            })?);
-        }
-        let violated = Arc::new(AtomicBool::new(false));
-        let (to_server, to_client) = (memory.to_server(), memory.to_client());
-        for (shard, handle) in self.shared.shards.iter().enumerate() {
-            let parts = RingParts {
-                session: number,
-                seed,
-                shard,
-                life: self.shared.life,
-                to_server: to_server.clone(),
-                to_client: to_client.clone(),
-                bell: memory.client_bell(),
-                eventfd: Arc::clone(&eventfds[shard]),
-                violated: Arc::clone(&violated),
-            };
-            handle.inbox.push(Message::Attach(Box::new(RingSession::new(parts))));
-        }
-        client.session = Some(Session {
-            number,
-            memory,
-            to_server,
-            to_client,
-            eventfds,
-            beats: 0,
-            echoed_ns: 0,
-            violated,
-        });
-        count(&self.shared.counts.sessions, 1);
+        client.session = Some(session);
+        self.next_session += 1;
+        count(self.shared.counts.sessions_by(chosen), 1);
         count(&self.shared.counts.sessions_total, 1);
         tracing::info!(
             session = number,
@@ -284,54 +319,62 @@ impl Control {
             "session granted"
         );
         self.beat_one(token);
-        if !self.send_grant(token, answer) {
-            self.end(token, "it went before it was granted");
+        let Some(Client { socket, session: Some(session), .. }) = self.clients.get(&token) else {
+            return Ok(());
+        };
+        if let Some(Socket::Unix(socket)) = socket {
+            let socket = duplicate(socket);
+            if !socket.is_some_and(|socket| session.grant_shm(&self.shared, &socket, granted)) {
+                self.end(token, "it went before it was granted");
+            }
         }
         Ok(())
     }
 
-    fn send_grant(&self, token: Token, hello: ServerHello) -> bool {
-        let Some(client) = self.clients.get(&token) else { return true };
-        let (Some(session), Some(socket)) = (&client.session, duplicate(&client.socket)) else {
-            return false;
-        };
-        let shards: Vec<_> = self
-            .shared
-            .shards
-            .iter()
-            .zip(&session.eventfds)
-            .map(|(shard, eventfd)| (shard.region.fd(), eventfd.as_fd()))
-            .collect();
-        let pointer_table = self.shared.pointer_table.as_ref().map(|table| table.region.fd());
-        Grant { hello, memory: &session.memory, shards: &shards, pointer_table }
-            .send(&socket)
-            .is_ok()
+    /// The answer that grants the next session.
+    fn granted(&self, chosen: Transport) -> ServerHello {
+        let table = self.shared.pointer_table.as_ref().filter(|_| chosen == Transport::Shm);
+        ServerHello {
+            magic: HELLO_MAGIC.into(),
+            version: PROTOCOL_VERSION.into(),
+            refusal: 0.into(),
+            session: self.next_session.into(),
+            life: self.shared.life.into(),
+            epoch: self.shared.epoch.into(),
+            session_seed: random_u64().into(),
+            hash_seed: self.shared.hash_seed.into(),
+            shards: (self.shared.shards.len() as u32).into(),
+            pid: std::process::id().into(),
+            pointer_table_seed: table.map_or(0, |table| table.seed).into(),
+            offer: self.offer().to_wire(),
+            transport: number_of(chosen).into(),
+            reserved: 0.into(),
+            socket_path: [0; SOCKET_PATH_BYTES],
+            padding: [0; 4],
+            tcp_address: [0; TCP_ADDRESS_BYTES],
+        }
     }
 
     fn end(&mut self, token: Token, why: &str) {
         let Some(mut client) = self.clients.remove(&token) else { return };
-        let _ = self.poll.registry().deregister(&mut client.socket);
-        let Some(session) = client.session else { return };
-        session.memory.withdraw();
-        for shard in &self.shared.shards {
-            shard.inbox.push(Message::Detach(session.number));
+        if let Some(socket) = &mut client.socket {
+            let _ = self.poll.registry().deregister(socket.source());
         }
-        self.shared.counts.sessions.fetch_sub(1, Ordering::Relaxed);
+        let Some(session) = client.session else { return };
+        session.withdraw(&self.shared);
+        self.shared.counts.sessions_by(session.transport()).fetch_sub(1, Ordering::Relaxed);
         tracing::info!(session = session.number, why, "session ended");
     }
 
-    /// Ends the sessions whose peers broke the protocol at a shard.
-    fn end_violators(&mut self) {
-        let violators: Vec<Token> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| {
-                client.session.as_ref().is_some_and(|s| s.violated.load(Ordering::Acquire))
-            })
-            .map(|(token, _)| *token)
-            .collect();
-        for token in violators {
-            self.end(token, "it broke the protocol");
+    /// Ends the sessions whose peers broke the protocol at a shard, and those
+    /// whose connections have ended.
+    fn end_sessions(&mut self) {
+        let at_end = |(token, client): (&Token, &Client)| {
+            Some((*token, client.session.as_ref().and_then(Session::end)?))
+        };
+        let ended: Vec<_> = self.clients.iter().filter_map(at_end).collect();
+        for (token, why) in ended {
+            self.end(token, why);
         }
     }
 
@@ -343,15 +386,11 @@ impl Control {
         for token in tokens {
             let client = &self.clients[&token];
             match &client.session {
-                Some(session) => {
-                    // Who has not written its clock is not reading, and its
-                    // right would not be renewed by an echo of the old one.
-                    let moved = session.to_server.load(CLIENT_CLOCK_WORD) != session.echoed_ns;
-                    if moved {
-                        self.last_moved = now;
-                        self.beat_one(token);
-                    }
+                Some(session) if session.clock_has_moved() => {
+                    self.last_moved = now;
+                    self.beat_one(token);
                 }
+                Some(_) => {}
                 None if now - client.since > HELLO_TIMEOUT => {
                     self.end(token, "it did not say hello");
                 }
@@ -361,39 +400,11 @@ impl Control {
     }
 
     fn beat_one(&mut self, token: Token) {
-        let Some(session) = self.clients.get_mut(&token).and_then(|client| client.session.as_mut())
-        else {
-            return;
-        };
-        let echoed_client_clock_ns = session.to_server.load(CLIENT_CLOCK_WORD);
-        Words::full_fence();
-        // Still the primary? A server that stops is not.
-        if self.shared.is_stopping() {
-            return;
+        let session = self.clients.get_mut(&token).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            session.beat(&self.shared, self.utilisation.ppm());
         }
-        session.echoed_ns = echoed_client_clock_ns;
-        session.beats += 1;
-        let words = Heartbeat {
-            sequence: session.beats,
-            utilisation_ppm_plus_1: self.utilisation.ppm() + 1,
-            life: self.shared.life,
-            epoch: self.shared.epoch,
-            server_unix_ms: self.shared.clock.now().unix_ms,
-            echoed_client_clock_ns,
-            session: session.number,
-        }
-        .to_words();
-        let mut bytes = [0u8; Heartbeat::WORDS * 8];
-        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        session.to_client.copy_in(HEARTBEAT_WORD * 8, &bytes);
     }
-}
-
-/// What this server offers to clients.
-fn offer() -> Offer {
-    Offer::of_this_process(true, false)
 }
 
 /// The same socket as a standard stream, for messages with descriptors.

@@ -88,6 +88,11 @@ impl Inbox {
         self.bell.ring();
     }
 
+    /// Wakes the shard if it sleeps: somebody wrote into its rings.
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+
     /// The next message.
     pub fn pop(&self) -> Option<Message> {
         self.queue.pop()

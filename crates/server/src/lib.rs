@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod clock;
 mod config;
 mod control;
@@ -19,6 +20,7 @@ mod random;
 mod resp;
 mod ring_session;
 mod server;
+mod session;
 mod shard_loop;
 mod shared;
 mod utilisation;

@@ -3,8 +3,8 @@
 use remora_arena::{NoJournal, Words};
 use remora_engine::command::Command;
 use remora_engine::{Now, Reply, Shard};
-use remora_fabric::shm::{Bell, ShmLink};
-use remora_fabric::{Link, LinkError};
+use remora_fabric::shm::Bell;
+use remora_fabric::{AnyLink, Link, LinkError};
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{FRAMES_PER_TURN, TORN_FRAME_MS};
@@ -12,7 +12,7 @@ use remora_layout::message::{REPLY_HEADER_BYTES, ReplyHeader};
 use remora_layout::session::{credit_word, ring_offset};
 use remora_ring::{Poll, Receiver, SendError, Sender, Violation};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::IntoBytes;
@@ -40,10 +40,8 @@ pub struct RingSession {
     credit_word: usize,
     receiver: Receiver,
     sender: Sender,
-    link: ShmLink,
-    bell: Bell,
-    /// By which the client wakes the shard.
-    pub eventfd: Arc<OwnedFd>,
+    link: AnyLink,
+    client: ClientEnd,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     /// Replies that wait for room: a slow reader holds up only itself.
@@ -53,7 +51,21 @@ pub struct RingSession {
 }
 
 /// Region id of the client's mailbox on the server's link.
-const CLIENT_MAILBOX: u32 = 0;
+pub const CLIENT_MAILBOX: u32 = 0;
+
+/// How client and shard wake each other.
+pub enum ClientEnd {
+    /// By bells.
+    Shm {
+        /// Wakes the client.
+        bell: Bell,
+        /// By which the client wakes the shard: its own, so that no other
+        /// client can take a signal away.
+        eventfd: Arc<OwnedFd>,
+    },
+    /// What arrives wakes the client; the agent wakes the shard.
+    Tcp,
+}
 
 /// What a ring session is made of.
 pub struct RingParts {
@@ -67,13 +79,11 @@ pub struct RingParts {
     pub life: u64,
     /// The mailbox that the client writes.
     pub to_server: Words,
-    /// The mailbox that the server writes.
-    pub to_client: Words,
-    /// Wakes the client.
-    pub bell: Bell,
-    /// By which the client wakes the shard: its own, so that no other client
-    /// can take a signal away.
-    pub eventfd: Arc<OwnedFd>,
+    /// A link on which the mailbox that the server writes is
+    /// [`CLIENT_MAILBOX`].
+    pub link: AnyLink,
+    /// How client and shard wake each other.
+    pub client: ClientEnd,
     /// Shared by all shards' parts of the session.
     pub violated: Arc<AtomicBool>,
 }
@@ -82,8 +92,6 @@ impl RingSession {
     /// Both ends at the server.
     pub fn new(parts: RingParts) -> Self {
         let ring = ring_offset(parts.shard);
-        let mut link = ShmLink::new(None);
-        link.add_region(CLIENT_MAILBOX, parts.to_client, true);
         Self {
             session: parts.session,
             life: parts.life,
@@ -95,14 +103,29 @@ impl RingSession {
             sender: Sender::new(CLIENT_MAILBOX, ring as u64, ring_seed(parts.seed, parts.shard, 1)),
             credit_word: credit_word(parts.shard),
             to_server: parts.to_server,
-            link,
-            bell: parts.bell,
-            eventfd: parts.eventfd,
+            link: parts.link,
+            client: parts.client,
             violated: parts.violated,
             backlog: VecDeque::new(),
             torn_since_ms: None,
             frames: Vec::new(),
         }
+    }
+
+    /// By which the client wakes the shard, if it does so itself.
+    pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.client {
+            ClientEnd::Shm { eventfd, .. } => Some(eventfd.as_fd()),
+            ClientEnd::Tcp => None,
+        }
+    }
+
+    /// Tells the client what was sent: wakes it, or lets it go out.
+    fn tell_client(&mut self) {
+        if let ClientEnd::Shm { bell, .. } = &self.client {
+            bell.ring();
+        }
+        self.link.release();
     }
 
     /// Whether there is something to do: the last scan before sleeping.
@@ -148,13 +171,17 @@ impl RingSession {
                 Poll::Violated(violation) => return Err(violation.into()),
             }
         }
+        // All replies of the turn go out together.
+        if taken > 0 {
+            self.link.hold();
+        }
         self.execute(shard, now, &frames, &ends[..taken])?;
         self.frames = frames;
         if let Some(credit) = self.receiver.credit_due() {
             self.give_credit(credit)?;
         }
         if taken > 0 {
-            self.bell.ring();
+            self.tell_client();
         }
         Ok(taken)
     }
@@ -239,6 +266,7 @@ impl RingSession {
             Err(SendError::Link(error)) => return Err(error.into()),
             Err(other) => unreachable!("room was looked for, replies fit a frame: {other}"),
         }
+        // Bounded by what was posted.
         while self.link.poll().is_some() {}
         Ok(())
     }
@@ -260,7 +288,7 @@ impl RingSession {
             sent = true;
         }
         if sent {
-            self.bell.ring();
+            self.tell_client();
         }
         Ok(())
     }

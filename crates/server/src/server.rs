@@ -1,5 +1,6 @@
 //! Starting and ending a server.
 
+use crate::agent::{Agent, AgentInbox};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{self, Control};
@@ -62,6 +63,7 @@ pub struct Server {
     socket_path: PathBuf,
     shards: Vec<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
+    agent: Option<(JoinHandle<()>, Arc<AgentInbox>)>,
     resp: Option<(JoinHandle<()>, Arc<crate::jobs::ReplyQueue>)>,
 }
 
@@ -74,6 +76,8 @@ impl Server {
         let listener = bind_tcp(config.resp_address)?;
         let resp_address = listener.local_addr()?;
         config.resp_address = resp_address;
+        let fabric = config.fabric_address.map(bind_tcp).transpose()?;
+        let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let unix = bind_unix(&config.socket_path)?;
         let clock = Clock::start();
         let (life, hash_seed) = (random_u64() | 1, random_u64());
@@ -129,6 +133,7 @@ impl Server {
         let shared = Arc::new(Shared {
             config,
             resp_address,
+            fabric_address,
             clock,
             life,
             epoch,
@@ -149,9 +154,10 @@ impl Server {
             shared,
             shards: Vec::new(),
             control: None,
+            agent: None,
             resp: None,
         };
-        server.spawn(loops, &places, unix, listener)?;
+        server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }
 
@@ -160,6 +166,7 @@ impl Server {
         loops: Vec<(Shard<NoJournal>, Sleeper)>,
         places: &[Place],
         unix: UnixListener,
+        fabric: Option<TcpListener>,
         listener: TcpListener,
     ) -> Result<(), StartError> {
         let (placed, all_placed) = mpsc::channel();
@@ -187,7 +194,17 @@ impl Server {
         self.shared.control.get_or_init(|| waker);
         unix.set_nonblocking(true)?;
         let unix = mio::net::UnixListener::from_std(unix);
-        let control = Control::new(Arc::clone(&self.shared), poll, unix)?;
+        let fabric = match fabric {
+            Some(listener) => {
+                listener.set_nonblocking(true)?;
+                Some(mio::net::TcpListener::from_std(listener))
+            }
+            None => None,
+        };
+        let (agent, served) = Agent::new(Arc::clone(&self.shared))?;
+        let thread = std::thread::Builder::new().name("agent".into()).spawn(move || agent.run())?;
+        self.agent = Some((thread, Arc::clone(&served)));
+        let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric, served)?;
         let thread =
             std::thread::Builder::new().name("control".into()).spawn(move || control.run())?;
         self.control = Some(thread);
@@ -202,6 +219,11 @@ impl Server {
     /// Where RESP is spoken.
     pub fn resp_address(&self) -> SocketAddr {
         self.shared.resp_address
+    }
+
+    /// Where clients ask for sessions over TCP, if they may.
+    pub fn fabric_address(&self) -> Option<SocketAddr> {
+        self.shared.fabric_address
     }
 
     /// Where clients ask for shared memory.
@@ -229,6 +251,11 @@ impl Server {
         }
         if let Some(thread) = self.control.take() {
             self.shared.wake_control();
+            join(thread);
+        }
+        // Every connection is withdrawn and closed by now.
+        if let Some((thread, inbox)) = self.agent.take() {
+            inbox.wake();
             join(thread);
         }
         for shard in &self.shared.shards {

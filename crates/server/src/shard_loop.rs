@@ -14,7 +14,6 @@ use remora_engine::{Now, Reply, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::JOBS_PER_TURN;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -136,7 +135,11 @@ impl ShardLoop {
     }
 
     fn attach(&mut self, session: RingSession) {
-        match self.sleeper.watch(session.eventfd.as_fd()) {
+        let watched = match session.eventfd() {
+            Some(eventfd) => self.sleeper.watch(eventfd),
+            None => Ok(()),
+        };
+        match watched {
             Ok(()) => self.sessions.push(session),
             Err(error) => {
                 tracing::error!(%error, session = session.session, "cannot wait for a session");
@@ -150,8 +153,8 @@ impl ShardLoop {
         let sleeper = &self.sleeper;
         self.sessions.retain(|session| {
             let stays = !ends(session);
-            if !stays {
-                sleeper.forget(session.eventfd.as_fd());
+            if let Some(eventfd) = session.eventfd().filter(|_| !stays) {
+                sleeper.forget(eventfd);
             }
             stays
         });

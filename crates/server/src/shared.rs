@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::jobs::Inbox;
 use remora_arena::{Region, Words};
 use remora_engine::ShardStats;
+use remora_fabric::Transport;
 use remora_layout::hash::KeyHash;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +54,8 @@ pub struct Shared {
     pub config: Config,
     /// The address that RESP listens on.
     pub resp_address: SocketAddr,
+    /// The address on which clients ask for sessions over TCP.
+    pub fabric_address: Option<SocketAddr>,
     /// The time.
     pub clock: Clock,
     /// New at every start; never 0.
@@ -79,7 +82,9 @@ pub struct Shared {
 #[derive(Default)]
 pub struct Counts {
     /// Sessions over shared memory, now.
-    pub sessions: AtomicU64,
+    pub sessions_shm: AtomicU64,
+    /// Sessions over TCP, now.
+    pub sessions_tcp: AtomicU64,
     /// Sessions granted since the start.
     pub sessions_total: AtomicU64,
     /// Sessions ended because of what the peer did.
@@ -94,6 +99,21 @@ pub struct Counts {
     pub optimistic_reads: AtomicU64,
     /// RESP reads that a shard had to answer.
     pub asked_reads: AtomicU64,
+}
+
+impl Counts {
+    /// Sessions carried so, now.
+    pub fn sessions_by(&self, transport: Transport) -> &AtomicU64 {
+        match transport {
+            Transport::Tcp => &self.sessions_tcp,
+            _ => &self.sessions_shm,
+        }
+    }
+
+    /// All sessions, now.
+    pub fn sessions(&self) -> u64 {
+        self.sessions_shm.load(Ordering::Relaxed) + self.sessions_tcp.load(Ordering::Relaxed)
+    }
 }
 
 impl Shared {

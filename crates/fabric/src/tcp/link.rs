@@ -39,6 +39,8 @@ pub struct TcpLink {
     /// Why the connection failed: all that was sent and not executed fails.
     broken: Option<LinkError>,
     seen_arrivals: u64,
+    /// Posts are kept until they are released.
+    is_held: bool,
 }
 
 impl TcpLink {
@@ -57,12 +59,26 @@ impl TcpLink {
             failure: None,
             broken: None,
             seen_arrivals: 0,
+            is_held: false,
         }
     }
 
     /// The connection that it shares.
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
+    }
+
+    /// Posts from now on wait in the connection's buffer until
+    /// [`TcpLink::release`], or until somebody else's posts take them along.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Sends what waits.
+    pub fn release(&mut self) {
+        if std::mem::take(&mut self.is_held) {
+            self.connection.flush();
+        }
     }
 
     /// What this end can tell by itself.
@@ -184,7 +200,9 @@ impl Link for TcpLink {
             self.pending.push_back(Pending { id: work.id(), unsent: taken.err() });
         }
         drop(out);
-        connection.flush();
+        if !self.is_held {
+            connection.flush();
+        }
     }
 
     fn poll(&mut self) -> Option<Completion> {

@@ -13,7 +13,7 @@ use crate::connect::{Address, ConnectError, Dialled, HELLO_TIMEOUT, check_answer
 use crate::detect::Wanted;
 use crate::{Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{Mapping, Words};
-use remora_layout::arena_header::{ARENA_MAGIC, word};
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use remora_layout::session::mailbox_bytes;
@@ -25,16 +25,21 @@ use zerocopy::{FromZeros, IntoBytes};
 /// Region of the client's mailbox at the client.
 const CLIENT_MAILBOX: u32 = 0;
 
-/// The header of an arena, as it was when the session was made: up to the word
-/// that says that its owner sleeps.
+/// The header page of an arena, as it was when the session was made.
 pub struct ArenaHeader {
-    words: [u64; word::ASLEEP],
+    page: Box<[u8]>,
 }
 
 impl ArenaHeader {
     /// One of its words: see [`remora_layout::arena_header::word`].
     pub fn word(&self, index: usize) -> u64 {
-        self.words[index]
+        let bytes = &self.page[index * 8..index * 8 + 8];
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    }
+
+    /// All of it, `ARENA_HEADER_BYTES` long.
+    pub fn page(&self) -> &[u8] {
+        &self.page
     }
 }
 
@@ -99,7 +104,7 @@ pub(crate) fn dial(
 
 /// READs all headers in one batch.
 fn read_headers(link: &mut TcpLink, shards: usize) -> Result<Vec<ArenaHeader>, ConnectError> {
-    const BYTES: usize = word::ASLEEP * 8;
+    const BYTES: usize = ARENA_HEADER_BYTES;
     link.reserve_landing(shards * BYTES);
     let batch: Vec<Work<'_>> = (0..shards)
         .map(|shard| Work::Read {
@@ -120,12 +125,7 @@ fn read_headers(link: &mut TcpLink, shards: usize) -> Result<Vec<ArenaHeader>, C
             continue;
         };
         completion.result?;
-        let mut words = [0; word::ASLEEP];
-        let bytes = link.landed(arenas.len() * BYTES, BYTES);
-        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        }
-        arenas.push(ArenaHeader { words });
+        arenas.push(ArenaHeader { page: link.landed(arenas.len() * BYTES, BYTES).into() });
     }
     Ok(arenas)
 }

@@ -3,6 +3,7 @@
 
 use crate::failure::{unavailable, usage};
 use crate::resp::Connection;
+use crate::transport::Transport;
 use anyhow::Context;
 use std::convert::Infallible;
 use std::fmt;
@@ -37,8 +38,27 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// Where sessions over this transport are to be had.
+    pub fn of_sessions(&self, transport: Transport) -> anyhow::Result<remora_client::Address> {
+        if transport != Transport::Tcp {
+            return Ok(self.socket()?.as_path().into());
+        }
+        let address = match self {
+            // The server sends us on from there.
+            Self::Socket(path) => return Ok(path.into()),
+            Self::Resp(address) => address,
+        };
+        let told = connect(address)?.config_get("fabric_address");
+        match told.with_context(|| format!("asking {address}"))? {
+            Some(fabric) if !fabric.is_empty() => Ok(fabric.parse()?),
+            _ => Err(unavailable(format!(
+                "tcp: the server at {address} does not listen for clients on TCP; set fabric_address"
+            ))),
+        }
+    }
+
     /// The Unix socket.
-    pub fn socket(&self) -> anyhow::Result<PathBuf> {
+    fn socket(&self) -> anyhow::Result<PathBuf> {
         let address = match self {
             Self::Socket(path) => return Ok(path.clone()),
             Self::Resp(address) => address,

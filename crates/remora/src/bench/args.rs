@@ -4,7 +4,8 @@ use super::address::Address;
 use super::drive::Shape;
 use super::target::{KEY_BYTES, VALUE_BYTES};
 use super::workload::{Dist, MAX_RECORDS};
-use crate::failure::{unavailable, usage};
+use crate::failure::usage;
+use crate::transport::Transport;
 use crate::wake::Wake;
 use clap::{Args, ValueEnum};
 use remora_layout::limits::{MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -32,19 +33,6 @@ pub enum BenchPath {
     Local,
 }
 
-/// What carries it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Transport {
-    /// Shared memory, on this machine.
-    Shm,
-    /// TCP.
-    Tcp,
-    /// RDMA.
-    Verbs,
-    /// The best that there is.
-    Auto,
-}
-
 /// Whether a session keeps pointers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PointerCache {
@@ -66,7 +54,7 @@ macro_rules! show_by_name {
         }
     )*};
 }
-show_by_name!(BenchPath, Transport, PointerCache);
+show_by_name!(BenchPath, PointerCache);
 
 /// Flags of `remora bench keys`.
 #[derive(Clone, Debug, Args)]
@@ -139,15 +127,6 @@ impl KeysArgs {
         Shape { batch: self.batch, pipeline: self.pipeline, limit: None }
     }
 
-    /// The transport that the path takes.
-    pub fn transport_name(&self) -> &'static str {
-        match self.path {
-            BenchPath::Resp => "tcp",
-            BenchPath::Local => "local",
-            BenchPath::Ask | BenchPath::Read | BenchPath::Choose => "shm",
-        }
-    }
-
     /// Refuses what makes no sense, and a transport that is not here.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_transport()?;
@@ -181,12 +160,8 @@ impl KeysArgs {
     }
 
     fn check_transport(&self) -> anyhow::Result<()> {
-        match (self.transport, self.path) {
-            (Transport::Shm | Transport::Auto, _) | (Transport::Tcp, BenchPath::Resp) => Ok(()),
-            (named, path) => Err(unavailable(format!(
-                "--transport {named} for --path {path}: this build offers shm only (and tcp for resp)"
-            ))),
-        }
+        self.transport.wanted()?;
+        Ok(())
     }
 
     /// The command that repeats the run, every default written out.
@@ -263,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_transport_that_is_not_here_is_an_error_of_its_own() {
-        for flags in ["--transport tcp", "--transport verbs --path resp", "--transport verbs"] {
+        for flags in ["--transport verbs --path resp", "--transport verbs"] {
             let error = parse(flags).check().unwrap_err();
             assert!(error.downcast_ref::<TransportUnavailable>().is_some(), "{flags}");
         }

@@ -16,6 +16,7 @@ use crate::cpu::ProcessCpu;
 use crate::failure::usage;
 use crate::serve::default_shards;
 use crate::server_process::{ServerPlan, ServerProcess};
+use crate::transport::Transport;
 use address::Address;
 use args::{BenchPath, KeysArgs, PointerCache};
 use clap::Subcommand;
@@ -28,7 +29,6 @@ use report::KeysReport;
 pub use report::tests::outcome as outcome_for_tests;
 pub use run::{Figures, Outcome, Plan, run as run_plan};
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use target::{LocalTarget, Target};
 pub use target::{RespTarget, SessionTarget};
@@ -83,22 +83,26 @@ fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
         seed: args.seed,
     };
     let shards = args.shards.unwrap_or_else(default_shards);
-    let (outcome, known_shards) = if args.path == BenchPath::Local {
-        (measure_local(&args, &records, &workload)?, None)
+    let ((outcome, transport), known_shards) = if args.path == BenchPath::Local {
+        ((measure_local(&args, &records, &workload)?, "local"), None)
     } else if let Some(address) = &args.server {
         (measure(&args, &records, &workload, shards, address)?, None)
     } else {
         let server = ServerProcess::start(&own_server(&args, shards))?;
         let address = match args.path {
             BenchPath::Resp => Address::Resp(server.resp_address().to_string()),
+            // It tells its other addresses.
+            _ if args.transport == Transport::Tcp => {
+                Address::Resp(server.resp_address().to_string())
+            }
             _ => Address::Socket(server.socket_path().to_path_buf()),
         };
-        let outcome = measure(&args, &records, &workload, shards, &address)
+        let measured = measure(&args, &records, &workload, shards, &address)
             .inspect_err(|_| server.note_log())?;
         server.stop()?;
-        (outcome, Some(shards))
+        (measured, Some(shards))
     };
-    let report = KeysReport::new(&args, workload.ops, known_shards, &outcome);
+    let report = KeysReport::new(&args, transport, workload.ops, known_shards, &outcome);
     report.print(args.json, &mut std::io::stdout().lock())?;
     outcome.verify()
 }
@@ -110,6 +114,7 @@ fn own_server(args: &KeysArgs, shards: usize) -> ServerPlan {
         wake: args.wake,
         pin: pinning::is_wanted(args.wake),
         lease_min_ms: args.lease_ms,
+        over_tcp: args.transport == Transport::Tcp,
         ..ServerPlan::with_room(args.records, args.key_bytes, args.value_bytes)
     }
 }
@@ -142,7 +147,7 @@ fn measure(
     workload: &Workload,
     shards: usize,
     address: &Address,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<(Outcome, &'static str)> {
     let server_cpu = address.pid().and_then(ProcessCpu::of);
     if server_cpu.is_none() {
         note("the server's process cannot be seen from here: no CPU time");
@@ -163,15 +168,15 @@ fn measure(
         BenchPath::Choose | BenchPath::Local => remora_client::Path::Choose,
         BenchPath::Resp => {
             let peer = address.resp()?;
-            return load_and_run(&plan, || RespTarget::open(peer));
+            return Ok((load_and_run(&plan, || RespTarget::open(peer))?, "tcp"));
         }
     };
-    let socket: PathBuf = address.socket()?;
-    let options = options(args);
+    let options = options(args)?;
     // All clients are threads of this process: one connection, one ring pair
     // for each shard.
-    let client = SessionTarget::connect(&socket, &options)?;
-    load_and_run(&plan, || SessionTarget::open(&client, path))
+    let client = SessionTarget::connect(address.of_sessions(args.transport)?, &options)?;
+    let outcome = load_and_run(&plan, || SessionTarget::open(&client, path))?;
+    Ok((outcome, client.transport().name()))
 }
 
 fn load_and_run<T: Target>(
@@ -191,9 +196,10 @@ fn load_and_run<T: Target>(
     run_plan(plan, open)
 }
 
-fn options(args: &KeysArgs) -> Options {
+fn options(args: &KeysArgs) -> anyhow::Result<Options> {
     let defaults = Options::default();
-    Options {
+    Ok(Options {
+        transport: args.transport.wanted()?,
         wake: args.wake.into(),
         pointer_cache: match args.pointer_cache {
             PointerCache::Off => remora_client::PointerCacheKind::Off,
@@ -204,7 +210,7 @@ fn options(args: &KeysArgs) -> Options {
         pointer_cache_entries: defaults.pointer_cache_entries.max(2 * args.records),
         lease: Some(Duration::from_millis(args.lease_ms)),
         ..defaults
-    }
+    })
 }
 
 /// A note for whoever watches; never on standard output.

@@ -42,7 +42,13 @@ pub struct KeysReport {
 impl KeysReport {
     /// The report of a run of `ops` operations on a server of `shards` shards,
     /// where that is known.
-    pub fn new(args: &KeysArgs, ops: usize, shards: Option<usize>, outcome: &Outcome) -> Self {
+    pub fn new(
+        args: &KeysArgs,
+        transport: &'static str,
+        ops: usize,
+        shards: Option<usize>,
+        outcome: &Outcome,
+    ) -> Self {
         let Costs { asked, read, hits, stale, retries, lease_expired, .. } = outcome.costs;
         Self {
             figures: outcome.figures(),
@@ -52,7 +58,7 @@ impl KeysReport {
             stale,
             retries,
             lease_expired,
-            transport: args.transport_name(),
+            transport,
             path: args.path.to_string(),
             seed: args.seed,
             command: args.command(ops, shards.unwrap_or(1)),
@@ -136,7 +142,7 @@ pub mod tests {
         }
         let args = Flags::parse_from(["keys", "--path", "read", "--json"]).keys;
         let mut out = Vec::new();
-        KeysReport::new(&args, 10, Some(1), &outcome()).print(true, &mut out).unwrap();
+        KeysReport::new(&args, "shm", 10, Some(1), &outcome()).print(true, &mut out).unwrap();
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         for field in [

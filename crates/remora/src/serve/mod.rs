@@ -102,13 +102,20 @@ fn announce(settings: &Settings, server: &Server) {
     let (resp, socket, pid) =
         (server.resp_address(), server.socket_path().display(), std::process::id());
     info!(
-        "remora {}: {} shard(s), {} of memory, wake {}, transport shm",
+        "remora {}: {} shard(s), {} of memory, wake {}, transport {}",
         env!("CARGO_PKG_VERSION"),
         settings.shards,
         settings.max_memory,
-        settings.wake
+        settings.wake,
+        settings.transport
     );
     info!("RESP on {resp}, shared memory by {socket}");
+    if let Some(address) = server.fabric_address() {
+        info!("sessions over TCP on {address}");
+        if !address.ip().is_loopback() {
+            warn!("NO AUTHENTICATION: whoever reaches {address} may read and change everything");
+        }
+    }
     let mut out = std::io::stdout().lock();
     // Without a reader the server serves all the same.
     let _ = writeln!(out, "ready resp={resp} socket={socket} pid={pid}").and_then(|()| out.flush());

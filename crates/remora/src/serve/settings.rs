@@ -6,10 +6,12 @@
 
 use super::size::Size;
 use super::socket;
-use crate::failure::usage;
+use crate::failure::{unavailable, usage};
+use crate::transport::Transport;
 use crate::wake::Wake;
 use anyhow::Context;
 use clap::Args;
+use remora_client::Wanted;
 use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,6 +36,15 @@ pub struct Layer {
     /// $XDG_RUNTIME_DIR/remora.sock, else /tmp/remora-UID/remora.sock].
     #[arg(long, env = "REMORA_SOCKET", value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Address on which clients ask for sessions over TCP, such as
+    /// 10.0.0.5:7380; port 0 takes a free one [default: none]. There is no
+    /// authentication: who reaches it can read and write everything.
+    #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
+    pub fabric_address: Option<SocketAddr>,
+    /// What clients' sessions may use: shm by the Unix socket, tcp by
+    /// fabric_address, or auto for both [default: auto].
+    #[arg(long, env = "REMORA_TRANSPORT", value_name = "HOW", value_enum)]
+    pub transport: Option<Transport>,
     /// Shards, each with a thread of its own [default: cores - 1, at least 1].
     #[arg(long, env = "REMORA_SHARDS", value_name = "N")]
     pub shards: Option<usize>,
@@ -88,6 +99,8 @@ impl Layer {
             bind: self.bind.or(below.bind),
             port: self.port.or(below.port),
             socket: self.socket.or(below.socket),
+            fabric_address: self.fabric_address.or(below.fabric_address),
+            transport: self.transport.or(below.transport),
             shards: self.shards.or(below.shards),
             max_memory: self.max_memory.or(below.max_memory),
             buckets: self.buckets.or(below.buckets),
@@ -113,6 +126,11 @@ pub struct Settings {
     /// Whether nobody named the socket: then its directory is ours to make.
     #[serde(skip)]
     pub socket_is_default: bool,
+    /// Address for sessions over TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fabric_address: Option<SocketAddr>,
+    /// What sessions may use.
+    pub transport: Transport,
     /// Number of shards.
     pub shards: usize,
     /// Memory of all arenas.
@@ -142,6 +160,8 @@ impl Settings {
             port: layer.port.unwrap_or(DEFAULT_PORT),
             socket: layer.socket.unwrap_or_else(socket::default_path),
             socket_is_default,
+            fabric_address: layer.fabric_address,
+            transport: layer.transport.unwrap_or_default(),
             shards: layer.shards.unwrap_or_else(default_shards),
             max_memory: layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
             buckets: layer.buckets.unwrap_or(0),
@@ -159,6 +179,9 @@ impl Settings {
     fn check(&self) -> anyhow::Result<()> {
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return Err(usage(format!("shards: {} is not in 1..={MAX_SHARDS}", self.shards)));
+        }
+        if self.transport.wanted()? == Wanted::Tcp && self.fabric_address.is_none() {
+            return Err(unavailable("tcp: there is no address to listen on; set fabric_address"));
         }
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
@@ -179,6 +202,8 @@ impl Settings {
         remora_server::Config {
             resp_address: SocketAddr::new(self.bind, self.port),
             socket_path: self.socket.clone(),
+            fabric_address: self.fabric_address,
+            transport: self.transport.wanted().expect("checked when it was decided"),
             shards: self.shards,
             max_memory_bytes: self.max_memory.0,
             buckets: self.buckets,

@@ -57,7 +57,8 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         "Clients",
         &[
             ("connected_clients", load(&counts.connections)),
-            ("connected_sessions_shm", load(&counts.sessions)),
+            ("connected_sessions_shm", load(&counts.sessions_shm)),
+            ("connected_sessions_tcp", load(&counts.sessions_tcp)),
         ],
     );
     section(
@@ -111,12 +112,14 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("appendonly", "no".into()),
         ("bind", shared.resp_address.ip().to_string()),
         ("databases", "1".into()),
+        ("fabric_address", shared.fabric_address.map_or_else(String::new, |a| a.to_string())),
         ("maxmemory", config.max_memory_bytes.to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("port", shared.resp_address.port().to_string()),
         ("save", String::new()),
         ("shards", config.shards.to_string()),
         ("socket", config.socket_path.display().to_string()),
+        ("transport", config.transport.name().into()),
         ("wake", config.wake.name().into()),
     ]
 }

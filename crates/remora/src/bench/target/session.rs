@@ -3,7 +3,7 @@
 use super::{Costs, Request, Target};
 use crate::failure::unavailable;
 use anyhow::{Context, bail, ensure};
-use remora_client::{Client, Options, Path, Session, SetOptions, Ticket};
+use remora_client::{Address, Client, Options, Path, Session, SetOptions, Ticket};
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
 use std::collections::VecDeque;
@@ -18,10 +18,10 @@ pub struct SessionTarget {
 }
 
 impl SessionTarget {
-    /// This process's connection to the server at a Unix socket.
-    pub fn connect(socket: &std::path::Path, options: &Options) -> anyhow::Result<Client> {
-        Client::connect(socket, options)
-            .map_err(|error| unavailable(format!("shm: {:#}", anyhow::Error::new(error))))
+    /// This process's connection to the server at an address.
+    pub fn connect(address: impl Into<Address>, options: &Options) -> anyhow::Result<Client> {
+        Client::connect(address, options)
+            .map_err(|error| unavailable(format!("{:#}", anyhow::Error::new(error))))
     }
 
     /// A session of this process's connection.

@@ -1,0 +1,88 @@
+//! A link over whatever transport a session was given.
+
+use crate::shm::ShmLink;
+use crate::tcp::TcpLink;
+use crate::{Completion, Link, LinkError, Transport, Waited, Work};
+use std::time::Duration;
+
+/// One link; which transport carries it is decided once, when the session is
+/// made.
+pub enum AnyLink {
+    /// Shared memory.
+    Shm(ShmLink),
+    /// TCP.
+    Tcp(TcpLink),
+}
+
+impl AnyLink {
+    /// Posts from now on may be kept until [`AnyLink::release`], so that they
+    /// go out together. Where a post takes effect at once nothing changes.
+    #[inline(always)]
+    pub fn hold(&mut self) {
+        if let Self::Tcp(link) = self {
+            link.hold();
+        }
+    }
+
+    /// Lets go out what was posted since [`AnyLink::hold`].
+    #[inline(always)]
+    pub fn release(&mut self) {
+        if let Self::Tcp(link) = self {
+            link.release();
+        }
+    }
+
+    /// Whether READs and WRITEs have completed when `post` returns.
+    #[inline(always)]
+    pub fn completes_at_once(&self) -> bool {
+        matches!(self, Self::Shm(_))
+    }
+}
+
+/// The same call on whichever link it is.
+macro_rules! either {
+    ($self:ident, $link:ident => $call:expr) => {
+        match $self {
+            AnyLink::Shm($link) => $call,
+            AnyLink::Tcp($link) => $call,
+        }
+    };
+}
+
+impl Link for AnyLink {
+    fn transport(&self) -> Transport {
+        either!(self, link => link.transport())
+    }
+
+    fn reads_cost_peer_cpu(&self) -> bool {
+        either!(self, link => link.reads_cost_peer_cpu())
+    }
+
+    #[inline(always)]
+    fn post(&mut self, batch: &[Work<'_>]) {
+        either!(self, link => link.post(batch));
+    }
+
+    #[inline(always)]
+    fn poll(&mut self) -> Option<Completion> {
+        either!(self, link => link.poll())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Waited {
+        either!(self, link => link.wait(timeout))
+    }
+
+    #[inline(always)]
+    fn landed(&self, at: usize, bytes: usize) -> &[u8] {
+        either!(self, link => link.landed(at, bytes))
+    }
+
+    #[inline(always)]
+    fn reserve_landing(&mut self, bytes: usize) {
+        either!(self, link => link.reserve_landing(bytes));
+    }
+
+    fn failure(&self) -> Option<LinkError> {
+        either!(self, link => link.failure())
+    }
+}

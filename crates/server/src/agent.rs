@@ -1,0 +1,152 @@
+//! The agent of clients that come by TCP: executes their READs and WRITEs on
+//! the server's memory, and wakes the shards that they write to. So a READ
+//! over TCP costs the server's CPU, but not a shard's.
+
+use crate::shared::Shared;
+use crossbeam_queue::SegQueue;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use remora_fabric::tcp::{Connection, State};
+use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const WAKER: Token = Token(0);
+const FIRST_CONNECTION: usize = 1;
+
+/// A connection for the agent to serve.
+pub struct Served {
+    /// The connection.
+    pub connection: Arc<Connection>,
+    /// The session's number.
+    pub session: u64,
+    /// Set by the agent when the connection is at its end.
+    pub has_ended: Arc<AtomicBool>,
+}
+
+/// How the control thread reaches the agent.
+pub struct AgentInbox {
+    new: SegQueue<Served>,
+    waker: Waker,
+}
+
+impl AgentInbox {
+    /// Gives the agent a connection.
+    pub fn serve(&self, served: Served) {
+        self.new.push(served);
+        self.wake();
+    }
+
+    /// Lets the agent look around.
+    pub fn wake(&self) {
+        // Fails only if the poll is gone, and then nobody waits.
+        let _ = self.waker.wake();
+    }
+}
+
+/// The agent's state.
+pub struct Agent {
+    shared: Arc<Shared>,
+    poll: Poll,
+    inbox: Arc<AgentInbox>,
+    connections: HashMap<Token, Served>,
+    next_token: usize,
+    /// Connections that may have more to do, although no event will say so.
+    unfinished: BTreeSet<Token>,
+}
+
+impl Agent {
+    /// An agent without connections.
+    ///
+    /// # Errors
+    /// The kernel gives no poll or waker.
+    pub fn new(shared: Arc<Shared>) -> std::io::Result<(Self, Arc<AgentInbox>)> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let inbox = Arc::new(AgentInbox { new: SegQueue::new(), waker });
+        let agent = Self {
+            shared,
+            poll,
+            inbox: Arc::clone(&inbox),
+            connections: HashMap::new(),
+            next_token: FIRST_CONNECTION,
+            unfinished: BTreeSet::new(),
+        };
+        Ok((agent, inbox))
+    }
+
+    /// Runs until the server is to end. The control thread, which ends first,
+    /// has withdrawn and closed every connection by then.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        while !self.shared.is_stopping() || !self.connections.is_empty() {
+            let timeout = (!self.unfinished.is_empty()).then_some(Duration::ZERO);
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "the agent of TCP clients cannot poll");
+                return;
+            }
+            self.unfinished.extend(events.iter().map(|event| event.token()));
+            while let Some(served) = self.inbox.new.pop() {
+                self.take(served);
+            }
+            for token in std::mem::take(&mut self.unfinished) {
+                self.turn(token);
+            }
+        }
+    }
+
+    fn take(&mut self, served: Served) {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        let fd = served.connection.as_raw_fd();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
+            tracing::warn!(%error, session = served.session, "cannot watch a connection");
+            return self.end(served);
+        }
+        self.connections.insert(token, served);
+        // What has already arrived raises no further event.
+        self.unfinished.insert(token);
+    }
+
+    /// One bounded turn of a connection.
+    fn turn(&mut self, token: Token) {
+        let Some(served) = self.connections.get(&token) else { return };
+        let shards = &self.shared.shards;
+        let progress = served.connection.serve(&mut |imm| {
+            // A number that is no shard's is a peer's whim.
+            if let Some(shard) = shards.get(imm as usize) {
+                shard.inbox.ring();
+            }
+        });
+        match progress.state {
+            State::Idle => {}
+            State::More => {
+                self.unfinished.insert(token);
+            }
+            State::Closed => self.remove(token),
+            State::Failed(reason) => {
+                tracing::warn!(session = served.session, %reason, "a connection broke off");
+                self.remove(token);
+            }
+        }
+    }
+
+    fn remove(&mut self, token: Token) {
+        let Some(served) = self.connections.remove(&token) else { return };
+        let fd = served.connection.as_raw_fd();
+        let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
+        self.end(served);
+    }
+
+    fn end(&self, served: Served) {
+        served.connection.close();
+        served.has_ended.store(true, Ordering::Release);
+        self.shared.wake_control();
+    }
+}

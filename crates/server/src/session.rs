@@ -1,0 +1,230 @@
+//! One client's session as the control thread keeps it: what carries it, its
+//! heartbeats, its end.
+
+use crate::agent::{AgentInbox, Served};
+use crate::jobs::Message;
+use crate::ring_session::{CLIENT_MAILBOX, ClientEnd, RingParts, RingSession};
+use crate::shared::Shared;
+use remora_arena::{Mapping, Words};
+use remora_fabric::shm::{self, Bell, ShmLink};
+use remora_fabric::tcp::{self, TcpLink};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
+use remora_layout::hello::{Refusal, ServerHello};
+use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
+use remora_ring::WRITE_ID;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A session.
+pub struct Session {
+    /// Its number.
+    pub number: u64,
+    carrier: Carrier,
+    to_server: Words,
+    beats: u64,
+    /// The client's clock as it was last echoed.
+    echoed_ns: u64,
+    /// Set by a shard whose rings found what no honest peer writes.
+    violated: Arc<AtomicBool>,
+    /// Set by the agent when a TCP connection is at its end.
+    has_ended: Arc<AtomicBool>,
+}
+
+enum Carrier {
+    Shm {
+        memory: shm::SessionMemory,
+        to_client: Words,
+        /// By which the client wakes each shard.
+        eventfds: Vec<Arc<OwnedFd>>,
+    },
+    Tcp {
+        connection: Arc<tcp::Connection>,
+        /// For heartbeats.
+        link: AnyLink,
+    },
+}
+
+fn no_room(error: impl std::fmt::Display) -> Refusal {
+    tracing::error!(%error, "no room for a session");
+    Refusal::TooManySessions
+}
+
+impl Session {
+    /// A session over shared memory, its rings attached to the shards.
+    ///
+    /// # Errors
+    /// There is no memory, or no descriptor.
+    pub fn over_shm(shared: &Shared, number: u64, seed: u64) -> Result<Self, Refusal> {
+        let shards = shared.shards.len();
+        let memory = shm::SessionMemory::create(shards).map_err(no_room)?;
+        let mut eventfds = Vec::with_capacity(shards);
+        for _ in 0..shards {
+            eventfds.push(Bell::eventfd().map_err(no_room)?);
+        }
+        let (to_server, to_client) = (memory.to_server(), memory.to_client());
+        let violated = Arc::new(AtomicBool::new(false));
+        for (shard, eventfd) in eventfds.iter().enumerate() {
+            let mut link = ShmLink::new(None);
+            link.add_region(CLIENT_MAILBOX, to_client.clone(), true);
+            attach(
+                shared,
+                RingParts {
+                    session: number,
+                    seed,
+                    shard,
+                    life: shared.life,
+                    to_server: to_server.clone(),
+                    link: AnyLink::Shm(link),
+                    client: ClientEnd::Shm {
+                        bell: memory.client_bell(),
+                        eventfd: Arc::clone(eventfd),
+                    },
+                    violated: Arc::clone(&violated),
+                },
+            );
+        }
+        let carrier = Carrier::Shm { memory, to_client, eventfds };
+        Ok(Self::new(number, carrier, to_server, violated))
+    }
+
+    /// Hands a client over shared memory what it needs. False if it has gone.
+    pub fn grant_shm(&self, shared: &Shared, socket: &UnixStream, hello: ServerHello) -> bool {
+        let Carrier::Shm { memory, eventfds, .. } = &self.carrier else { return false };
+        let shards: Vec<_> = shared
+            .shards
+            .iter()
+            .zip(eventfds)
+            .map(|(shard, eventfd)| (shard.region.fd(), eventfd.as_fd()))
+            .collect();
+        let pointer_table = shared.pointer_table.as_ref().map(|table| table.region.fd());
+        shm::Grant { hello, memory, shards: &shards, pointer_table }.send(socket).is_ok()
+    }
+
+    /// A session over TCP: the answer goes out on `stream`, which the agent
+    /// serves from now on.
+    ///
+    /// # Errors
+    /// The socket or a descriptor cannot be had.
+    pub fn over_tcp(
+        shared: &Shared,
+        agent: &AgentInbox,
+        stream: TcpStream,
+        hello: ServerHello,
+    ) -> Result<Self, Refusal> {
+        let (number, seed) = (hello.session.get(), hello.session_seed.get());
+        let shards = shared.shards.len();
+        let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
+        let arenas: Vec<Words> = shared.shards.iter().map(|shard| shard.words.clone()).collect();
+        let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
+        let connection = grant.send(stream).map_err(no_room)?;
+        let violated = Arc::new(AtomicBool::new(false));
+        for shard in 0..shards {
+            attach(
+                shared,
+                RingParts {
+                    session: number,
+                    seed,
+                    shard,
+                    life: shared.life,
+                    to_server: to_server.clone(),
+                    link: AnyLink::Tcp(TcpLink::new(Arc::clone(&connection))),
+                    client: ClientEnd::Tcp,
+                    violated: Arc::clone(&violated),
+                },
+            );
+        }
+        let link = AnyLink::Tcp(TcpLink::new(Arc::clone(&connection)));
+        let carrier = Carrier::Tcp { connection: Arc::clone(&connection), link };
+        let session = Self::new(number, carrier, to_server, violated);
+        let has_ended = Arc::clone(&session.has_ended);
+        agent.serve(Served { connection, session: number, has_ended });
+        Ok(session)
+    }
+
+    fn new(number: u64, carrier: Carrier, to_server: Words, violated: Arc<AtomicBool>) -> Self {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        Self { number, carrier, to_server, beats: 0, echoed_ns: 0, violated, has_ended }
+    }
+
+    /// What carries it.
+    pub fn transport(&self) -> Transport {
+        match self.carrier {
+            Carrier::Shm { .. } => Transport::Shm,
+            Carrier::Tcp { .. } => Transport::Tcp,
+        }
+    }
+
+    /// Why the session is at its end, if it is.
+    pub fn end(&self) -> Option<&'static str> {
+        if self.violated.load(Ordering::Acquire) {
+            return Some("it broke the protocol");
+        }
+        self.has_ended.load(Ordering::Acquire).then_some("the client has gone")
+    }
+
+    /// Whether the client has written its clock since the last heartbeat. Who
+    /// has not is not reading, and its right would not be renewed by an echo
+    /// of the old one.
+    pub fn clock_has_moved(&self) -> bool {
+        self.to_server.load(CLIENT_CLOCK_WORD) != self.echoed_ns
+    }
+
+    /// Writes a heartbeat.
+    pub fn beat(&mut self, shared: &Shared, utilisation_ppm: u64) {
+        let echoed_client_clock_ns = self.to_server.load(CLIENT_CLOCK_WORD);
+        Words::full_fence();
+        // Still the primary? A server that stops is not.
+        if shared.is_stopping() {
+            return;
+        }
+        self.echoed_ns = echoed_client_clock_ns;
+        self.beats += 1;
+        let words = Heartbeat {
+            sequence: self.beats,
+            utilisation_ppm_plus_1: utilisation_ppm + 1,
+            life: shared.life,
+            epoch: shared.epoch,
+            server_unix_ms: shared.clock.now().unix_ms,
+            echoed_client_clock_ns,
+            session: self.number,
+        }
+        .to_words();
+        let mut bytes = [0u8; Heartbeat::WORDS * 8];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        let offset = HEARTBEAT_WORD * 8;
+        match &mut self.carrier {
+            Carrier::Shm { to_client, .. } => to_client.copy_in(offset, &bytes),
+            Carrier::Tcp { link, .. } => {
+                let to = RemoteAddress { region: CLIENT_MAILBOX, offset: offset as u64 };
+                link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
+                // Bounded by the beats posted; a failure shows at the agent.
+                while link.poll().is_some() {}
+            }
+        }
+    }
+
+    /// Ends the session for the client and at every shard: none of its
+    /// operations completes successfully any more.
+    pub fn withdraw(&self, shared: &Shared) {
+        match &self.carrier {
+            Carrier::Shm { memory, .. } => memory.withdraw(),
+            Carrier::Tcp { connection, .. } => {
+                connection.withdraw_all();
+                connection.close();
+            }
+        }
+        for shard in &shared.shards {
+            shard.inbox.push(Message::Detach(self.number));
+        }
+    }
+}
+
+fn attach(shared: &Shared, parts: RingParts) {
+    let inbox = &shared.shards[parts.shard].inbox;
+    inbox.push(Message::Attach(Box::new(RingSession::new(parts))));
+}
