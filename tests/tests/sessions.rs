@@ -1,7 +1,7 @@
 //! Sessions against a map, over long random histories, on every path.
 
 use remora_client::{
-    Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake,
+    Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake, Wanted,
 };
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
@@ -209,7 +209,8 @@ fn history(shards: &str, wake: Wake, cache: usize, steps: u32) {
 }
 
 fn history_with(shards: &str, options: &Options, steps: u32) {
-    let server = ServerProcess::start(&["--shards", shards, "--max-memory=64MiB"]);
+    let flags = ["--shards", shards, "--max-memory=64MiB", "--fabric-address=127.0.0.1:0"];
+    let server = ServerProcess::start(&flags);
     let cache = options.pointer_cache_entries;
     let session = server.session_with(options);
     let seed = shards.len() as u64 * 1000 + cache as u64;
@@ -249,6 +250,13 @@ fn a_long_history_over_shared_pointers_agrees_with_a_map() {
     let pointer_cache = PointerCacheKind::Shared;
     let options = Options { wake: Wake::Hybrid, pointer_cache, ..Options::default() };
     history_with("2", &options, 30_000);
+}
+
+#[test]
+fn a_long_history_over_tcp_agrees_with_a_map() {
+    let transport = Wanted::Tcp;
+    let options = Options { wake: Wake::Hybrid, transport, ..Options::default() };
+    history_with("2", &options, 20_000);
 }
 
 #[test]

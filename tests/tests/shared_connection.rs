@@ -2,7 +2,7 @@
 //! threads of a client process: replies reach the thread that asked, nobody
 //! sleeps on, and a thread that leaves disturbs nobody.
 
-use remora_client::{Client, Error, Options, Path, SetOptions, Wake};
+use remora_client::{Client, Error, Options, Path, SetOptions, Wake, Wanted};
 use remora_engine::command::Command;
 use remora_tests::ServerProcess;
 use std::sync::Barrier;
@@ -11,14 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ROUNDS: u64 = 300;
 
 fn client(server: &ServerProcess, wake: Wake) -> Client {
-    Client::connect(&server.socket(), &Options { wake, ..Options::default() }).unwrap()
+    client_over(server, wake, Wanted::Shm)
+}
+
+fn client_over(server: &ServerProcess, wake: Wake, transport: Wanted) -> Client {
+    let options = Options { wake, transport, ..Options::default() };
+    Client::connect(&server.socket(), &options).unwrap()
 }
 
 /// Every thread works on keys of its own and on shared counters; each value
 /// names its writer and round, so that a reply to somebody else is noticed.
-fn hammer(server: &ServerProcess, wake: Wake, threads: u64) {
-    let client = client(server, wake);
-    let counter = format!("sum-{wake:?}");
+fn hammer(server: &ServerProcess, wake: Wake, transport: Wanted, threads: u64) {
+    let client = client_over(server, wake, transport);
+    let counter = format!("sum-{wake:?}-{transport:?}");
     let gate = Barrier::new(threads as usize);
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -64,9 +69,22 @@ fn replies_reach_the_thread_that_asked_in_every_way_of_waiting() {
     let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=3", "--wake=event"]);
     // Those who poll without end are not more than there are cores.
     for (wake, threads) in [(Wake::Event, 12), (Wake::Hybrid, 12), (Wake::Poll, 2)] {
-        hammer(&server, wake, threads);
+        hammer(&server, wake, Wanted::Shm, threads);
     }
     assert_eq!(server.resp().info("connected_sessions_shm"), 0);
+}
+
+#[test]
+fn replies_reach_the_thread_that_asked_over_tcp_too() {
+    let flags =
+        ["--max-memory=64MiB", "--shards=3", "--wake=event", "--fabric-address=127.0.0.1:0"];
+    let server = ServerProcess::start(&flags);
+    for (wake, threads) in [(Wake::Event, 12), (Wake::Hybrid, 12), (Wake::Poll, 2)] {
+        hammer(&server, wake, Wanted::Tcp, threads);
+    }
+    remora_tests::wait_until("the sessions have ended", || {
+        server.resp().info("connected_sessions_tcp") == 0
+    });
 }
 
 #[test]

@@ -1,0 +1,182 @@
+//! Sessions over TCP, and which transport a session gets.
+
+use remora_client::{
+    Client, ConnectError, Error, Options, Path, Session, SetOptions, Via, Wake, Wanted,
+};
+use remora_tests::{ServerProcess, Value, wait_until};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+
+const FLAGS: [&str; 3] = ["--max-memory=32MiB", "--shards=2", "--fabric-address=127.0.0.1:0"];
+
+fn options(transport: Wanted) -> Options {
+    Options { transport, wake: Wake::Event, ..Options::default() }
+}
+
+fn fabric(server: &ServerProcess) -> SocketAddr {
+    let told = server.resp().call("CONFIG GET fabric_address");
+    let Value::Array(pair) = &told else { panic!("{told:?}") };
+    let Some(Value::Bulk(address)) = pair.get(1) else { panic!("{told:?}") };
+    String::from_utf8_lossy(address).parse().unwrap()
+}
+
+#[test]
+fn the_best_common_transport_is_taken_from_either_address() {
+    let server = ServerProcess::start(&FLAGS);
+    let (socket, address) = (server.socket(), fabric(&server));
+    for (wanted, expected) in [(Wanted::Auto, "shm"), (Wanted::Shm, "shm"), (Wanted::Tcp, "tcp")] {
+        for by_tcp in [false, true] {
+            let options = options(wanted);
+            let session = match by_tcp {
+                true => Session::connect(address, &options),
+                false => Session::connect(&socket, &options),
+            };
+            let mut session = session.unwrap();
+            assert_eq!(session.transport().name(), expected, "{wanted:?}, by tcp: {by_tcp}");
+            session.set(b"k", expected.as_bytes(), SetOptions::default()).unwrap();
+            let got = session.get(b"k", Path::Read).unwrap();
+            assert_eq!(got.value, Some(expected.as_bytes()));
+        }
+    }
+    wait_until("all sessions have ended", || {
+        let mut resp = server.resp();
+        resp.info("connected_sessions_tcp") == 0 && resp.info("connected_sessions_shm") == 0
+    });
+}
+
+#[test]
+fn a_named_transport_that_cannot_be_had_says_why() {
+    let without = ServerProcess::start(&FLAGS[..2]);
+    let error = Session::connect(&without.socket(), &options(Wanted::Tcp)).unwrap_err();
+    assert!(matches!(error, ConnectError::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("set fabric_address"), "{error}");
+    assert!(Session::connect(&without.socket(), &options(Wanted::Auto)).is_ok());
+
+    let only = ServerProcess::start(&[&FLAGS[..], &["--transport=tcp"]].concat());
+    let error = Session::connect(&only.socket(), &options(Wanted::Shm)).unwrap_err();
+    assert!(error.to_string().contains("does not offer shared memory"), "{error}");
+    let session = Session::connect(fabric(&only), &options(Wanted::Auto)).unwrap();
+    assert_eq!(session.transport().name(), "tcp", "auto takes what there is");
+
+    let out = remora_tests::remora().args(["serve", "--transport=tcp"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("set fabric_address"), "{said}");
+    let out = remora_tests::remora().args(["serve", "--transport=verbs"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(3));
+}
+
+/// A READ is one round trip and tells that it costs the server's CPU.
+#[test]
+fn reads_over_tcp_are_reads() {
+    let server = ServerProcess::start(&FLAGS);
+    let mut session = Session::connect(fabric(&server), &options(Wanted::Tcp)).unwrap();
+    for key in 0..200u32 {
+        session.set(&key.to_le_bytes(), &key.to_be_bytes(), SetOptions::default()).unwrap();
+    }
+    let mut read = 0;
+    for key in 0..200u32 {
+        let got = session.get(&key.to_le_bytes(), Path::Read).unwrap();
+        assert_eq!(got.value, Some(&key.to_be_bytes()[..]));
+        if got.via == Via::Read {
+            assert_eq!(got.counts.round_trips, 1);
+            read += 1;
+        }
+    }
+    assert!(read > 190, "{read} of 200 were one READ");
+    let keys: Vec<[u8; 4]> = (0..200u32).map(u32::to_le_bytes).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut seen = 0;
+    let counts = session
+        .get_batch(&keys, Path::Read, &mut |at, value, _| {
+            assert_eq!(value, Some(&(at as u32).to_be_bytes()[..]));
+            seen += 1;
+        })
+        .unwrap();
+    assert_eq!(seen, 200);
+    assert!(counts.round_trips <= 2, "{counts:?}");
+}
+
+#[test]
+fn the_end_of_the_server_is_noticed_and_a_restarted_one_is_another_life() {
+    let mut server = ServerProcess::start(&FLAGS);
+    let client = Client::connect(fabric(&server), &options(Wanted::Tcp)).unwrap();
+    let mut session = client.session().unwrap();
+    session.set(b"k", b"v", SetOptions::default()).unwrap();
+    assert!(session.get(b"k", Path::Read).unwrap().value.is_some());
+    server.kill();
+    let error = (0..1000).find_map(|_| session.get(b"k", Path::Read).err());
+    assert!(error.is_some_and(Error::is_final), "{error:?}");
+    assert!(client.session().is_err());
+}
+
+#[test]
+fn a_server_that_drains_withdraws_its_sessions() {
+    let mut server = ServerProcess::start(&FLAGS);
+    let mut session = Session::connect(fabric(&server), &options(Wanted::Tcp)).unwrap();
+    session.set(b"k", b"v", SetOptions::default()).unwrap();
+    server.terminate();
+    assert_eq!(server.ended(), Some(0));
+    let error = (0..1000).find_map(|_| session.get(b"k", Path::Read).err());
+    assert!(error.is_some_and(Error::is_final), "{error:?}");
+}
+
+/// Descriptors of a process.
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+fn threads_of_rubbish() -> Vec<Vec<u8>> {
+    let mut hello = remora_fabric::client_hello(Wanted::Tcp);
+    let mut bytes = Vec::new();
+    let mut all = vec![vec![], vec![0; 40], vec![0xff; 4000], b"GET / HTTP/1.1\r\n\r\n".to_vec()];
+    for garbage in [0u8, 0x55, 0xff] {
+        bytes.clear();
+        bytes.extend_from_slice(zerocopy::IntoBytes::as_bytes(&hello));
+        bytes.extend_from_slice(&[garbage; 5000]);
+        all.push(bytes.clone());
+    }
+    hello.version = 999.into();
+    all.push(zerocopy::IntoBytes::as_bytes(&hello).to_vec());
+    all
+}
+
+#[test]
+fn rubbish_and_silence_on_the_fabric_address_harm_nobody() {
+    let server = ServerProcess::start(&FLAGS);
+    let address = fabric(&server);
+    let mut honest = Session::connect(address, &options(Wanted::Tcp)).unwrap();
+    honest.set(b"k", b"v", SetOptions::default()).unwrap();
+    let before = descriptors(server.pid());
+    let mut silent = Vec::new();
+    for round in 0..20 {
+        for rubbish in threads_of_rubbish() {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let _ = stream.write_all(&rubbish);
+            if round % 2 == 0 {
+                // Reads what there is, then goes.
+                stream.set_read_timeout(Some(std::time::Duration::from_millis(1))).unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+            } else if round == 1 {
+                silent.push(stream);
+            }
+        }
+        assert_eq!(honest.get(b"k", Path::Read).unwrap().value, Some(&b"v"[..]));
+        assert_eq!(honest.incr(b"n", 1).unwrap(), round + 1);
+    }
+    drop(silent);
+    wait_until("what they held has been given back", || descriptors(server.pid()) <= before + 1);
+    assert_eq!(honest.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
+}
+
+#[test]
+fn shared_pointers_over_tcp_are_refused_with_a_reason() {
+    let server = ServerProcess::start(&FLAGS);
+    let options =
+        Options { pointer_cache: remora_client::PointerCacheKind::Shared, ..options(Wanted::Tcp) };
+    let address: PathBuf = server.socket();
+    let error = Session::connect(&address, &options).unwrap_err();
+    assert!(matches!(error, ConnectError::NoPointerSharing { .. }), "{error}");
+    assert!(error.to_string().contains("over tcp"), "{error}");
+}
