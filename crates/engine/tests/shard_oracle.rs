@@ -4,7 +4,7 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Pairs};
-use remora_engine::{Now, Shard, ShardOptions};
+use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::message::Status;
 use remora_layout::record::RECORD_HEADER_BYTES;
@@ -13,8 +13,15 @@ use std::collections::HashMap;
 const KEYS: u64 = 300;
 
 fn shard(bytes: usize) -> Shard {
-    let options =
-        ShardOptions { region: 3, life: 1, epoch: 1, hash_seed: 11, buckets: 32, lease_min_s: 1 };
+    let options = ShardOptions {
+        region: 3,
+        life: 1,
+        epoch: 1,
+        hash_seed: 11,
+        buckets: 32,
+        lease_min_s: 1,
+        eviction: Eviction::None,
+    };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 

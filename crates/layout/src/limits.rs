@@ -70,6 +70,17 @@ pub const LEASE_CONFIG_MAX_S: u64 = 1 << 14;
 /// early, which generation and checksum make safe.
 pub const QUARANTINE_SHARE: u64 = 16;
 
+/// Records that the eviction policy looks at for one victim before it takes
+/// the next one whatever was asked for: some tens of microseconds. A few are
+/// enough unless nearly everything is in use.
+pub const VICTIM_LOOKS: u32 = 256;
+/// Records evicted for one allocation before the shard gives up. The first
+/// makes room, unless its slot's generation is used up.
+pub const EVICTIONS_PER_ALLOCATION: u32 = 16;
+/// Slots touched by other threads' reads that a shard is told of between two
+/// of its turns; of more, the earliest go untold.
+pub const TOUCH_HINTS: usize = 1024;
+
 /// READs of one operation that may fail validation before the client asks.
 pub const READ_RETRIES: u32 = 3;
 /// Buckets that one walk visits in an overflow chain before it asks instead.

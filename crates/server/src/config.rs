@@ -1,6 +1,7 @@
 //! What a server is told at its start. Where the values come from (flags,
 //! environment, file) is the binary's business.
 
+pub use remora_engine::Eviction;
 pub use remora_fabric::Wake;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,4 +26,6 @@ pub struct Config {
     pub pin: bool,
     /// Shortest lease term, ms (benches lengthen it).
     pub lease_min_ms: u64,
+    /// What happens when memory is full.
+    pub eviction: Eviction,
 }

@@ -8,6 +8,7 @@ use crate::random::random_u64;
 use crate::resp::RespThread;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{Counts, ShardHandle, Shared};
+use crate::touch_hints::TouchHints;
 use remora_arena::{MapError, NoJournal, Region, RegionKind};
 use remora_engine::shard::table_end;
 use remora_engine::{Shard, ShardOptions};
@@ -92,6 +93,7 @@ impl Server {
                 hash_seed,
                 buckets,
                 lease_min_s: config.lease_min_ms.div_ceil(1000),
+                eviction: config.eviction,
             };
             let shard = Shard::new(owner, options);
             let words = region.words();
@@ -105,6 +107,7 @@ impl Server {
                 words,
                 table: shard.table_ref(),
                 stats: shard.stats().into(),
+                touched: TouchHints::new(config.eviction),
                 busy_ns: 0.into(),
                 sleeps: 0.into(),
                 frames: 0.into(),

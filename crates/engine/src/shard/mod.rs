@@ -4,11 +4,13 @@
 //! record is complete before it is reachable; the old record of a key is dead
 //! before the new one is reachable, so that no two paths lead to two values.
 
+mod evict;
 mod expire;
 mod read;
 mod write;
 
 use crate::command::{Command, Reply};
+use crate::evict::{Eviction, Policy};
 use crate::oplog::OpLog;
 use remora_arena::{Journal, NoJournal, Owner, SlotStats, Slots, flip_dead, mutable_of};
 use remora_index::hash::{Place, Table, TableRef};
@@ -44,6 +46,8 @@ pub struct ShardOptions {
     pub buckets: u64,
     /// Shortest lease term, seconds; at most 2^14.
     pub lease_min_s: u64,
+    /// What happens when the arena is full.
+    pub eviction: Eviction,
 }
 
 /// Counts of a shard.
@@ -55,6 +59,10 @@ pub struct ShardStats {
     pub expiring: u64,
     /// Keys removed because they had expired.
     pub expired: u64,
+    /// Keys removed because memory was full.
+    pub evicted: u64,
+    /// Bytes that the eviction policy takes on the heap, beside the arena.
+    pub eviction_bytes: u64,
     /// GETs that found their key.
     pub hits: u64,
     /// GETs that did not.
@@ -74,6 +82,8 @@ pub struct Shard<J: Journal = NoJournal> {
     log: OpLog,
     stats: ShardStats,
     expire_cursor: u64,
+    /// Chooses what is evicted; none if nothing is.
+    policy: Option<Policy>,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     last_put: RemotePointer,
@@ -115,6 +125,7 @@ impl<J: Journal> Shard<J> {
             log: OpLog::new(options.epoch, OPLOG_BYTES),
             stats: ShardStats::default(),
             expire_cursor: 0,
+            policy: evict::policy(options.eviction, region_bytes),
             last_put: RemotePointer::NONE,
         }
     }
@@ -145,6 +156,7 @@ impl<J: Journal> Shard<J> {
         ShardStats {
             last_sequence: self.log.last_sequence(),
             slots: self.slots.stats(),
+            eviction_bytes: self.policy.as_ref().map_or(0, |policy| policy.heap_bytes() as u64),
             ..self.stats
         }
     }
@@ -206,6 +218,7 @@ impl<J: Journal> Shard<J> {
     fn take_out(&mut self, found: Found, now: Now) {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
         self.table.remove(&mut self.owner, found.place);
+        self.note_removed(dead);
         let lease_end_s = self.lease_end_s(found.mutable, now);
         self.slots.release(dead, lease_end_s, now.since_start_s);
         self.stats.keys -= 1;

@@ -107,17 +107,22 @@ impl<J: Journal> Shard<J> {
         found: Option<Found>,
         now: Now,
     ) -> Result<(), ArenaFull> {
-        let slot = self.write(key, value, expires_at_ms, now)?;
+        let keep = found.map(|found| found.slot.slot);
+        let evicted = self.stats.evicted;
+        let slot = self.write(key, value, expires_at_ms, keep, now)?;
         let mut overflow = None;
         if found.is_none() && self.table.needs_overflow(&self.owner, hash) {
-            match self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, now.since_start_s) {
+            match self.allocate(OVERFLOW_CLASS, keep, now) {
                 Ok(spare) => overflow = Some(spare),
+                Err(_) if self.evict_from_chain(hash, now) => {}
                 Err(full) => {
                     self.give_back(slot, now);
                     return Err(full);
                 }
             }
         }
+        // Its place may be another one after others were taken out.
+        let found = if self.stats.evicted == evicted { found } else { self.find(key, hash) };
         let expiry = if expires_at_ms == 0 { Expiry::Never } else { Expiry::At(expires_at_ms) };
         let condition = Condition::Always;
         self.log.append(&Command::Set { key, value, condition, expiry, get: false });
@@ -126,21 +131,26 @@ impl<J: Journal> Shard<J> {
             self.kill(found, now);
         }
         self.link(&Prepared { hash, slot, expires_at_ms }, found, &mut overflow);
-        debug_assert!(overflow.is_none(), "asked for only when needed");
+        if let Some(spare) = overflow {
+            // An eviction has made room in the chain meanwhile.
+            self.give_back(spare, now);
+        }
         Ok(())
     }
 
-    /// Writes a pending record into a new slot.
+    /// Writes a pending record into a new slot. The record in `keep` is not
+    /// evicted for it.
     fn write(
         &mut self,
         key: &[u8],
         value: &[u8],
         expires_at_ms: u64,
+        keep: Option<u32>,
         now: Now,
     ) -> Result<Slot, ArenaFull> {
         let record = NewRecord { key, value, kind: 0, expires_at_ms };
         let class = class_for(record.record_bytes()).expect("the limits fit the largest class");
-        let slot = self.slots.allocate(&mut self.owner, class, now.since_start_s)?;
+        let slot = self.allocate(class, keep, now)?;
         self.last_put = write_pending(&mut self.owner, self.options.region, slot, &record);
         Ok(slot)
     }
@@ -182,6 +192,7 @@ impl<J: Journal> Shard<J> {
             }
         }
         self.stats.expiring += (new.expires_at_ms != 0) as u64;
+        self.note_linked(new.slot, new.hash, found);
     }
 
     /// Sets several keys as one change: all records are written, then all old
@@ -196,20 +207,19 @@ impl<J: Journal> Shard<J> {
         let chosen = |at: usize, key: &[u8]| last.get(key) == Some(&at);
         let mut prepared: Vec<Prepared> = Vec::new();
         let mut spares: Vec<Slot> = Vec::new();
-        let now_s = now.since_start_s;
         let mut full = false;
         for (at, (key, value)) in pairs.iter().enumerate() {
             if !chosen(at, key) {
                 continue;
             }
             let hash = self.hash(key);
-            match self.write(key, value, 0, now) {
+            match self.write(key, value, 0, None, now) {
                 Ok(slot) => prepared.push(Prepared { hash, slot, expires_at_ms: 0 }),
                 Err(ArenaFull { .. }) => full = true,
             }
             // Several new keys may meet in one bucket: one spare for each.
             if self.table.find(&self.owner, key, hash).is_none() {
-                match self.slots.allocate(&mut self.owner, OVERFLOW_CLASS, now_s) {
+                match self.allocate(OVERFLOW_CLASS, None, now) {
                     Ok(spare) => spares.push(spare),
                     Err(ArenaFull { .. }) => full = true,
                 }
@@ -228,11 +238,7 @@ impl<J: Journal> Shard<J> {
         let keys = || pairs.iter().enumerate().filter(|(at, (key, _))| chosen(*at, key));
         let mut found: Vec<Option<Found>> = Vec::with_capacity(prepared.len());
         for (new, (_, (key, _))) in prepared.iter().zip(keys()) {
-            let old = self.table.find(&self.owner, key, new.hash).map(|(place, slot)| Found {
-                place,
-                slot,
-                mutable: mutable_of(&self.owner, slot.slot),
-            });
+            let old = self.find(key, new.hash);
             if let Some(old) = old {
                 self.kill(old, now);
             }
@@ -254,6 +260,7 @@ impl<J: Journal> Shard<J> {
     /// reader takes a flushed value for a fresh one.
     pub(super) fn flush(&mut self, now: Now) -> Reply<'_> {
         self.log.append(&Command::Flush);
+        self.note_flushed();
         let removed = self.stats.keys;
         for bucket in 0..self.table.buckets() {
             for (place, slot) in self.table.places(&self.owner, bucket) {

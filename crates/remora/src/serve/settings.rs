@@ -4,6 +4,7 @@
 //! the environment, by clap) fills one layer, the file another; [`Settings`]
 //! is what holds after the defaults.
 
+use super::eviction::Eviction;
 use super::size::Size;
 use super::socket;
 use crate::failure::usage;
@@ -54,6 +55,9 @@ pub struct Layer {
     /// Shortest lease on a record that clients may read, in ms [default: 1000].
     #[arg(long, env = "REMORA_LEASE_MIN_MS", value_name = "MS")]
     pub lease_min_ms: Option<u64>,
+    /// What happens when memory is full [default: none].
+    #[arg(long, env = "REMORA_EVICTION", value_name = "POLICY", value_enum)]
+    pub eviction: Option<Eviction>,
     /// What is logged: a level, or a filter such as remora_server=debug [default: info].
     #[arg(long, env = "REMORA_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -83,6 +87,7 @@ impl Layer {
             wake: self.wake.or(below.wake),
             pin: self.pin.or(below.pin),
             lease_min_ms: self.lease_min_ms.or(below.lease_min_ms),
+            eviction: self.eviction.or(below.eviction),
             log: self.log.or(below.log),
         }
     }
@@ -112,6 +117,8 @@ pub struct Settings {
     pub pin: bool,
     /// Shortest lease, ms.
     pub lease_min_ms: u64,
+    /// What happens when memory is full.
+    pub eviction: Eviction,
     /// Filter of the log.
     pub log: String,
 }
@@ -131,6 +138,7 @@ impl Settings {
             wake: layer.wake.unwrap_or_default(),
             pin: layer.pin.unwrap_or(true),
             lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
+            eviction: layer.eviction.unwrap_or_default(),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
         settings.check()?;
@@ -166,6 +174,7 @@ impl Settings {
             wake: self.wake.into(),
             pin: self.pin,
             lease_min_ms: self.lease_min_ms,
+            eviction: self.eviction.into(),
         }
     }
 }
@@ -201,6 +210,7 @@ mod tests {
         assert_eq!(settings.port, 7379);
         assert_eq!(settings.max_memory, Size(1 << 30));
         assert_eq!(settings.wake, Wake::Hybrid);
+        assert_eq!(settings.eviction, Eviction::None);
         assert!(settings.shards >= 1 && settings.socket_is_default);
     }
 
@@ -208,11 +218,13 @@ mod tests {
     fn a_whole_file_is_read() {
         let all = layer(
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
-             buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\nlog = \"debug\"",
+             buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
+             eviction = \"s3-fifo\"\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
         assert_eq!(all.bind, Some("::1".parse().unwrap()));
         assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
+        assert_eq!(all.eviction, Some(Eviction::S3Fifo));
     }
 
     #[test]
