@@ -199,8 +199,11 @@ impl Policy {
     /// Remembers the fingerprint of a victim: should its key come back soon,
     /// it goes to the main queue at once.
     pub fn remember(&mut self, fingerprint: u64) {
-        let main: u64 = self.classes.iter().map(|queues| queues.main_live).sum();
-        self.ghost.remember(fingerprint, main as usize);
+        // As many as there are records, not as there are in main: where little
+        // is seen, coming back is what fills main at all.
+        let live = |queues: &Queues| queues.small_live + queues.main_live;
+        let keys: u64 = self.classes.iter().map(live).sum();
+        self.ghost.remember(fingerprint, keys as usize);
     }
 
     /// Now and then drops some entries of removed records, so that there are

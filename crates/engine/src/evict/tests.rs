@@ -171,7 +171,8 @@ impl Naive {
             let touches = self.touches[&id.slot];
             if touches == 0 || tired {
                 if from_small {
-                    self.ghost.remember(spread(id.slot / 2), self.main.len());
+                    let records = self.small.len() + self.main.len();
+                    self.ghost.remember(spread(id.slot / 2), records);
                 }
                 return Some(id);
             }
