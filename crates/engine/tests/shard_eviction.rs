@@ -201,11 +201,12 @@ fn run(seed: u64, bytes: usize, largest: u64, steps: u64) -> (u64, u64) {
 #[test]
 fn random_histories_with_eviction_agree_with_a_map() {
     for seed in 1..=2 {
-        let (evicted, full) = run(seed, 2 << 20, 400, 12_000);
-        assert!(evicted > 1_000, "{evicted}");
-        // Slots keep their class, and spans are few here: the largest class
-        // may have none, and then no victim makes room for it.
-        assert!(full < 1_200, "{full}");
+        let (evicted, full) = run(seed, 512 << 10, 64, 12_000);
+        println!("{evicted} evicted, {full} times full");
+        assert!(evicted > 500, "{evicted}");
+        // Slots keep their class: where the largest that is wanted
+        // has no slot, no victim makes room for it.
+        assert!(full < 100, "{full}");
     }
 }
 
