@@ -26,6 +26,7 @@ fn shard() -> Shard {
         lease_min_s: 1,
         record_secret: 7,
         quarantine_bytes: 0,
+        eviction: Eviction::None,
     };
     Shard::new(Owner::heap(8 << 20, NoJournal), options)
 }

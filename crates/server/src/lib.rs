@@ -20,7 +20,8 @@ mod ring_session;
 mod server;
 mod shard_loop;
 mod shared;
+mod touch_hints;
 mod utilisation;
 
-pub use config::{Config, Wake};
+pub use config::{Config, Eviction, Wake};
 pub use server::{Server, StartError};
