@@ -72,10 +72,16 @@ pub struct Id {
 /// What the caller says of a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It may go. Its slot is so many bytes long.
-    Take { bytes: usize },
+    /// It may go.
+    Take {
+        /// Bytes of its slot.
+        bytes: usize,
+    },
     /// It has to stay for now; it counts as touched.
-    Spare { bytes: usize },
+    Spare {
+        /// Bytes of its slot.
+        bytes: usize,
+    },
     /// It was removed before.
     Gone,
 }

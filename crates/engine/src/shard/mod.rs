@@ -171,6 +171,10 @@ impl<J: Journal> Shard<J> {
 
     /// Counts.
     pub fn stats(&self) -> ShardStats {
+        debug_assert!(
+            self.policy.as_ref().is_none_or(|policy| policy.records() == self.stats.keys),
+            "the policy knows what the table leads to"
+        );
         ShardStats {
             last_sequence: self.log.last_sequence(),
             buckets: self.table.buckets(),
