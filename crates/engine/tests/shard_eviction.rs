@@ -302,6 +302,20 @@ fn a_large_record_finds_room_among_small_ones_within_its_bounds() {
 }
 
 #[test]
+fn half_the_memory_can_go_to_one_record_and_nothing_goes_for_one_that_is_too_long() {
+    let mut shard = shard(8 << 20, Eviction::S3Fifo);
+    let mut random = Random(9);
+    for number in 0..100_000 {
+        let bytes = random.below(300) as usize;
+        assert_eq!(put(&mut shard, number, &vec![1; bytes]), Status::Ok);
+    }
+    let before = shard.stats();
+    assert_eq!(put(&mut shard, 200_000, &vec![2; 8 << 20]), Status::OutOfMemory);
+    assert_eq!(shard.stats(), before, "nothing is evicted in vain");
+    assert_eq!(put(&mut shard, 200_000, &vec![2; 4 << 20]), Status::Ok);
+}
+
+#[test]
 fn memory_follows_the_sizes_that_are_in_use() {
     let mut shard = shard(4 << 20, Eviction::S3Fifo);
     for number in 0..60_000 {

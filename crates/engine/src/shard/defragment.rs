@@ -133,6 +133,12 @@ impl<J: Journal> Shard<J> {
         })
     }
 
+    /// Whether there are so many neighbouring pages without anything that has
+    /// to stay, as the table has.
+    pub(super) fn holds_window(&mut self, bytes: usize) -> bool {
+        self.cheapest(bytes, &[], Leave::Anyhow).is_some()
+    }
+
     fn cheapest(&mut self, bytes: usize, tried: &[Window], leave: Leave) -> Option<Window> {
         let cursor = &mut self.defragment.cursor;
         (0..DEFRAGMENT_SCANS).find_map(|_| self.slots.cheapest_window(bytes, tried, leave, cursor))

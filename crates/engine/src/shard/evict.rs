@@ -57,6 +57,10 @@ impl<J: Journal> Shard<J> {
         now: Now,
         take: impl Fn(&mut Self) -> Result<T, ArenaFull>,
     ) -> Option<T> {
+        if bytes > SPAN_BYTES && !self.holds_window(bytes) {
+            // Nothing is evicted in vain.
+            return None;
+        }
         let enough = bytes.max(SPAN_BYTES) as u64 + EVICTION_SLACK_BYTES;
         let mut hopes = if bytes > SMALL_SLOT_BYTES { 0 } else { EVICTIONS_BEFORE_MOVES };
         // Bounded: each turn frees a record, until enough is free.
