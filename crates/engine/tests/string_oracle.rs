@@ -4,7 +4,7 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
-use remora_engine::{Now, Reply, Shard, ShardOptions};
+use remora_engine::{Eviction, Now, Reply, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::limits::MAX_VALUE_BYTES;
 use remora_layout::message::Status;
