@@ -19,7 +19,7 @@
 //!
 //! The queues hold records of all sizes, and the small one's tenth is one of
 //! their bytes. Making room for one size out of what came free of others is
-//! the mover's (shard/room.rs).
+//! the shard's (`shard/evict.rs`).
 
 mod fifo;
 mod ghost;

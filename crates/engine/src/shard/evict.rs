@@ -7,8 +7,10 @@
 //! Room is made in two steps. Records go in the policy's order, until one has
 //! left a place that serves or enough is free in all; then a window of pages is
 //! emptied, by moving its records to what came free, and by evicting those
-//! that fit nowhere ([`super::defragment`]). One command evicts and moves about
-//! as many bytes as it wants to write, and at least two spans' worth.
+//! that fit nowhere ([`super::defragment`]). The first step evicts about
+//! as many bytes as the command wants to write, two spans' worth at least; the
+//! second tries a few windows, of which the first serves unless something in it
+//! is not published yet (limits `DEFRAGMENT_*`).
 
 use super::{Found, Now, Shard};
 use crate::command::Command;
