@@ -53,6 +53,7 @@ fn clients_of_every_kind_at_once() {
             lease_min_ms: 1000,
             pointer_sharing: true,
             quarantine_bytes: 0,
+            eviction: remora_engine::evict::Eviction::None,
         })
         .unwrap();
         let (socket, address) = (server.socket_path().to_owned(), server.resp_address());

@@ -37,5 +37,5 @@ pub use records::{
 };
 pub use size_class::{BUCKET_CLASS, CLASSES, class_bytes, class_for};
 pub use slots::{ArenaFull, Slot, SlotStats, Slots};
-pub use window::Window;
+pub use window::{Leave, Window};
 pub use words::{OutOfBounds, Words, prefetch};

@@ -5,7 +5,9 @@
 //! * a run is taken from the smallest free run that holds it, of those the one
 //!   at the lowest address, so that equal histories give equal places;
 //! * plain runs are cut from the end of a free run and spans from its start,
-//!   so that the two keep apart while there is room.
+//!   so that the two keep apart while there is room. Spans of overflow buckets
+//!   come from the end too: like the table's runs they stay where they are, and
+//!   the less they lie about, the longer is a record that can find room.
 
 use remora_layout::limits::{PAGE_BYTES, SPAN_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,6 +77,16 @@ impl Pages {
     pub fn take_span(&mut self) -> Option<u32> {
         let &(_, first) = self.by_spans.first()?;
         let (taken, _) = spans_in(first, self.runs[&first]);
+        self.take_at(taken, SPAN_PAGES);
+        Some(taken)
+    }
+
+    /// Takes the pages of a span that is not to be emptied later: from the end
+    /// of a free run, where plain runs come from too.
+    pub fn take_fixed_span(&mut self) -> Option<u32> {
+        let &(spans, first) = self.by_spans.first()?;
+        let (from, _) = spans_in(first, self.runs[&first]);
+        let taken = from + (spans - 1) * SPAN_PAGES;
         self.take_at(taken, SPAN_PAGES);
         Some(taken)
     }
@@ -187,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_bitmap(steps in proptest::collection::vec((0u8..4, 1u32..60, 0usize..64), 1..300)) {
+        fn agrees_with_a_bitmap(steps in proptest::collection::vec((0u8..5, 1u32..60, 0usize..64), 1..300)) {
             let mut pages = Pages::new(FIRST..END);
             let free = (0..END).map(|page| page >= FIRST).collect();
             let mut oracle = Bitmap { free };
@@ -202,7 +214,7 @@ mod tests {
                             held.push((first, want));
                         }
                     }
-                    1 => match pages.take_span() {
+                    1 | 4 => match if what == 1 { pages.take_span() } else { pages.take_fixed_span() } {
                         Some(first) => {
                             prop_assert!(first.is_multiple_of(SPAN_PAGES));
                             oracle.set(first, SPAN_PAGES, false);
@@ -227,6 +239,15 @@ mod tests {
                 prop_assert_eq!(part.iter().map(|&(_, count)| count).sum::<u32>(), count);
             }
         }
+    }
+
+    #[test]
+    fn spans_that_stay_and_spans_that_move_keep_apart() {
+        let mut pages = Pages::new(3..16 * SPAN_PAGES + 5);
+        assert_eq!(pages.take_span(), Some(SPAN_PAGES));
+        assert_eq!(pages.take_fixed_span(), Some(15 * SPAN_PAGES));
+        assert_eq!(pages.take_fixed_span(), Some(14 * SPAN_PAGES));
+        assert_eq!(pages.take_span(), Some(2 * SPAN_PAGES));
     }
 
     #[test]

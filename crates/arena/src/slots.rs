@@ -314,9 +314,13 @@ impl Slots {
         if let Some(slot) = self.take_small(owner, class) {
             return Some(slot);
         }
-        let first = self.pages.take_span().or_else(|| {
+        let take = |pages: &mut Pages| match class {
+            BUCKET_CLASS => pages.take_fixed_span(),
+            _ => pages.take_span(),
+        };
+        let first = take(&mut self.pages).or_else(|| {
             self.give_spares();
-            self.pages.take_span()
+            take(&mut self.pages)
         })?;
         self.spans.open(first, class);
         self.stats.free_bytes += capacity(class) as u64 * class_bytes(class) as u64;

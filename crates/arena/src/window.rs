@@ -38,6 +38,15 @@ impl Window {
     }
 }
 
+/// How the records of a window can leave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leave {
+    /// Each needs a place elsewhere.
+    ByMove,
+    /// Those that have no place elsewhere are removed.
+    Anyhow,
+}
+
 /// What emptying a span's worth of pages costs.
 #[derive(Clone, Copy, Default)]
 struct Cost {
@@ -60,6 +69,7 @@ impl Slots {
         &self,
         bytes: usize,
         tried: &[Window],
+        leave: Leave,
         cursor: &mut u32,
     ) -> Option<Window> {
         let wanted = bytes.div_ceil(PAGE_BYTES).div_ceil(SPAN_PAGES as usize);
@@ -75,7 +85,7 @@ impl Slots {
         if (end.saturating_sub(from) as usize) < wanted {
             return None;
         }
-        let costs = self.costs(from..end, wanted as u32 * SPAN_PAGES);
+        let costs = self.costs(from..end, wanted as u32 * SPAN_PAGES, leave);
         let mut best: Option<(u64, Window)> = None;
         let (mut sum, mut fixed) = (0, 0);
         let is_fixed = |cost: &Cost| (cost.movable_pages < SPAN_PAGES) as usize;
@@ -102,7 +112,7 @@ impl Slots {
 
     /// What emptying each of these spans' worth of pages costs, for a window
     /// of so many pages.
-    fn costs(&self, spans: Range<u32>, window_pages: u32) -> Vec<Cost> {
+    fn costs(&self, spans: Range<u32>, window_pages: u32, leave: Leave) -> Vec<Cost> {
         let mut costs = vec![Cost::default(); spans.len()];
         let pages = spans.start * SPAN_PAGES..spans.end * SPAN_PAGES;
         let mut spread = |first: u32, count: u32, byte: u64| {
@@ -123,7 +133,7 @@ impl Slots {
         let largest = window_pages.saturating_sub(1).min(self.pages.largest_run());
         let before = self.large.range(..pages.start).next_back();
         for (&first, &count) in before.into_iter().chain(self.large.range(pages.clone())) {
-            if count <= largest {
+            if count <= largest || leave == Leave::Anyhow {
                 spread(first, count, PAGE_BYTES as u64);
             }
         }
@@ -131,7 +141,8 @@ impl Slots {
             let span = self.spans.get(index);
             // If one span is wanted, there are no pages for another one.
             let may_open = window_pages > SPAN_PAGES && self.pages.holds_a_span();
-            if span.is_movable() && (may_open || self.spans.fits_elsewhere(index)) {
+            let may_leave = may_open || leave == Leave::Anyhow;
+            if span.is_movable() && (may_leave || self.spans.fits_elsewhere(index)) {
                 *cost = Cost { bytes: span.used_bytes(), movable_pages: SPAN_PAGES };
             }
         }

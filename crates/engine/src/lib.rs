@@ -4,10 +4,12 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod evict;
 pub mod integer;
 pub mod oplog;
 pub mod shard;
 pub mod string_edit;
 
 pub use command::{Command, Condition, ExpireCondition, Expiry, Reply};
+pub use evict::Eviction;
 pub use shard::{Now, Shard, ShardOptions, ShardStats};

@@ -3,7 +3,7 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
-use remora_engine::{Now, Shard, ShardOptions};
+use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
@@ -67,6 +67,7 @@ impl Day {
             lease_min_s: 1,
             record_secret: SECRET,
             quarantine_bytes: 0,
+            eviction: Eviction::None,
         };
         Self {
             shard: Shard::new(Owner::heap(ARENA_BYTES, NoJournal), options),

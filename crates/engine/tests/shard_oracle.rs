@@ -4,7 +4,7 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Pairs};
-use remora_engine::{Now, Shard, ShardOptions};
+use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::message::Status;
 use remora_layout::record::RECORD_HEADER_BYTES;
@@ -27,6 +27,7 @@ fn shard_with(bytes: usize, buckets: u64) -> Shard {
         lease_min_s: 1,
         record_secret: 0x5ec2_e7ed,
         quarantine_bytes: 0,
+        eviction: Eviction::None,
     };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }

@@ -140,6 +140,19 @@ pub const DEFRAGMENT_SCANS: usize = 8;
 pub const DEFRAGMENT_WINDOWS: usize = 16;
 /// Bytes that one allocation may move, in windows of the wanted size.
 pub const DEFRAGMENT_MOVED_WINDOWS: u64 = 4;
+/// Records that the eviction policy looks at for one victim before it takes
+/// the next one whatever was asked for: some tens of microseconds. A few are
+/// enough unless nearly everything is in use.
+pub const VICTIM_LOOKS: u32 = 256;
+/// Records evicted for one small record before records are moved: often one
+/// of them leaves a slot of the wanted class, which costs no move.
+pub const EVICTIONS_BEFORE_MOVES: u32 = 16;
+/// Before records are moved, a shard that evicts has free what is wanted and
+/// this much more: the records that are moved must have a place.
+pub const EVICTION_SLACK_BYTES: u64 = SPAN_BYTES as u64;
+/// Slots touched by other threads' reads that a shard is told of between two
+/// of its turns; of more, the earliest go untold.
+pub const TOUCH_HINTS: usize = 1024;
 
 /// READs of one operation that may fail validation before the client asks.
 pub const READ_RETRIES: u32 = 3;

@@ -1,6 +1,7 @@
 //! What a server is told at its start. Where the values come from (flags,
 //! environment, file) is the binary's business.
 
+pub use remora_engine::Eviction;
 pub use remora_fabric::Wake;
 pub use remora_fabric::detect::Wanted;
 use std::net::SocketAddr;
@@ -37,4 +38,6 @@ pub struct Config {
     /// Bytes of freed records, of all shards together, that may wait for
     /// their leases to end; 0 derives it from the memory.
     pub quarantine_bytes: u64,
+    /// What happens when memory is full.
+    pub eviction: Eviction,
 }

@@ -23,7 +23,8 @@ mod server;
 mod session;
 mod shard_loop;
 mod shared;
+mod touch_hints;
 mod utilisation;
 
-pub use config::{Config, Wake};
+pub use config::{Config, Eviction, Wake};
 pub use server::{Server, StartError};

@@ -10,6 +10,7 @@ use crate::random::random_u64;
 use crate::resp::RespThread;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{Counts, PointerTable, ShardHandle, Shared};
+use crate::touch_hints::TouchHints;
 use remora_arena::{MapError, NoJournal, Region, RegionKind};
 use remora_engine::shard::table_end;
 use remora_engine::{Shard, ShardOptions};
@@ -109,6 +110,7 @@ impl Server {
                 lease_min_s: config.lease_min_ms.div_ceil(1000),
                 record_secret: random_u64(),
                 quarantine_bytes: config.quarantine_bytes.div_ceil(shards as u64),
+                eviction: config.eviction,
             };
             let shard = Shard::new(owner, options);
             let words = region.words();
@@ -122,6 +124,7 @@ impl Server {
                 region,
                 words,
                 stats: shard.stats().into(),
+                touched: TouchHints::new(config.eviction),
                 busy_ns: 0.into(),
                 sleeps: 0.into(),
                 frames: 0.into(),

@@ -13,7 +13,7 @@ use remora_engine::command::Command;
 use remora_engine::{Now, Reply, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::JOBS_PER_TURN;
+use remora_layout::limits::{JOBS_PER_TURN, TOUCH_HINTS};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -102,6 +102,7 @@ impl ShardLoop {
         }
         let started = Instant::now();
         let now = self.shared.clock.at(started);
+        self.take_hints();
         self.take_messages(now);
         self.serve_rings(now);
         let busy = started.elapsed().as_nanos() as u64;
@@ -111,6 +112,15 @@ impl ShardLoop {
 
     fn handle(&self) -> &crate::shared::ShardHandle {
         &self.shared.shards[self.number]
+    }
+
+    /// Tells the shard what other threads have read, before it may evict.
+    fn take_hints(&mut self) {
+        let touched = &self.shared.shards[self.number].touched;
+        for _ in 0..TOUCH_HINTS {
+            let Some(id) = touched.pop() else { return };
+            self.shard.hint_touched(id);
+        }
     }
 
     fn take_messages(&mut self, now: Now) {

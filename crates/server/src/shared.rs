@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::jobs::Inbox;
+use crate::touch_hints::TouchHints;
 use remora_arena::{Region, Words};
 use remora_engine::ShardStats;
 use remora_fabric::Transport;
@@ -23,6 +24,8 @@ pub struct ShardHandle {
     pub words: Words,
     /// Its counts, some milliseconds old at most.
     pub stats: Mutex<ShardStats>,
+    /// Records that other threads have read there.
+    pub touched: TouchHints,
     /// Nanoseconds spent on work since the start.
     pub busy_ns: AtomicU64,
     /// Times it slept in the kernel.

@@ -10,8 +10,8 @@
 
 use super::{Found, Now, Shard};
 use remora_arena::{
-    ArenaFull, BUCKET_CLASS, Journal, Slot, Window, class_bytes, copy_pending, flip_dead, is_live,
-    lengths_of, mutable_of, publish_live,
+    ArenaFull, BUCKET_CLASS, Journal, Leave, Slot, Window, class_bytes, copy_pending, flip_dead,
+    is_live, lengths_of, mutable_of, publish_live,
 };
 use remora_index::hash::record_key;
 use remora_layout::bucket::BucketSlot;
@@ -52,9 +52,11 @@ impl<J: Journal> Shard<J> {
     #[inline]
     pub(super) fn allocate(&mut self, room: Room, now: Now) -> Result<Slot, ArenaFull> {
         match self.take_slot(room, now) {
-            Err(full) if self.may_defragment(room.bytes()) => {
-                self.allocate_by_moving(room, full, now)
+            Err(_) if self.policy.is_some() => {
+                let made = self.make_room(room.bytes(), now, |shard| shard.take_slot(room, now));
+                made.map_or_else(|| self.take_larger(room), Ok)
             }
+            Err(_) if self.may_defragment(room.bytes()) => self.allocate_by_moving(room, now),
             taken => taken,
         }
     }
@@ -70,60 +72,89 @@ impl<J: Journal> Shard<J> {
     /// Whether enough is free, if only it lay together, and anything has
     /// changed since it was tried in vain.
     fn may_defragment(&self, bytes: usize) -> bool {
-        let stats = self.slots.stats();
-        stats.free_bytes + stats.uncarved_bytes >= bytes as u64
+        self.free_bytes() >= bytes as u64
             && self.slots.freed_bytes() >= self.defragment.not_before_freed_bytes
     }
 
+    /// Bytes that are free, in whatever pieces.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let stats = self.slots.stats();
+        stats.free_bytes + stats.uncarved_bytes
+    }
+
     #[cold]
-    fn allocate_by_moving(
+    fn allocate_by_moving(&mut self, room: Room, now: Now) -> Result<Slot, ArenaFull> {
+        let moved = self.empty_windows(room.bytes(), now, |shard| shard.take_slot(room, now));
+        let slot = moved.map_or_else(|| self.take_larger(room), Ok);
+        if slot.is_err() {
+            let wanted = room.bytes().max(SPAN_BYTES) as u64;
+            self.defragment.not_before_freed_bytes = self.slots.freed_bytes() + wanted;
+        }
+        slot
+    }
+
+    /// The last resort: room that is larger than it needs to be.
+    fn take_larger(&mut self, room: Room) -> Result<Slot, ArenaFull> {
+        let bytes = room.bytes();
+        let at_most = if matches!(room, Room::Bucket) { 0 } else { SPAN_BYTES };
+        self.slots.allocate_larger(&mut self.owner, bytes, at_most)
+    }
+
+    /// Empties windows until `take` gives something.
+    pub(super) fn empty_windows<T>(
         &mut self,
-        room: Room,
-        full: ArenaFull,
+        bytes: usize,
         now: Now,
-    ) -> Result<Slot, ArenaFull> {
-        let wanted = room.bytes().max(SPAN_BYTES) as u64;
+        take: impl Fn(&mut Self) -> Result<T, ArenaFull>,
+    ) -> Option<T> {
+        let wanted = bytes.max(SPAN_BYTES) as u64;
         let mut budget = DEFRAGMENT_MOVED_WINDOWS * wanted;
         let mut tried: Vec<Window> = Vec::with_capacity(DEFRAGMENT_WINDOWS);
         while tried.len() < DEFRAGMENT_WINDOWS {
-            let Some(window) = self.next_window(room.bytes(), &tried) else { break };
+            let Some(window) = self.next_window(bytes, &tried) else { break };
             tried.push(window);
             self.empty(window, &mut budget, now);
-            if let Ok(slot) = self.take_slot(room, now) {
-                return Ok(slot);
+            if let Ok(taken) = take(self) {
+                return Some(taken);
             }
         }
-        // The last resort: room that is larger than it needs to be.
-        let larger = match room {
-            Room::Record { bytes } => {
-                self.slots.allocate_larger(&mut self.owner, bytes, SPAN_BYTES)
-            }
-            Room::Bucket => Err(full),
-        };
-        if larger.is_err() {
-            self.defragment.not_before_freed_bytes = self.slots.freed_bytes() + wanted;
-        }
-        larger
+        None
     }
 
     /// The window to empty next: for up to one span the sparsest, else the one
-    /// with the least in it.
+    /// with the least in it. Where records may be evicted, one will do that
+    /// cannot be emptied by moving alone.
     fn next_window(&mut self, bytes: usize, tried: &[Window]) -> Option<Window> {
         let sparsest = self.slots.sparsest_span();
         let sparsest = sparsest.filter(|span| bytes <= SPAN_BYTES && !tried.contains(span));
-        sparsest.or_else(|| {
-            let cursor = &mut self.defragment.cursor;
-            (0..DEFRAGMENT_SCANS).find_map(|_| self.slots.cheapest_window(bytes, tried, cursor))
+        sparsest.or_else(|| self.cheapest(bytes, tried, Leave::ByMove)).or_else(|| {
+            self.policy.as_ref()?;
+            self.cheapest(bytes, tried, Leave::Anyhow)
         })
     }
 
-    /// Moves the records out of a window, as far as there is room elsewhere.
+    /// Whether there are so many neighbouring pages without anything that has
+    /// to stay, as the table has.
+    pub(super) fn holds_window(&mut self, bytes: usize) -> bool {
+        self.cheapest(bytes, &[], Leave::Anyhow).is_some()
+    }
+
+    fn cheapest(&mut self, bytes: usize, tried: &[Window], leave: Leave) -> Option<Window> {
+        let cursor = &mut self.defragment.cursor;
+        (0..DEFRAGMENT_SCANS).find_map(|_| self.slots.cheapest_window(bytes, tried, leave, cursor))
+    }
+
+    /// Moves the records out of a window, as far as there is room elsewhere;
+    /// the others are evicted, if any are.
     fn empty(&mut self, window: Window, budget: &mut u64, now: Now) {
         self.slots.begin_emptying(window);
         'window: for span in window.spans() {
             for slot in self.slots.slots_in(&self.owner, span) {
-                let Some(bytes) = self.move_record(slot, *budget, now) else { break 'window };
-                *budget -= bytes;
+                match self.move_record(slot, *budget, now) {
+                    Some(bytes) => *budget -= bytes,
+                    None if self.evict_slot(slot, now) => {}
+                    None => break 'window,
+                }
             }
         }
         self.slots.end_emptying();
@@ -161,6 +192,7 @@ impl<J: Journal> Shard<J> {
             signature: hash.signature(),
         };
         self.table.replace(&mut self.owner, found.place, word);
+        self.note_moved(dead, to);
         let lease_end_s = self.lease_end_s(found.mutable, now);
         self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
         self.stats.moved += 1;

@@ -5,6 +5,7 @@
 //! before the new one is reachable, so that no two paths lead to two values.
 
 mod defragment;
+mod evict;
 mod expire;
 mod lease;
 mod read;
@@ -12,6 +13,7 @@ mod string;
 mod write;
 
 use crate::command::{Command, Reply};
+use crate::evict::{Eviction, Policy};
 use crate::oplog::OpLog;
 use remora_arena::{Journal, NoJournal, Owner, SlotStats, Slots, flip_dead, mutable_of};
 use remora_index::hash::{Place, Table, TableRef};
@@ -51,6 +53,8 @@ pub struct ShardOptions {
     pub record_secret: u64,
     /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
     pub quarantine_bytes: u64,
+    /// What happens when the arena is full.
+    pub eviction: Eviction,
 }
 
 impl Default for ShardOptions {
@@ -65,6 +69,7 @@ impl Default for ShardOptions {
             lease_min_s: LEASE_MIN_S,
             record_secret: 0,
             quarantine_bytes: 0,
+            eviction: Eviction::None,
         }
     }
 }
@@ -78,6 +83,10 @@ pub struct ShardStats {
     pub expiring: u64,
     /// Keys removed because they had expired.
     pub expired: u64,
+    /// Keys removed because memory was full.
+    pub evicted: u64,
+    /// Bytes that the eviction policy takes on the heap, beside the arena.
+    pub eviction_bytes: u64,
     /// GETs that found their key.
     pub hits: u64,
     /// GETs that did not.
@@ -107,6 +116,9 @@ pub struct Shard<J: Journal = NoJournal> {
     /// The main bucket that the sweep for expired keys looks at next.
     expire_cursor: u64,
     defragment: defragment::Progress,
+    /// Chooses what is evicted; none if nothing is.
+    policy: Option<Policy>,
+    making_room: evict::MakingRoom,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     last_put: RemotePointer,
@@ -152,6 +164,8 @@ impl<J: Journal> Shard<J> {
             stats: ShardStats::default(),
             expire_cursor: 0,
             defragment: defragment::Progress::default(),
+            policy: evict::policy(options.eviction, region_bytes),
+            making_room: evict::MakingRoom::default(),
             last_put: RemotePointer::NONE,
             edited: Vec::new(),
         }
@@ -175,12 +189,17 @@ impl<J: Journal> Shard<J> {
 
     /// Counts.
     pub fn stats(&self) -> ShardStats {
+        debug_assert!(
+            self.policy.as_ref().is_none_or(|policy| policy.records() == self.stats.keys),
+            "the policy knows what the table leads to"
+        );
         ShardStats {
             last_sequence: self.log.last_sequence(),
             buckets: self.table.buckets(),
             overflow_buckets: self.table.overflow_buckets(),
             table_bytes: self.table.bytes(),
             slots: self.slots.stats(),
+            eviction_bytes: self.policy.as_ref().map_or(0, |policy| policy.heap_bytes() as u64),
             ..self.stats
         }
     }
@@ -265,6 +284,12 @@ impl<J: Journal> Shard<J> {
     fn grow(&mut self, now: Now) {
         let seed = self.options.hash_seed;
         let hash_of = |key: &[u8]| KeyHash::of(key, seed);
+        if self.policy.is_some()
+            && let Some(bytes) = self.table.wants_run()
+            && let Some(run) = self.make_run(bytes, now)
+        {
+            self.slots.give_run(run, bytes);
+        }
         self.table.grow(&mut self.owner, &mut self.slots, now.since_start_s, hash_of);
     }
 
@@ -273,6 +298,7 @@ impl<J: Journal> Shard<J> {
     fn take_out(&mut self, found: Found, now: Now) {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
         self.table.remove(&mut self.owner, found.place);
+        self.note_removed(dead);
         let lease_end_s = self.lease_end_s(found.mutable, now);
         self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
         self.stats.keys -= 1;

@@ -19,6 +19,7 @@ impl<J: Journal> Shard<J> {
             return Reply::status(Status::NotFound);
         };
         self.stats.hits += 1;
+        self.note_touched(found);
         let lease_ms = self.extend_lease(found, now);
         Reply {
             status: Status::Ok,

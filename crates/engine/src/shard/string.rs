@@ -109,6 +109,13 @@ impl<J: Journal> Shard<J> {
         self.change(Change { key, hash, found, edit, written, entry, number }, now)
     }
 
+    /// The record of a key that is read, as the eviction policy is told.
+    fn asked_for(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Found> {
+        let found = self.lookup(key, hash, now)?;
+        self.note_touched(found);
+        Some(found)
+    }
+
     pub(super) fn get_range(
         &mut self,
         key: &[u8],
@@ -117,7 +124,7 @@ impl<J: Journal> Shard<J> {
         end: i32,
         now: Now,
     ) -> Reply<'_> {
-        let found = self.lookup(key, hash, now);
+        let found = self.asked_for(key, hash, now);
         let value = self.old_value(found);
         let range = string_edit::range(value.len(), start.into(), end.into());
         Reply { value: Some(&value[range]), ..Reply::status(Status::Ok) }
@@ -130,7 +137,7 @@ impl<J: Journal> Shard<J> {
         offset: u32,
         now: Now,
     ) -> Reply<'_> {
-        let found = self.lookup(key, hash, now);
+        let found = self.asked_for(key, hash, now);
         Reply::number(BitPlace::of(offset).is_set(self.old_value(found)) as i64)
     }
 

@@ -128,6 +128,25 @@ impl<J: Journal> Shard<J> {
     pub(super) fn put_as(
         &mut self,
         new: New<'_>,
+        found: Option<Found>,
+        entry: &Command<'_>,
+        now: Now,
+    ) -> Result<Option<Found>, ArenaFull> {
+        self.making_room.keep = found.map(|found| found.slot.slot);
+        let put = self.put_kept(new, found, entry, now);
+        self.making_room.keep = None;
+        self.shed_thinned(now);
+        if matches!(put, Ok(None)) {
+            self.grow(now);
+            self.shed_thinned(now);
+        }
+        put
+    }
+
+    /// As [`Shard::put_as`], while the old record is not evicted.
+    fn put_kept(
+        &mut self,
+        new: New<'_>,
         mut found: Option<Found>,
         entry: &Command<'_>,
         now: Now,
@@ -139,6 +158,7 @@ impl<J: Journal> Shard<J> {
         if found.is_none() && self.table.needs_overflow(&self.owner, hash) {
             match self.allocate(Room::Bucket, now) {
                 Ok(spare) => overflow = Some(spare),
+                Err(_) if self.evict_from_chain(hash, now) => {}
                 Err(full) => {
                     self.give_back(slot, now);
                     return Err(full);
@@ -154,9 +174,9 @@ impl<J: Journal> Shard<J> {
             self.kill(found, now);
         }
         self.link(&Prepared { hash, slot, expires_at_ms }, found, &mut overflow);
-        debug_assert!(overflow.is_none(), "asked for only when needed");
-        if found.is_none() {
-            self.grow(now);
+        if let Some(spare) = overflow {
+            // An eviction has made room in the chain meanwhile.
+            self.give_back(spare, now);
         }
         Ok(found)
     }
@@ -213,6 +233,7 @@ impl<J: Journal> Shard<J> {
             }
         }
         self.stats.expiring += (new.expires_at_ms != 0) as u64;
+        self.note_linked(new.slot, new.hash, found);
     }
 
     /// Sets several keys as one change: all records are written, then all old
@@ -252,6 +273,7 @@ impl<J: Journal> Shard<J> {
             for slot in prepared.into_iter().map(|new| new.slot).chain(spares) {
                 self.give_back(slot, now);
             }
+            self.shed_thinned(now);
             return Reply::status(Status::OutOfMemory);
         }
         self.log.append(&Command::MultiSet { pairs });
@@ -277,6 +299,7 @@ impl<J: Journal> Shard<J> {
         for _ in 0..added {
             self.grow(now);
         }
+        self.shed_thinned(now);
         Reply::status(Status::Ok)
     }
 
@@ -284,6 +307,7 @@ impl<J: Journal> Shard<J> {
     /// reader takes a flushed value for a fresh one.
     pub(super) fn flush(&mut self, now: Now) -> Reply<'_> {
         self.log.append(&Command::Flush);
+        self.note_flushed();
         let removed = self.stats.keys;
         for bucket in 0..self.table.buckets() {
             for (place, slot) in self.table.places(&self.owner, bucket) {

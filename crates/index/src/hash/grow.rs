@@ -45,7 +45,7 @@ impl Table {
         now_s: u64,
         hash_of: impl Fn(&[u8]) -> KeyHash,
     ) -> bool {
-        if self.records * 4 <= self.shape.buckets() * BUCKET_LOAD_QUARTERS {
+        if !self.is_too_full() {
             return false;
         }
         if self.pause > 0 {
@@ -60,6 +60,20 @@ impl Table {
             self.pause = GROW_PAUSE_INSERTS;
         }
         made.is_ok()
+    }
+
+    fn is_too_full(&self) -> bool {
+        self.records * 4 > self.shape.buckets() * BUCKET_LOAD_QUARTERS
+    }
+
+    /// Bytes of the run of pages that the next call of [`Table::grow`] will
+    /// take, if it will: who has a means to make room for it can do so before.
+    pub fn wants_run(&self) -> Option<usize> {
+        if !self.is_too_full() || self.pause > 0 || self.shape.grown().is_none() {
+            return None;
+        }
+        let place = self.shape.chunk_place(self.shape.buckets())?;
+        (self.directory[place.entry] == 0).then(|| self.shape.chunk_bytes(place.entry) as usize)
     }
 
     /// Fills `leaving` with the places whose keys belong to the new bucket.

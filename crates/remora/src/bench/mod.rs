@@ -4,6 +4,7 @@ mod address;
 mod args;
 mod data;
 mod drive;
+mod eviction;
 mod meter;
 mod pinning;
 mod report;
@@ -23,6 +24,7 @@ use clap::Subcommand;
 use data::Numbered;
 pub use data::Records;
 pub use drive::{Shape, load};
+use eviction::EvictionArgs;
 use remora_client::Options;
 use report::KeysReport;
 #[cfg(test)]
@@ -43,13 +45,19 @@ const DEFAULT_OPS: usize = 1_000_000;
 pub enum BenchCommand {
     /// GET and SET on keys.
     Keys(Box<KeysArgs>),
+    /// Hit ratios of eviction policies on a trace; no server is started.
+    Eviction(Box<EvictionArgs>),
 }
 
 /// Runs a bench.
 pub fn run(command: BenchCommand) -> anyhow::Result<()> {
-    let BenchCommand::Keys(args) = command;
-    args.check()?;
-    keys(*args)
+    match command {
+        BenchCommand::Keys(args) => {
+            args.check()?;
+            keys(*args)
+        }
+        BenchCommand::Eviction(args) => eviction::run(&args),
+    }
 }
 
 fn keys(mut args: KeysArgs) -> anyhow::Result<()> {

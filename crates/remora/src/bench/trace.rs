@@ -21,19 +21,8 @@ pub struct Trace {
 impl Trace {
     /// Reads a file; one whose name ends in `.xz` is unpacked.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let file = std::fs::File::open(path)
-            .map_err(|error| usage(format!("--dist: cannot read {shown}: {error}")))?;
-        let is_packed = path.extension().is_some_and(|extension| extension == "xz");
-        let mut input: Box<dyn Read> =
-            if is_packed { Box::new(liblzma::read::XzDecoder::new(file)) } else { Box::new(file) };
-        let mut bytes = Vec::new();
-        input
-            .by_ref()
-            .take(MAX_TRACE_BYTES)
-            .read_to_end(&mut bytes)
-            .with_context(|| format!("reading {shown}"))?;
-        Self::from_bytes(&bytes).map_err(|why| usage(format!("--dist: {shown} {why}")))
+        let bytes = read_bytes(path, "--dist")?;
+        Self::from_bytes(&bytes).map_err(|why| usage(format!("--dist: {} {why}", path.display())))
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
@@ -58,6 +47,23 @@ impl Trace {
             .collect();
         Ok(Self { keys, indices })
     }
+}
+
+/// The bytes of a file that `flag` names, unpacked.
+pub fn read_bytes(path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let file = std::fs::File::open(path)
+        .map_err(|error| usage(format!("{flag}: cannot read {shown}: {error}")))?;
+    let is_packed = path.extension().is_some_and(|extension| extension == "xz");
+    let mut input: Box<dyn Read> =
+        if is_packed { Box::new(liblzma::read::XzDecoder::new(file)) } else { Box::new(file) };
+    let mut bytes = Vec::new();
+    input
+        .by_ref()
+        .take(MAX_TRACE_BYTES)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("reading {shown}"))?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

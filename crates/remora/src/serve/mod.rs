@@ -1,6 +1,7 @@
 //! `remora serve`: settings, the socket's place, the log, and the end.
 
 mod ending;
+mod eviction;
 mod settings;
 mod size;
 mod socket;
@@ -102,10 +103,11 @@ fn announce(settings: &Settings, server: &Server) {
     let (resp, socket, pid) =
         (server.resp_address(), server.socket_path().display(), std::process::id());
     info!(
-        "remora {}: {} shard(s), {} of memory, wake {}, transport {}",
+        "remora {}: {} shard(s), {} of memory, eviction {}, wake {}, transport {}",
         env!("CARGO_PKG_VERSION"),
         settings.shards,
         settings.max_memory,
+        settings.eviction,
         settings.wake,
         settings.transport
     );

@@ -4,6 +4,7 @@
 //! the environment, by clap) fills one layer, the file another; [`Settings`]
 //! is what holds after the defaults.
 
+use super::eviction::Eviction;
 use super::size::Size;
 use super::socket;
 use crate::failure::{unavailable, usage};
@@ -76,6 +77,9 @@ pub struct Layer {
     /// leases to end; 0 takes a sixteenth of the memory [default: 0].
     #[arg(long, env = "REMORA_QUARANTINE_BYTES", value_name = "SIZE")]
     pub quarantine_bytes: Option<Size>,
+    /// What happens when memory is full [default: none].
+    #[arg(long, env = "REMORA_EVICTION", value_name = "POLICY", value_enum)]
+    pub eviction: Option<Eviction>,
     /// What is logged: a level, or a filter such as remora_server=debug [default: info].
     #[arg(long, env = "REMORA_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -109,6 +113,7 @@ impl Layer {
             lease_min_ms: self.lease_min_ms.or(below.lease_min_ms),
             pointer_sharing: self.pointer_sharing.or(below.pointer_sharing),
             quarantine_bytes: self.quarantine_bytes.or(below.quarantine_bytes),
+            eviction: self.eviction.or(below.eviction),
             log: self.log.or(below.log),
         }
     }
@@ -147,6 +152,8 @@ pub struct Settings {
     pub pointer_sharing: bool,
     /// Memory that may wait for leases; 0: derived.
     pub quarantine_bytes: Size,
+    /// What happens when memory is full.
+    pub eviction: Eviction,
     /// Filter of the log.
     pub log: String,
 }
@@ -170,6 +177,7 @@ impl Settings {
             lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
             pointer_sharing: layer.pointer_sharing.unwrap_or(true),
             quarantine_bytes: layer.quarantine_bytes.unwrap_or(Size(0)),
+            eviction: layer.eviction.unwrap_or_default(),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
         settings.check()?;
@@ -212,6 +220,7 @@ impl Settings {
             lease_min_ms: self.lease_min_ms,
             pointer_sharing: self.pointer_sharing,
             quarantine_bytes: self.quarantine_bytes.0,
+            eviction: self.eviction.into(),
         }
     }
 }
@@ -248,6 +257,7 @@ mod tests {
         assert_eq!(settings.max_memory, Size(1 << 30));
         assert_eq!(settings.wake, Wake::Hybrid);
         assert_eq!(settings.to_config().quarantine_bytes, 0);
+        assert_eq!(settings.eviction, Eviction::None);
         assert!(settings.shards >= 1 && settings.socket_is_default);
         assert!(settings.pointer_sharing);
     }
@@ -257,13 +267,15 @@ mod tests {
         let all = layer(
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
              buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
-             pointer_sharing = false\nquarantine_bytes = \"2MiB\"\nlog = \"debug\"",
+             pointer_sharing = false\nquarantine_bytes = \"2MiB\"\n\
+              eviction = \"s3-fifo\"\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
         assert_eq!(all.bind, Some("::1".parse().unwrap()));
         assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
         assert_eq!(all.pointer_sharing, Some(false));
         assert_eq!(all.quarantine_bytes, Some(Size(2 << 20)));
+        assert_eq!(all.eviction, Some(Eviction::S3Fifo));
     }
 
     #[test]

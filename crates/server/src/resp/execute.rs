@@ -212,6 +212,7 @@ impl Executor {
                 let to = found.pointer.length as usize;
                 let from = to - found.value.len();
                 count(&self.shared.counts.optimistic_reads, 1);
+                handle.touched.push(found.pointer);
                 Read::Found { from, to, expires_at_ms }
             }
             Err(_) => {

@@ -1,6 +1,7 @@
 //! What the server tells about itself: INFO, CONFIG GET, CLIENT INFO.
 
 use super::connection::Connection;
+use crate::config::Eviction;
 use crate::shared::Shared;
 use remora_front::request::Sections;
 use std::fmt::Write;
@@ -66,6 +67,8 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         &[
             ("used_memory", sum(|s| s.slots.used_bytes)),
             ("maxmemory", shared.config.max_memory_bytes.to_string()),
+            ("maxmemory_policy", policy(shared).into()),
+            ("eviction_bytes", sum(|s| s.eviction_bytes)),
             ("free_slot_bytes", sum(|s| s.slots.free_bytes)),
             ("quarantine_bytes", sum(|s| s.slots.quarantine_bytes)),
             ("retired_bytes", sum(|s| s.slots.retired_bytes)),
@@ -95,6 +98,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("keyspace_hits", sum(|s| s.hits)),
             ("keyspace_misses", sum(|s| s.misses)),
             ("expired_keys", sum(|s| s.expired)),
+            ("evicted_keys", sum(|s| s.evicted)),
             ("last_sequence", sum(|s| s.last_sequence)),
         ],
     );
@@ -103,6 +107,14 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     let keyspace = ("db0", format!("keys={keys},expires={expires},avg_ttl=0"));
     section("Keyspace", if keys == 0 { &[] } else { std::slice::from_ref(&keyspace) });
     text
+}
+
+/// The eviction policy, named as Redis names its own.
+fn policy(shared: &Shared) -> &'static str {
+    match shared.config.eviction {
+        Eviction::None => "noeviction",
+        Eviction::S3Fifo => "allkeys-s3-fifo",
+    }
 }
 
 /// The parameters that CONFIG GET shows.
@@ -114,7 +126,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("databases", "1".into()),
         ("fabric_address", shared.fabric_address.map_or_else(String::new, |a| a.to_string())),
         ("maxmemory", config.max_memory_bytes.to_string()),
-        ("maxmemory-policy", "noeviction".into()),
+        ("maxmemory-policy", policy(shared).into()),
         ("port", shared.resp_address.port().to_string()),
         ("save", String::new()),
         ("shards", config.shards.to_string()),

@@ -1,0 +1,279 @@
+//! Which record goes when memory is full: S3-FIFO (Yang et al., SOSP 2023),
+//! a pure state machine without I/O, clock or chance.
+//!
+//! ```text
+//!  new ------> | small FIFO, a tenth | --- never touched ---> out, remembered
+//!                      | touched                                   |
+//!                      v                                           |
+//!  back soon ->| main FIFO, the rest | --- not touched since --> out
+//!      ^               ^__ touched: again, one mark less           |
+//!      '---------------- ghost: fingerprints of what went <--------'
+//! ```
+//! What it keeps true: every live record that it was told of stands in one
+//! queue exactly once; what was removed may stand there still, and is dropped
+//! when it is met, as its generation is over.
+//!
+//! It lives with partial knowledge: clients read one-sidedly, so that one
+//! touch that is seen stands for many that are not. Hence one touch is enough
+//! to move from small to main, where the paper asks for two.
+//!
+//! The queues hold records of all sizes, and the small one's tenth is one of
+//! their bytes. Making room for one size out of what came free of others is
+//! the shard's (`shard/evict.rs`).
+
+mod fifo;
+mod ghost;
+mod marks;
+#[cfg(test)]
+mod tests;
+
+use fifo::Fifo;
+use ghost::Ghost;
+use marks::{Mark, Marks};
+use remora_layout::limits::VICTIM_LOOKS;
+
+/// The small queue holds one byte in this many.
+const SMALL_SHARE: u64 = 10;
+/// Removals between two looks for entries of removed records.
+const TIDY_EVERY: u32 = 64;
+/// Entries of removed records that are always put up with.
+const STALE_SLACK: u64 = 256;
+
+/// What a shard does when its memory is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Eviction {
+    /// It refuses what needs memory.
+    #[default]
+    None,
+    /// It removes records, chosen by S3-FIFO.
+    S3Fifo,
+}
+
+impl Eviction {
+    /// Its name as a setting.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::S3Fifo => "s3-fifo",
+        }
+    }
+}
+
+/// A record: a slot under one of its generations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Id {
+    /// Number of the slot; slots are 32 bytes or longer, so that two numbers
+    /// differ by two or more.
+    pub slot: u32,
+    /// Generation of the slot.
+    pub generation: u32,
+}
+
+/// What the caller says of a candidate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It may go.
+    Take {
+        /// Bytes of its slot.
+        bytes: usize,
+    },
+    /// It has to stay for now; it counts as touched.
+    Spare {
+        /// Bytes of its slot.
+        bytes: usize,
+    },
+    /// It was removed before.
+    Gone,
+}
+
+/// A record that has to go; the policy has forgotten it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Victim {
+    /// The record.
+    pub id: Id,
+    /// Whether its fingerprint should be remembered ([`Policy::remember`]).
+    pub came_from_small: bool,
+}
+
+/// One queue, and what is live of it.
+#[derive(Default)]
+struct Queue {
+    entries: Fifo,
+    /// Live records in it; the rest of the entries are stale.
+    live: u64,
+    /// Bytes of their slots.
+    bytes: u64,
+}
+
+impl Queue {
+    /// Whether there are so many stale entries that some should be dropped.
+    fn is_untidy(&self) -> bool {
+        self.entries.len() as u64 > 2 * self.live + STALE_SLACK
+    }
+
+    fn drop_stale(&mut self, marks: &Marks, is_current: impl Fn(Id) -> bool) {
+        if self.is_untidy() {
+            self.entries.sweep_block(|id| marks.get(id.slot).tracked && is_current(id));
+        }
+    }
+}
+
+/// S3-FIFO over the records of one shard. All `bytes` are those of slots.
+pub struct Policy {
+    marks: Marks,
+    small: Queue,
+    main: Queue,
+    ghost: Ghost,
+    removals: u32,
+}
+
+impl Policy {
+    /// A policy for slot numbers below `slots`.
+    pub fn new(slots: usize) -> Self {
+        Self {
+            marks: Marks::new(slots),
+            small: Queue::default(),
+            main: Queue::default(),
+            ghost: Ghost::default(),
+            removals: 0,
+        }
+    }
+
+    /// A record of a key that was not there. `fingerprint` is the key's hash.
+    pub fn inserted(&mut self, id: Id, bytes: usize, fingerprint: u64) {
+        let small = !self.ghost.forget(fingerprint);
+        self.put(id, bytes, Mark { tracked: true, small, touches: 0 });
+    }
+
+    /// A record in the place of an older one of its key: it keeps what the
+    /// older one has earned, and the write counts as a touch.
+    pub fn replaced(&mut self, old_slot: u32, old_bytes: usize, id: Id, bytes: usize) {
+        let mark = self.marks.get(old_slot);
+        self.removed(old_slot, old_bytes);
+        self.put(id, bytes, Mark { tracked: true, ..mark }.touched());
+    }
+
+    /// The same record in another slot: it keeps what it has earned, and
+    /// stands at its queue's end again.
+    pub fn moved(&mut self, old_slot: u32, old_bytes: usize, id: Id, bytes: usize) {
+        let mark = self.marks.get(old_slot);
+        if mark.tracked {
+            self.removed(old_slot, old_bytes);
+            self.put(id, bytes, mark);
+        }
+    }
+
+    /// The record in this slot was asked for.
+    #[inline]
+    pub fn touched(&mut self, slot: u32) {
+        let mark = self.marks.get(slot);
+        if mark.tracked {
+            self.marks.set(slot, mark.touched());
+        }
+    }
+
+    /// The record in this slot is no more. Nothing happens if it is not known.
+    pub fn removed(&mut self, slot: u32, bytes: usize) {
+        let mark = self.marks.get(slot);
+        if mark.tracked {
+            self.removals = self.removals.wrapping_add(1);
+            self.uncount(mark.small, bytes);
+            self.marks.set(slot, Mark::default());
+        }
+    }
+
+    /// Every record is gone, and so is what was remembered.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.marks.slots());
+    }
+
+    /// Live records that it knows.
+    pub fn records(&self) -> u64 {
+        self.small.live + self.main.live
+    }
+
+    /// Whether it knows a record that starts exactly here.
+    pub fn tracks(&self, slot: u32) -> bool {
+        self.marks.get(slot).tracked
+    }
+
+    /// Whether the record in this slot is in the small queue.
+    pub fn is_small(&self, slot: u32) -> bool {
+        self.marks.get(slot).small
+    }
+
+    /// Touches of the record in this slot since they were last counted down.
+    pub fn touches(&self, slot: u32) -> u8 {
+        self.marks.get(slot).touches
+    }
+
+    /// Chooses a record to go; `None` if there is none that may. `judge` is
+    /// asked about each candidate; a record starts where it stands, if maybe
+    /// one of a later generation.
+    pub fn victim(&mut self, judge: impl Fn(Id) -> Verdict) -> Option<Victim> {
+        let mut looks = 0;
+        // Bounded: a turn drops an entry for good, or is one of the looks.
+        while looks < 2 * VICTIM_LOOKS && self.records() > 0 {
+            let (small, main) = (self.small.bytes, self.main.bytes);
+            let from_small = small > 0 && (main == 0 || small * SMALL_SHARE >= small + main);
+            let queue = if from_small { &mut self.small } else { &mut self.main };
+            let id = queue.entries.pop().expect("live records stand in their queue");
+            let mark = self.marks.get(id.slot);
+            let verdict = if mark.tracked { judge(id) } else { Verdict::Gone };
+            let (bytes, may_go) = match verdict {
+                Verdict::Gone => continue,
+                Verdict::Take { bytes } => (bytes, true),
+                Verdict::Spare { bytes } => (bytes, false),
+            };
+            looks += 1;
+            assert!(mark.small == from_small, "an entry and its mark agree");
+            self.uncount(from_small, bytes);
+            let is_earned = mark.touches > 0 && looks <= VICTIM_LOOKS;
+            if may_go && !is_earned {
+                self.marks.set(id.slot, Mark::default());
+                return Some(Victim { id, came_from_small: from_small });
+            }
+            // Into main afresh, or once more through it with one touch less.
+            let touches = if from_small { 0 } else { mark.touches.saturating_sub(1) };
+            self.put(id, bytes, Mark { tracked: true, small: false, touches });
+        }
+        None
+    }
+
+    /// Remembers the fingerprint of a victim: should its key come back soon,
+    /// it goes to the main queue at once.
+    pub fn remember(&mut self, fingerprint: u64) {
+        // As many as there are records, not as there are in main: where little
+        // is seen, coming back is what fills main at all.
+        self.ghost.remember(fingerprint, self.records() as usize);
+    }
+
+    /// Now and then drops some entries of removed records, so that there are
+    /// never many more of them than live ones. To be called after removals.
+    pub fn tidy(&mut self, is_current: impl Fn(Id) -> bool) {
+        if self.removals.is_multiple_of(TIDY_EVERY) {
+            self.small.drop_stale(&self.marks, &is_current);
+            self.main.drop_stale(&self.marks, &is_current);
+        }
+    }
+
+    /// Bytes that it takes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let entries = self.small.entries.heap_bytes() + self.main.entries.heap_bytes();
+        entries + self.marks.heap_bytes() + self.ghost.heap_bytes()
+    }
+
+    fn put(&mut self, id: Id, bytes: usize, mark: Mark) {
+        self.marks.set(id.slot, mark);
+        let queue = if mark.small { &mut self.small } else { &mut self.main };
+        queue.live += 1;
+        queue.bytes += bytes as u64;
+        queue.entries.push(id);
+    }
+
+    fn uncount(&mut self, small: bool, bytes: usize) {
+        let queue = if small { &mut self.small } else { &mut self.main };
+        queue.live -= 1;
+        queue.bytes -= bytes as u64;
+    }
+}
