@@ -13,9 +13,9 @@ use remora_layout::record::{
 /// What a new record holds.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecord<'a> {
-    /// The key, at most `MAX_RECORD_KEY_BYTES`.
+    /// The key, at most `MAX_KEY_BYTES`.
     pub key: &'a [u8],
-    /// The value, at most `MAX_RECORD_VALUE_BYTES`.
+    /// The value, at most `MAX_VALUE_BYTES`.
     pub value: &'a [u8],
     /// What kind of record (0: a string).
     pub kind: u8,
