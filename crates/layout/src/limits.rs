@@ -24,6 +24,23 @@ pub const MAX_VALUE_BYTES: usize = 64 << 20;
 /// own header and that of a request or reply.
 pub const MAX_INLINE_BYTES: usize = MAX_FRAME_BYTES - 256;
 
+/// A reply's value beyond this is sent in pieces, while other commands run:
+/// copying it at once would hold them up for some 10 us.
+pub const STREAM_BYTES: usize = 64 << 10;
+/// Bytes of one large value that a shard moves in one turn: about 50 us.
+pub const PIECE_BYTES: usize = 256 << 10;
+/// A value beyond this is changed in place by APPEND, SETRANGE and SETBIT:
+/// writing it anew costs more than what its readers lose by asking.
+pub const ASK_ONLY_BYTES: usize = 16 << 10;
+/// An ask-only record that grows gets this part of its length as room to grow
+/// into, so that many small appends cost what they append.
+pub const ASK_ONLY_SLACK_SHARE: usize = 4;
+/// An ask-only record becomes readable again when it has not been changed for
+/// this long, in seconds.
+pub const REPUBLISH_AFTER_S: u64 = 1;
+/// Bytes that one tick of a shard checksums to republish: about 100 us.
+pub const REPUBLISH_TICK_BYTES: usize = 1 << 20;
+
 /// One message ring; 256 KiB for each connection, as Catfish 5.2 uses.
 pub const RING_BYTES: usize = 256 << 10;
 /// Longest frame, header included. Two of them and the credit not yet given
@@ -208,6 +225,9 @@ const _: () = assert!(MAX_KEY_BYTES < 1 << 24 && MAX_VALUE_BYTES < 1 << 32);
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES < MAX_READ_BYTES);
 const _: () = assert!(SPAN_BYTES.is_multiple_of(PAGE_BYTES) && SMALL_SLOT_BYTES <= SPAN_BYTES);
 const _: () = assert!(PAGE_BYTES.is_multiple_of(SLOT_UNIT_BYTES));
+// Ask-only records have pages of their own.
+const _: () = assert!(SMALL_SLOT_BYTES < ASK_ONLY_BYTES);
+const _: () = assert!(STREAM_BYTES <= MAX_INLINE_BYTES);
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
 // The longest right on a slow clock ends within the shortest wait on a fast one.
 const _: () = assert!(
