@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use remora_layout::hash::checksum;
-use remora_layout::limits::{MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::record::{
     CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, State, checksum_seed, verify,
 };
@@ -63,8 +63,8 @@ fuzz_target!(|data: &[u8]| {
     assert!(generation.is_none_or(|generation| generation == guardian.generation));
     let lengths = Lengths::from_word(word(&bytes, 3)).expect("lengths that were accepted");
     let end = lengths.record_bytes();
-    assert!(lengths.key_bytes as usize <= MAX_RECORD_KEY_BYTES);
-    assert!(lengths.value_bytes as usize <= MAX_RECORD_VALUE_BYTES);
+    assert!(lengths.key_bytes as usize <= MAX_KEY_BYTES);
+    assert!(lengths.value_bytes as usize <= MAX_VALUE_BYTES);
     let seed = checksum_seed(SECRET, REGION, SLOT, guardian.generation);
     assert_eq!(checksum(&bytes[CHECKED_FROM..end], seed), word(&bytes, 2));
     assert_eq!(&bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + key.len()], key);

@@ -3,7 +3,10 @@
 
 use remora_client::{Error, Options, Path, SetOptions, Via, Wake};
 use remora_engine::{Command, Condition, Expiry};
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RING_BYTES};
+use remora_layout::limits::{MAX_INLINE_BYTES, MAX_KEY_BYTES, RING_BYTES};
+
+/// Longest value that this client sends with any key of these tests but the longest.
+const MOST: usize = MAX_INLINE_BYTES - 16;
 use remora_layout::message::Status;
 use remora_tests::{ServerProcess, Value};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -53,11 +56,11 @@ fn every_size_up_to_the_limits_is_kept() {
     // Around every size class: 32 bytes of header, key and value.
     let mut sizes: Vec<usize> = (0..40).collect();
     let mut size = 48;
-    while size < MAX_VALUE_BYTES {
+    while size < MOST {
         sizes.extend([size - 33, size - 32, size - 31, size]);
         size += (size / 8).max(16);
     }
-    sizes.extend([MAX_VALUE_BYTES - 1, MAX_VALUE_BYTES]);
+    sizes.extend([MOST - 1, MOST]);
     for &bytes in &sizes {
         let (key, value) = (bytes.to_le_bytes(), value_of(bytes));
         assert!(session.set(&key, &value, SetOptions::default()).unwrap(), "{bytes}");
@@ -71,7 +74,7 @@ fn every_size_up_to_the_limits_is_kept() {
     }
     for bytes in (0..200).chain([1000, 4000, MAX_KEY_BYTES - 1, MAX_KEY_BYTES]) {
         let key = vec![b'x'; bytes];
-        let value = value_of(if bytes == MAX_KEY_BYTES { MAX_VALUE_BYTES } else { 10 });
+        let value = value_of(if bytes == MAX_KEY_BYTES { MAX_INLINE_BYTES - bytes } else { 10 });
         session.set(&key, &value, SetOptions::default()).unwrap();
         for path in PATHS {
             assert_eq!(
@@ -88,7 +91,7 @@ fn every_size_up_to_the_limits_is_kept() {
 fn what_is_too_long_is_refused_and_the_session_lives_on() {
     let server = server(&["--shards=1", "--max-memory=32MiB"]);
     let mut session = server.session();
-    let (key, value) = (vec![b'k'; MAX_KEY_BYTES + 1], vec![b'v'; MAX_VALUE_BYTES + 1]);
+    let (key, value) = (vec![b'k'; MAX_KEY_BYTES + 1], vec![b'v'; MAX_INLINE_BYTES + 1]);
     let options = SetOptions::default();
     assert_eq!(session.set(b"k", &value, options), Err(Error::ValueTooLong));
     assert_eq!(session.set(&key, b"v", options), Err(Error::KeyTooLong));
@@ -189,7 +192,7 @@ fn large_frames_wrap_around_and_pipelines_fill_the_rings() {
     let mut sent = 0;
     for round in 0..60usize {
         // Odd lengths, so that the ring's end is met at many places.
-        let value = value_of(MAX_VALUE_BYTES - round * 997);
+        let value = value_of(MOST - round * 997);
         let key = [b'w', (round % 7) as u8];
         session.set(&key, &value, SetOptions::default()).unwrap();
         for _ in 0..12 {

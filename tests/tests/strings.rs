@@ -2,12 +2,12 @@
 //! connections, which see each other's changes.
 
 use remora_client::{Error, Path, Session, SetOptions, Via};
-use remora_layout::limits::MAX_VALUE_BYTES;
+use remora_layout::limits::{MAX_INLINE_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
 use remora_tests::{Random, ServerProcess, Value};
 
 fn server() -> ServerProcess {
-    ServerProcess::start(&["--shards=2", "--max-memory=64MiB"])
+    ServerProcess::start(&["--shards=2", "--max-memory=256MiB"])
 }
 
 /// One random edit by the session; the model is changed as well.
@@ -74,10 +74,13 @@ fn sessions_edit_and_everyone_reads_the_same() {
 fn the_limit_and_the_expiry_hold() {
     let server = server();
     let mut session = server.session();
-    let full = vec![7; MAX_VALUE_BYTES];
-    assert_eq!(session.append(b"k", &full), Ok(MAX_VALUE_BYTES as u64));
+    let full = vec![7; MAX_INLINE_BYTES - 1];
+    assert_eq!(session.append(b"k", &full), Ok(full.len() as u64));
     let too_large = Err(Error::Refused(Status::TooLarge));
-    assert_eq!(session.append(b"k", b"x"), too_large);
+    let most = MAX_VALUE_BYTES as u64;
+    assert_eq!(session.set_range(b"longest", most - 1, b"x"), Ok(most));
+    assert_eq!(session.append(b"longest", b"x"), too_large);
+    assert_eq!(session.del(b"longest"), Ok(true));
     assert_eq!(session.set_range(b"k", MAX_VALUE_BYTES as u64, b"x"), too_large);
     assert_eq!(session.set_range(b"none", u64::MAX, b"x"), too_large);
     assert_eq!(session.set_range(b"none", u64::MAX, b""), Ok(0));
@@ -85,13 +88,13 @@ fn the_limit_and_the_expiry_hold() {
         session.set_bit(b"none", u32::MAX, true).map(u64::from),
         Err(Error::Refused(Status::TooLarge))
     );
-    assert_eq!(session.append(b"k", &vec![0; MAX_VALUE_BYTES + 1]), Err(Error::ValueTooLong));
+    assert_eq!(session.append(b"k", &vec![0; MAX_INLINE_BYTES]), Err(Error::ValueTooLong));
     assert_eq!(session.get_bit(b"none", u32::MAX), Ok(false));
     assert_eq!(session.exists(b"none"), Ok(false));
     assert_eq!(session.get_range(b"k", i64::MIN, i64::MAX), Ok(&full[..]));
     assert_eq!(session.get_range(b"k", -9_999_999_999, -99_999_999_999), Ok(&[][..]));
     assert_eq!(
-        session.set_range(b"k", MAX_VALUE_BYTES as u64 - 1, b"x").map(|n| n as usize),
+        session.set_range(b"k", full.len() as u64 - 1, b"x").map(|n| n as usize),
         Ok(full.len())
     );
 

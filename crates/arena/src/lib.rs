@@ -18,6 +18,7 @@ mod mapping;
 mod numa;
 mod owner;
 mod pages;
+mod pieces;
 mod quarantine;
 mod records;
 mod size_class;
@@ -31,9 +32,10 @@ pub use huge::HugeTable;
 pub use journal::{Journal, NoJournal};
 pub use mapping::{MapError, Mapping, Region, RegionKind};
 pub use owner::Owner;
+pub use pieces::{PieceSum, PieceWriter, begin_pending, reopen, set_value_bytes};
 pub use records::{
     NewRecord, copy_pending, flip_dead, is_live, lengths_of, mutable_of, publish_live, set_mutable,
-    write_pending,
+    slot_of, write_pending,
 };
 pub use size_class::{BUCKET_CLASS, CLASSES, class_bytes, class_for};
 pub use slots::{ArenaFull, Slot, SlotStats, Slots};

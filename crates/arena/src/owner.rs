@@ -123,6 +123,53 @@ impl<J: Journal> Owner<J> {
         self.store_bytes(offset + whole + 8, &second[take..]);
     }
 
+    /// Stores bytes at any offset; the other bytes of the words at both ends
+    /// stay what they are.
+    pub fn store_within(&mut self, offset: usize, bytes: &[u8]) {
+        let lead = (offset.next_multiple_of(8) - offset).min(bytes.len());
+        let (head, rest) = bytes.split_at(lead);
+        let (whole, tail) = rest.split_at(rest.len() & !7);
+        self.store_part(offset, head);
+        if !rest.is_empty() {
+            self.store_bytes(offset + lead, whole);
+            self.store_part(offset + lead + whole.len(), tail);
+        }
+    }
+
+    /// Stores bytes that lie within one word.
+    fn store_part(&mut self, offset: usize, part: &[u8]) {
+        if part.is_empty() {
+            return;
+        }
+        let mut word = self.word(offset / 8).to_le_bytes();
+        word[offset % 8..offset % 8 + part.len()].copy_from_slice(part);
+        self.store(offset / 8, u64::from_le_bytes(word));
+    }
+
+    /// Stores so many zeros at any offset.
+    pub fn store_zeros(&mut self, offset: usize, bytes: usize) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let mut at = 0;
+        while at < bytes {
+            let step = (bytes - at).min(ZEROS.len());
+            self.store_within(offset + at, &ZEROS[..step]);
+            at += step;
+        }
+    }
+
+    /// Copies bytes from one place to another that it does not overlap; both
+    /// offsets are multiples of 8. The rest of the last word is zeroed.
+    pub fn copy_within(&mut self, from: usize, to: usize, bytes: usize) {
+        let mut chunk = [0u8; 4096];
+        let mut at = 0;
+        while at < bytes {
+            let step = (bytes - at).min(chunk.len());
+            chunk[..step].copy_from_slice(self.slice(from + at, step));
+            self.store_bytes(to + at, &chunk[..step]);
+            at += step;
+        }
+    }
+
     /// Asks the processor to fetch the line at `offset`.
     #[inline(always)]
     pub fn prefetch(&self, offset: usize) {
@@ -145,6 +192,26 @@ mod tests {
             self.0.push((index, value));
         }
         fn fenced(&mut self) {}
+    }
+
+    #[test]
+    fn bytes_within_words_leave_their_neighbours() {
+        for offset in 0..20usize {
+            for length in 0..40usize {
+                let mut expected = vec![0xee; 64];
+                let new: Vec<u8> = (1..=length as u8).collect();
+                expected[offset..offset + length].copy_from_slice(&new);
+                let mut owner = Owner::heap(128, NoJournal);
+                owner.store_bytes(0, &[0xee; 64]);
+                owner.store_within(offset, &new);
+                assert_eq!(owner.slice(0, 64), expected);
+                owner.copy_within(0, 64, 64);
+                owner.store_zeros(offset, length);
+                expected[offset..offset + length].fill(0);
+                assert_eq!(owner.slice(0, 64), expected);
+                assert_eq!(&owner.slice(64, 64)[offset..offset + length], new);
+            }
+        }
     }
 
     #[test]

@@ -13,9 +13,9 @@ use remora_layout::record::{
 /// What a new record holds.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecord<'a> {
-    /// The key, at most `MAX_RECORD_KEY_BYTES`.
+    /// The key, at most `MAX_KEY_BYTES`.
     pub key: &'a [u8],
-    /// The value, at most `MAX_RECORD_VALUE_BYTES`.
+    /// The value, at most `MAX_VALUE_BYTES`.
     pub value: &'a [u8],
     /// What kind of record (0: a string).
     pub kind: u8,
@@ -31,7 +31,7 @@ impl NewRecord<'_> {
 }
 
 #[inline(always)]
-fn first_word(slot: u32) -> usize {
+pub(crate) fn first_word(slot: u32) -> usize {
     slot as usize * (SLOT_UNIT_BYTES / 8)
 }
 
@@ -63,9 +63,6 @@ pub fn write_pending<J: Journal>(
     RemotePointer { region, slot: slot.slot, length: length as u32, generation: slot.generation }
 }
 
-/// Bytes that [`copy_pending`] moves at a time.
-const COPY_CHUNK_BYTES: usize = 4096;
-
 /// As [`write_pending`], with the record of another slot of the owner: key,
 /// value, kind and mutable word. `to` holds at least as many bytes.
 pub fn copy_pending<J: Journal>(
@@ -79,14 +76,7 @@ pub fn copy_pending<J: Journal>(
     let lengths = lengths_of(owner, from);
     let length = lengths.record_bytes();
     owner.store(new + 1, owner.word(old + 1));
-    let mut chunk = [0u8; COPY_CHUNK_BYTES];
-    let mut at = CHECKED_FROM;
-    while at < length {
-        let bytes = (length - at).min(COPY_CHUNK_BYTES);
-        chunk[..bytes].copy_from_slice(owner.slice(old * 8 + at, bytes));
-        owner.store_bytes(new * 8 + at, &chunk[..bytes]);
-        at += bytes;
-    }
+    owner.copy_within(old * 8 + CHECKED_FROM, new * 8 + CHECKED_FROM, length - CHECKED_FROM);
     let seed = checksum_seed(secret, region, to.slot, to.generation);
     let sum = checksum(owner.slice(new * 8 + CHECKED_FROM, length - CHECKED_FROM), seed);
     owner.store(new + 2, sum);
@@ -103,6 +93,13 @@ pub fn lengths_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Lengths {
 pub fn is_live<J: Journal>(owner: &Owner<J>, slot: u32) -> bool {
     Guardian::from_word(owner.word(first_word(slot)))
         .is_some_and(|guardian| guardian.state == State::Live)
+}
+
+/// The slot that the record in it says it is.
+pub fn slot_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Slot {
+    let guardian = Guardian::from_word(owner.word(first_word(slot)));
+    let Guardian { generation, class, .. } = guardian.expect("the owner wrote this guardian");
+    Slot { slot, generation, class }
 }
 
 /// Makes a pending record live: it is as durable as configured.

@@ -7,20 +7,19 @@
 
 use remora_layout::bucket::BUCKET_BYTES;
 use remora_layout::limits::{
-    CACHE_LINE_BYTES, MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES, SLOT_UNIT_BYTES,
-    SMALL_SLOT_BYTES,
+    CACHE_LINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, SLOT_UNIT_BYTES, SMALL_SLOT_BYTES,
 };
 use remora_layout::record::RECORD_HEADER_BYTES;
 
 const FINE_LIMIT: usize = 512;
 const STEPS_PER_DOUBLING: usize = 8;
 /// The first step beyond the longest value: key and header have room there.
-const LARGEST: usize = MAX_RECORD_VALUE_BYTES + MAX_RECORD_VALUE_BYTES / STEPS_PER_DOUBLING;
+const LARGEST: usize = MAX_VALUE_BYTES + MAX_VALUE_BYTES / STEPS_PER_DOUBLING;
 const FINE_CLASSES: usize = FINE_LIMIT / SLOT_UNIT_BYTES;
 
 /// Number of classes of records. Class 0 is the smallest.
 const RECORD_CLASSES: usize = FINE_CLASSES
-    + (MAX_RECORD_VALUE_BYTES / FINE_LIMIT).trailing_zeros() as usize * STEPS_PER_DOUBLING
+    + (MAX_VALUE_BYTES / FINE_LIMIT).trailing_zeros() as usize * STEPS_PER_DOUBLING
     + 1;
 /// Number of size classes.
 pub const CLASSES: usize = RECORD_CLASSES + 1;
@@ -86,8 +85,7 @@ pub const fn class_for(bytes: usize) -> Option<u8> {
 
 const _: () = assert!(CLASSES <= 256);
 const _: () = assert!(SIZES[RECORD_CLASSES - 1] as usize == LARGEST);
-const _: () =
-    assert!(RECORD_HEADER_BYTES + MAX_RECORD_KEY_BYTES + MAX_RECORD_VALUE_BYTES <= LARGEST);
+const _: () = assert!(RECORD_HEADER_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES <= LARGEST);
 const _: () = assert!(SIZES[SMALL_CLASSES - 1] as usize == SMALL_SLOT_BYTES);
 const _: () = assert!(class_bytes(3) == CACHE_LINE_BYTES);
 

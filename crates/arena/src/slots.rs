@@ -253,6 +253,20 @@ impl Slots {
         }
     }
 
+    /// Bytes of record that a slot has room for: a reader that knows its class
+    /// alone fetches no more.
+    pub fn room(&self, slot: Slot) -> usize {
+        class_bytes(slot.class).min(self.bytes_of(slot) as usize)
+    }
+
+    /// A slot in use under its next generation, for a record that begins anew
+    /// in its place; `None` if the slot is not large, or its generations are
+    /// used up. It is the owner's to write the guardian.
+    pub fn renewed(&self, slot: Slot) -> Option<Slot> {
+        let may = !is_small(slot.class) && slot.generation < self.last_generation;
+        may.then(|| Slot { generation: slot.generation + 1, ..slot })
+    }
+
     /// Frees the slots whose leases have ended.
     pub fn end_leases<J: Journal>(&mut self, owner: &mut Owner<J>, now_s: u64) {
         while let Some(slot) = self.quarantine.pop_ended(now_s) {

@@ -7,9 +7,7 @@ use remora_arena::{
     publish_live, write_pending,
 };
 use remora_layout::hash::checksum;
-use remora_layout::limits::{
-    MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES, PAGE_BYTES, SMALL_SLOT_BYTES,
-};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PAGE_BYTES, SMALL_SLOT_BYTES};
 use remora_layout::record::{
     CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, Reject, State, checksum_seed, verify,
 };
@@ -237,8 +235,8 @@ fn the_longest_record_fits_and_frees_what_it_took() {
     const BYTES: usize = 72 << 20;
     let mut owner = Owner::heap(BYTES, NoJournal);
     let mut slots = Slots::new(4096, BYTES);
-    let key = vec![b'k'; MAX_RECORD_KEY_BYTES];
-    let value = vec![b'v'; MAX_RECORD_VALUE_BYTES];
+    let key = vec![b'k'; MAX_KEY_BYTES];
+    let value = vec![b'v'; MAX_VALUE_BYTES];
     let record = NewRecord { key: &key, value: &value, kind: 0, expires_at_ms: 0 };
     let slot = slots.allocate(&mut owner, record.record_bytes(), 0).unwrap();
     let pointer = write_pending(&mut owner, SECRET, REGION, slot, &record);

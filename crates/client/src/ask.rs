@@ -7,7 +7,7 @@ use crate::session::{InFlight, RequestId, Session};
 use remora_engine::Reply;
 use remora_engine::command::Command;
 use remora_layout::frame::frame_bytes;
-use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_VALUE_BYTES};
+use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_INLINE_BYTES};
 use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status};
 use remora_layout::pointer::RemotePointer;
 use remora_ring::SendError;
@@ -120,7 +120,7 @@ impl Session {
         }
         let id = RequestId { session: self.number, sequence: self.shards[shard].next_sequence };
         let (header, key, value) = command.encode(id.to_number());
-        if value.len() > MAX_VALUE_BYTES {
+        if key.len() + value.len() > MAX_INLINE_BYTES {
             return Err(Error::ValueTooLong);
         }
         let length = REQUEST_HEADER_BYTES + key.len() + value.len();

@@ -1,7 +1,7 @@
 //! What can go wrong for an application.
 
 use remora_fabric::LinkError;
-use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_KEY_BYTES};
 use remora_layout::message::Status;
 use remora_ring::Violation;
 
@@ -33,7 +33,7 @@ pub enum Error {
     #[error("the key is longer than {MAX_KEY_BYTES} bytes")]
     KeyTooLong,
     /// Longer than the limit.
-    #[error("the value is longer than {MAX_VALUE_BYTES} bytes")]
+    #[error("key and value are together longer than {MAX_INLINE_BYTES} bytes, one request's most")]
     ValueTooLong,
     /// Replies of submitted requests have to be taken first.
     #[error("more than {MAX_IN_FLIGHT} submitted requests: take their replies first")]

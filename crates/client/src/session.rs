@@ -11,7 +11,7 @@ use remora_engine::command::{Command, Condition, Expiry};
 use remora_fabric::{Address, AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_index::hash::TableRef;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::MAX_KEY_BYTES;
 use remora_layout::message::Status;
 use remora_layout::session::CLIENT_CLOCK_WORD;
 use remora_ring::WRITE_ID;
@@ -173,9 +173,6 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn set(&mut self, key: &[u8], value: &[u8], options: SetOptions) -> Result<bool, Error> {
-        if value.len() > MAX_VALUE_BYTES {
-            return Err(Error::ValueTooLong);
-        }
         let SetOptions { condition, expiry } = options;
         let command = Command::Set { key, value, condition, expiry, get: false };
         Ok(self.ask(&command)?.status == Status::Ok)

@@ -321,10 +321,10 @@ impl<'a> Command<'a> {
         let header = RequestHeader {
             op: op as u8,
             flags,
-            key_bytes: (key.len() as u16).into(),
+            reserved: 0.into(),
+            key_bytes: (key.len() as u32).into(),
             value_bytes: (value.len() as u32).into(),
             id: id.into(),
-            reserved: 0.into(),
             argument: argument.into(),
         };
         (header, key, value)

@@ -5,13 +5,15 @@
 //! own clock must remove nothing.
 //!
 //! ```text
-//! entry   length 4 | 0 4 | sequence 8 | epoch 8 | encoded command
+//! entry   length 8 | sequence 8 | epoch 8 | encoded command
 //! ```
 //! For now it is kept in memory only, and only its last bytes; sequence
-//! numbers and epochs are there from the first day.
+//! numbers and epochs are there from the first day. An entry that is longer
+//! than the log is counted, and neither encoded nor copied.
 
 use crate::command::Command;
 use std::collections::VecDeque;
+use zerocopy::IntoBytes;
 
 const ENTRY_HEADER_BYTES: usize = 24;
 
@@ -33,7 +35,6 @@ pub struct OpLog {
     epoch: u64,
     last_sequence: u64,
     first_sequence: u64,
-    scratch: Vec<u8>,
 }
 
 impl OpLog {
@@ -45,7 +46,6 @@ impl OpLog {
             epoch,
             last_sequence: 0,
             first_sequence: 1,
-            scratch: Vec::new(),
         }
     }
 
@@ -57,29 +57,32 @@ impl OpLog {
     /// Appends one change and gives its sequence. Old entries make room.
     pub fn append(&mut self, command: &Command<'_>) -> u64 {
         self.last_sequence += 1;
-        self.scratch.clear();
-        command.encode_into(0, &mut self.scratch);
-        let need = ENTRY_HEADER_BYTES + self.scratch.len();
-        while self.bytes.len() + need > self.limit_bytes && !self.bytes.is_empty() {
-            self.drop_oldest();
-        }
+        let (header, key, value) = command.encode(0);
+        let length = size_of_val(&header) + key.len() + value.len();
+        let need = ENTRY_HEADER_BYTES + length;
         if need > self.limit_bytes {
+            self.bytes.clear();
             self.first_sequence = self.last_sequence + 1;
             return self.last_sequence;
         }
-        self.bytes.extend((self.scratch.len() as u64).to_le_bytes());
+        while self.bytes.len() + need > self.limit_bytes && !self.bytes.is_empty() {
+            self.drop_oldest();
+        }
+        self.bytes.extend((length as u64).to_le_bytes());
         self.bytes.extend(self.last_sequence.to_le_bytes());
         self.bytes.extend(self.epoch.to_le_bytes());
-        self.bytes.extend(&self.scratch);
+        for part in [header.as_bytes(), key, value] {
+            self.bytes.extend(part);
+        }
         self.last_sequence
     }
 
     fn drop_oldest(&mut self) {
-        let mut length = [0u8; 4];
+        let mut length = [0u8; 8];
         for (to, from) in length.iter_mut().zip(self.bytes.iter()) {
             *to = *from;
         }
-        let entry = ENTRY_HEADER_BYTES + u32::from_le_bytes(length) as usize;
+        let entry = ENTRY_HEADER_BYTES + u64::from_le_bytes(length) as usize;
         self.bytes.drain(..entry);
         self.first_sequence += 1;
     }

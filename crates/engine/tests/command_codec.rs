@@ -59,7 +59,8 @@ fn commands_round_trip() {
     // One byte too many in what the operation does not use: reserved,
     // flags, argument.
     let strays = [
-        (Command::Get { key: b"k" }, 12),
+        (Command::Get { key: b"k" }, 2),
+        (Command::Get { key: b"k" }, 3),
         (Command::Get { key: b"k" }, 1),
         (Command::Append { key: b"k", value: b"v" }, 16),
         (Command::SetBit { key: b"k", offset: 1, bit: true }, 1),
@@ -106,8 +107,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     let flags = prop_oneof![4 => Just(0u8), 2 => 0u8..40, 1 => any::<u8>()];
     (0..=LAST_TRIED, flags, text(), value, prop::bool::weighted(0.05), argument).prop_map(
         |(op, flags, key, value, reserved, argument)| {
-            let mut bytes = vec![op, flags, key.len() as u8, 0, value.len() as u8, 0, 0, 0];
-            bytes.extend([7, 0, 0, 0, u8::from(reserved), 0, 0, 0]);
+            let mut bytes = vec![op, flags, u8::from(reserved), 0, key.len() as u8, 0, 0, 0];
+            bytes.extend([value.len() as u8, 0, 0, 0, 7, 0, 0, 0]);
             bytes.extend(argument.to_le_bytes());
             bytes.extend(key);
             bytes.extend(value);

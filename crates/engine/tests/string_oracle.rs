@@ -10,6 +10,8 @@ use remora_layout::limits::MAX_VALUE_BYTES;
 use remora_layout::message::Status;
 
 const MOST: u64 = MAX_VALUE_BYTES as u64;
+/// Long enough to be changed in place.
+const LONG: u64 = 64 << 10;
 const NAMES: [&[u8]; 4] = [b"", b"a", b"b", b"absent most of the time"];
 const START: Now = Now { unix_ms: 1_000_000, since_start_s: 0 };
 
@@ -29,19 +31,21 @@ impl Random {
         (self.0 >> 33) % bound
     }
 
-    /// Mostly small, sometimes around the limit, sometimes absurd.
+    /// Mostly small, sometimes long, beyond the limit, or absurd.
     fn offset(&mut self) -> u64 {
         match self.below(40) {
-            0 => MOST - 8 + self.below(16),
-            1 => u64::MAX - self.below(8),
+            0 => LONG - 8 + self.below(16),
+            1 => MOST + self.below(16),
+            2 => u64::MAX - self.below(8),
             _ => self.below(70),
         }
     }
 
     fn bit_offset(&mut self) -> u32 {
         match self.below(40) {
-            0 => (MOST as u32 * 8 - 8) + self.below(16) as u32,
-            1 => u32::MAX - self.below(8) as u32,
+            0 => (LONG as u32 * 8 - 8) + self.below(16) as u32,
+            1 => MOST as u32 * 8 + self.below(16) as u32,
+            2 => u32::MAX - self.below(8) as u32,
             _ => self.below(500) as u32,
         }
     }
@@ -55,7 +59,7 @@ impl Random {
     }
 
     fn part(&mut self) -> Vec<u8> {
-        let bytes = if self.below(200) == 0 { MOST - self.below(3) } else { self.below(30) };
+        let bytes = if self.below(200) == 0 { LONG - self.below(3) } else { self.below(30) };
         (0..bytes).map(|_| self.below(256) as u8).collect()
     }
 }
@@ -269,7 +273,7 @@ fn a_bit_of_a_long_value_costs_the_log_little() {
     let bytes = |shard: &Shard| -> usize {
         shard.log().entries().iter().map(|entry| entry.command.len()).sum()
     };
-    let offset = MOST as u32 * 8 - 1;
+    let offset = LONG as u32 * 8 - 1;
     for round in 0..100 {
         let command = Command::SetBit { key: b"k", offset: offset - round, bit: true };
         assert_eq!(shard.execute(&command, hash, START).number, 0);

@@ -194,7 +194,7 @@ fn limits_are_named() {
     let (key, long) = (vec![b'k'; MAX_KEY_BYTES], vec![b'k'; MAX_KEY_BYTES + 1]);
     let (value, big) = (vec![b'v'; MAX_VALUE_BYTES], vec![b'v'; MAX_VALUE_BYTES + 1]);
     with(&[b"set", &key, &value], |found| assert!(found.is_ok()));
-    let too_long = "ERR key is longer than 4096 bytes";
+    let too_long = "ERR key is longer than 65536 bytes";
     for words in [
         &[&b"get"[..], &long][..],
         &[b"set", &long, b"v"],
@@ -219,7 +219,7 @@ fn limits_are_named() {
     ] {
         assert_eq!(outcome(words), too_long);
     }
-    let too_big = "ERR value is longer than 65536 bytes";
+    let too_big = "ERR value is longer than 67108864 bytes";
     assert_eq!(outcome(&[b"set", b"k", &big]), too_big);
     assert_eq!(outcome(&[b"mset", b"k", &big]), too_big);
     assert_eq!(outcome(&[b"setnx", b"k", &big]), too_big);

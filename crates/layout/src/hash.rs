@@ -9,7 +9,7 @@
 //! Shard, signature and bucket use disjoint bits, so that knowing one says
 //! nothing about another (design, "Memory"; HydraDB 4.1.1 and 4.1.3).
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 /// A key's 64-bit hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -72,6 +72,27 @@ pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
+/// A [`checksum`] of bytes that come one piece after the other, with the same
+/// result. Half a KiB large: to be kept in a box.
+pub struct PieceChecksum(Xxh3);
+
+impl PieceChecksum {
+    /// The checksum of nothing yet, keyed by `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(Xxh3::with_seed(seed))
+    }
+
+    /// Takes the next piece, of any length.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The checksum of all pieces so far.
+    pub fn digest(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
 /// Mixes two words into a seed; used where a checksum has to cover numbers
 /// that are not part of its bytes (slot, generation, direction).
 #[inline]
@@ -106,6 +127,21 @@ mod tests {
                 let before = KeyHash(partition << 48).shard(shards);
                 let after = KeyHash(partition << 48).shard(shards + 1);
                 assert!(after == before || after == shards);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_have_the_checksum_of_the_whole() {
+        let bytes: Vec<u8> = (0..5_000u32).map(|at| ((at * at) >> 3) as u8).collect();
+        // Around every length at which XXH3 takes another way.
+        for length in [0, 1, 3, 8, 16, 17, 128, 129, 240, 241, 256, 1024, 1025, 4_999, 5_000] {
+            for step in [1, 7, 64, 255, 256, 257, 5_000] {
+                let mut sum = PieceChecksum::new(length as u64);
+                for piece in bytes[..length].chunks(step) {
+                    sum.update(piece);
+                }
+                assert_eq!(sum.digest(), checksum(&bytes[..length], length as u64));
             }
         }
     }

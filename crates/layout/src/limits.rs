@@ -14,17 +14,32 @@ pub const MAX_ARENA_BYTES: u64 = (SLOT_UNIT_BYTES as u64) << 32;
 /// Smallest arena: header, a table of one page and one span of slots.
 pub const MIN_ARENA_BYTES: u64 = 1 << 20;
 
-/// Longest key that a message carries. It has to fit a frame together with
-/// the longest value.
-pub const MAX_KEY_BYTES: usize = 4 << 10;
-/// Longest value that a message carries. Key, value and headers must fit one
-/// frame.
-pub const MAX_VALUE_BYTES: usize = 64 << 10;
-/// Longest key that a record in memory holds (HydraDB 5, H12: large items).
-pub const MAX_RECORD_KEY_BYTES: usize = 64 << 10;
-/// Longest value that a record in memory holds. Beyond it one READ, and one
-/// move of the record, would hold up everything behind it for too long.
-pub const MAX_RECORD_VALUE_BYTES: usize = 64 << 20;
+/// Longest key (HydraDB 4.1.3, H12). It fits one frame with its header.
+pub const MAX_KEY_BYTES: usize = 64 << 10;
+/// Longest value: sixteen of the chunks of 4 MB that HydraDB 6 (H12) keeps
+/// file blocks in. Beyond it one READ, and one move of the record, would hold
+/// up everything behind it for too long.
+pub const MAX_VALUE_BYTES: usize = 64 << 20;
+/// Longest key and value together that one frame carries inline, beside its
+/// own header and that of a request or reply.
+pub const MAX_INLINE_BYTES: usize = MAX_FRAME_BYTES - 256;
+
+/// A reply's value beyond this is sent in pieces, while other commands run:
+/// copying it at once would hold them up for some 10 us.
+pub const STREAM_BYTES: usize = 64 << 10;
+/// Bytes of one large value that a shard moves in one turn: about 50 us.
+pub const PIECE_BYTES: usize = 256 << 10;
+/// A value beyond this is changed in place by APPEND, SETRANGE and SETBIT:
+/// writing it anew costs more than what its readers lose by asking.
+pub const ASK_ONLY_BYTES: usize = 16 << 10;
+/// An ask-only record that grows gets this part of its length as room to grow
+/// into, so that many small appends cost what they append.
+pub const ASK_ONLY_SLACK_SHARE: usize = 4;
+/// An ask-only record becomes readable again when it has not been changed for
+/// this long, in seconds.
+pub const REPUBLISH_AFTER_S: u64 = 1;
+/// Bytes that one tick of a shard checksums to republish: about 100 us.
+pub const REPUBLISH_TICK_BYTES: usize = 1 << 20;
 
 /// One message ring; 256 KiB for each connection, as Catfish 5.2 uses.
 pub const RING_BYTES: usize = 256 << 10;
@@ -53,7 +68,7 @@ pub const MAX_SHARDS: usize = 64;
 pub const MAX_SESSIONS: usize = 1024;
 
 /// Longest READ: the longest key and value with their headers are one READ,
-/// with as much again in hand.
+/// with most of 1 MiB in hand.
 pub const MAX_READ_BYTES: usize = 65 << 20;
 /// Longest WRITE, on every transport: four times a ring. Its bytes are taken
 /// when it is posted, so it has to be far below what a link buffers.
@@ -196,22 +211,36 @@ pub const OPLOG_BYTES: usize = 1 << 20;
 pub const RESP_MAX_ARGS: usize = 1 << 20;
 /// Longest inline RESP command (as Redis: 64 KiB).
 pub const RESP_MAX_INLINE_BYTES: usize = 64 << 10;
-/// A RESP client that has not read this much of its replies is cut off.
-pub const RESP_MAX_OUTPUT_BYTES: usize = 64 << 20;
-/// Unparsed bytes of one RESP command after which the connection is cut off.
-pub const RESP_MAX_QUERY_BYTES: usize = 64 << 20;
+/// Output that waits for a RESP client above which its requests wait too: a
+/// slow reader holds up itself.
+pub const RESP_PAUSE_OUTPUT_BYTES: usize = 1 << 20;
+/// Bytes of values in one RESP reply: the longest value.
+pub const RESP_MAX_REPLY_BYTES: usize = MAX_VALUE_BYTES;
+/// A RESP client that has not read this much of its replies is cut off. The
+/// longest reply, with the lengths of its parts, fits behind what pauses.
+pub const RESP_MAX_OUTPUT_BYTES: usize = 96 << 20;
+/// Unparsed bytes of one RESP command after which the connection is cut off:
+/// the longest key and value, with most of 1 MiB in hand.
+pub const RESP_MAX_QUERY_BYTES: usize = 65 << 20;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 
+const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 <= RESP_MAX_QUERY_BYTES);
+// A value's length takes up to 16 bytes of a reply.
+const _: () = assert!(
+    RESP_PAUSE_OUTPUT_BYTES + RESP_MAX_REPLY_BYTES + 16 * (RESP_MAX_ARGS + 1)
+        <= RESP_MAX_OUTPUT_BYTES
+);
 const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
 const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
-const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 256 <= MAX_FRAME_BYTES);
-const _: () = assert!(MAX_KEY_BYTES <= u16::MAX as usize);
-const _: () = assert!(MAX_KEY_BYTES <= MAX_RECORD_KEY_BYTES);
-const _: () = assert!(MAX_VALUE_BYTES <= MAX_RECORD_VALUE_BYTES);
-const _: () = assert!(MAX_RECORD_KEY_BYTES < 1 << 24 && MAX_RECORD_VALUE_BYTES < 1 << 32);
+const _: () = assert!(MAX_KEY_BYTES < MAX_INLINE_BYTES && MAX_INLINE_BYTES < MAX_FRAME_BYTES);
+const _: () = assert!(MAX_KEY_BYTES < 1 << 24 && MAX_VALUE_BYTES < 1 << 32);
+const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES < MAX_READ_BYTES);
 const _: () = assert!(SPAN_BYTES.is_multiple_of(PAGE_BYTES) && SMALL_SLOT_BYTES <= SPAN_BYTES);
 const _: () = assert!(PAGE_BYTES.is_multiple_of(SLOT_UNIT_BYTES));
+// Ask-only records have pages of their own.
+const _: () = assert!(SMALL_SLOT_BYTES < ASK_ONLY_BYTES);
+const _: () = assert!(STREAM_BYTES <= MAX_INLINE_BYTES);
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
 // The longest right on a slow clock ends within the shortest wait on a fast one.
 const _: () = assert!(

@@ -1,7 +1,7 @@
 //! Requests and replies as they stand in a frame's payload.
 //!
 //! ```text
-//! request   0 op 1 | flags 1 | key_bytes 2 | value_bytes 4 | id 4 | 0 4 | argument 8 | key | value
+//! request   0 op 1 | flags 1 | 0 2 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 | key | value
 //! reply     0 status 1 | flags 1 | 0 2 | value_bytes 4 | id 4 | lease_ms 4 |
 //!          16 remote pointer 16 | number 8 | life 8 | value
 //! ```
@@ -17,14 +17,14 @@ pub struct RequestHeader {
     pub op: u8,
     /// Flags of the operation.
     pub flags: u8,
+    /// Zero.
+    pub reserved: U16,
     /// Bytes of the key.
-    pub key_bytes: U16,
+    pub key_bytes: U32,
     /// Bytes of the value.
     pub value_bytes: U32,
     /// Chosen by the client; the reply carries the same.
     pub id: U32,
-    /// Zero.
-    pub reserved: U32,
     /// The operation's number: an expiry in Unix ms, an increment, an offset.
     pub argument: I64,
 }

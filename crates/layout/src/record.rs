@@ -19,15 +19,14 @@
 //! arena's secret for that reason: who chooses values cannot compute it.
 
 use crate::hash::{checksum, mix};
-use crate::limits::{MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES};
+use crate::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::plant::{Plant, planted};
 use crate::pointer::RemotePointer;
 
 /// Bytes before the key.
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Bytes of the longest record.
-pub const MAX_RECORD_BYTES: usize =
-    RECORD_HEADER_BYTES + MAX_RECORD_KEY_BYTES + MAX_RECORD_VALUE_BYTES;
+pub const MAX_RECORD_BYTES: usize = RECORD_HEADER_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES;
 /// Offset of the checksummed part: word 3, key, value.
 pub const CHECKED_FROM: usize = 24;
 
@@ -115,11 +114,11 @@ impl Mutable {
 /// Word 3 of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lengths {
-    /// Bytes of the key, 0 to [`MAX_RECORD_KEY_BYTES`].
+    /// Bytes of the key, 0 to [`MAX_KEY_BYTES`].
     pub key_bytes: u32,
     /// What kind of record it is (0: a string).
     pub kind: u8,
-    /// Bytes of the value, 0 to [`MAX_RECORD_VALUE_BYTES`].
+    /// Bytes of the value, 0 to [`MAX_VALUE_BYTES`].
     pub value_bytes: u32,
 }
 
@@ -140,8 +139,8 @@ impl Lengths {
             kind: (word >> 24) as u8,
             value_bytes: (word >> 32) as u32,
         };
-        if lengths.key_bytes as usize > MAX_RECORD_KEY_BYTES
-            || lengths.value_bytes as usize > MAX_RECORD_VALUE_BYTES
+        if lengths.key_bytes as usize > MAX_KEY_BYTES
+            || lengths.value_bytes as usize > MAX_VALUE_BYTES
         {
             return None;
         }
@@ -335,9 +334,9 @@ mod tests {
         assert_eq!(Mutable::from_word(mutable.to_word()), mutable);
         assert_eq!(Lengths::from_word(u64::MAX), None);
         let longest = Lengths {
-            key_bytes: MAX_RECORD_KEY_BYTES as u32,
+            key_bytes: MAX_KEY_BYTES as u32,
             kind: 255,
-            value_bytes: MAX_RECORD_VALUE_BYTES as u32,
+            value_bytes: MAX_VALUE_BYTES as u32,
         };
         assert_eq!(Lengths::from_word(longest.to_word()), Some(longest));
         let longer = Lengths { key_bytes: longest.key_bytes + 1, ..longest };

@@ -7,8 +7,8 @@ use remora_fabric::shm::Bell;
 use remora_fabric::{AnyLink, Link, LinkError};
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{FRAMES_PER_TURN, TORN_FRAME_MS};
-use remora_layout::message::{REPLY_HEADER_BYTES, ReplyHeader};
+use remora_layout::limits::{FRAMES_PER_TURN, MAX_INLINE_BYTES, TORN_FRAME_MS};
+use remora_layout::message::{REPLY_HEADER_BYTES, ReplyHeader, Status};
 use remora_layout::session::{credit_word, ring_offset};
 use remora_ring::{Poll, Receiver, SendError, Sender, Violation};
 use std::collections::VecDeque;
@@ -234,6 +234,9 @@ impl RingSession {
     }
 
     fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
+        // What one frame does not carry is refused.
+        let fits = reply.value.is_none_or(|value| value.len() <= MAX_INLINE_BYTES);
+        let reply = if fits { *reply } else { Reply::status(Status::TooLarge) };
         let value = reply.value.unwrap_or_default();
         let [low, high] = reply.pointer.to_words();
         let header = ReplyHeader {

@@ -11,7 +11,7 @@ use remora_arena::{
 use remora_index::hash::record_value;
 use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{MAX_RECORD_KEY_BYTES, MAX_RECORD_VALUE_BYTES};
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
@@ -44,7 +44,7 @@ struct Prepared {
 
 impl<J: Journal> Shard<J> {
     pub(super) fn set(&mut self, set: Set<'_>, now: Now) -> Reply<'_> {
-        if set.key.len() > MAX_RECORD_KEY_BYTES || set.value.len() > MAX_RECORD_VALUE_BYTES {
+        if set.key.len() > MAX_KEY_BYTES || set.value.len() > MAX_VALUE_BYTES {
             return Reply::status(Status::TooLarge);
         }
         let mut found = self.lookup(set.key, set.hash, now);

@@ -239,12 +239,12 @@ mod tests {
         assert_eq!(error(b"*1\r\n+a\r\n"), "Protocol error: expected '$', got '+'");
         assert_eq!(error(b"*1\r\n\\"), "Protocol error: expected '$', got '\\'");
         assert_eq!(error(b"*1\r\n\r\n"), "Protocol error: expected '$', got '\\r'");
-        for bytes in [&b"*1\r\n$x\r\n"[..], b"*1\r\n$-1\r\n", b"*1\r\n$67108865\r\n"] {
+        for bytes in [&b"*1\r\n$x\r\n"[..], b"*1\r\n$-1\r\n", b"*1\r\n$68157441\r\n"] {
             assert_eq!(error(bytes), "Protocol error: invalid bulk length");
         }
         assert_eq!(
-            error(b"*1\r\n$67108864\r\n"),
-            "Protocol error: request is longer than 67108864 bytes"
+            error(b"*1\r\n$68157440\r\n"),
+            "Protocol error: request is longer than 68157440 bytes"
         );
         assert_eq!(error(&[b'x'; 70_000]), "Protocol error: too big inline request");
         let endless = |start: &[u8]| [start, &[b'1'; 100]].concat();

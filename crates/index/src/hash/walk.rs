@@ -10,7 +10,7 @@ use remora_arena::{CLASSES, Words, class_bytes};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WALK_CANDIDATES};
-use remora_layout::record::{RECORD_HEADER_BYTES, Reject, Verified, verify};
+use remora_layout::record::{MAX_RECORD_BYTES, RECORD_HEADER_BYTES, Reject, Verified, verify};
 
 /// Bytes that a walk wants next, in its table's region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,7 +184,8 @@ impl<'k> Walk<'k> {
         // The class of a large record may reach beyond its pages, and beyond
         // the region's end.
         let left = self.region_bytes.saturating_sub(offset);
-        Want { offset, bytes: left.min(class_bytes(slot.class) as u64) as usize }
+        let most = class_bytes(slot.class).min(MAX_RECORD_BYTES);
+        Want { offset, bytes: left.min(most as u64) as usize }
     }
 
     /// The next candidate, else the next bucket of the chain, else the owner.
