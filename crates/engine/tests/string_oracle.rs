@@ -5,8 +5,8 @@
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Now, Reply, Shard, ShardOptions};
-use remora_index::hash::walk_locally;
-use remora_layout::limits::MAX_VALUE_BYTES;
+use remora_index::hash::{AskReason, walk_locally};
+use remora_layout::limits::{ASK_ONLY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
 
 const MOST: u64 = MAX_VALUE_BYTES as u64;
@@ -101,6 +101,7 @@ fn check_record(shard: &Shard, key: &[u8], held: &Held) {
             assert_eq!((found.value, found.mutable.expires_at_ms), (value.as_slice(), *at));
         }
         (Ok(_), None) => panic!("a key that is not there is read"),
+        (Err(AskReason::Pending), Some((value, _))) => assert!(value.len() > ASK_ONLY_BYTES),
         (Err(reason), held) => assert!(held.is_none(), "{reason:?}"),
     }
 }

@@ -61,7 +61,7 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    fn take_slot(&mut self, room: Room, now: Now) -> Result<Slot, ArenaFull> {
+    pub(super) fn take_slot(&mut self, room: Room, now: Now) -> Result<Slot, ArenaFull> {
         let now_s = now.since_start_s;
         match room {
             Room::Record { bytes } => self.slots.allocate(&mut self.owner, bytes, now_s),
@@ -161,9 +161,11 @@ impl<J: Journal> Shard<J> {
     }
 
     /// Moves one record; gives its bytes. `None` if it must stay: it has no
-    /// room elsewhere, is over the budget, or is not published yet.
+    /// room elsewhere, is over the budget, is being uploaded or downloaded. An
+    /// ask-only record is whole, and readable again, where it arrives.
     fn move_record(&mut self, slot: u32, budget: u64, now: Now) -> Option<u64> {
-        if !is_live(&self.owner, slot) {
+        let movable = is_live(&self.owner, slot) || self.ask_only.holds(slot);
+        if !movable || self.pins.holds(slot) {
             return None;
         }
         let bytes = lengths_of(&self.owner, slot).record_bytes();
@@ -194,7 +196,7 @@ impl<J: Journal> Shard<J> {
         self.table.replace(&mut self.owner, found.place, word);
         self.note_moved(dead, to);
         let lease_end_s = self.lease_end_s(found.mutable, now);
-        self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        self.release(dead, lease_end_s, now);
         self.stats.moved += 1;
     }
 

@@ -84,10 +84,11 @@ impl<J: Journal> Shard<J> {
     /// Evicts the record that the policy chooses. False if there is none.
     fn evict_next(&mut self, now: Now) -> bool {
         let Some(policy) = self.policy.as_mut() else { return false };
-        let (owner, keep) = (&self.owner, self.making_room.keep);
+        let (owner, pins, keep) = (&self.owner, &self.pins, self.making_room.keep);
         let victim = policy.victim(|id| match current_bytes(owner, id) {
             None => Verdict::Gone,
-            Some(bytes) if keep == Some(id.slot) => Verdict::Spare { bytes },
+            // A pinned record's memory would not come free.
+            Some(bytes) if keep == Some(id.slot) || pins.holds(id.slot) => Verdict::Spare { bytes },
             Some(bytes) => Verdict::Take { bytes },
         });
         let Some(victim) = victim else { return false };
@@ -98,7 +99,8 @@ impl<J: Journal> Shard<J> {
     /// Evicts the record in a slot, if there is one that may go.
     pub(super) fn evict_slot(&mut self, slot: u32, now: Now) -> bool {
         let policy = self.policy.as_ref().filter(|policy| policy.tracks(slot));
-        let Some(policy) = policy.filter(|_| self.making_room.keep != Some(slot)) else {
+        let may_go = self.making_room.keep != Some(slot) && !self.pins.holds(slot);
+        let Some(policy) = policy.filter(|_| may_go) else {
             return false;
         };
         self.evict(slot, policy.is_small(slot), now);

@@ -57,10 +57,12 @@ impl<J: Journal> Shard<J> {
         Reply::number(1)
     }
 
-    /// Ends leases and sweeps some buckets for expired keys. To be called
+    /// Ends leases, republishes ask-only records and sweeps some buckets for
+    /// expired keys. To be called
     /// every few milliseconds while [`Shard::wants_ticks`].
     pub fn tick(&mut self, now: Now) {
         self.slots.end_leases(&mut self.owner, now.since_start_s);
+        self.republish(now);
         if self.stats.expiring == 0 {
             return;
         }
@@ -86,6 +88,6 @@ impl<J: Journal> Shard<J> {
 
     /// Whether [`Shard::tick`] has anything to do.
     pub fn wants_ticks(&self) -> bool {
-        self.stats.expiring > 0 || self.slots.has_quarantine()
+        self.stats.expiring > 0 || self.slots.has_quarantine() || self.ask_only.wants_ticks()
     }
 }

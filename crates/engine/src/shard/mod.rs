@@ -4,13 +4,19 @@
 //! record is complete before it is reachable; the old record of a key is dead
 //! before the new one is reachable, so that no two paths lead to two values.
 
+mod ask_only;
 mod defragment;
+mod download;
 mod evict;
 mod expire;
 mod lease;
 mod read;
 mod string;
+mod upload;
 mod write;
+
+pub use download::{Download, Outcome};
+pub use upload::{LargeSet, Upload};
 
 use crate::command::{Command, Reply};
 use crate::evict::{Eviction, Policy};
@@ -101,6 +107,10 @@ pub struct ShardStats {
     pub table_bytes: u64,
     /// Records moved to another slot so that pages came free.
     pub moved: u64,
+    /// Records that readers ask for while they are changed in place.
+    pub ask_only: u64,
+    /// Records whose bytes are held for a download.
+    pub pinned: u64,
     /// Where the arena's bytes are.
     pub slots: SlotStats,
 }
@@ -119,6 +129,8 @@ pub struct Shard<J: Journal = NoJournal> {
     /// Chooses what is evicted; none if nothing is.
     policy: Option<Policy>,
     making_room: evict::MakingRoom,
+    pins: download::Pins,
+    ask_only: ask_only::AskOnly,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     last_put: RemotePointer,
@@ -166,6 +178,8 @@ impl<J: Journal> Shard<J> {
             defragment: defragment::Progress::default(),
             policy: evict::policy(options.eviction, region_bytes),
             making_room: evict::MakingRoom::default(),
+            pins: download::Pins::default(),
+            ask_only: ask_only::AskOnly::default(),
             last_put: RemotePointer::NONE,
             edited: Vec::new(),
         }
@@ -198,6 +212,8 @@ impl<J: Journal> Shard<J> {
             buckets: self.table.buckets(),
             overflow_buckets: self.table.overflow_buckets(),
             table_bytes: self.table.bytes(),
+            ask_only: self.ask_only.records(),
+            pinned: self.pins.records(),
             slots: self.slots.stats(),
             eviction_bytes: self.policy.as_ref().map_or(0, |policy| policy.heap_bytes() as u64),
             ..self.stats
@@ -300,7 +316,7 @@ impl<J: Journal> Shard<J> {
         self.table.remove(&mut self.owner, found.place);
         self.note_removed(dead);
         let lease_end_s = self.lease_end_s(found.mutable, now);
-        self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        self.release(dead, lease_end_s, now);
         self.stats.keys -= 1;
         self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
     }

@@ -20,6 +20,11 @@ impl<J: Journal> Shard<J> {
         };
         self.stats.hits += 1;
         self.note_touched(found);
+        if self.ask_only.holds(found.slot.slot) {
+            // No pointer: whoever followed it would have to ask.
+            let value = Some(record_value(&self.owner, found.slot.slot));
+            return Reply { value, ..Reply::status(Status::Ok) };
+        }
         let lease_ms = self.extend_lease(found, now);
         Reply {
             status: Status::Ok,

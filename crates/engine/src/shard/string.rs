@@ -13,20 +13,21 @@ use crate::string_edit::{self, BitPlace, Edit, TooLong};
 use remora_arena::Journal;
 use remora_index::hash::record_value;
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::ASK_ONLY_BYTES;
 use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
 /// One edit of one key.
-struct Change<'a> {
-    key: &'a [u8],
-    hash: KeyHash,
-    found: Option<Found>,
-    edit: Edit,
-    written: &'a [u8],
+pub(super) struct Change<'a> {
+    pub key: &'a [u8],
+    pub hash: KeyHash,
+    pub found: Option<Found>,
+    pub edit: Edit,
+    pub written: &'a [u8],
     /// What the log gets.
-    entry: Command<'a>,
+    pub entry: Command<'a>,
     /// The reply's number if it is done.
-    number: i64,
+    pub number: i64,
 }
 
 impl<J: Journal> Shard<J> {
@@ -35,9 +36,12 @@ impl<J: Journal> Shard<J> {
         found.map_or(&[], |found| record_value(&self.owner, found.slot.slot))
     }
 
-    /// Carries one edit out by writing the value anew. The reply points to
-    /// the new record, as that of SET does.
+    /// Carries one edit out: a long value is changed in place, another one is
+    /// written anew, and the reply points to it as that of SET does.
     fn change(&mut self, change: Change<'_>, now: Now) -> Reply<'_> {
+        if change.edit.new_bytes > ASK_ONLY_BYTES {
+            return self.change_in_place(&change, now);
+        }
         let Change { key, hash, found, edit, written, entry, number } = change;
         // Taken out of the shard while it is in use.
         let mut value = std::mem::take(&mut self.edited);

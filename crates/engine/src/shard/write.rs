@@ -35,11 +35,41 @@ pub(super) struct New<'a> {
     pub expires_at_ms: u64,
 }
 
-/// A record that is written and live, but that no path leads to yet.
-struct Prepared {
-    hash: KeyHash,
-    slot: Slot,
-    expires_at_ms: u64,
+/// A record that is written, but that no path leads to yet.
+pub(super) struct Prepared {
+    pub hash: KeyHash,
+    pub slot: Slot,
+    pub expires_at_ms: u64,
+}
+
+/// What the log gets, and what readers may do with the new record.
+pub(super) enum Entry<'a> {
+    /// The record is whole; the log gets this.
+    Whole(&'a Command<'a>),
+    /// The record is whole; the log gets a SET of what it holds.
+    AsItIs,
+    /// The record is ask-only; the log gets this.
+    AskOnly(&'a Command<'a>),
+}
+
+/// Expiry of a key after a SET, Unix ms, 0 for never; `None` if it makes no
+/// sense.
+pub(super) fn expiry_of(expiry: Expiry, found: Option<Found>) -> Option<u64> {
+    match expiry {
+        Expiry::Never => Some(0),
+        Expiry::Keep => Some(found.map_or(0, |found| found.mutable.expires_at_ms)),
+        Expiry::At(at_ms) if at_ms == 0 || at_ms > MAX_EXPIRES_AT_MS => None,
+        Expiry::At(at_ms) => Some(at_ms),
+    }
+}
+
+/// Whether a SET takes effect.
+pub(super) fn is_allowed(condition: Condition, found: Option<Found>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::IfAbsent => found.is_none(),
+        Condition::IfPresent => found.is_some(),
+    }
 }
 
 impl<J: Journal> Shard<J> {
@@ -48,19 +78,10 @@ impl<J: Journal> Shard<J> {
             return Reply::status(Status::TooLarge);
         }
         let mut found = self.lookup(set.key, set.hash, now);
-        let expires_at_ms = match set.expiry {
-            Expiry::Never => 0,
-            Expiry::Keep => found.map_or(0, |found| found.mutable.expires_at_ms),
-            Expiry::At(at_ms) if at_ms == 0 || at_ms > MAX_EXPIRES_AT_MS => {
-                return Reply::status(Status::InvalidExpiry);
-            }
-            Expiry::At(at_ms) => at_ms,
+        let Some(expires_at_ms) = expiry_of(set.expiry, found) else {
+            return Reply::status(Status::InvalidExpiry);
         };
-        let allowed = match set.condition {
-            Condition::Always => true,
-            Condition::IfAbsent => found.is_none(),
-            Condition::IfPresent => found.is_some(),
-        };
+        let allowed = is_allowed(set.condition, found);
         let mut status = if allowed { Status::Ok } else { Status::NotDone };
         if allowed {
             let new = New { key: set.key, hash: set.hash, value: set.value, expires_at_ms };
@@ -111,7 +132,7 @@ impl<J: Journal> Shard<J> {
 
     /// Sets one key, and logs it as a SET. Gives where its old record was: it
     /// may have been moved to make room. Nothing is changed if there is none.
-    fn put(
+    pub(super) fn put(
         &mut self,
         new: New<'_>,
         found: Option<Found>,
@@ -134,13 +155,19 @@ impl<J: Journal> Shard<J> {
     ) -> Result<Option<Found>, ArenaFull> {
         self.making_room.keep = found.map(|found| found.slot.slot);
         let put = self.put_kept(new, found, entry, now);
+        self.settle(&put, now);
+        put
+    }
+
+    /// After a key was set, or was not: what making room has left behind, and
+    /// the table's growth by a new key. Places found before are void.
+    pub(super) fn settle(&mut self, put: &Result<Option<Found>, ArenaFull>, now: Now) {
         self.making_room.keep = None;
         self.shed_thinned(now);
         if matches!(put, Ok(None)) {
             self.grow(now);
             self.shed_thinned(now);
         }
-        put
     }
 
     /// As [`Shard::put_as`], while the old record is not evicted.
@@ -154,6 +181,24 @@ impl<J: Journal> Shard<J> {
         let New { key, hash, value, expires_at_ms } = new;
         let moved = self.stats.moved;
         let slot = self.write(key, value, expires_at_ms, now)?;
+        if self.stats.moved != moved && found.is_some() {
+            found = self.found(key, hash);
+        }
+        self.enter(key, &Prepared { hash, slot, expires_at_ms }, found, Entry::Whole(entry), now)
+    }
+
+    /// Lets a key name a record that is written. As [`Shard::put_as`]; if it
+    /// fails the slot is given back.
+    pub(super) fn enter(
+        &mut self,
+        key: &[u8],
+        new: &Prepared,
+        mut found: Option<Found>,
+        entry: Entry<'_>,
+        now: Now,
+    ) -> Result<Option<Found>, ArenaFull> {
+        let &Prepared { hash, slot, .. } = new;
+        let moved = self.stats.moved;
         let mut overflow = None;
         if found.is_none() && self.table.needs_overflow(&self.owner, hash) {
             match self.allocate(Room::Bucket, now) {
@@ -168,12 +213,18 @@ impl<J: Journal> Shard<J> {
         if self.stats.moved != moved && found.is_some() {
             found = self.found(key, hash);
         }
-        self.log.append(entry);
-        publish_live(&mut self.owner, slot);
+        match entry {
+            Entry::Whole(entry) | Entry::AskOnly(entry) => self.log.append(entry),
+            Entry::AsItIs => self.log_as_it_is(key, new),
+        };
+        match entry {
+            Entry::AskOnly(_) => self.ask_only.touch(slot.slot, hash, now),
+            _ => publish_live(&mut self.owner, slot),
+        }
         if let Some(found) = found {
             self.kill(found, now);
         }
-        self.link(&Prepared { hash, slot, expires_at_ms }, found, &mut overflow);
+        self.link(new, found, &mut overflow);
         if let Some(spare) = overflow {
             // An eviction has made room in the chain meanwhile.
             self.give_back(spare, now);
@@ -197,7 +248,7 @@ impl<J: Journal> Shard<J> {
     }
 
     /// Frees a slot that no path ever led to.
-    fn give_back(&mut self, slot: Slot, now: Now) {
+    pub(super) fn give_back(&mut self, slot: Slot, now: Now) {
         let dead = flip_dead(&mut self.owner, slot.slot);
         self.slots.release(&mut self.owner, dead, None, now.since_start_s);
     }
@@ -207,7 +258,7 @@ impl<J: Journal> Shard<J> {
     fn kill(&mut self, found: Found, now: Now) {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
         let lease_end_s = self.lease_end_s(found.mutable, now);
-        self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        self.release(dead, lease_end_s, now);
         self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
     }
 

@@ -187,6 +187,19 @@ impl Table {
         None
     }
 
+    /// Whether a key with this hash may have a record in a slot of at least
+    /// this class: looks at the bucket alone.
+    #[inline]
+    pub fn may_hold_class<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash, class: u8) -> bool {
+        self.chain(owner, self.bucket(hash)).any(|header_word| {
+            let used = BucketHeader(owner.word(header_word)).used();
+            (0..BUCKET_SLOTS).filter(|index| used & 1 << index != 0).any(|index| {
+                let slot = BucketSlot::from_word(owner.word(header_word + 1 + index));
+                slot.signature == hash.signature() && slot.class >= class
+            })
+        })
+    }
+
     /// Whether [`Table::insert`] of a key with this hash needs an overflow bucket.
     pub fn needs_overflow<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) -> bool {
         self.chain(owner, self.bucket(hash))

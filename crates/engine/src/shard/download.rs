@@ -1,0 +1,189 @@
+//! Large values on their way out: pinned, and sent in pieces while other
+//! commands run.
+//!
+//! What it keeps true: as long as a slot is pinned it is neither reused nor
+//! moved nor changed in place, so that a download is the value as it was when
+//! the command was executed. A record that is removed or replaced meanwhile
+//! is dead for readers at once; only the slot's release waits for the last
+//! pin. It counts as used memory until then.
+
+use super::{Found, Now, Shard};
+use crate::command::{Command, Reply};
+use crate::string_edit;
+use remora_arena::{Journal, Slot, class_for};
+use remora_index::hash::{record_key, record_value};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{SLOT_UNIT_BYTES, STREAM_BYTES};
+use remora_layout::record::RECORD_HEADER_BYTES;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Bytes of a value that are held for somebody. They are free again only once
+/// it is ended at its shard.
+#[derive(Debug)]
+#[must_use = "its slot is pinned until the download is ended"]
+pub struct Download {
+    slot: u32,
+    /// Bytes of the region.
+    bytes: Range<usize>,
+}
+
+impl Download {
+    /// How many bytes it has.
+    #[allow(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// What a command gives.
+#[derive(Debug)]
+pub enum Outcome<'a> {
+    /// A reply, with its value if it has one.
+    Reply(Reply<'a>),
+    /// A reply whose value, more than `STREAM_BYTES` long, is the download's
+    /// bytes; the reply itself has none.
+    Stream(Reply<'a>, Download),
+}
+
+struct Pin {
+    count: u32,
+    /// The slot is to be released when the last pin goes; with the end of the
+    /// lease on it.
+    release: Option<(Slot, Option<u64>)>,
+}
+
+/// The pinned slots.
+#[derive(Default)]
+pub(super) struct Pins {
+    by_slot: HashMap<u32, Pin>,
+}
+
+impl Pins {
+    /// Whether a slot is pinned.
+    pub fn holds(&self, slot: u32) -> bool {
+        self.by_slot.contains_key(&slot)
+    }
+
+    /// Slots that are pinned.
+    pub fn records(&self) -> u64 {
+        self.by_slot.len() as u64
+    }
+
+    /// Lets the release of a slot wait for its pins. False if there are none.
+    fn defer(&mut self, dead: Slot, lease_end_s: Option<u64>) -> bool {
+        let Some(pin) = self.by_slot.get_mut(&dead.slot) else { return false };
+        pin.release = Some((dead, lease_end_s));
+        true
+    }
+
+    /// Takes one pin away. What is to be released now.
+    fn unpin(&mut self, slot: u32) -> Option<(Slot, Option<u64>)> {
+        let pin = self.by_slot.get_mut(&slot).expect("a download has its pin");
+        pin.count -= 1;
+        if pin.count > 0 {
+            return None;
+        }
+        self.by_slot.remove(&slot).and_then(|pin| pin.release)
+    }
+}
+
+impl<J: Journal> Shard<J> {
+    /// Executes one command as [`Shard::execute`] does, but does not hand out
+    /// a large value whole. The download is to be ended by
+    /// [`Shard::end_download`].
+    #[inline]
+    pub fn execute_or_stream(
+        &mut self,
+        command: &Command<'_>,
+        hash: KeyHash,
+        now: Now,
+    ) -> Outcome<'_> {
+        let brings_value = matches!(
+            command,
+            Command::Get { .. }
+                | Command::GetRange { .. }
+                | Command::GetDel { .. }
+                | Command::GetEx { .. }
+                | Command::Set { get: true, .. }
+        );
+        let class = const { class_for(STREAM_BYTES).expect("below the limit of values") };
+        if brings_value && self.table.may_hold_class(&self.owner, hash, class) {
+            return self.execute_and_stream(command, hash, now);
+        }
+        Outcome::Reply(self.execute(command, hash, now))
+    }
+
+    #[cold]
+    fn execute_and_stream(
+        &mut self,
+        command: &Command<'_>,
+        hash: KeyHash,
+        now: Now,
+    ) -> Outcome<'_> {
+        let key = command.key().expect("each of them has one");
+        let found = self.found(key, hash);
+        let range = found.and_then(|found| {
+            let bytes = record_value(&self.owner, found.slot.slot).len();
+            let range = match *command {
+                Command::GetRange { start, end, .. } => {
+                    string_edit::range(bytes, start.into(), end.into())
+                }
+                _ => 0..bytes,
+            };
+            (range.len() > STREAM_BYTES).then_some((found, range))
+        });
+        let Some((found, range)) = range else {
+            return Outcome::Reply(self.execute(command, hash, now));
+        };
+        // Pinned before, as the command may remove or replace the record.
+        let mut download = self.pin(found);
+        let from = download.bytes.start;
+        download.bytes = from + range.start..from + range.end;
+        let Reply { status, number, value, pointer, lease_ms } = self.execute(command, hash, now);
+        // An expired key, and a SET without room, bring no value or an empty one.
+        let is_it = value.is_some_and(|value| value.len() == range.len());
+        let value = value.filter(|_| !is_it).map(|_| &[][..]);
+        let reply = Reply { status, number, value, pointer, lease_ms };
+        if is_it {
+            return Outcome::Stream(reply, download);
+        }
+        self.end_download(download, now);
+        Outcome::Reply(reply)
+    }
+
+    /// Pins a record; gives its whole value.
+    pub(super) fn pin(&mut self, found: Found) -> Download {
+        let slot = found.slot.slot;
+        let pin = self.pins.by_slot.entry(slot).or_insert(Pin { count: 0, release: None });
+        pin.count += 1;
+        let from = slot as usize * SLOT_UNIT_BYTES
+            + RECORD_HEADER_BYTES
+            + record_key(&self.owner, slot).len();
+        let bytes = from..from + record_value(&self.owner, slot).len();
+        Download { slot, bytes }
+    }
+
+    /// Up to `bytes` bytes of a download of this shard, from `at` on; fewer at
+    /// its end, none behind it.
+    pub fn piece(&self, download: &Download, at: usize, bytes: usize) -> &[u8] {
+        let at = at.min(download.len());
+        let bytes = bytes.min(download.len() - at);
+        self.owner.slice(download.bytes.start + at, bytes)
+    }
+
+    /// Ends a download of this shard, be it at its end or before.
+    pub fn end_download(&mut self, download: Download, now: Now) {
+        if let Some((dead, lease_end_s)) = self.pins.unpin(download.slot) {
+            self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        }
+    }
+
+    /// Gives the slot of a record that is dead back, now or with its last pin.
+    pub(super) fn release(&mut self, dead: Slot, lease_end_s: Option<u64>, now: Now) {
+        self.ask_only.forget(dead.slot);
+        if !self.pins.defer(dead, lease_end_s) {
+            self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        }
+    }
+}
