@@ -10,11 +10,12 @@ mod report;
 mod run;
 mod target;
 mod trace;
+mod variants;
 mod workload;
 
 use crate::cpu::ProcessCpu;
 use crate::failure::usage;
-use crate::serve::default_shards;
+use crate::serve::{default_shards, raise_descriptor_limit};
 use crate::server_process::{ServerPlan, ServerProcess};
 use address::Address;
 use args::{BenchPath, KeysArgs, PointerCache};
@@ -43,16 +44,24 @@ const DEFAULT_OPS: usize = 1_000_000;
 pub enum BenchCommand {
     /// GET and SET on keys.
     Keys(Box<KeysArgs>),
+    /// The server of `keys` for messages and shard models that are compared.
+    #[command(hide = true)]
+    VariantServer(variants::VariantServerArgs),
 }
 
 /// Runs a bench.
 pub fn run(command: BenchCommand) -> anyhow::Result<()> {
-    let BenchCommand::Keys(args) = command;
-    args.check()?;
-    keys(*args)
+    match command {
+        BenchCommand::Keys(args) => {
+            args.check()?;
+            keys(*args)
+        }
+        BenchCommand::VariantServer(args) => variants::run_server(args),
+    }
 }
 
 fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
+    variants::normalize(&mut args);
     let trace = match &args.dist {
         Dist::File(path) => Some(Trace::read(path)?),
         Dist::Uniform | Dist::Zipf(_) => None,
@@ -85,6 +94,8 @@ fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
     let shards = args.shards.unwrap_or_else(default_shards);
     let (outcome, known_shards) = if args.path == BenchPath::Local {
         (measure_local(&args, &records, &workload)?, None)
+    } else if variants::is_variant(&args) {
+        (measure_variant(&args, &records, &workload, shards)?, Some(shards))
     } else if let Some(address) = &args.server {
         (measure(&args, &records, &workload, shards, address)?, None)
     } else {
@@ -133,6 +144,31 @@ fn measure_local(
     let outcome = run_plan(&plan, || Ok(LocalTarget::open(&map)))?;
     // No server, no server's time.
     Ok(Outcome { server_cpu: Some(Duration::ZERO), ..outcome })
+}
+
+/// Measures other messages or another shard model, in a server of their own.
+fn measure_variant(
+    args: &KeysArgs,
+    records: &Numbered,
+    workload: &Workload,
+    shards: usize,
+) -> anyhow::Result<Outcome> {
+    // Each client has a connection of its own, of some descriptors.
+    raise_descriptor_limit();
+    let server = ServerProcess::start_with(&variants::server_args(args, &own_server(args, shards)))?;
+    let cores = pinning::client_cores(args.wake, shards * args.shard_model.threads());
+    let plan = Plan {
+        records,
+        workload,
+        shape: args.shape(),
+        warms_up: !args.cold,
+        server_cpu: ProcessCpu::of(server.pid()),
+        cores: &cores,
+    };
+    let outcome = load_and_run(&plan, || variants::open(server.socket_path(), args))
+        .inspect_err(|_| server.note_log())?;
+    server.stop()?;
+    Ok(outcome)
 }
 
 /// Loads the records into a running server and measures.
