@@ -52,7 +52,8 @@ pub enum BenchCommand {
 /// Runs a bench.
 pub fn run(command: BenchCommand) -> anyhow::Result<()> {
     match command {
-        BenchCommand::Keys(args) => {
+        BenchCommand::Keys(mut args) => {
+            variants::normalize(&mut args);
             args.check()?;
             keys(*args)
         }
@@ -61,7 +62,6 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
 }
 
 fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
-    variants::normalize(&mut args);
     let trace = match &args.dist {
         Dist::File(path) => Some(Trace::read(path)?),
         Dist::Uniform | Dist::Zipf(_) => None,
@@ -155,7 +155,8 @@ fn measure_variant(
 ) -> anyhow::Result<Outcome> {
     // Each client has a connection of its own, of some descriptors.
     raise_descriptor_limit();
-    let server = ServerProcess::start_with(&variants::server_args(args, &own_server(args, shards)))?;
+    let server =
+        ServerProcess::start_with(&variants::server_args(args, &own_server(args, shards)))?;
     let cores = pinning::client_cores(args.wake, shards * args.shard_model.threads());
     let plan = Plan {
         records,

@@ -2,7 +2,7 @@
 //! least that a client needs: no pointers, no rights, no sharing of rings.
 
 use super::ends::{Broken, Receiving, Role, Sending, Side, ends};
-use super::{Messages, message_bytes};
+use super::{Messages, message_bytes, nap};
 use crate::bench::args::KeysArgs;
 use crate::bench::target::{Costs, Request, Target};
 use crate::wake::Wake;
@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use remora_engine::{Command, Condition, Expiry};
 use remora_fabric::shm::{self, Bell, Sleeper};
 use remora_layout::hash::KeyHash;
-use remora_layout::message::{REPLY_HEADER_BYTES, ReplyHeader, Status};
+use remora_layout::message::{ReplyHeader, Status};
 use remora_layout::session::CLIENT_ASLEEP_WORD;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,6 +58,7 @@ struct Outstanding {
 /// How replies are waited for.
 struct Wait {
     wake: Wake,
+    naps: bool,
     sleeper: Sleeper,
     socket: UnixStream,
     /// Kept open: it is what the sleeper watches.
@@ -73,6 +74,9 @@ pub fn open(socket: &Path, args: &KeysArgs) -> anyhow::Result<VariantTarget> {
     connected.socket.set_nonblocking(true)?;
     let longest = message_bytes(args.key_bytes, args.value_bytes);
     let polls = args.messages == Messages::Indicator;
+    if polls {
+        nap::prepare();
+    }
     let lanes = connected
         .bells
         .into_iter()
@@ -94,6 +98,7 @@ pub fn open(socket: &Path, args: &KeysArgs) -> anyhow::Result<VariantTarget> {
         hash_seed: connected.hello.hash_seed.get(),
         wait: Wait {
             wake: if polls { Wake::Poll } else { args.wake },
+            naps: polls,
             sleeper,
             socket: connected.socket,
             _eventfd: connected.eventfd,
@@ -126,8 +131,10 @@ impl Wait {
             }
             match self.wake {
                 Wake::Poll => {
-                    if waited > HYBRID_SPIN {
-                        // The server may have no core of its own.
+                    // The server may have no core of its own.
+                    if waited > HYBRID_SPIN && self.naps {
+                        nap::nap();
+                    } else if waited > HYBRID_SPIN {
                         std::thread::yield_now();
                     }
                 }
@@ -220,7 +227,6 @@ impl VariantTarget {
             other => bail!("the server says: {other:?}"),
         }
         // Its memory serves the next message.
-        debug_assert!(reply.len() >= REPLY_HEADER_BYTES);
         self.message = reply;
         Ok(())
     }

@@ -18,6 +18,7 @@
 mod client;
 mod ends;
 mod indicator;
+mod nap;
 mod ring_ends;
 mod sendrecv;
 mod server;
@@ -78,9 +79,7 @@ pub fn message_bytes(key_bytes: usize, value_bytes: usize) -> usize {
 
 /// Whether a run goes to the bench's own server instead of the product's.
 pub fn is_variant(args: &KeysArgs) -> bool {
-    args.like_for_like
-        || args.messages != Messages::Ring
-        || args.shard_model != ShardModel::Single
+    args.like_for_like || args.messages != Messages::Ring || args.shard_model != ShardModel::Single
 }
 
 /// Refuses combinations that do not exist.
@@ -92,7 +91,7 @@ pub fn check(args: &KeysArgs) -> anyhow::Result<()> {
     if !matches!(args.transport, Transport::Shm | Transport::Auto) {
         return Err(usage(format!("{what}: over --transport shm only")));
     }
-    if !matches!(args.path, BenchPath::Ask | BenchPath::Choose) {
+    if args.path != BenchPath::Ask {
         return Err(usage(format!("{what}: nothing but --path ask goes by message")));
     }
     if args.server.is_some() {
@@ -114,12 +113,14 @@ pub fn check(args: &KeysArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says of a variant what it is: without a pointer cache every choice is to
-/// ask.
+/// Says of a variant what it is: it has no pointer cache, and without one
+/// every choice is to ask.
 pub fn normalize(args: &mut KeysArgs) {
     if is_variant(args) {
-        args.path = BenchPath::Ask;
         args.pointer_cache = PointerCache::Off;
+        if args.path == BenchPath::Choose {
+            args.path = BenchPath::Ask;
+        }
     }
 }
 
@@ -140,6 +141,5 @@ pub fn server_args(args: &KeysArgs, plan: &ServerPlan) -> Vec<String> {
     ]
 }
 
-const _: () = assert!(
-    REPLY_HEADER_BYTES + remora_layout::limits::MAX_VALUE_BYTES <= MAX_PAYLOAD_BYTES
-);
+const _: () =
+    assert!(REPLY_HEADER_BYTES + remora_layout::limits::MAX_VALUE_BYTES <= MAX_PAYLOAD_BYTES);

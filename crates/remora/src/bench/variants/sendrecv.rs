@@ -49,12 +49,7 @@ impl Division {
         let buffer_bytes = message_bytes.max(1).next_multiple_of(CACHE_LINE_BYTES);
         let depth = ((RING_BYTES - BUFFERS_OFFSET) / buffer_bytes).min(MAX_DEPTH);
         assert!(depth > 0, "messages are shorter than an area");
-        Self {
-            area: ring_offset(shard),
-            depth,
-            buffer_bytes,
-            doorbell_word: credit_word(shard),
-        }
+        Self { area: ring_offset(shard), depth, buffer_bytes, doorbell_word: credit_word(shard) }
     }
 
     fn slot(self, count: u64) -> usize {

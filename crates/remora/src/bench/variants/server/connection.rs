@@ -250,12 +250,7 @@ impl Post {
     }
 }
 
-fn grant(
-    host: &Host,
-    number: u64,
-    socket: &UnixStream,
-    life: &Life,
-) -> anyhow::Result<()> {
+fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::Result<()> {
     let shards = host.posts.len();
     let memory = SessionMemory::create(shards)?;
     let seed = rand::random();

@@ -24,7 +24,9 @@ use remora_arena::{NoJournal, Region, RegionKind};
 use remora_engine::shard::table_end;
 use remora_engine::{Shard, ShardOptions};
 use remora_layout::arena_header::word;
-use remora_layout::limits::{LEASE_CONFIG_MAX_S, MAX_SHARDS, MIN_ARENA_BYTES, SMALLEST_CHUNK_BUCKETS};
+use remora_layout::limits::{
+    LEASE_CONFIG_MAX_S, MAX_SHARDS, MIN_ARENA_BYTES, SMALLEST_CHUNK_BUCKETS,
+};
 use rest::{Asleep, Rest};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -124,13 +126,7 @@ fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
         };
         posts.push(Post { region, doors });
     }
-    Ok(Host {
-        messages: args.messages,
-        message_bytes: args.message_bytes,
-        life,
-        hash_seed,
-        posts,
-    })
+    Ok(Host { messages: args.messages, message_bytes: args.message_bytes, life, hash_seed, posts })
 }
 
 /// The cores, one for each thread that serves, from the first one up.

@@ -7,8 +7,9 @@
 
 use super::Pins;
 use super::connection::{Conversation, Door, Outgoing};
-use super::rest::{HYBRID_SPIN, POLLS_PER_CLOCK, Rest};
+use super::rest::{HYBRID_SPIN, POLLS_PER_CLOCK, Patience, Rest};
 use super::work::{Asked, MESSAGES_PER_TURN, Store};
+use crate::bench::variants::nap::{self, POLLS_PER_NAP};
 use crate::bench::variants::{DISPATCHERS, WORKERS};
 use crate::wake::Wake;
 use remora_layout::hash::KeyHash;
@@ -42,13 +43,6 @@ struct HandOver {
     came: Condvar,
 }
 
-/// How those who execute wait.
-#[derive(Clone, Copy)]
-struct Patience {
-    wake: Wake,
-    is_crowded: bool,
-}
-
 /// Starts the threads; gives the doors of those that take messages.
 pub fn start(
     number: usize,
@@ -57,7 +51,7 @@ pub fn start(
     pins: &mut Pins,
 ) -> anyhow::Result<Vec<Arc<Door>>> {
     let hash_seed = store.hash_seed;
-    let patience = Patience { wake: rests[0].wake(), is_crowded: rests[0].is_crowded() };
+    let patience = rests[0].patience();
     let queue = Arc::new(HandOver::default());
     let mut doors = Vec::with_capacity(DISPATCHERS);
     for (at, rest) in rests.into_iter().enumerate() {
@@ -107,6 +101,9 @@ fn dispatch(queue: &HandOver, door: &Door, mut rest: Rest, hash_seed: u64) {
 }
 
 fn execute(queue: &HandOver, store: &Mutex<Store>, patience: Patience) {
+    if patience.naps {
+        nap::prepare();
+    }
     let mut value = Vec::new();
     loop {
         let job = queue.wait(patience);
@@ -152,25 +149,8 @@ impl HandOver {
 
     /// The next job: polls for it, or sleeps, or one after the other.
     fn wait(&self, patience: Patience) -> Job {
-        let mut began: Option<Instant> = None;
-        let mut empty_polls = 0u32;
-        // Ends with the process.
-        while patience.wake != Wake::Event {
-            if let Some(job) = self.pop() {
-                return job;
-            }
-            std::hint::spin_loop();
-            empty_polls = empty_polls.wrapping_add(1);
-            if !empty_polls.is_multiple_of(POLLS_PER_CLOCK) {
-                continue;
-            }
-            if patience.wake == Wake::Hybrid {
-                if began.get_or_insert_with(Instant::now).elapsed() > HYBRID_SPIN {
-                    break;
-                }
-            } else if patience.is_crowded {
-                std::thread::yield_now();
-            }
+        if let Some(job) = self.poll(patience) {
+            return job;
         }
         let mut jobs = lock(&self.jobs);
         loop {
@@ -179,6 +159,34 @@ impl HandOver {
             }
             jobs = self.came.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Polls for the next job, until it is time to sleep.
+    fn poll(&self, patience: Patience) -> Option<Job> {
+        if !patience.naps && patience.wake == Wake::Event {
+            return None;
+        }
+        let began = Instant::now();
+        // Ends with the process, if nothing comes and it is not to sleep.
+        for empty_polls in 1u64.. {
+            if let Some(job) = self.pop() {
+                return Some(job);
+            }
+            std::hint::spin_loop();
+            if patience.naps {
+                if empty_polls.is_multiple_of(POLLS_PER_NAP.into()) {
+                    nap::nap();
+                }
+            } else if empty_polls.is_multiple_of(POLLS_PER_CLOCK.into()) {
+                if patience.wake == Wake::Hybrid && began.elapsed() > HYBRID_SPIN {
+                    break;
+                }
+                if patience.is_crowded {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        None
     }
 }
 

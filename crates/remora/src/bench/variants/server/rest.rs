@@ -4,18 +4,12 @@
 //! kernel, or poll for a while and then block, by the product's wake-up
 //! protocol. Indicator messages are only polled for; after a number of empty
 //! looks the thread sleeps 100 ns (HydraDB 4.2.1, H17).
-//!
-//! What that sleep really is: the kernel adds the thread's timer slack, 50 us
-//! unless told otherwise, so it is set to 1 ns here. What remains is a system
-//! call, a programmed timer and a switch of threads: some microseconds where
-//! the paper's text suggests a tenth of one.
 
 use super::super::Messages;
+use super::super::nap::{self, POLLS_PER_NAP};
 use crate::wake::Wake;
 use remora_arena::{Mapping, Words};
 use remora_fabric::shm::Sleeper;
-use rustix::thread::{ClockId, Timespec};
-use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,11 +19,6 @@ pub const HYBRID_SPIN: Duration = Duration::from_micros(20);
 /// Empty polls between two looks at the clock, or between two offers of the
 /// core to others where it is crowded.
 pub const POLLS_PER_CLOCK: u32 = 64;
-/// Empty looks before a nap: some microseconds, about what the nap takes.
-const POLLS_PER_NAP: u32 = 1000;
-/// The nap that is asked for (H17).
-const NAP_NS: i64 = 100;
-
 /// The word by which clients know that somebody at a shard sleeps. Several
 /// threads may sleep there: it is 1 while at least one does.
 pub struct Asleep {
@@ -49,6 +38,14 @@ impl Asleep {
         *sleepers = sleepers.checked_add_signed(by).expect("who wakes has slept");
         self.words.store(self.word, u64::from(*sleepers > 0));
     }
+}
+
+/// How a thread waits that is woken by others of its process.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    pub wake: Wake,
+    pub naps: bool,
+    pub is_crowded: bool,
 }
 
 /// One thread's way to wait.
@@ -87,19 +84,13 @@ impl Rest {
     /// To be called by the thread itself, once.
     pub fn begin(&self) {
         if self.naps {
-            // Without it a nap lasts 50 us; it is a matter of latency only.
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            nap::prepare();
         }
     }
 
-    /// How the thread waits for other things than messages.
-    pub fn wake(&self) -> Wake {
-        if self.naps { Wake::Poll } else { self.wake }
-    }
-
-    /// Whether threads that poll have to offer the core to others.
-    pub fn is_crowded(&self) -> bool {
-        self.is_crowded
+    /// How those wait to whom this thread hands over.
+    pub fn patience(&self) -> Patience {
+        Patience { wake: self.wake, naps: self.naps, is_crowded: self.is_crowded }
     }
 
     /// Wakes also for this descriptor.
@@ -128,7 +119,7 @@ impl Rest {
         std::hint::spin_loop();
         if self.naps {
             if self.empty_polls.is_multiple_of(POLLS_PER_NAP) {
-                nap();
+                nap::nap();
             }
             return;
         }
@@ -152,13 +143,6 @@ impl Rest {
         self.asleep.change(-1);
         self.last_work = Instant::now();
     }
-}
-
-/// Sleeps 100 ns, as far as the kernel lets it.
-fn nap() {
-    let request = Timespec { tv_sec: 0, tv_nsec: NAP_NS };
-    // A signal may cut it short; that is no harm.
-    let _ = rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &request);
 }
 
 #[cfg(test)]

@@ -40,14 +40,18 @@ fn run(mut store: Store, door: &Door, mut rest: Rest) {
         let now = clock.now();
         store.tick(now);
         for conversation in &mut conversations {
-            conversation.take_turn(MESSAGES_PER_TURN, &mut message, |message, incoming, outgoing| {
-                let asked = Asked::decode(message, |key| KeyHash::of(key, hash_seed));
-                let (header, value) = store.execute(asked, now);
-                // After processing (H16), before the reply that allows the next.
-                incoming.release()?;
-                outgoing.send(&[header.as_bytes(), value]);
-                Ok(())
-            });
+            conversation.take_turn(
+                MESSAGES_PER_TURN,
+                &mut message,
+                |message, incoming, outgoing| {
+                    let asked = Asked::decode(message, |key| KeyHash::of(key, hash_seed));
+                    let (header, value) = store.execute(asked, now);
+                    // After processing (H16), before the reply that allows the next.
+                    incoming.release()?;
+                    outgoing.send(&[header.as_bytes(), value]);
+                    Ok(())
+                },
+            );
         }
         rest.worked();
     }
