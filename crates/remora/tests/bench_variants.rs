@@ -21,13 +21,15 @@ fn every_form_finds_every_value() {
         if messages != "indicator" {
             shapes.extend(["--pipeline 40 --reads 0.5", "--batch 16 --wake event"]);
         }
+        // Who only polls is served late on a busy machine: few operations.
+        let (records, ops) = if messages == "indicator" { (60, 101) } else { (500, 1003) };
         for shape in shapes {
             let args = format!(
                 "bench keys --path ask --like-for-like --messages {messages} --shard-model {model} \
-                 --records 500 --ops 1003 --dist zipf:0.99 {shape}"
+                 --records {records} --ops {ops} --dist zipf:0.99 {shape}"
             );
             let report = json(&args);
-            assert_eq!((&report["ops"], &report["asked"]), (&1003.into(), &1003.into()), "{args}");
+            assert_eq!((&report["ops"], &report["asked"]), (&ops.into(), &ops.into()), "{args}");
             assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()), "{args}");
             assert_eq!(
                 (&report["messages"], &report["shard_model"]),
@@ -47,12 +49,12 @@ fn every_form_finds_every_value() {
 fn several_clients_and_shards_and_long_values() {
     for (messages, model) in every_form() {
         // With long values a conversation has room for one or two messages.
-        for shape in ["--clients 3 --shards 2 --records 300", "--value-bytes 65536 --records 80"] {
+        for shape in ["--clients 3 --shards 2 --records 100", "--value-bytes 65536 --records 20"] {
             let report = json(&format!(
-                "bench keys --like-for-like --messages {messages} --shard-model {model} --ops 400 \
+                "bench keys --like-for-like --messages {messages} --shard-model {model} --ops 100 \
                  --reads 0.5 {shape}"
             ));
-            assert_eq!((&report["ops"], &report["wrong"]), (&400.into(), &0.into()), "{report}");
+            assert_eq!((&report["ops"], &report["wrong"]), (&100.into(), &0.into()), "{report}");
         }
     }
 }

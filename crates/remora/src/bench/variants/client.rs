@@ -132,7 +132,7 @@ impl Wait {
             match self.wake {
                 Wake::Poll => {
                     // The server may have no core of its own.
-                    if waited > HYBRID_SPIN && self.naps {
+                    if self.naps {
                         nap::nap();
                     } else if waited > HYBRID_SPIN {
                         std::thread::yield_now();

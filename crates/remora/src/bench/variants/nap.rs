@@ -9,8 +9,10 @@
 use rustix::thread::{ClockId, Timespec};
 use std::num::NonZeroU64;
 
-/// Empty looks before a nap: some microseconds, about what the nap takes.
-pub const POLLS_PER_NAP: u32 = 1000;
+/// Empty looks before a nap: some microseconds, longer than a client and a
+/// shard that have a core each wait for each other, and so short that threads
+/// without a core of their own do not wear out their share of one.
+pub const POLLS_PER_NAP: u32 = 128;
 /// What is asked for.
 const NAP_NS: i64 = 100;
 

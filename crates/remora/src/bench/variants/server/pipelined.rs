@@ -9,7 +9,6 @@ use super::Pins;
 use super::connection::{Conversation, Door, Outgoing};
 use super::rest::{HYBRID_SPIN, POLLS_PER_CLOCK, Patience, Rest};
 use super::work::{Asked, MESSAGES_PER_TURN, Store};
-use crate::bench::variants::nap::{self, POLLS_PER_NAP};
 use crate::bench::variants::{DISPATCHERS, WORKERS};
 use crate::wake::Wake;
 use remora_layout::hash::KeyHash;
@@ -101,9 +100,6 @@ fn dispatch(queue: &HandOver, door: &Door, mut rest: Rest, hash_seed: u64) {
 }
 
 fn execute(queue: &HandOver, store: &Mutex<Store>, patience: Patience) {
-    if patience.naps {
-        nap::prepare();
-    }
     let mut value = Vec::new();
     loop {
         let job = queue.wait(patience);
@@ -163,7 +159,7 @@ impl HandOver {
 
     /// Polls for the next job, until it is time to sleep.
     fn poll(&self, patience: Patience) -> Option<Job> {
-        if !patience.naps && patience.wake == Wake::Event {
+        if patience.wake == Wake::Event {
             return None;
         }
         let began = Instant::now();
@@ -173,11 +169,7 @@ impl HandOver {
                 return Some(job);
             }
             std::hint::spin_loop();
-            if patience.naps {
-                if empty_polls.is_multiple_of(POLLS_PER_NAP.into()) {
-                    nap::nap();
-                }
-            } else if empty_polls.is_multiple_of(POLLS_PER_CLOCK.into()) {
+            if empty_polls.is_multiple_of(POLLS_PER_CLOCK.into()) {
                 if patience.wake == Wake::Hybrid && began.elapsed() > HYBRID_SPIN {
                     break;
                 }

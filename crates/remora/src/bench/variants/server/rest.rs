@@ -44,7 +44,7 @@ impl Asleep {
 #[derive(Clone, Copy)]
 pub struct Patience {
     pub wake: Wake,
-    pub naps: bool,
+    /// Whether who polls has to offer the core to others.
     pub is_crowded: bool,
 }
 
@@ -90,7 +90,7 @@ impl Rest {
 
     /// How those wait to whom this thread hands over.
     pub fn patience(&self) -> Patience {
-        Patience { wake: self.wake, naps: self.naps, is_crowded: self.is_crowded }
+        Patience { wake: self.wake, is_crowded: self.is_crowded }
     }
 
     /// Wakes also for this descriptor.
