@@ -6,6 +6,7 @@ use remora_fabric::shm::{self, Connected};
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_layout::frame::{FRAME_HEADER_BYTES, first_word, frame_checksum, ring_seed};
 use remora_layout::hello::{ClientHello, ServerHello};
+use remora_layout::message::{Op, PIECE, RequestHeader, form};
 use remora_layout::session::{WITHDRAWN_WORD, credit_word, ring_offset};
 use remora_ring::{Poll, Receiver, Sender, WRITE_ID};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -97,6 +98,35 @@ impl RawSession {
     pub fn send(&mut self, command: &Command<'_>, id: u32) -> bool {
         let mut payload = Vec::new();
         command.encode_into(id, &mut payload);
+        self.send_payload(&payload)
+    }
+
+    /// Announces a SET of so many bytes, and sends some of its pieces.
+    pub fn announce_large(&mut self, key: &[u8], bytes: usize, pieces: usize) {
+        let header = |op, form, key_bytes: usize, value_bytes: usize| RequestHeader {
+            op,
+            flags: 0,
+            form,
+            reserved: 0,
+            key_bytes: (key_bytes as u32).into(),
+            value_bytes: (value_bytes as u32).into(),
+            id: 1.into(),
+            argument: 0.into(),
+        };
+        let announced = header(Op::Set as u8, form::IN_PIECES, key.len(), bytes);
+        self.send_patiently(&[announced.as_bytes(), key].concat());
+        for _ in 0..pieces {
+            let piece = header(PIECE, 0, 0, 0);
+            self.send_patiently(&[piece.as_bytes(), &[7; 60_000]].concat());
+        }
+    }
+
+    fn send_patiently(&mut self, payload: &[u8]) {
+        crate::wait_until("there is room in the ring", || self.send_payload(payload));
+    }
+
+    /// Sends a frame with this payload; false if the ring is full.
+    pub fn send_payload(&mut self, payload: &[u8]) -> bool {
         if !self.sender.has_room(payload.len()) {
             let credit = self.connected.to_client.load_acquire(credit_word(0));
             self.sender.take_credit(credit).expect("the server's credit makes sense");
@@ -104,7 +134,7 @@ impl RawSession {
         if !self.sender.has_room(payload.len()) {
             return false;
         }
-        self.sender.send(&mut self.connected.link, &[&payload]).expect("there was room");
+        self.sender.send(&mut self.connected.link, &[payload]).expect("there was room");
         while self.connected.link.poll().is_some() {}
         self.ring_bell();
         true

@@ -213,6 +213,16 @@ impl Region {
         self.mapping.base()
     }
 
+    /// Gives the pages of a range back to the system; they read as zero from
+    /// then on. Only for a mailbox: arenas are sealed against it. Whole pages
+    /// inside the range, as far as the kernel does it.
+    pub fn discard(&self, offset: usize, bytes: usize) {
+        assert!(self.kind == RegionKind::Mailbox, "arenas keep their pages");
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        // Refused: the memory stays in use, and nothing else happens.
+        let _ = rustix::fs::fallocate(&self.fd, flags, offset as u64, bytes as u64);
+    }
+
     /// The descriptor to pass to peers.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

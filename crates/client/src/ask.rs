@@ -3,14 +3,18 @@
 use crate::api::{Counts, Ticket};
 use crate::connection::{Connection, lock};
 use crate::error::Error;
+use crate::large::name_of;
 use crate::session::{InFlight, RequestId, Session};
 use remora_engine::Reply;
 use remora_engine::command::Command;
 use remora_layout::frame::frame_bytes;
-use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_INLINE_BYTES};
-use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status};
+use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_VALUE_BYTES};
+use remora_layout::message::{
+    HAS_VALUE, IN_BUFFER, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status, form,
+};
 use remora_layout::pointer::RemotePointer;
 use remora_ring::SendError;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,6 +26,8 @@ pub(crate) struct Answer {
     pub number: i64,
     /// Bytes of the value in the session's reply buffer.
     pub value: Option<(usize, usize)>,
+    /// Bytes of a value that stands in the buffer that the request named.
+    pub in_buffer: Option<usize>,
     /// What this request cost.
     pub counts: Counts,
 }
@@ -31,8 +37,17 @@ impl Session {
     pub(crate) fn ask(&mut self, command: &Command<'_>) -> Result<Answer, Error> {
         let (shard, ticket) = self.send(command)?;
         let answer = self.collect(shard, ticket)?;
+        self.accepted(answer)
+    }
+
+    /// An answer that is no refusal.
+    pub(crate) fn accepted(&mut self, answer: Answer) -> Result<Answer, Error> {
         match answer.status {
             Status::Ok | Status::NotFound | Status::NotDone => Ok(answer),
+            Status::NeedsBuffer => {
+                self.needed_bytes = usize::try_from(answer.number).unwrap_or(0);
+                Err(Error::Refused(Status::NeedsBuffer))
+            }
             refused => Err(Error::Refused(refused)),
         }
     }
@@ -105,6 +120,16 @@ impl Session {
 
     /// Puts a request into its shard's ring and wakes the shard.
     pub(crate) fn send(&mut self, command: &Command<'_>) -> Result<(usize, Ticket), Error> {
+        self.send_into(command, None)
+    }
+
+    /// As [`Session::send`]; a large value is to come into this part of the
+    /// process's buffer.
+    pub(crate) fn send_into(
+        &mut self,
+        command: &Command<'_>,
+        part: Option<&Range<usize>>,
+    ) -> Result<(usize, Ticket), Error> {
         self.check()?;
         let (hash, shard) = match command.key() {
             Some(key) => {
@@ -119,12 +144,22 @@ impl Session {
             self.now()?;
         }
         let id = RequestId { session: self.number, sequence: self.shards[shard].next_sequence };
-        let (header, key, value) = command.encode(id.to_number());
-        if key.len() + value.len() > MAX_INLINE_BYTES {
+        let (mut header, key, value) = command.encode(id.to_number());
+        if value.len() > MAX_VALUE_BYTES {
             return Err(Error::ValueTooLong);
         }
-        let length = REQUEST_HEADER_BYTES + key.len() + value.len();
-        self.put_into_ring(shard, length, &[header.as_bytes(), key, value])?;
+        let none: &[u8] = &[];
+        let in_pieces = key.len() + value.len() > MAX_INLINE_BYTES;
+        let name = part.map(name_of);
+        let name = name.as_ref().map_or(none, IntoBytes::as_bytes);
+        header.form = if in_pieces { form::IN_PIECES } else { 0 };
+        header.form |= if part.is_some() { form::BUFFER } else { 0 };
+        let inline = if in_pieces { none } else { value };
+        self.put_into_ring(shard, &[header.as_bytes(), key, inline, name], true)?;
+        if in_pieces {
+            self.send_pieces(shard, id.to_number(), value)?;
+        }
+        let length = REQUEST_HEADER_BYTES + key.len() + value.len() + name.len();
         let end = &mut self.shards[shard];
         end.next_sequence = end.next_sequence.wrapping_add(1);
         let is_write = command.is_write();
@@ -157,13 +192,18 @@ impl Session {
     }
 
     /// Sends one frame, once there is room for it in the shard's ring.
-    fn put_into_ring(&mut self, shard: usize, length: usize, parts: &[&[u8]]) -> Result<(), Error> {
+    pub(crate) fn put_into_ring(
+        &mut self,
+        shard: usize,
+        parts: &[&[u8]],
+        expects_reply: bool,
+    ) -> Result<(), Error> {
         let mut began: Option<Instant> = None;
         // Bounded by the session's timeout.
         loop {
             let end = &self.shards[shard];
             if end.in_flight.len() + end.arrived.len() < MAX_IN_FLIGHT {
-                if self.try_put(shard, length, parts)? {
+                if self.try_put(shard, parts, expects_reply)? {
                     return Ok(());
                 }
             } else if end.in_flight.is_empty() {
@@ -185,7 +225,13 @@ impl Session {
 
     /// Sends one frame if the ring has room, and wakes the shard.
     #[inline]
-    fn try_put(&mut self, shard: usize, length: usize, parts: &[&[u8]]) -> Result<bool, Error> {
+    fn try_put(
+        &mut self,
+        shard: usize,
+        parts: &[&[u8]],
+        expects_reply: bool,
+    ) -> Result<bool, Error> {
+        let length = parts.iter().map(|part| part.len()).sum();
         let connection: &Connection = &self.connection;
         let lane = &connection.lanes[shard];
         let mut sender = lock(&lane.sender);
@@ -199,8 +245,10 @@ impl Session {
             }
         }
         // Before the frame: its reply may be taken at once by anybody.
-        lane.outstanding.fetch_add(1, Ordering::Relaxed);
-        self.inbox().expect_reply();
+        if expects_reply {
+            lane.outstanding.fetch_add(1, Ordering::Relaxed);
+            self.inbox().expect_reply();
+        }
         match sender.send(&mut self.link, parts) {
             Ok(()) => {}
             Err(SendError::Link(error)) => return Err(connection.end(error.into())),
@@ -221,7 +269,9 @@ impl Session {
         let Some(status) = Status::from_number(header.status) else {
             return Err(self.end(Error::Protocol("a reply with an unknown status")));
         };
-        if rest.len() != value_bytes || header.id.get() != flight.id.to_number() {
+        let in_buffer = (header.flags & IN_BUFFER != 0).then_some(value_bytes);
+        let in_frame = if in_buffer.is_some() { 0 } else { value_bytes };
+        if rest.len() != in_frame || header.id.get() != flight.id.to_number() {
             return Err(self.end(Error::Protocol("a reply that does not fit its request")));
         }
         self.shards[flight.shard].writes -= flight.is_write as u32;
@@ -233,12 +283,12 @@ impl Session {
                 RemotePointer::from_words([header.pointer[0].get(), header.pointer[1].get()]);
             self.remember(hash, pointer, header.lease_ms.get() as u64, flight.sent_ns);
         }
-        let value = (header.flags & 1 != 0)
+        let value = (header.flags & HAS_VALUE != 0)
             .then_some((REPLY_HEADER_BYTES, REPLY_HEADER_BYTES + value_bytes));
         let bytes = flight.request_bytes as u64 + frame_bytes(self.reply.len()) as u64;
         let counts = Counts { operations: 1, round_trips: 1, bytes, asked: 1, ..Counts::default() };
         self.totals.add(&counts);
-        Ok(Answer { status, number: header.number.get(), value, counts })
+        Ok(Answer { status, number: header.number.get(), value, in_buffer, counts })
     }
 
     /// Caches a pointer. Its lease counts from before the request was sent;

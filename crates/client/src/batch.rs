@@ -11,6 +11,7 @@ use remora_fabric::{Link, RemoteAddress, Work};
 use remora_index::hash::{Step, Walk, Want};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_SHARDS;
+use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, verify};
 
@@ -83,7 +84,7 @@ impl Session {
         batch.rest.clear();
         if path == Path::Ask {
             batch.asks.extend((0..keys.len()).map(|key| Left { key, tries: 0 }));
-            return self.ask_many(&batch.asks, keys, each);
+            return self.ask_many(&batch.asks, keys, path, each);
         }
         // Keys of a batch often lie apart; three prefetches hide one another's
         // misses: the keys, the cache's entries, the records.
@@ -103,7 +104,7 @@ impl Session {
         if !batch.rest.is_empty() {
             self.walk_many(batch, keys, each)?;
         }
-        self.ask_many(&batch.asks, keys, each)
+        self.ask_many(&batch.asks, keys, path, each)
     }
 
     /// Sorts the keys into READs by cached pointers, walks, and asks.
@@ -329,9 +330,11 @@ impl Session {
         &mut self,
         asks: &[Left],
         keys: &[&[u8]],
+        path: Path,
         each: &mut Each<'_>,
     ) -> Result<(), Error> {
         let mut tickets: Vec<(Left, usize, Ticket)> = Vec::new();
+        let mut large = Vec::new();
         for chunk in asks.chunks(PIPELINE_CHUNK) {
             tickets.clear();
             for &left in chunk {
@@ -340,9 +343,17 @@ impl Session {
             }
             for &(left, shard, ticket) in &tickets {
                 let answer = self.collect(shard, ticket)?;
+                if answer.status == Status::NeedsBuffer {
+                    large.push(left);
+                    continue;
+                }
                 let via = if left.tries == 0 { Via::Asked } else { Via::AskedAfterRead };
                 each(left.key, answer.value.map(|(from, to)| &self.reply[from..to]), via);
             }
+        }
+        for left in large {
+            let got = self.get_asked(keys[left.key], path, Counts::default())?;
+            each(left.key, got.value, got.via);
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 use crate::api::{Options, PointerCacheKind};
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
+use crate::large::LargeBuffer;
 use crate::session::Session;
 use remora_arena::{ForkGuard, Mapping, RegionKind, Words};
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
@@ -93,6 +94,8 @@ pub(crate) struct Connection {
     /// The table of pointers that the machine's clients share, and its seed.
     pub pointer_table: Option<(Words, u64)>,
     pub lanes: Vec<Lane>,
+    /// The buffer into which the server writes large replies.
+    pub large: LargeBuffer,
     carrier: Carrier,
     /// Inboxes by session number.
     inboxes: Vec<OnceLock<Inbox>>,
@@ -189,7 +192,8 @@ impl Connection {
             eventfd: Arc::new(connected.eventfd),
         };
         let sleep = Sleep::Shm(sleeper);
-        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, carrier, sleep)
+        let large = LargeBuffer::new(connected.large);
+        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
     }
 
     fn over_tcp(address: &Address, connected: tcp::Connected) -> Result<Self, ConnectError> {
@@ -204,15 +208,18 @@ impl Connection {
         let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
         let carrier = Carrier::Tcp(connected.connection);
-        Self::new(&hello, clock, connected.to_client, None, lanes, carrier, Sleep::Tcp)
+        let large = LargeBuffer::new(connected.large);
+        Self::new(&hello, clock, connected.to_client, None, lanes, large, carrier, Sleep::Tcp)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the parts of a connection, named once")]
     fn new(
         hello: &ServerHello,
         clock: Words,
         to_client: Words,
         pointer_table: Option<(Words, u64)>,
         lanes: Vec<Lane>,
+        large: LargeBuffer,
         carrier: Carrier,
         sleep: Sleep,
     ) -> Result<Self, ConnectError> {
@@ -226,6 +233,7 @@ impl Connection {
             to_client,
             pointer_table,
             lanes,
+            large,
             carrier,
             inboxes: (0..MAX_CLIENT_SESSIONS).map(|_| OnceLock::new()).collect(),
             sleep: Mutex::new(sleep),

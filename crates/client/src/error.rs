@@ -89,5 +89,6 @@ fn status_text(status: Status) -> &'static str {
         Status::TooLarge => "key or value is longer than its limit",
         Status::Malformed => "it did not understand the request",
         Status::InvalidExpiry => "the expiry is out of range",
+        Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",
     }
 }

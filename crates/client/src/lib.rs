@@ -18,6 +18,7 @@ mod clock;
 mod connection;
 mod error;
 mod inbox;
+mod large;
 mod pointer_cache;
 mod pointer_table;
 mod pointers;

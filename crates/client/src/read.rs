@@ -9,6 +9,7 @@ use remora_index::hash::{Step, TableRef, Walk};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::READ_RETRIES;
+use remora_layout::message::Status;
 use remora_layout::record::{Reject, verify};
 use remora_ring::WRITE_ID;
 
@@ -50,18 +51,44 @@ impl Session {
                 }
             }
         }
-        self.get_asked(key, cost)
+        self.get_asked(key, path, cost)
     }
 
-    /// Asks for a value after reading has cost `cost`.
-    fn get_asked(&mut self, key: &[u8], cost: Counts) -> Result<Got<'_>, Error> {
-        let answer = self.ask(&Command::Get { key })?;
+    /// Asks for a value after reading has cost `cost`. One that no frame
+    /// carries is read by the pointer that came instead, or comes through the
+    /// buffer.
+    pub(crate) fn get_asked(
+        &mut self,
+        key: &[u8],
+        path: Path,
+        mut cost: Counts,
+    ) -> Result<Got<'_>, Error> {
+        let before = cost.round_trips;
+        let command = Command::Get { key };
+        let answer = match self.ask(&command) {
+            Err(Error::Refused(Status::NeedsBuffer)) => {
+                let bytes = self.needed_bytes;
+                let (hash, shard) = self.route(key)?;
+                if path != Path::Ask
+                    && self.may_read(shard)
+                    && let Reading::Value { from, bytes, retries } =
+                        self.read_cached(key, hash, shard, Path::Read, &mut cost)?
+                {
+                    self.totals.add(&Counts { operations: 0, ..cost });
+                    let value = Some(self.link.landed(from, bytes));
+                    cost.asked = 1;
+                    return Ok(Got { value, via: Via::ReadAfter(retries + 1), counts: cost });
+                }
+                self.ask_by_buffer(&command, bytes)?
+            }
+            answer => answer?,
+        };
         // The request has been counted; what reading cost comes on top.
         let wasted = Counts { operations: 0, ..cost };
         self.totals.add(&wasted);
         let mut counts = answer.counts;
         counts.add(&wasted);
-        let via = if cost.round_trips == 0 { Via::Asked } else { Via::AskedAfterRead };
+        let via = if before == 0 { Via::Asked } else { Via::AskedAfterRead };
         let value = answer.value.map(|(from, to)| &self.reply[from..to]);
         Ok(Got { value, via, counts })
     }

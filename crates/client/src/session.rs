@@ -43,6 +43,8 @@ pub struct Session {
     pub(crate) clock_ns: u64,
     /// The clock as it was last sent on to the server's memory (TCP).
     clock_sent_ns: u64,
+    /// Length of the value that the last reply was too small for.
+    pub(crate) needed_bytes: usize,
     pub(crate) batch: Batch,
 }
 
@@ -142,6 +144,7 @@ impl Session {
             next_ticket: 0,
             clock_ns: 0,
             clock_sent_ns: 0,
+            needed_bytes: 0,
             batch: Batch::default(),
             connection,
         })

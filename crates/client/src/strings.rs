@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::session::Session;
 use remora_engine::command::Command;
 use remora_engine::string_edit::narrow_range;
+use remora_layout::limits::MAX_VALUE_BYTES;
 
 impl Session {
     /// Appends to a key's value, which is empty if the key is absent; its
@@ -35,7 +36,7 @@ impl Session {
     /// See [`Error`].
     pub fn get_range(&mut self, key: &[u8], start: i64, end: i64) -> Result<&[u8], Error> {
         let (start, end) = narrow_range(start, end);
-        let answer = self.ask(&Command::GetRange { key, start, end })?;
+        let answer = self.ask_any_size(&Command::GetRange { key, start, end })?;
         Ok(answer.value.map_or(&[], |(from, to)| &self.reply[from..to]))
     }
 
@@ -71,7 +72,8 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn get_del(&mut self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        let answer = self.ask(&Command::GetDel { key })?;
+        // The value is gone afterwards: there has to be room for any.
+        let answer = self.ask_by_buffer(&Command::GetDel { key }, MAX_VALUE_BYTES)?;
         Ok(answer.value.map(|(from, to)| &self.reply[from..to]))
     }
 
@@ -82,7 +84,8 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn get_ex(&mut self, key: &[u8], at_ms: Option<u64>) -> Result<Option<&[u8]>, Error> {
-        let answer = self.ask(&Command::GetEx { key, at_ms })?;
+        // The value may be gone afterwards: there has to be room for any.
+        let answer = self.ask_by_buffer(&Command::GetEx { key, at_ms }, MAX_VALUE_BYTES)?;
         Ok(answer.value.map(|(from, to)| &self.reply[from..to]))
     }
 }

@@ -157,6 +157,8 @@ impl Session {
     /// Waits a moment for room in a ring, and delivers meanwhile what has come
     /// for anybody.
     pub(crate) fn help(&mut self, shard: usize) -> Result<(), Error> {
+        // Over TCP this takes in what has come, credit too.
+        self.connection.pass_over_writes(&mut self.link)?;
         self.empty_ring(shard)?;
         self.check()?;
         std::thread::yield_now();

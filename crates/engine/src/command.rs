@@ -321,7 +321,8 @@ impl<'a> Command<'a> {
         let header = RequestHeader {
             op: op as u8,
             flags,
-            reserved: 0.into(),
+            form: 0,
+            reserved: 0,
             key_bytes: (key.len() as u32).into(),
             value_bytes: (value.len() as u32).into(),
             id: id.into(),
@@ -374,7 +375,8 @@ impl<'a> Command<'a> {
             Op::GetEx => header.flags == ON,
             _ => false,
         };
-        let stray = header.reserved.get() != 0
+        let stray = header.reserved != 0
+            || header.form != 0
             || header.flags & !flags_used != 0
             || (!uses_argument && argument != 0)
             || (!brings_value && op != Op::MultiSet && !value.is_empty())

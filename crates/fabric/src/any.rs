@@ -32,6 +32,14 @@ impl AnyLink {
         }
     }
 
+    /// Whether a large value may go on: not too much of it waits already.
+    pub fn has_room(&self) -> bool {
+        match self {
+            Self::Shm(_) => true,
+            Self::Tcp(link) => link.has_room(),
+        }
+    }
+
     /// Whether READs and WRITEs have completed when `post` returns.
     #[inline(always)]
     pub fn completes_at_once(&self) -> bool {

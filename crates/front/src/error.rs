@@ -165,7 +165,8 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::TooLarge if matches!(command, "append" | "setrange") => {
             CommandError::StringTooLong.to_string().into()
         }
-        Status::TooLarge => format!(
+        // NeedsBuffer is for rings only.
+        Status::TooLarge | Status::NeedsBuffer => format!(
             "ERR key is longer than {MAX_KEY_BYTES} bytes or value is longer than \
              {MAX_VALUE_BYTES} bytes"
         )

@@ -5,7 +5,7 @@
 //! algorithm 1).
 //! * Chosen is shm, and the client came by the Unix socket: beside the hello
 //!   come the file descriptors (SCM_RIGHTS) in this order: to_server mailbox,
-//!   to_client mailbox, the client's wake-up eventfd, then for each shard its
+//!   to_client mailbox, the buffer for large replies, the client's eventfd, then for each shard its
 //!   arena and the eventfd that wakes it, and last the table of shared
 //!   pointers, if there is one. After that the socket carries nothing: its
 //!   end is the session's end.

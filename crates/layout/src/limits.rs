@@ -198,6 +198,20 @@ pub const POINTER_TABLE_BYTES: usize = 128 << 20;
 /// hint is pushed out by another, and a lookup in vain reads half a kilobyte.
 pub const POINTER_WINDOW_LINES: usize = 8;
 
+/// The buffer of a client process for large replies: two of the largest at
+/// once. Only what is used is backed by memory, and given back after use.
+pub const LARGE_BUFFER_BYTES: usize = 2 * MAX_VALUE_BYTES;
+/// Bytes of a large value that cross a ring or a link in one turn of a shard:
+/// some microseconds, between which others are served.
+pub const STREAM_PIECE_BYTES: usize = 64 << 10;
+/// Values on their way in or out at once on one ring pair: each holds memory
+/// of the shard.
+pub const MAX_STREAMS: usize = 16;
+/// Pages of the buffer for large replies are given back to the system after
+/// use if there are at least so many bytes of them.
+pub const DISCARD_BYTES: usize = 1 << 20;
+/// Bytes that may wait in a TCP connection before a large value waits too.
+pub const TCP_STREAM_AHEAD_BYTES: usize = 1 << 20;
 /// Sessions (threads) that share one client process's connection: 12 bits of
 /// a request's id would do, and each costs an inbox.
 pub const MAX_CLIENT_SESSIONS: usize = 4096;
@@ -250,7 +264,7 @@ const _: () = assert!(
 const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);
 const _: () = assert!(MAX_CLIENT_SESSIONS <= 1 << 16 && MAX_IN_FLIGHT < 1 << 16);
-const _: () = assert!(2 * MAX_SHARDS + 4 <= 253);
+const _: () = assert!(2 * MAX_SHARDS + 5 <= 253);
 const _: () = assert!((POINTER_TABLE_BYTES / CACHE_LINE_BYTES).is_power_of_two());
 const _: () = assert!(MAX_SHARDS < MAX_REGIONS);
 const _: () = assert!(MAX_FRAME_BYTES <= MAX_WRITE_BYTES);

@@ -1,13 +1,43 @@
 //! Requests and replies as they stand in a frame's payload.
 //!
 //! ```text
-//! request   0 op 1 | flags 1 | 0 2 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 | key | value
+//! request   0 op 1 | flags 1 | form 1 | 0 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 | key | value
 //! reply     0 status 1 | flags 1 | 0 2 | value_bytes 4 | id 4 | lease_ms 4 |
 //!          16 remote pointer 16 | number 8 | life 8 | value
 //! ```
 
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// How a request stands in its frame, or frames.
+pub mod form {
+    /// Only the key follows; the value's bytes come in [`super::PIECE`]s with
+    /// the same id.
+    pub const IN_PIECES: u8 = 1;
+    /// A [`super::BufferName`] stands at the frame's end: a reply with a large
+    /// value writes it there.
+    pub const BUFFER: u8 = 2;
+}
+
+/// In place of an [`Op`]: the value is the next piece of a request's value.
+pub const PIECE: u8 = 200;
+/// In place of an [`Op`]: the client has taken what stood in the buffer that
+/// the [`BufferName`] at the frame's end names. Has no reply.
+pub const RELEASE: u8 = 201;
+/// Flag of a reply: it has a value, in the frame.
+pub const HAS_VALUE: u8 = 1;
+/// Flag of a reply: its value stands at the start of the named buffer.
+pub const IN_BUFFER: u8 = 2;
+
+/// A part of the client's buffer for large replies.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BufferName {
+    /// First byte, a multiple of eight.
+    pub offset: U64,
+    /// How many.
+    pub bytes: U64,
+}
 
 /// Header of a request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -17,8 +47,10 @@ pub struct RequestHeader {
     pub op: u8,
     /// Flags of the operation.
     pub flags: u8,
+    /// Bits of [`form`].
+    pub form: u8,
     /// Zero.
-    pub reserved: U16,
+    pub reserved: u8,
     /// Bytes of the key.
     pub key_bytes: U32,
     /// Bytes of the value.
@@ -35,7 +67,7 @@ pub struct RequestHeader {
 pub struct ReplyHeader {
     /// A [`Status`].
     pub status: u8,
-    /// Flags of the reply; zero.
+    /// [`HAS_VALUE`], [`IN_BUFFER`].
     pub flags: u8,
     /// Zero.
     pub reserved: U16,
@@ -145,6 +177,9 @@ pub enum Status {
     Malformed = 7,
     /// The expiry is out of range.
     InvalidExpiry = 8,
+    /// The value is too large for a frame, and the request named no buffer, or
+    /// one too small; `number` is its length.
+    NeedsBuffer = 9,
 }
 
 impl Status {
@@ -161,6 +196,7 @@ impl Status {
             6 => Self::TooLarge,
             7 => Self::Malformed,
             8 => Self::InvalidExpiry,
+            9 => Self::NeedsBuffer,
             _ => return None,
         })
     }

@@ -72,7 +72,7 @@ impl ServerPlan {
 pub struct ServerProcess {
     child: Child,
     stdin: Option<ChildStdin>,
-    resp_address: SocketAddr,
+    resp_address: Option<SocketAddr>,
     socket: PathBuf,
     log: Log,
     _directory: TempDir,
@@ -84,6 +84,25 @@ type Log = Arc<Mutex<Vec<u8>>>;
 impl ServerProcess {
     /// Starts a server of this same binary and waits until it is ready.
     pub fn start(plan: &ServerPlan) -> anyhow::Result<Self> {
+        let fixed = ["serve", "--owned-by-parent", "--bind=127.0.0.1", "--log=warn"];
+        let mut args = fixed.map(str::to_owned).to_vec();
+        args.extend([
+            format!("--port={}", plan.port),
+            format!("--shards={}", plan.shards),
+            format!("--max-memory={}", plan.max_memory_bytes),
+            format!("--buckets={}", plan.buckets),
+            format!("--wake={}", plan.wake),
+            format!("--pin={}", plan.pin),
+            format!("--lease-min-ms={}", plan.lease_min_ms),
+        ]);
+        args.extend(plan.over_tcp.then(|| "--fabric-address=127.0.0.1:0".to_owned()));
+        Self::start_with(&args)
+    }
+
+    /// Starts this same binary with these arguments and `--socket PATH`, and
+    /// waits until it says that it is ready. It has to end with its standard
+    /// input, and to take the socket's directory along.
+    pub fn start_with(args: &[String]) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("remora-")
             .permissions(Permissions::from_mode(0o700))
@@ -93,15 +112,7 @@ impl ServerProcess {
         let binary = std::env::current_exe().context("cannot find this binary")?;
         let mut command = Command::new(binary);
         command
-            .args(["serve", "--owned-by-parent", "--bind", "127.0.0.1", "--log", "warn"])
-            .arg(format!("--port={}", plan.port))
-            .arg(format!("--shards={}", plan.shards))
-            .arg(format!("--max-memory={}", plan.max_memory_bytes))
-            .arg(format!("--buckets={}", plan.buckets))
-            .arg(format!("--wake={}", plan.wake))
-            .arg(format!("--pin={}", plan.pin))
-            .arg(format!("--lease-min-ms={}", plan.lease_min_ms))
-            .args(plan.over_tcp.then_some("--fabric-address=127.0.0.1:0"))
+            .args(args)
             .arg("--socket")
             .arg(&socket)
             .stdin(Stdio::piped())
@@ -118,9 +129,8 @@ impl ServerProcess {
         let stdin = child.stdin.take();
         let log = keep_tail(child.stderr.take().context("no pipe from the server")?);
         let stdout = child.stdout.take().context("no pipe from the server")?;
-        let unused = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut server =
-            Self { child, stdin, resp_address: unused, socket, log, _directory: directory };
+            Self { child, stdin, resp_address: None, socket, log, _directory: directory };
         (server.resp_address, server.socket) = server.wait_until_ready(stdout)?;
         Ok(server)
     }
@@ -128,7 +138,7 @@ impl ServerProcess {
     fn wait_until_ready(
         &mut self,
         stdout: impl Read + Send + 'static,
-    ) -> anyhow::Result<(SocketAddr, PathBuf)> {
+    ) -> anyhow::Result<(Option<SocketAddr>, PathBuf)> {
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
             let mut lines = BufReader::new(stdout);
@@ -161,8 +171,11 @@ impl ServerProcess {
     }
 
     /// Where it speaks RESP.
+    ///
+    /// # Panics
+    /// It is no `remora serve`.
     pub fn resp_address(&self) -> SocketAddr {
-        self.resp_address
+        self.resp_address.expect("remora serve names its address")
     }
 
     /// Its Unix socket.
@@ -240,12 +253,19 @@ fn keep_tail(mut stderr: impl Read + Send + 'static) -> Log {
     log
 }
 
-/// `ready resp=127.0.0.1:PORT socket=PATH pid=PID`
-fn parse_ready(line: &str) -> Option<(SocketAddr, PathBuf)> {
-    let rest = line.trim_end().strip_prefix("ready resp=")?;
-    let (address, rest) = rest.split_once(" socket=")?;
-    let (socket, _pid) = rest.rsplit_once(" pid=")?;
-    Some((address.parse().ok()?, PathBuf::from(socket)))
+/// `ready resp=127.0.0.1:PORT socket=PATH pid=PID`, of which a server that
+/// speaks no RESP leaves out the first part.
+fn parse_ready(line: &str) -> Option<(Option<SocketAddr>, PathBuf)> {
+    let rest = line.trim_end().strip_prefix("ready ")?;
+    let (address, rest) = match rest.strip_prefix("resp=") {
+        Some(rest) => {
+            let (address, rest) = rest.split_once(' ')?;
+            (Some(address.parse().ok()?), rest)
+        }
+        None => (None, rest),
+    };
+    let (socket, _pid) = rest.strip_prefix("socket=")?.rsplit_once(" pid=")?;
+    Some((address, PathBuf::from(socket)))
 }
 
 #[cfg(test)]
@@ -256,8 +276,9 @@ mod tests {
     fn the_ready_line_is_understood() {
         let (address, socket) =
             parse_ready("ready resp=127.0.0.1:4711 socket=/tmp/a b/remora.sock pid=12\n").unwrap();
-        assert_eq!(address.port(), 4711);
+        assert_eq!(address.map(|address| address.port()), Some(4711));
         assert_eq!(socket, Path::new("/tmp/a b/remora.sock"));
+        assert_eq!(parse_ready("ready socket=/s pid=1\n"), Some((None, "/s".into())));
         assert!(parse_ready("reddy resp=127.0.0.1:4711 socket=/s pid=1").is_none());
     }
 

@@ -3,28 +3,9 @@
 
 mod common;
 
-use common::{Finished, is_empty, processes_with, remora, run, wait_until};
-use serde_json::Value;
+use common::{is_empty, json, processes_with, remora, run_clean, wait_until};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-
-/// Runs with a temporary directory of its own, which must be empty afterwards.
-fn run_clean(args: &str) -> Finished {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = remora();
-    command.args(args.split_whitespace()).env("TMPDIR", directory.path());
-    let finished = run(command);
-    assert!(is_empty(directory.path()), "{args} left files");
-    assert!(processes_with(directory.path()).is_empty(), "{args} left a process");
-    finished
-}
-
-/// Runs with `--json` and gives the object that is all of standard output.
-fn json(args: &str) -> Value {
-    let finished = run_clean(&format!("{args} --json"));
-    assert_eq!(finished.code, Some(0), "{args}: {}", finished.err);
-    serde_json::from_str(&finished.out).unwrap_or_else(|error| panic!("{error}: {}", finished.out))
-}
 
 #[test]
 fn version_is_one_line() {

@@ -124,6 +124,10 @@ impl Agent {
                 shard.inbox.ring();
             }
         });
+        if served.connection.takes_more_again() {
+            // Some shard has a large value for it.
+            shards.iter().for_each(|shard| shard.inbox.ring());
+        }
         match progress.state {
             State::Idle => {}
             State::More => {

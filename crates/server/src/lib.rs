@@ -15,6 +15,7 @@ mod clock;
 mod config;
 mod control;
 mod jobs;
+mod large;
 mod numa;
 mod random;
 mod resp;

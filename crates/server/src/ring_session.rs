@@ -1,14 +1,19 @@
 //! One client's rings at one shard.
 
-use remora_arena::{NoJournal, Words};
+use crate::large::{self, Complete, Large};
+use remora_arena::{NoJournal, Region, Words};
 use remora_engine::command::Command;
+use remora_engine::shard::{Download, Outcome};
 use remora_engine::{Now, Reply, Shard};
 use remora_fabric::shm::Bell;
 use remora_fabric::{AnyLink, Link, LinkError};
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{FRAMES_PER_TURN, MAX_INLINE_BYTES, TORN_FRAME_MS};
-use remora_layout::message::{REPLY_HEADER_BYTES, ReplyHeader, Status};
+use remora_layout::limits::{FRAMES_PER_TURN, MAX_VALUE_BYTES, TORN_FRAME_MS};
+use remora_layout::message::{
+    BufferName, HAS_VALUE, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, ReplyHeader,
+    RequestHeader, Status, form,
+};
 use remora_layout::session::{credit_word, ring_offset};
 use remora_ring::{Poll, Receiver, SendError, Sender, Violation};
 use std::collections::VecDeque;
@@ -46,12 +51,35 @@ pub struct RingSession {
     pub violated: Arc<AtomicBool>,
     /// Replies that wait for room: a slow reader holds up only itself.
     backlog: VecDeque<Vec<u8>>,
+    large: Large,
     torn_since_ms: Option<u64>,
     frames: Vec<u8>,
 }
 
+/// A frame, as far as it is understood before anything is executed.
+#[derive(Clone, Copy)]
+enum Frame<'f> {
+    /// One encoded command.
+    Plain(Result<(Command<'f>, u32), (Status, u32)>),
+    /// A piece of one, or one that names a buffer.
+    Special(&'f [u8]),
+}
+
+impl<'f> Frame<'f> {
+    #[inline(always)]
+    fn of(frame: &'f [u8]) -> Self {
+        // The operation and the form, in the first bytes of the header.
+        match *frame {
+            [op, _, form, ..] if op < PIECE && form == 0 => Self::Plain(Command::decode(frame)),
+            _ => Self::Special(frame),
+        }
+    }
+}
+
 /// Region id of the client's mailbox on the server's link.
 pub const CLIENT_MAILBOX: u32 = 0;
+/// Region id of the client's buffer for large replies on the server's link.
+pub const CLIENT_LARGE: u32 = 1;
 
 /// How client and shard wake each other.
 pub enum ClientEnd {
@@ -84,6 +112,8 @@ pub struct RingParts {
     pub link: AnyLink,
     /// How client and shard wake each other.
     pub client: ClientEnd,
+    /// The client's buffer for large replies, if it is memory of this process.
+    pub large: Option<Arc<Region>>,
     /// Shared by all shards' parts of the session.
     pub violated: Arc<AtomicBool>,
 }
@@ -106,6 +136,7 @@ impl RingSession {
             link: parts.link,
             client: parts.client,
             violated: parts.violated,
+            large: Large::new(parts.large),
             backlog: VecDeque::new(),
             torn_since_ms: None,
             frames: Vec::new(),
@@ -130,7 +161,10 @@ impl RingSession {
 
     /// Whether there is something to do: the last scan before sleeping.
     pub fn has_work(&self) -> bool {
-        if self.backlog.is_empty() { self.receiver.has_frame() } else { self.may_flush() }
+        if !self.backlog.is_empty() {
+            return self.may_flush();
+        }
+        self.large.may_send(&self.link) || (!self.large.is_full() && self.receiver.has_frame())
     }
 
     fn may_flush(&self) -> bool {
@@ -148,7 +182,8 @@ impl RingSession {
                 return Ok(0);
             }
         }
-        if !self.receiver.has_frame() {
+        self.send_large(shard, now)?;
+        if self.large.is_full() || !self.backlog.is_empty() || !self.receiver.has_frame() {
             return Ok(0);
         }
         let mut frames = std::mem::take(&mut self.frames);
@@ -204,11 +239,11 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let mut hashes = [KeyHash(0); FRAMES_PER_TURN];
         let mut from = 0;
-        let mut commands = [None; FRAMES_PER_TURN];
+        let mut taken = [Frame::Special(&[]); FRAMES_PER_TURN];
         for (at, &end) in ends.iter().enumerate() {
-            let command = Command::decode(&frames[from..end]);
+            taken[at] = Frame::of(&frames[from..end]);
             from = end;
-            if let Ok((command, _)) = &command
+            if let Frame::Plain(Ok((command, _))) = &taken[at]
                 && let Some(key) = command.key()
             {
                 hashes[at] = shard.hash(key);
@@ -216,32 +251,193 @@ impl RingSession {
                     shard.prefetch(hashes[at]);
                 }
             }
-            commands[at] = Some(command);
         }
         if ends.len() > 1 {
             for hash in &hashes[..ends.len()] {
                 shard.prefetch_record(*hash);
             }
         }
-        for (command, hash) in commands.into_iter().flatten().zip(hashes) {
-            let (reply, id) = match &command {
-                Ok((command, id)) => (shard.execute(command, hash, now), *id),
-                Err((status, id)) => (Reply::status(*status), *id),
-            };
-            self.reply(&reply, id)?;
+        for (frame, hash) in taken.iter().zip(hashes).take(ends.len()) {
+            match frame {
+                Frame::Plain(Ok((command, id))) => {
+                    self.command(shard, command, hash, *id, None, now)?
+                }
+                Frame::Plain(Err((status, id))) => self.reply(&Reply::status(*status), *id)?,
+                Frame::Special(frame) => self.special(shard, frame, now)?,
+            }
         }
         Ok(())
     }
 
-    fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
-        // What one frame does not carry is refused.
-        let fits = reply.value.is_none_or(|value| value.len() <= MAX_INLINE_BYTES);
-        let reply = if fits { *reply } else { Reply::status(Status::TooLarge) };
+    /// Executes one command and replies. A large value goes into the buffer
+    /// that the request named.
+    fn command(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        command: &Command<'_>,
+        hash: KeyHash,
+        id: u32,
+        buffer: Option<BufferName>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let takes_away = matches!(
+            command,
+            Command::GetDel { .. } | Command::GetEx { .. } | Command::Set { get: true, .. }
+        );
+        let holds_any = buffer.is_some_and(|name| name.bytes.get() >= MAX_VALUE_BYTES as u64);
+        if takes_away && !holds_any {
+            // Its value could not be given, and would be gone.
+            return self.reply(&Reply::status(Status::Malformed), id);
+        }
+        let outcome = shard.execute_or_stream(command, hash, now);
+        let (reply, download) = match outcome {
+            Outcome::Reply(reply) => return self.reply(&reply, id),
+            Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
+        };
+        self.reply_large(shard, reply, download, id, buffer, now)
+    }
+
+    /// Replies with a large value: into the buffer, or not at all.
+    fn reply_large(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        reply: Reply<'static>,
+        download: Download,
+        id: u32,
+        buffer: Option<BufferName>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let bytes = download.len();
+        match buffer.filter(|name| name.bytes.get() >= bytes as u64) {
+            Some(name) => {
+                let mut header = self.header(&reply, id);
+                header.flags = IN_BUFFER;
+                header.value_bytes = (bytes as u32).into();
+                let session = large::session_of(id);
+                let header = header.as_bytes().to_vec();
+                self.large.send_value(session, header, download, name.offset.get());
+                Ok(())
+            }
+            None => {
+                shard.end_download(download, now);
+                let (status, number) = (Status::NeedsBuffer, bytes as i64);
+                self.reply(&Reply { status, number, ..reply }, id)
+            }
+        }
+    }
+
+    /// A frame that is more, or less, than one encoded command.
+    fn special(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        frame: &[u8],
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let Some(header) = large::header_of(frame) else {
+            return self.reply(&Reply::status(Status::Malformed), 0);
+        };
+        let (id, body) = (header.id.get(), &frame[REQUEST_HEADER_BYTES..]);
+        let malformed = Reply::status(Status::Malformed);
+        match (header.op, header.form) {
+            (PIECE, 0) => match self.large.piece(shard, id, body, now) {
+                Ok(None) => Ok(()),
+                Ok(Some(complete)) => self.complete(shard, complete, id, now),
+                Err(status) => self.reply(&Reply::status(status), id),
+            },
+            (RELEASE, form::BUFFER) => {
+                if let Some((_, name)) = large::split_name(frame) {
+                    self.large.release(&name);
+                }
+                Ok(())
+            }
+            (_, form::IN_PIECES) => {
+                let whole = RequestHeader { form: 0, ..header };
+                let mut bytes = frame.to_vec();
+                bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
+                match self.large.begin(shard, &bytes, &whole, now) {
+                    None => Ok(()),
+                    Some(status) => self.reply(&Reply::status(status), id),
+                }
+            }
+            (_, form::BUFFER) => {
+                let named = large::split_name(frame);
+                let Some((frame, name)) =
+                    named.and_then(|(frame, name)| Some((frame, large::checked(&name)?)))
+                else {
+                    return self.reply(&malformed, id);
+                };
+                let whole = RequestHeader { form: 0, ..header };
+                let mut bytes = frame.to_vec();
+                bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
+                self.decoded(shard, &bytes, Some(name), now)
+            }
+            _ => self.reply(&malformed, id),
+        }
+    }
+
+    fn complete(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        complete: Complete,
+        id: u32,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        match complete {
+            Complete::Command(bytes) => self.decoded(shard, &bytes, None, now),
+            Complete::Set(upload) => {
+                let outcome = shard.finish_upload(upload, now);
+                let (reply, download) = match outcome {
+                    Outcome::Reply(reply) => return self.reply(&reply, id),
+                    Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
+                };
+                self.reply_large(shard, reply, download, id, None, now)
+            }
+        }
+    }
+
+    fn decoded(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        bytes: &[u8],
+        buffer: Option<BufferName>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        match Command::decode(bytes) {
+            Ok((command, id)) => {
+                let hash = command.key().map_or(KeyHash(0), |key| shard.hash(key));
+                self.command(shard, &command, hash, id, buffer, now)
+            }
+            Err((status, id)) => self.reply(&Reply::status(status), id),
+        }
+    }
+
+    /// Lets a value on its way go on by a piece.
+    fn send_large(&mut self, shard: &mut Shard<NoJournal>, now: Now) -> Result<(), SessionError> {
+        if !self.large.may_send(&self.link) {
+            return Ok(());
+        }
+        let mut replies = Vec::new();
+        self.large.send_piece(shard, &mut self.link, now, &mut replies)?;
+        for reply in &replies {
+            self.send_or_keep(&[reply])?;
+        }
+        if !replies.is_empty() {
+            self.tell_client();
+        }
+        Ok(())
+    }
+
+    /// Gives back what the session's large values hold of the shard.
+    pub fn abandon(&mut self, shard: &mut Shard<NoJournal>, now: Now) {
+        self.large.abandon(shard, now);
+    }
+
+    fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
         let value = reply.value.unwrap_or_default();
         let [low, high] = reply.pointer.to_words();
-        let header = ReplyHeader {
+        ReplyHeader {
             status: reply.status as u8,
-            flags: reply.value.is_some() as u8,
+            flags: if reply.value.is_some() { HAS_VALUE } else { 0 },
             reserved: 0.into(),
             value_bytes: (value.len() as u32).into(),
             id: id.into(),
@@ -249,17 +445,32 @@ impl RingSession {
             pointer: [low.into(), high.into()],
             number: reply.number.into(),
             life: self.life.into(),
-        };
-        let bytes = REPLY_HEADER_BYTES + value.len();
+        }
+    }
+
+    fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
+        let header = self.header(reply, id);
+        let value = reply.value.unwrap_or_default();
+        let session = large::session_of(id);
+        if self.large.holds_up(session) {
+            self.large.behind(session, [header.as_bytes(), value].concat());
+            return Ok(());
+        }
+        self.send_or_keep(&[header.as_bytes(), value])
+    }
+
+    /// Sends a reply, or keeps it until there is room.
+    fn send_or_keep(&mut self, parts: &[&[u8]]) -> Result<(), SessionError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
         if self.backlog.is_empty() {
             if !self.sender.has_room(bytes) {
                 self.take_credit()?;
             }
             if self.sender.has_room(bytes) {
-                return self.send(&[header.as_bytes(), value]);
+                return self.send(parts);
             }
         }
-        self.backlog.push_back([header.as_bytes(), value].concat());
+        self.backlog.push_back(parts.concat());
         Ok(())
     }
 

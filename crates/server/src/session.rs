@@ -3,7 +3,7 @@
 
 use crate::agent::{AgentInbox, Served};
 use crate::jobs::Message;
-use crate::ring_session::{CLIENT_MAILBOX, ClientEnd, RingParts, RingSession};
+use crate::ring_session::{CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd, RingParts, RingSession};
 use crate::shared::Shared;
 use remora_arena::{Mapping, Words};
 use remora_fabric::shm::{self, Bell, ShmLink};
@@ -69,6 +69,7 @@ impl Session {
         for (shard, eventfd) in eventfds.iter().enumerate() {
             let mut link = ShmLink::new(None);
             link.add_region(CLIENT_MAILBOX, to_client.clone(), true);
+            link.add_region(CLIENT_LARGE, memory.large().words(), true);
             attach(
                 shared,
                 RingParts {
@@ -78,6 +79,7 @@ impl Session {
                     life: shared.life,
                     to_server: to_server.clone(),
                     link: AnyLink::Shm(link),
+                    large: Some(Arc::clone(memory.large())),
                     client: ClientEnd::Shm {
                         bell: memory.client_bell(),
                         eventfd: Arc::clone(eventfd),
@@ -131,6 +133,7 @@ impl Session {
                     life: shared.life,
                     to_server: to_server.clone(),
                     link: AnyLink::Tcp(TcpLink::new(Arc::clone(&connection))),
+                    large: None,
                     client: ClientEnd::Tcp,
                     violated: Arc::clone(&violated),
                 },

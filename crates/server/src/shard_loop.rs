@@ -134,7 +134,7 @@ impl ShardLoop {
                 }
                 Message::Attach(session) => self.attach(*session),
                 Message::Detach(number) => {
-                    self.detach(|session| session.session == number);
+                    self.detach(now, |session| session.session == number);
                 }
                 Message::Stop => self.stopping = true,
             }
@@ -159,10 +159,13 @@ impl ShardLoop {
         }
     }
 
-    fn detach(&mut self, ends: impl Fn(&RingSession) -> bool) {
-        let sleeper = &self.sleeper;
-        self.sessions.retain(|session| {
+    fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
+        let (sleeper, shard) = (&self.sleeper, &mut self.shard);
+        self.sessions.retain_mut(|session| {
             let stays = !ends(session);
+            if !stays {
+                session.abandon(shard, now);
+            }
             if let Some(eventfd) = session.eventfd().filter(|_| !stays) {
                 sleeper.forget(eventfd);
             }
@@ -195,7 +198,7 @@ impl ShardLoop {
             }
         }
         if lost {
-            self.detach(|session| session.violated.load(Ordering::Relaxed));
+            self.detach(now, |session| session.violated.load(Ordering::Relaxed));
             self.shared.wake_control();
         }
         if frames > 0 {

@@ -9,7 +9,7 @@ use crate::detect::Wanted;
 use remora_arena::{MapError, Mapping, Region, RegionKind, Words};
 use remora_layout::arena_header::{ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
-use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
+use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use remora_layout::session::{CLIENT_ASLEEP_WORD, WITHDRAWN_WORD, mailbox_bytes};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -27,6 +27,8 @@ pub struct Connected {
     pub to_server: Words,
     /// The mailbox that the server writes.
     pub to_client: Words,
+    /// The buffer into which the server writes large replies.
+    pub large: Words,
     /// The client's own eventfd.
     pub eventfd: OwnedFd,
     /// Each shard's arena.
@@ -68,7 +70,7 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
     }
     let shards = answer.shards.get() as usize;
     let has_table = answer.pointer_table_seed.get() != 0;
-    if shards == 0 || shards > MAX_SHARDS || fds.len() != 3 + 2 * shards + has_table as usize {
+    if shards == 0 || shards > MAX_SHARDS || fds.len() != 4 + 2 * shards + has_table as usize {
         return Err(not_a_server("it announces an impossible number of shards"));
     }
     let mut fds = fds.into_iter();
@@ -76,6 +78,7 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
     let bytes = mailbox_bytes(shards);
     let to_server = Words::new(Mapping::of_peer(next().as_fd(), RegionKind::Mailbox, bytes)?);
     let to_client = Words::new(Mapping::of_peer(next().as_fd(), RegionKind::Readable, bytes)?);
+    let large = Mapping::of_peer(next().as_fd(), RegionKind::Readable, LARGE_BUFFER_BYTES)?;
     let eventfd = next();
     let mut link = ShmLink::new(Some((to_client.clone(), WITHDRAWN_WORD)));
     let mut arenas = Vec::with_capacity(shards);
@@ -97,6 +100,7 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
         socket,
         to_server,
         to_client,
+        large: Words::new(large),
         eventfd,
         arenas,
         bells,
@@ -137,6 +141,7 @@ fn map_arena(fd: OwnedFd, shard: usize, life: u64) -> Result<Words, ArenaError> 
 pub struct SessionMemory {
     to_server: Region,
     to_client: Region,
+    large: Arc<Region>,
     eventfd: Arc<OwnedFd>,
 }
 
@@ -147,6 +152,11 @@ impl SessionMemory {
         Ok(Self {
             to_server: Region::create("remora-to-server", RegionKind::Mailbox, bytes)?,
             to_client: Region::create("remora-to-client", RegionKind::Readable, bytes)?,
+            large: Arc::new(Region::create(
+                "remora-large",
+                RegionKind::Mailbox,
+                LARGE_BUFFER_BYTES,
+            )?),
             eventfd: Bell::eventfd()?,
         })
     }
@@ -159,6 +169,12 @@ impl SessionMemory {
     /// The mailbox that the server writes.
     pub fn to_client(&self) -> Words {
         self.to_client.words()
+    }
+
+    /// The client's buffer for large replies. The server only writes it: what
+    /// the client does to it is its own loss.
+    pub fn large(&self) -> &Arc<Region> {
+        &self.large
     }
 
     /// The bell that wakes the client.
@@ -193,6 +209,7 @@ impl Grant<'_> {
         let mut fds = vec![
             self.memory.to_server.fd(),
             self.memory.to_client.fd(),
+            self.memory.large.fd(),
             self.memory.eventfd.as_fd(),
         ];
         for &(arena, eventfd) in self.shards {

@@ -9,8 +9,8 @@ use super::waiting::{Handle, Waiters, lock};
 use crate::LinkError;
 use remora_arena::Words;
 use remora_layout::limits::{
-    TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES, TCP_TURN_BYTES,
-    TCP_USER_TIMEOUT_MS,
+    TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES, TCP_STREAM_AHEAD_BYTES,
+    TCP_TURN_BYTES, TCP_USER_TIMEOUT_MS,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt;
@@ -62,6 +62,8 @@ pub struct Connection {
     pub(super) waiters: Waiters,
     /// WRITEs of the peer that are stored.
     pub(super) arrivals: AtomicU64,
+    /// A link waits for room in the buffer.
+    pub(super) room_wanted: AtomicBool,
     pumping: Pumping,
     /// Wakes a leader that sleeps on the socket without watching for room.
     kick: Option<OwnedFd>,
@@ -94,6 +96,7 @@ impl Connection {
             handles: Mutex::new(Vec::new()),
             waiters: Waiters::default(),
             arrivals: AtomicU64::new(0),
+            room_wanted: AtomicBool::new(false),
             pumping,
             kick,
             leader_sleeps: AtomicBool::new(false),
@@ -152,6 +155,15 @@ impl Connection {
         let turn = Turn { bytes: TCP_TURN_BYTES, until_empty: true };
         let state = self.pump(&mut lock(&self.inbound), turn, on_immediate);
         Progress { state, wants_write: lock(&self.out).pending_bytes() > 0 }
+    }
+
+    /// Whether a link has waited for room since the last call, and there is
+    /// some now: whoever drives it is to be woken.
+    pub fn takes_more_again(&self) -> bool {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.room_wanted.load(SeqCst)
+            && lock(&self.out).pending_bytes() <= TCP_STREAM_AHEAD_BYTES
+            && self.room_wanted.swap(false, SeqCst)
     }
 
     /// How an ended connection ended.

@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::outbound::Posted;
 use super::waiting::{Handle, lock};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
-use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
+use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, TCP_STREAM_AHEAD_BYTES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,6 +79,18 @@ impl TcpLink {
         if std::mem::take(&mut self.is_held) {
             self.connection.flush();
         }
+    }
+
+    /// Whether a large value may go on: not too much waits for the socket. If
+    /// it may not, the agent is told that somebody waits for room.
+    pub fn has_room(&self) -> bool {
+        let has_room = || lock(&self.connection.out).pending_bytes() <= TCP_STREAM_AHEAD_BYTES;
+        if has_room() {
+            return true;
+        }
+        self.connection.room_wanted.store(true, Ordering::SeqCst);
+        // Once more: the agent may have sent it all before it was told.
+        has_room()
     }
 
     /// What this end can tell by itself.

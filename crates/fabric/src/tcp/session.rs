@@ -4,6 +4,7 @@
 //! the client's regions, READ or written    the server's regions for this client
 //! by the server                            0 .. shards   arenas, READ
 //! 0   to_client mailbox, WRITE             shards        to_server mailbox, WRITE
+//! 1   buffer for large replies, WRITE
 //! ```
 
 use super::connection::{Connection, Pumping};
@@ -15,7 +16,7 @@ use crate::{Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{Mapping, Words};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
-use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
+use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use remora_layout::session::mailbox_bytes;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,6 +25,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// Region of the client's mailbox at the client.
 const CLIENT_MAILBOX: u32 = 0;
+/// Region of the client's buffer for large replies at the client.
+const CLIENT_LARGE: u32 = 1;
 
 /// The header page of an arena, as it was when the session was made.
 pub struct ArenaHeader {
@@ -51,6 +54,8 @@ pub struct Connected {
     pub connection: Arc<Connection>,
     /// The mailbox that the server writes; our own memory.
     pub to_client: Words,
+    /// The buffer into which the server writes large replies; our own memory.
+    pub large: Words,
     /// Each shard's arena header.
     pub arenas: Vec<ArenaHeader>,
     /// A link: regions 0 .. shards are the arenas, region `shards` is the
@@ -94,12 +99,14 @@ pub(crate) fn dial(
     let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
     let connection = Connection::new(stream, Pumping::ByLinks)?;
     connection.expose(CLIENT_MAILBOX, to_client.clone(), Access::Write);
+    let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
+    connection.expose(CLIENT_LARGE, large.clone(), Access::Write);
     let mut link = TcpLink::new(Arc::clone(&connection));
     let arenas = read_headers(&mut link, shards)?;
     for (shard, arena) in arenas.iter().enumerate() {
         check_header(arena, shard, hello.life.get()).map_err(not_a_server)?;
     }
-    Ok(Dialled::Session(Connected { hello, connection, to_client, arenas, link }))
+    Ok(Dialled::Session(Connected { hello, connection, to_client, large, arenas, link }))
 }
 
 /// READs all headers in one batch.

@@ -3,6 +3,7 @@
 use super::address::Address;
 use super::drive::Shape;
 use super::target::{KEY_BYTES, VALUE_BYTES};
+use super::variants::{self, Messages, ShardModel};
 use super::workload::{Dist, MAX_RECORDS};
 use crate::failure::usage;
 use crate::transport::Transport;
@@ -54,7 +55,7 @@ macro_rules! show_by_name {
         }
     )*};
 }
-show_by_name!(BenchPath, PointerCache);
+show_by_name!(BenchPath, PointerCache, Messages, ShardModel);
 
 /// Flags of `remora bench keys`.
 #[derive(Clone, Debug, Args)]
@@ -103,6 +104,19 @@ pub struct KeysArgs {
     /// Whether sessions cache pointers to records.
     #[arg(long, value_enum, default_value_t = PointerCache::Private)]
     pub pointer_cache: PointerCache,
+    /// What carries messages. sendrecv and indicator (which polls, and sleeps
+    /// 100 ns now and then, whatever --wake says) are for comparison: they are
+    /// served by a small server of the bench's own, and only asked.
+    #[arg(long, value_enum, default_value_t = Messages::Ring)]
+    pub messages: Messages,
+    /// Threads of a shard: one that does all, or two that dispatch and two that
+    /// execute, in the bench's own server.
+    #[arg(long, value_enum, default_value_t = ShardModel::Single)]
+    pub shard_model: ShardModel,
+    /// Serves the other forms' counterpart, ring and single, from the bench's
+    /// own server and client too: only what is compared differs then.
+    #[arg(long)]
+    pub like_for_like: bool,
     /// Shortest lease, in ms; the default outlasts any run.
     #[arg(long, value_name = "N", default_value_t = 600_000)]
     pub lease_ms: u64,
@@ -129,6 +143,7 @@ impl KeysArgs {
 
     /// Refuses what makes no sense, and a transport that is not here.
     pub fn check(&self) -> anyhow::Result<()> {
+        variants::check(self)?;
         self.check_transport()?;
         within("--records", self.records, 1, MAX_RECORDS)?;
         within("--ops", self.ops.unwrap_or(1), 1, MAX_OPS)?;
@@ -185,10 +200,20 @@ impl KeysArgs {
             None => command += &format!(" --shards {shards}"),
         }
         command += &format!(
-            " --wake {} --pointer-cache {} --lease-ms {} --seed {}",
-            self.wake, self.pointer_cache, self.lease_ms, self.seed
+            " --wake {} --pointer-cache {} --messages {} --shard-model {} --lease-ms {} --seed {}",
+            self.wake,
+            self.pointer_cache,
+            self.messages,
+            self.shard_model,
+            self.lease_ms,
+            self.seed
         );
-        for (is_set, flag) in [(self.cold, " --cold"), (self.json, " --json")] {
+        let switches = [
+            (self.like_for_like, " --like-for-like"),
+            (self.cold, " --cold"),
+            (self.json, " --json"),
+        ];
+        for (is_set, flag) in switches {
             if is_set {
                 command += flag;
             }
@@ -257,6 +282,14 @@ mod tests {
             "--clients 0",
             "--ops 0",
             "--pipeline 100000 --path ask",
+            "--messages indicator --pipeline 2 --path ask",
+            "--messages indicator --batch 2",
+            "--messages indicator --wake event",
+            "--messages sendrecv --path read",
+            "--shard-model pipelined --path resp",
+            "--shard-model pipelined --transport tcp",
+            "--like-for-like --server /tmp/s",
+            "--messages sendrecv --shards 0",
         ] {
             assert!(parse(flags).check().is_err(), "{flags}");
         }

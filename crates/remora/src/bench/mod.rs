@@ -11,11 +11,12 @@ mod report;
 mod run;
 mod target;
 mod trace;
+mod variants;
 mod workload;
 
 use crate::cpu::ProcessCpu;
 use crate::failure::usage;
-use crate::serve::default_shards;
+use crate::serve::{default_shards, raise_descriptor_limit};
 use crate::server_process::{ServerPlan, ServerProcess};
 use crate::transport::Transport;
 use address::Address;
@@ -47,15 +48,20 @@ pub enum BenchCommand {
     Keys(Box<KeysArgs>),
     /// Hit ratios of eviction policies on a trace; no server is started.
     Eviction(Box<EvictionArgs>),
+    /// The server of `keys` for messages and shard models that are compared.
+    #[command(hide = true)]
+    VariantServer(variants::VariantServerArgs),
 }
 
 /// Runs a bench.
 pub fn run(command: BenchCommand) -> anyhow::Result<()> {
     match command {
-        BenchCommand::Keys(args) => {
+        BenchCommand::Keys(mut args) => {
+            variants::normalize(&mut args);
             args.check()?;
             keys(*args)
         }
+        BenchCommand::VariantServer(args) => variants::run_server(args),
         BenchCommand::Eviction(args) => eviction::run(&args),
     }
 }
@@ -93,6 +99,8 @@ fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
     let shards = args.shards.unwrap_or_else(default_shards);
     let ((outcome, transport), known_shards) = if args.path == BenchPath::Local {
         ((measure_local(&args, &records, &workload)?, "local"), None)
+    } else if variants::is_variant(&args) {
+        ((measure_variant(&args, &records, &workload, shards)?, "shm"), Some(shards))
     } else if let Some(address) = &args.server {
         (measure(&args, &records, &workload, shards, address)?, None)
     } else {
@@ -146,6 +154,32 @@ fn measure_local(
     let outcome = run_plan(&plan, || Ok(LocalTarget::open(&map)))?;
     // No server, no server's time.
     Ok(Outcome { server_cpu: Some(Duration::ZERO), ..outcome })
+}
+
+/// Measures other messages or another shard model, in a server of their own.
+fn measure_variant(
+    args: &KeysArgs,
+    records: &Numbered,
+    workload: &Workload,
+    shards: usize,
+) -> anyhow::Result<Outcome> {
+    // Each client has a connection of its own, of some descriptors.
+    raise_descriptor_limit();
+    let server =
+        ServerProcess::start_with(&variants::server_args(args, &own_server(args, shards)))?;
+    let cores = pinning::client_cores(args.wake, shards * args.shard_model.threads());
+    let plan = Plan {
+        records,
+        workload,
+        shape: args.shape(),
+        warms_up: !args.cold,
+        server_cpu: ProcessCpu::of(server.pid()),
+        cores: &cores,
+    };
+    let outcome = load_and_run(&plan, || variants::open(server.socket_path(), args))
+        .inspect_err(|_| server.note_log())?;
+    server.stop()?;
+    Ok(outcome)
 }
 
 /// Loads the records into a running server and measures.

@@ -34,6 +34,9 @@ pub struct KeysReport {
     shards: Option<usize>,
     wake: String,
     pointer_cache: String,
+    messages: String,
+    shard_model: String,
+    like_for_like: bool,
     missing: u64,
     wrong: u64,
     elapsed_s: f64,
@@ -74,6 +77,9 @@ impl KeysReport {
             shards,
             wake: args.wake.to_string(),
             pointer_cache: args.pointer_cache.to_string(),
+            messages: args.messages.to_string(),
+            shard_model: args.shard_model.to_string(),
+            like_for_like: args.like_for_like,
             missing: outcome.tally.missing,
             wrong: outcome.tally.wrong,
             elapsed_s: outcome.elapsed.as_secs_f64(),
@@ -92,6 +98,7 @@ impl KeysReport {
             .server_cpu_us_per_op
             .map_or("unknown".into(), |cpu_us| format!("{cpu_us:.3} us per operation"));
         writeln!(out, "path         {} over {}", self.path, self.transport)?;
+        writeln!(out, "messages     {}, shard {}", self.messages, self.shard_model)?;
         writeln!(out, "operations   {} on {} records, {}", self.ops, self.records, self.dist)?;
         writeln!(out, "throughput   {:.0} a second", figures.ops_per_s)?;
         writeln!(
@@ -169,7 +176,7 @@ pub mod tests {
         ] {
             assert!(json[field].is_number(), "{field}: {}", json[field]);
         }
-        for field in ["transport", "path", "command", "dist"] {
+        for field in ["transport", "path", "command", "dist", "messages", "shard_model"] {
             assert!(json[field].is_string(), "{field}");
         }
         assert_eq!(json["round_trips_per_op"], 1.0);

@@ -1,6 +1,6 @@
 //! `remora serve`: settings, the socket's place, the log, and the end.
 
-mod ending;
+pub mod ending;
 mod eviction;
 mod settings;
 mod size;
@@ -75,7 +75,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start_log(filter: &str) -> anyhow::Result<()> {
+/// Logs to standard error what the filter lets through.
+pub fn start_log(filter: &str) -> anyhow::Result<()> {
     let filter =
         EnvFilter::try_new(filter).map_err(|error| usage(format!("log: \"{filter}\": {error}")))?;
     tracing_subscriber::fmt()
@@ -90,7 +91,7 @@ fn start_log(filter: &str) -> anyhow::Result<()> {
 
 /// Each session takes a descriptor for each shard and a few more: the soft
 /// limit of most systems, 1024, is for programs that use select(2).
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
@@ -125,7 +126,7 @@ fn announce(settings: &Settings, server: &Server) {
 
 /// Leaves nothing of a server that belonged to another process. A directory
 /// that holds anything else stays.
-fn remove_with_directory(socket: &Path) {
+pub fn remove_with_directory(socket: &Path) {
     let _ = std::fs::remove_file(socket);
     if let Some(directory) = socket.parent() {
         let _ = std::fs::remove_dir(directory);

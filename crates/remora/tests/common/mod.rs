@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test file uses a part.
 
+use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +33,24 @@ pub fn run(mut command: Command) -> Finished {
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// Runs with a temporary directory of its own, which must be empty afterwards.
+pub fn run_clean(args: &str) -> Finished {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = remora();
+    command.args(args.split_whitespace()).env("TMPDIR", directory.path());
+    let finished = run(command);
+    assert!(is_empty(directory.path()), "{args} left files");
+    assert!(processes_with(directory.path()).is_empty(), "{args} left a process");
+    finished
+}
+
+/// Runs with `--json` and gives the object that is all of standard output.
+pub fn json(args: &str) -> Value {
+    let finished = run_clean(&format!("{args} --json"));
+    assert_eq!(finished.code, Some(0), "{args}: {}", finished.err);
+    serde_json::from_str(&finished.out).unwrap_or_else(|error| panic!("{error}: {}", finished.out))
 }
 
 /// Waits for something that has to come about within seconds.

@@ -1,0 +1,167 @@
+//! The server of the variants: shards of the product's engine in the product's
+//! memory, served by other messages or other threads. It belongs to the bench
+//! that starts it and ends with it.
+//!
+//! There is no RESP, no heartbeat and no reading right: only GET and SET by
+//! message. A connection that breaks the protocol ends; so does one whose
+//! replies find no room, because an honest client never lets that happen.
+
+mod connection;
+mod pipelined;
+mod rest;
+mod single;
+mod work;
+
+use super::{Messages, ShardModel};
+use crate::failure::usage;
+use crate::serve::{ending, raise_descriptor_limit, remove_with_directory, start_log};
+use crate::wake::Wake;
+use anyhow::Context;
+use clap::Args;
+use connection::{Host, Post};
+use core_affinity::CoreId;
+use remora_arena::{NoJournal, Region, RegionKind};
+use remora_engine::shard::table_end;
+use remora_engine::{Shard, ShardOptions};
+use remora_layout::arena_header::word;
+use remora_layout::limits::{
+    LEASE_CONFIG_MAX_S, MAX_SHARDS, MIN_ARENA_BYTES, SMALLEST_CHUNK_BUCKETS,
+};
+use rest::{Asleep, Rest};
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use work::{Clock, Store};
+
+/// Flags of the server; the bench writes them.
+#[derive(Clone, Debug, Args)]
+pub struct VariantServerArgs {
+    #[arg(long, value_enum)]
+    messages: Messages,
+    #[arg(long, value_enum)]
+    shard_model: ShardModel,
+    /// Bytes of the longest message.
+    #[arg(long)]
+    message_bytes: usize,
+    #[arg(long)]
+    shards: usize,
+    #[arg(long)]
+    max_memory_bytes: u64,
+    #[arg(long)]
+    buckets: u64,
+    #[arg(long)]
+    lease_min_ms: u64,
+    #[arg(long, value_enum)]
+    wake: Wake,
+    #[arg(long, action = clap::ArgAction::Set)]
+    pin: bool,
+    #[arg(long)]
+    socket: PathBuf,
+}
+
+/// Serves until the owner's end, or a signal.
+pub fn run(args: VariantServerArgs) -> anyhow::Result<()> {
+    start_log("warn")?;
+    raise_descriptor_limit();
+    let endings = ending::watch(true, args.socket.clone())?;
+    let host = start(&args)?;
+    let listener = UnixListener::bind(&args.socket)
+        .with_context(|| format!("cannot listen on {}", args.socket.display()))?;
+    std::thread::Builder::new()
+        .name("accept".into())
+        .spawn(move || connection::accept(&host, &listener))?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "ready socket={} pid={}", args.socket.display(), std::process::id())?;
+    out.flush()?;
+    drop(out);
+    endings.recv().context("nobody watches for the end any more")?;
+    // Nothing is kept but memory of this process: its end ends the threads.
+    remove_with_directory(&args.socket);
+    Ok(())
+}
+
+/// Makes the shards and starts their threads.
+fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
+    if !(1..=MAX_SHARDS).contains(&args.shards) {
+        return Err(usage(format!("shards: must be 1 to {MAX_SHARDS}")));
+    }
+    let shards = args.shards as u64;
+    let arena_bytes = (args.max_memory_bytes / shards).max(MIN_ARENA_BYTES) & !4095;
+    let buckets = (args.buckets / shards).max(SMALLEST_CHUNK_BUCKETS).next_power_of_two();
+    anyhow::ensure!(table_end(buckets) <= arena_bytes / 2, "the table leaves no room for records");
+    let life = rand::random::<u64>() | 1;
+    let hash_seed = rand::random();
+    let clock = Clock::start();
+    let mut pins = Pins::new(args);
+    let mut posts = Vec::with_capacity(args.shards);
+    for number in 0..args.shards {
+        let region = Region::create("remora-arena", RegionKind::Readable, arena_bytes as usize)?;
+        let owner = region.owner(NoJournal).context("just created: nobody else owns it")?;
+        let shard = Shard::new(
+            owner,
+            ShardOptions {
+                region: number as u32,
+                life,
+                epoch: 1,
+                hash_seed,
+                buckets,
+                lease_min_s: args.lease_min_ms.div_ceil(1000).min(LEASE_CONFIG_MAX_S),
+                record_secret: rand::random(),
+                ..ShardOptions::default()
+            },
+        );
+        let asleep = Asleep::new(region.words(), word::ASLEEP);
+        let rest = || Rest::new(args.wake, args.messages, Arc::clone(&asleep), pins.is_crowded);
+        let doors = match args.shard_model {
+            ShardModel::Single => {
+                let store = Store::new(shard, hash_seed, clock);
+                vec![single::start(number, store, rest()?, pins.next())?]
+            }
+            ShardModel::Pipelined => {
+                let store = Store::new(shard, hash_seed, clock);
+                let rests = [rest()?, rest()?];
+                pipelined::start(number, store, rests, &mut pins)?
+            }
+        };
+        posts.push(Post { region, doors });
+    }
+    Ok(Host { messages: args.messages, message_bytes: args.message_bytes, life, hash_seed, posts })
+}
+
+/// The cores, one for each thread that serves, from the first one up.
+struct Pins {
+    cores: std::vec::IntoIter<CoreId>,
+    /// More threads than cores, the clients' not counted: who polls has to
+    /// let the others have the core.
+    is_crowded: bool,
+}
+
+impl Pins {
+    fn new(args: &VariantServerArgs) -> Self {
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let threads = args.shards * args.shard_model.threads();
+        let is_crowded = threads >= cores.len();
+        let pinned = if args.pin && threads <= cores.len() { cores } else { Vec::new() };
+        Self { cores: pinned.into_iter(), is_crowded }
+    }
+
+    fn next(&mut self) -> Option<CoreId> {
+        self.cores.next()
+    }
+}
+
+/// Starts a thread that serves, on its core if it has one.
+fn spawn(
+    name: String,
+    core: Option<CoreId>,
+    body: impl FnOnce() + Send + 'static,
+) -> anyhow::Result<()> {
+    std::thread::Builder::new().name(name).spawn(move || {
+        if let Some(core) = core {
+            core_affinity::set_for_current(core);
+        }
+        body();
+    })?;
+    Ok(())
+}

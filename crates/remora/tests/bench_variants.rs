@@ -1,0 +1,125 @@
+//! Other messages and another shard model in `remora bench keys`: every value
+//! is found, the report says what ran, and nothing is left behind.
+
+mod common;
+
+use common::{is_empty, json, processes_with, remora, run_clean, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Stdio;
+
+const MESSAGES: [&str; 3] = ["ring", "sendrecv", "indicator"];
+const MODELS: [&str; 2] = ["single", "pipelined"];
+
+fn every_form() -> impl Iterator<Item = (&'static str, &'static str)> {
+    MESSAGES.into_iter().flat_map(|messages| MODELS.map(|model| (messages, model)))
+}
+
+#[test]
+fn every_form_finds_every_value() {
+    for (messages, model) in every_form() {
+        let mut shapes = vec!["", "--reads 0.5 --wake poll --cold"];
+        if messages != "indicator" {
+            shapes.extend(["--pipeline 40 --reads 0.5", "--batch 16 --wake event"]);
+        }
+        // Who only polls is served late on a busy machine: few operations.
+        let (records, ops) = if messages == "indicator" { (60, 101) } else { (500, 1003) };
+        for shape in shapes {
+            let args = format!(
+                "bench keys --path ask --like-for-like --messages {messages} --shard-model {model} \
+                 --records {records} --ops {ops} --dist zipf:0.99 {shape}"
+            );
+            let report = json(&args);
+            assert_eq!((&report["ops"], &report["asked"]), (&ops.into(), &ops.into()), "{args}");
+            assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()), "{args}");
+            assert_eq!(
+                (&report["messages"], &report["shard_model"]),
+                (&messages.into(), &model.into())
+            );
+            assert_eq!((&report["transport"], &report["path"]), (&"shm".into(), &"ask".into()));
+            assert_eq!((&report["round_trips_per_op"], &report["read"]), (&1.0.into(), &0.into()));
+            assert!(report["bytes_per_op"].as_f64().unwrap() >= 24.0 + 16.0 + 48.0, "{args}");
+            assert!(report["server_cpu_us_per_op"].is_number(), "{args}");
+            let command = report["command"].as_str().unwrap();
+            assert!(command.contains(&format!("--messages {messages} --shard-model {model}")));
+        }
+    }
+}
+
+#[test]
+fn several_clients_and_shards_and_long_values() {
+    for (messages, model) in every_form() {
+        // With long values a conversation has room for one or two messages.
+        for shape in ["--clients 3 --shards 2 --records 100", "--value-bytes 65536 --records 20"] {
+            let report = json(&format!(
+                "bench keys --like-for-like --messages {messages} --shard-model {model} --ops 100 \
+                 --reads 0.5 {shape}"
+            ));
+            assert_eq!((&report["ops"], &report["wrong"]), (&100.into(), &0.into()), "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_default_run_is_the_products() {
+    let report = json("bench keys --path ask --records 100 --ops 200");
+    assert_eq!(report["messages"], "ring");
+    assert_eq!(
+        (&report["shard_model"], &report["like_for_like"]),
+        (&"single".into(), &false.into())
+    );
+}
+
+#[test]
+fn combinations_that_do_not_exist_are_usage_errors() {
+    for flags in [
+        "--messages nonsense",
+        "--shard-model nonsense",
+        "--messages sendrecv --path read",
+        "--messages sendrecv --path resp",
+        "--messages indicator --path local",
+        "--messages indicator --pipeline 2 --path ask",
+        "--messages indicator --batch 2",
+        "--messages indicator --wake event",
+        "--messages sendrecv --transport tcp",
+        "--shard-model pipelined --transport verbs",
+        "--shard-model pipelined --server 127.0.0.1:1",
+        "--shard-model pipelined --shards 65",
+    ] {
+        let finished = run_clean(&format!("bench keys {flags}"));
+        assert_eq!(finished.code, Some(2), "{flags}: {}", finished.err);
+        assert_eq!(finished.out, "", "{flags}");
+        assert!(finished.err.contains("--"), "{flags}: {}", finished.err);
+    }
+}
+
+#[test]
+fn the_servers_command_is_hidden() {
+    let finished = run_clean("bench --help");
+    assert_eq!(finished.code, Some(0));
+    assert!(finished.out.contains("keys") && !finished.out.contains("variant"), "{}", finished.out);
+}
+
+#[test]
+fn a_bench_that_is_killed_takes_its_server_along() {
+    for (messages, model) in [("indicator", "single"), ("sendrecv", "pipelined")] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = remora();
+        command
+            .args(["bench", "keys", "--records", "1000", "--ops", "30000000"])
+            .args(["--messages", messages, "--shard-model", model])
+            .env("TMPDIR", directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        wait_until("the server runs", || {
+            let socket = std::fs::read_dir(directory.path()).unwrap().flatten().next();
+            socket.is_some_and(|entry| entry.path().join("remora.sock").exists())
+        });
+        assert!(!processes_with(directory.path()).is_empty());
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        wait_until("the server has ended", || processes_with(directory.path()).is_empty());
+        assert!(is_empty(directory.path()), "{messages} leaves files");
+    }
+}
