@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod control;
 mod jobs;
+mod large_jobs;
 mod numa;
 mod random;
 mod resp;
