@@ -29,6 +29,7 @@ remora-fabric --lib
 remora-fabric --test shm_conformance
 remora-ring   --test rings
 remora-engine --test readers
+remora-engine --test ask_only
 remora-tests  --test in_process
 '
 # For Miri what lies over heap words. What

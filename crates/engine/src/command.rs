@@ -279,6 +279,18 @@ impl<'a> Command<'a> {
         )
     }
 
+    /// Whether the reply may bring a value.
+    pub fn brings_value(&self) -> bool {
+        matches!(
+            self,
+            Self::Get { .. }
+                | Self::GetRange { .. }
+                | Self::GetDel { .. }
+                | Self::GetEx { .. }
+                | Self::Set { get: true, .. }
+        )
+    }
+
     /// The header of the encoded command; key and value follow it.
     #[inline]
     pub fn encode(&self, id: u32) -> (RequestHeader, &'a [u8], &'a [u8]) {
@@ -334,6 +346,7 @@ impl<'a> Command<'a> {
     /// Appends the encoded command to `out`.
     pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
         let (header, key, value) = self.encode(id);
+        out.reserve(size_of_val(&header) + key.len() + value.len());
         out.extend_from_slice(header.as_bytes());
         out.extend_from_slice(key);
         out.extend_from_slice(value);

@@ -12,4 +12,4 @@ pub mod string_edit;
 
 pub use command::{Command, Condition, ExpireCondition, Expiry, Reply};
 pub use evict::Eviction;
-pub use shard::{Now, Shard, ShardOptions, ShardStats};
+pub use shard::{Download, LargeSet, Now, Outcome, Shard, ShardOptions, ShardStats, Upload};

@@ -230,9 +230,13 @@ pub const RESP_MAX_INLINE_BYTES: usize = 64 << 10;
 pub const RESP_PAUSE_OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of values in one RESP reply: the longest value.
 pub const RESP_MAX_REPLY_BYTES: usize = MAX_VALUE_BYTES;
+/// Requests of one RESP connection that wait for shards, above which its
+/// further requests wait too.
+pub const RESP_PAUSE_PENDING: usize = 1024;
 /// A RESP client that has not read this much of its replies is cut off. The
-/// longest reply, with the lengths of its parts, fits behind what pauses.
-pub const RESP_MAX_OUTPUT_BYTES: usize = 96 << 20;
+/// longest reply, with the lengths of its parts, fits behind what pauses and
+/// what was asked for before that.
+pub const RESP_MAX_OUTPUT_BYTES: usize = 160 << 20;
 /// Unparsed bytes of one RESP command after which the connection is cut off:
 /// the longest key and value, with most of 1 MiB in hand.
 pub const RESP_MAX_QUERY_BYTES: usize = 65 << 20;
@@ -242,7 +246,10 @@ pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 <= RESP_MAX_QUERY_BYTES);
 // A value's length takes up to 16 bytes of a reply.
 const _: () = assert!(
-    RESP_PAUSE_OUTPUT_BYTES + RESP_MAX_REPLY_BYTES + 16 * (RESP_MAX_ARGS + 1)
+    RESP_PAUSE_OUTPUT_BYTES
+        + RESP_MAX_REPLY_BYTES
+        + 16 * (RESP_MAX_ARGS + 1)
+        + RESP_PAUSE_PENDING * STREAM_BYTES
         <= RESP_MAX_OUTPUT_BYTES
 );
 const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);

@@ -16,6 +16,7 @@ mod config;
 mod control;
 mod jobs;
 mod large;
+mod large_jobs;
 mod numa;
 mod random;
 mod resp;

@@ -5,14 +5,13 @@
 //! says. It sleeps only after the scan that the wake-up protocol asks for.
 
 use crate::config::Wake;
-use crate::jobs::{Job, Message};
+use crate::jobs::Message;
+use crate::large_jobs::LargeJobs;
 use crate::ring_session::RingSession;
 use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
-use remora_engine::command::Command;
-use remora_engine::{Now, Reply, Shard};
+use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
-use remora_layout::hash::KeyHash;
 use remora_layout::limits::{JOBS_PER_TURN, TOUCH_HINTS};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,6 +35,7 @@ pub struct ShardLoop {
     shard: Shard<NoJournal>,
     sleeper: Sleeper,
     sessions: Vec<RingSession>,
+    large_jobs: LargeJobs,
     stopping: bool,
 }
 
@@ -47,7 +47,8 @@ impl ShardLoop {
         shard: Shard<NoJournal>,
         sleeper: Sleeper,
     ) -> Self {
-        Self { shared, number, shard, sleeper, sessions: Vec::new(), stopping: false }
+        let (sessions, large_jobs) = (Vec::new(), LargeJobs::default());
+        Self { shared, number, shard, sleeper, sessions, large_jobs, stopping: false }
     }
 
     /// Runs until a stop message has come and everything accepted is done.
@@ -97,13 +98,17 @@ impl ShardLoop {
     /// One look at everything. Whether there was any work. The clock is read
     /// only when there is some: an empty look costs a few loads.
     fn turn(&mut self) -> bool {
-        if self.handle().inbox.is_empty() && !self.sessions.iter().any(RingSession::has_work) {
+        let has_work = !self.handle().inbox.is_empty()
+            || !self.large_jobs.is_empty()
+            || self.sessions.iter().any(RingSession::has_work);
+        if !has_work {
             return false;
         }
         let started = Instant::now();
         let now = self.shared.clock.at(started);
         self.take_hints();
         self.take_messages(now);
+        self.large_jobs.turn(&mut self.shard, now);
         self.serve_rings(now);
         let busy = started.elapsed().as_nanos() as u64;
         count(&self.handle().busy_ns, busy);
@@ -130,7 +135,7 @@ impl ShardLoop {
             match message {
                 Message::Job(job) => {
                     jobs += 1;
-                    self.execute(job, now);
+                    self.large_jobs.execute(&mut self.shard, job, now);
                 }
                 Message::Attach(session) => self.attach(*session),
                 Message::Detach(number) => {
@@ -171,17 +176,6 @@ impl ShardLoop {
             }
             stays
         });
-    }
-
-    fn execute(&mut self, job: Job, now: Now) {
-        let reply = match Command::decode(&job.command) {
-            Ok((command, _)) => {
-                let hash = command.key().map_or(KeyHash(0), |key| self.shard.hash(key));
-                self.shard.execute(&command, hash, now)
-            }
-            Err((status, _)) => Reply::status(status),
-        };
-        job.reply_to.push(job.token, reply.into());
     }
 
     fn serve_rings(&mut self, now: Now) {

@@ -18,6 +18,9 @@ use remora_layout::record::RECORD_HEADER_BYTES;
 use std::collections::HashMap;
 use std::ops::Range;
 
+/// A value longer than `STREAM_BYTES` is in a slot of at least this class.
+pub const STREAM_CLASS: u8 = class_for(STREAM_BYTES).expect("below the limit of values");
+
 /// Bytes of a value that are held for somebody. They are free again only once
 /// it is ended at its shard.
 #[derive(Debug)]
@@ -99,16 +102,7 @@ impl<J: Journal> Shard<J> {
         hash: KeyHash,
         now: Now,
     ) -> Outcome<'_> {
-        let brings_value = matches!(
-            command,
-            Command::Get { .. }
-                | Command::GetRange { .. }
-                | Command::GetDel { .. }
-                | Command::GetEx { .. }
-                | Command::Set { get: true, .. }
-        );
-        let class = const { class_for(STREAM_BYTES).expect("below the limit of values") };
-        if brings_value && self.table.may_hold_class(&self.owner, hash, class) {
+        if command.brings_value() && self.table.may_hold_class(&self.owner, hash, STREAM_CLASS) {
             return self.execute_and_stream(command, hash, now);
         }
         Outcome::Reply(self.execute(command, hash, now))

@@ -15,7 +15,7 @@ mod string;
 mod upload;
 mod write;
 
-pub use download::{Download, Outcome};
+pub use download::{Download, Outcome, STREAM_CLASS};
 pub use upload::{LargeSet, Upload};
 
 use crate::command::{Command, Reply};

@@ -8,9 +8,9 @@
 
 use remora_arena::Words;
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
-use remora_layout::bucket::{BUCKET_BYTES, BucketHeader};
+use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::READ_RETRIES;
+use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WORD_BYTES};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::table::{CHUNK_UNIT_BYTES, TableShape};
 
@@ -81,6 +81,37 @@ impl TableRef {
     /// Whether a READ of this slot lies in the region.
     pub fn holds(&self, pointer: RemotePointer) -> bool {
         pointer.offset() + pointer.length as u64 <= self.region_bytes
+    }
+
+    /// Whether a key with this hash may have a record in a slot of at least
+    /// this class, as the buckets in mapped memory have it now: a hint, and
+    /// yes where this view cannot say.
+    pub fn may_hold_class(&self, arena: &Words, hash: KeyHash, class: u8) -> bool {
+        let home = self.home(hash);
+        let mut offset = home.offset;
+        for _ in 0..CHAIN_BUCKETS {
+            let mut bytes = [0; BUCKET_BYTES];
+            if arena.check(offset, bytes.len()).is_err() {
+                return true;
+            }
+            arena.copy_out(offset as usize, &mut bytes);
+            let word = |index: usize| {
+                let word = &bytes[index * WORD_BYTES..(index + 1) * WORD_BYTES];
+                u64::from_le_bytes(word.try_into().expect("eight bytes"))
+            };
+            let header = BucketHeader(word(0));
+            let holds = |index: usize| {
+                let slot = BucketSlot::from_word(word(1 + index));
+                let is_used = header.used() & 1 << index != 0;
+                is_used && slot.signature == hash.signature() && slot.class >= class
+            };
+            if home.is_left(header, hash) || (0..BUCKET_SLOTS).any(holds) {
+                return true;
+            }
+            let Some(link) = header.overflow() else { return false };
+            offset = link as u64 * SLOT_UNIT_BYTES as u64;
+        }
+        true
     }
 
     /// Where this view looks for a hash.

@@ -5,15 +5,14 @@ use super::pending::{Pending, Render, Waiting};
 use crate::jobs::{OwnedReply, Token};
 use mio::net::TcpStream;
 use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
-use remora_layout::limits::{RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES};
+use remora_layout::limits::{
+    RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES,
+    RESP_PAUSE_PENDING,
+};
 use remora_layout::message::Status;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 
-/// Above this much unsent output or so many waiting replies, a connection is
-/// not read until its client has taken some: a slow reader holds up itself.
-const PAUSE_OUTPUT_BYTES: usize = 1 << 20;
-const PAUSE_PENDING: usize = 1024;
 /// Buffers larger than this are given back when they are empty.
 const KEEP_BYTES: usize = 256 << 10;
 
@@ -51,6 +50,11 @@ pub struct Connection {
     pending: VecDeque<Pending>,
     /// Number of the first pending request.
     first_pending: u64,
+    /// Bytes of replies among them, which wait for earlier ones.
+    held_bytes: usize,
+    /// No request is executed before the one with this number is the first
+    /// pending one: what is asked before it is large.
+    large_until: u64,
     /// Unanswered writes at each shard: while there are any, its reads go to
     /// the shard too, so that a session sees its own writes.
     unanswered: Vec<u32>,
@@ -79,6 +83,8 @@ impl Connection {
             sent: 0,
             pending: VecDeque::new(),
             first_pending: 0,
+            held_bytes: 0,
+            large_until: 0,
             unanswered: vec![0; shards],
             closing: false,
             quit: false,
@@ -129,7 +135,20 @@ impl Connection {
     }
 
     fn is_paused(&self) -> bool {
-        self.output.len() - self.sent > PAUSE_OUTPUT_BYTES || self.pending.len() > PAUSE_PENDING
+        self.unsent_bytes() > RESP_PAUSE_OUTPUT_BYTES
+            || self.pending.len() > RESP_PAUSE_PENDING
+            || self.first_pending < self.large_until
+    }
+
+    /// Bytes of replies that the client has not been sent.
+    fn unsent_bytes(&self) -> usize {
+        self.output.len() - self.sent + self.held_bytes
+    }
+
+    /// The request that is about to wait moves a large value: the requests
+    /// behind it are not executed before it is answered.
+    pub fn expect_large(&mut self) {
+        self.large_until = self.next_request() + 1;
     }
 
     /// Reads what is there, up to a turn's worth. Whether there may be more;
@@ -210,6 +229,7 @@ impl Connection {
         } else {
             let mut bytes = Vec::new();
             write(&mut bytes, self.protocol);
+            self.held_bytes += bytes.len();
             self.pending.push_back(Pending::Ready(bytes));
         }
     }
@@ -230,6 +250,7 @@ impl Connection {
         for &shard in &waiting.writes_at {
             self.unanswered[shard] += 1;
         }
+        self.held_bytes += waiting.bytes;
         self.pending.push_back(Pending::Waiting(waiting));
     }
 
@@ -241,9 +262,12 @@ impl Connection {
             self.unanswered[shard] -= 1;
         }
         waiting.missing -= 1;
-        waiting.bytes += reply.value.as_ref().map_or(0, Vec::len);
-        if waiting.bytes > RESP_MAX_OUTPUT_BYTES {
+        let bytes = reply.value.as_ref().map_or(0, Vec::len);
+        if waiting.bytes + bytes > RESP_MAX_REPLY_BYTES {
             reply = OwnedReply::status(Status::TooLarge);
+        } else {
+            waiting.bytes += bytes;
+            self.held_bytes += bytes;
         }
         waiting.parts[token.part] = Some(reply);
         self.settle();
@@ -253,8 +277,12 @@ impl Connection {
     fn settle(&mut self) {
         loop {
             match self.pending.front_mut() {
-                Some(Pending::Ready(bytes)) => self.output.append(bytes),
+                Some(Pending::Ready(bytes)) => {
+                    self.held_bytes -= bytes.len();
+                    self.output.append(bytes);
+                }
                 Some(Pending::Waiting(waiting)) if waiting.missing == 0 => {
+                    self.held_bytes -= waiting.bytes;
                     let parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
                     let render: Render = waiting.render;
@@ -284,10 +312,10 @@ impl Connection {
             if self.output.capacity() > KEEP_BYTES {
                 self.output = Vec::new();
             }
-        } else if self.sent > PAUSE_OUTPUT_BYTES {
+        } else if self.sent > RESP_PAUSE_OUTPUT_BYTES && 2 * self.sent > self.output.len() {
             self.output.drain(..self.sent);
             self.sent = 0;
         }
-        self.output.len() - self.sent <= RESP_MAX_OUTPUT_BYTES
+        self.unsent_bytes() <= RESP_MAX_OUTPUT_BYTES
     }
 }

@@ -7,17 +7,21 @@ use super::pending::{Render, Waiting};
 use crate::jobs::{Job, Message, OwnedReply, ReplyQueue, Token};
 use crate::shared::{Shared, count};
 use remora_engine::command::{Command, Pairs};
+use remora_engine::shard::STREAM_CLASS;
 use remora_front::request::{ClientAttribute, Hello, Request};
 use remora_front::resp::{Args, encode};
 use remora_front::{CommandError, reply, request, table};
 use remora_index::hash::{TableRef, walk_locally};
-use remora_layout::limits::RESP_MAX_OUTPUT_BYTES;
+use remora_layout::limits::{RESP_MAX_REPLY_BYTES, STREAM_BYTES};
 use remora_layout::message::Status;
 use std::sync::Arc;
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
 /// hold up the others.
 const READ_BYTES: usize = 64 << 10;
+
+/// Room for a record that is kept between requests.
+const KEEP_RECORD_BYTES: usize = 256 << 10;
 
 /// Executes requests for all connections of a thread.
 pub struct Executor {
@@ -65,6 +69,9 @@ impl Executor {
         match request(args, bytes, self.now_ms) {
             Ok(request) => self.execute(connection, request),
             Err(error) => connection.reply(|out, _| error.write(out)),
+        }
+        if self.record.capacity() > KEEP_RECORD_BYTES {
+            self.record = Vec::new();
         }
     }
 
@@ -288,7 +295,7 @@ impl Executor {
         let mut bytes = 0;
         for (part, command) in commands.enumerate() {
             let key = command.key().unwrap_or_default();
-            if bytes > RESP_MAX_OUTPUT_BYTES {
+            if bytes > RESP_MAX_REPLY_BYTES {
                 // A small request must not make a huge reply.
                 parts.push(Some(OwnedReply::status(Status::TooLarge)));
                 continue;
@@ -296,8 +303,12 @@ impl Executor {
             parts.push(match self.read(connection, key) {
                 Read::Found { from, to, .. } => {
                     let wants_value = matches!(command, Command::Get { .. });
+                    bytes += if wants_value { to - from } else { 0 };
+                    if bytes > RESP_MAX_REPLY_BYTES {
+                        parts.push(Some(OwnedReply::status(Status::TooLarge)));
+                        continue;
+                    }
                     let value = wants_value.then(|| self.record[from..to].to_vec());
-                    bytes += value.as_ref().map_or(0, Vec::len);
                     Some(OwnedReply { status: Status::Ok, number: 1, value })
                 }
                 Read::Ask => {
@@ -356,10 +367,35 @@ impl Executor {
         connection.wait(Waiting { render, missing: parts.len(), parts, bytes: 0, writes_at });
     }
 
+    /// Whether a command may fetch a large value, or make a small one large.
+    fn may_be_large(&self, command: &Command<'_>, shard: usize) -> bool {
+        if let Command::SetRange { offset, .. } = *command {
+            return offset > STREAM_BYTES as u64;
+        }
+        if let Command::SetBit { offset, .. } = *command {
+            return offset as usize / 8 > STREAM_BYTES;
+        }
+        command.brings_value()
+            && command.key().is_some_and(|key| {
+                let (hash, _) = self.shared.route(key);
+                let words = &self.shared.shards[shard].words;
+                self.tables[shard].may_hold_class(words, hash, STREAM_CLASS)
+            })
+    }
+
     /// Sends a job for the request that the connection will next wait for.
-    fn submit(&self, connection: &Connection, shard: usize, part: usize, command: &Command<'_>) {
+    fn submit(
+        &self,
+        connection: &mut Connection,
+        shard: usize,
+        part: usize,
+        command: &Command<'_>,
+    ) {
         let mut bytes = Vec::new();
         command.encode_into(0, &mut bytes);
+        if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
+            connection.expect_large();
+        }
         let token = Token {
             connection: connection.slot,
             serial: connection.serial,

@@ -4,7 +4,7 @@ use crate::jobs::OwnedReply;
 use remora_front::error::status_error;
 use remora_front::request::Unit;
 use remora_front::resp::{Protocol, encode};
-use remora_layout::limits::RESP_MAX_OUTPUT_BYTES;
+use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
 
 /// How a request's parts become its reply.
@@ -63,7 +63,7 @@ impl Render {
             return encode::error(
                 out,
                 &format!(
-                    "ERR reply is longer than {RESP_MAX_OUTPUT_BYTES} bytes: ask for fewer keys"
+                    "ERR reply is longer than {RESP_MAX_REPLY_BYTES} bytes: ask for fewer keys"
                 ),
             );
         }

@@ -1,0 +1,270 @@
+//! Jobs, one at once or, if they move a large value, piece by piece.
+//!
+//! What it keeps true: in one turn of the shard one piece of one large value
+//! is moved, so that rings and other jobs never wait for a whole one; the jobs
+//! of one RESP connection are executed in the order in which they came, those
+//! behind a large one after it.
+
+use crate::jobs::{Job, OwnedReply, ReplyQueue, Token};
+use remora_arena::NoJournal;
+use remora_engine::command::Command;
+use remora_engine::{Download, LargeSet, Now, Outcome, Reply, Shard, Upload};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{JOBS_PER_TURN, PIECE_BYTES};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// One connection of one RESP thread.
+type Origin = (usize, usize, u64);
+
+fn origin_of(job: &Job) -> Origin {
+    // A queue lives as long as its thread, so that its address names it.
+    (Arc::as_ptr(&job.reply_to) as usize, job.token.connection, job.token.serial)
+}
+
+/// What is left of a large job.
+enum Work {
+    /// A SET: the encoded command, of whose value the last bytes are missing.
+    Upload { command: Vec<u8>, upload: Upload },
+    /// A reply and what has been copied of its value.
+    Download { reply: OwnedReply, value: Vec<u8>, download: Download },
+}
+
+struct LargeJob {
+    reply_to: Arc<ReplyQueue>,
+    token: Token,
+    work: Work,
+}
+
+/// What is under way for one connection.
+struct Line {
+    origin: Origin,
+    /// The large job; `None` once it is done.
+    large: Option<LargeJob>,
+}
+
+/// The large jobs under way, and those that wait for them.
+#[derive(Default)]
+pub struct LargeJobs {
+    lines: VecDeque<Line>,
+    /// The jobs behind the large one of each line.
+    behind: HashMap<Origin, VecDeque<Job>>,
+}
+
+impl LargeJobs {
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Executes a job, begins it if it is large, or lets it wait for an
+    /// earlier one of its connection.
+    pub fn execute(&mut self, shard: &mut Shard<NoJournal>, job: Job, now: Now) {
+        let origin = origin_of(&job);
+        if let Some(behind) = self.behind.get_mut(&origin) {
+            behind.push_back(job);
+        } else if let Some(large) = begin(shard, job, now) {
+            self.behind.insert(origin, VecDeque::new());
+            self.lines.push_back(Line { origin, large: Some(large) });
+        }
+    }
+
+    /// Moves one piece; with the last one goes on with the jobs behind it.
+    pub fn turn(&mut self, shard: &mut Shard<NoJournal>, now: Now) {
+        let Some(mut line) = self.lines.pop_front() else { return };
+        if let Some(large) = line.large.take() {
+            line.large = advance(shard, large, now);
+        }
+        let behind = self.behind.get_mut(&line.origin).expect("each line has its list");
+        for _ in 0..JOBS_PER_TURN {
+            if line.large.is_some() {
+                break;
+            }
+            let Some(job) = behind.pop_front() else { break };
+            line.large = begin(shard, job, now);
+        }
+        if line.large.is_none() && behind.is_empty() {
+            self.behind.remove(&line.origin);
+        } else {
+            self.lines.push_back(line);
+        }
+    }
+}
+
+/// Executes a job, or begins it if it moves a large value.
+fn begin(shard: &mut Shard<NoJournal>, job: Job, now: Now) -> Option<LargeJob> {
+    let Job { command: bytes, reply_to, token } = job;
+    let outcome = match Command::decode(&bytes) {
+        Ok((Command::Set { key, value, condition, expiry, get }, _))
+            if value.len() > PIECE_BYTES =>
+        {
+            let (hash, value_bytes) = (shard.hash(key), value.len());
+            let set = LargeSet { key, hash, value_bytes, condition, expiry, get };
+            match shard.begin_upload(set, now) {
+                Ok(upload) => {
+                    let work = Work::Upload { command: bytes, upload };
+                    return Some(LargeJob { reply_to, token, work });
+                }
+                Err(status) => Outcome::Reply(Reply::status(status)),
+            }
+        }
+        Ok((command, _)) => {
+            let hash = command.key().map_or(KeyHash(0), |key| shard.hash(key));
+            shard.execute_or_stream(&command, hash, now)
+        }
+        Err((status, _)) => Outcome::Reply(Reply::status(status)),
+    };
+    answer(outcome, reply_to, token)
+}
+
+/// Sends a reply, or begins to copy its value.
+fn answer(outcome: Outcome<'_>, reply_to: Arc<ReplyQueue>, token: Token) -> Option<LargeJob> {
+    match outcome {
+        Outcome::Reply(reply) => {
+            reply_to.push(token, reply.into());
+            None
+        }
+        Outcome::Stream(reply, download) => {
+            let value = Vec::with_capacity(download.len());
+            let work = Work::Download { reply: reply.into(), value, download };
+            Some(LargeJob { reply_to, token, work })
+        }
+    }
+}
+
+/// Moves one piece of a large value. What is left of the job.
+fn advance(shard: &mut Shard<NoJournal>, large: LargeJob, now: Now) -> Option<LargeJob> {
+    let LargeJob { reply_to, token, work } = large;
+    match work {
+        Work::Upload { command, mut upload } => {
+            // The value is the end of the command.
+            let from = command.len() - upload.missing();
+            let to = command.len().min(from + PIECE_BYTES);
+            let taken = shard.upload(&mut upload, &command[from..to]);
+            assert_eq!(taken, Ok(()), "as many bytes as were announced");
+            if upload.missing() > 0 {
+                let work = Work::Upload { command, upload };
+                return Some(LargeJob { reply_to, token, work });
+            }
+            answer(shard.finish_upload(upload, now), reply_to, token)
+        }
+        Work::Download { mut reply, mut value, download } => {
+            value.extend_from_slice(shard.piece(&download, value.len(), PIECE_BYTES));
+            if value.len() < download.len() {
+                let work = Work::Download { reply, value, download };
+                return Some(LargeJob { reply_to, token, work });
+            }
+            shard.end_download(download, now);
+            reply.value = Some(value);
+            reply_to.push(token, reply);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::Owner;
+    use remora_engine::ShardOptions;
+    use remora_engine::command::{Condition, Expiry};
+    use remora_layout::message::Status;
+
+    struct World {
+        shard: Shard<NoJournal>,
+        jobs: LargeJobs,
+        replies: Arc<ReplyQueue>,
+        _poll: mio::Poll,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let poll = mio::Poll::new().unwrap();
+            let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
+            let shard = Shard::new(Owner::heap(32 << 20, NoJournal), ShardOptions::default());
+            let replies = Arc::new(ReplyQueue::new(waker));
+            Self { shard, jobs: LargeJobs::default(), replies, _poll: poll }
+        }
+
+        fn job(&mut self, connection: usize, request: u64, command: &Command<'_>) {
+            let mut bytes = Vec::new();
+            command.encode_into(0, &mut bytes);
+            let token = Token { connection, serial: 1, request, part: 0 };
+            let job = Job { command: bytes, reply_to: Arc::clone(&self.replies), token };
+            self.jobs.execute(&mut self.shard, job, Now::default());
+        }
+
+        /// The replies that are there: connection, request, bytes of value.
+        fn answered(&mut self) -> Vec<(usize, u64, usize)> {
+            let mut all = Vec::new();
+            while let Some((token, reply)) = self.replies.pop() {
+                assert_eq!(reply.status, Status::Ok);
+                let bytes = reply.value.map_or(0, |value| value.len());
+                all.push((token.connection, token.request, bytes));
+            }
+            all
+        }
+
+        fn turn(&mut self) {
+            self.jobs.turn(&mut self.shard, Now::default());
+        }
+    }
+
+    fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Command<'a> {
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        Command::Set { key, value, condition, expiry, get: false }
+    }
+
+    #[test]
+    fn others_go_on_while_a_connection_moves_a_large_value() {
+        let mut world = World::new();
+        let pieces = 4;
+        let large = vec![7; pieces * PIECE_BYTES];
+        world.job(1, 0, &set(b"large", &large));
+        world.job(1, 1, &set(b"k", b"first"));
+        world.job(1, 2, &Command::Get { key: b"large" });
+        world.job(1, 3, &Command::StrLen { key: b"large" });
+        for round in 0..pieces as u64 - 1 {
+            world.turn();
+            // Others see no part of it, and are answered at once.
+            world.job(2, round, &Command::Get { key: b"k" });
+            let missing = world.replies.pop().unwrap();
+            assert_eq!((missing.0.connection, missing.1.status), (2, Status::NotFound));
+            world.job(2, round, &set(b"other", b"value"));
+            assert_eq!(world.answered(), [(2, round, 0)]);
+        }
+        world.turn();
+        assert_eq!(world.answered(), [(1, 0, 0), (1, 1, 0)], "done, and what was behind it");
+        // The GET has begun: it is of this moment, whatever comes.
+        world.job(2, 9, &Command::Del { key: b"large" });
+        assert_eq!(world.answered(), [(2, 9, 0)]);
+        for _ in 0..pieces - 1 {
+            world.turn();
+            world.job(2, 10, &Command::Exists { key: b"large" });
+            assert_eq!(world.answered(), [(2, 10, 0)]);
+        }
+        world.turn();
+        assert_eq!(world.answered(), [(1, 2, large.len()), (1, 3, 0)]);
+        assert!(world.jobs.is_empty() && world.jobs.behind.is_empty());
+        assert_eq!(world.shard.stats().pinned, 0);
+    }
+
+    #[test]
+    fn two_large_ones_share_the_turns() {
+        let mut world = World::new();
+        let large = vec![7; 3 * PIECE_BYTES];
+        for connection in [1, 2] {
+            world.job(connection, 0, &set(b"large", &large));
+            world.job(connection, 1, &set(b"large", &large));
+        }
+        let mut turns = 0;
+        let mut order = Vec::new();
+        while !world.jobs.is_empty() {
+            world.turn();
+            turns += 1;
+            order.extend(world.answered());
+        }
+        assert_eq!(turns, 4 * 3);
+        assert_eq!(order, [(1, 0, 0), (2, 0, 0), (1, 1, 0), (2, 1, 0)]);
+    }
+}
