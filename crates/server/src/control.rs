@@ -5,6 +5,7 @@
 //! is still the primary, then echoes: the reading right of the client counts
 //! from the echoed clock (design, "What a late reader may do").
 
+use crate::accept::{ACCEPTS_PER_TURN, Gate};
 use crate::jobs::Message;
 use crate::random::random_u64;
 use crate::ring_session::{RingParts, RingSession};
@@ -67,6 +68,7 @@ pub struct Control {
     shared: Arc<Shared>,
     poll: Poll,
     listener: UnixListener,
+    gate: Gate,
     clients: HashMap<Token, Client>,
     next_token: usize,
     next_session: u64,
@@ -88,6 +90,7 @@ impl Control {
             shared,
             poll,
             listener,
+            gate: Gate::new(),
             clients: HashMap::new(),
             next_token: FIRST_CLIENT,
             next_session: 1,
@@ -104,7 +107,7 @@ impl Control {
             // Without clients nobody needs heartbeats: sleep for ever.
             let timeout = (!self.clients.is_empty())
                 .then(|| next_beat.saturating_duration_since(Instant::now()));
-            if let Err(error) = self.poll.poll(&mut events, timeout) {
+            if let Err(error) = self.poll.poll(&mut events, self.gate.bound(timeout)) {
                 if error.kind() == ErrorKind::Interrupted {
                     continue;
                 }
@@ -117,6 +120,9 @@ impl Control {
                     WAKER => self.end_violators(),
                     token => self.read(token),
                 }
+            }
+            if self.gate.is_due() {
+                self.accept();
             }
             let now = Instant::now();
             if now >= next_beat {
@@ -133,16 +139,27 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
             let mut socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.gate.emptied(),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a client");
+                    let counts = &self.shared.counts;
+                    let turn_away = || {
+                        let (socket, _) = self.listener.accept()?;
+                        count(&counts.sessions_refused, 1);
+                        // A client that has gone needs no reason.
+                        let _ = decline(&socket, &refusal(Refusal::NoResources, offer()));
+                        Ok(())
+                    };
+                    if self.gate.failed(&error, turn_away) {
+                        continue;
+                    }
                     return;
                 }
             };
+            self.gate.passed();
             let token = Token(self.next_token);
             self.next_token += 1;
             if let Err(error) =
@@ -156,6 +173,7 @@ impl Control {
             // What has already arrived raises no further event.
             self.read(token);
         }
+        self.gate.turn_ended();
     }
 
     /// Reads the hello, or notices the end. After the hello a client has
@@ -189,12 +207,11 @@ impl Control {
     }
 
     fn refuse(&mut self, token: Token, why: Refusal) {
-        if let Some(client) = self.clients.remove(&token)
-            && let Some(socket) = duplicate(&client.socket)
-        {
+        if let Some(client) = self.clients.remove(&token) {
+            count(&self.shared.counts.sessions_refused, 1);
             tracing::warn!(refusal = %why, "refused a session");
             // A client that has gone needs no answer.
-            let _ = decline(&socket, &refusal(why, offer()));
+            let _ = decline(&client.socket, &refusal(why, offer()));
         }
     }
 
@@ -217,7 +234,7 @@ impl Control {
         let shards = self.shared.shards.len();
         let memory = SessionMemory::create(shards).map_err(|error| {
             tracing::error!(%error, "no memory for a session");
-            Refusal::TooManySessions
+            Refusal::NoResources
         })?;
         let number = self.next_session;
         self.next_session += 1;
@@ -246,7 +263,7 @@ impl Control {
         for _ in 0..shards {
             eventfds.push(Bell::eventfd().map_err(|error| {
                 tracing::error!(%error, "no eventfd for a session");
-                Refusal::TooManySessions
+                Refusal::NoResources
             })?);
         }
         let violated = Arc::new(AtomicBool::new(false));
@@ -284,17 +301,20 @@ impl Control {
             "session granted"
         );
         self.beat_one(token);
-        if !self.send_grant(token, answer) {
-            self.end(token, "it went before it was granted");
+        if let Err(error) = self.send_grant(token, &answer) {
+            // Gone, or the kernel has too many descriptors under way already.
+            tracing::warn!(%error, "a grant could not be sent");
+            if let Some(client) = self.clients.get(&token) {
+                let _ = decline(&client.socket, &refusal(Refusal::NoResources, offer()));
+            }
+            self.end(token, "it could not be granted");
         }
         Ok(())
     }
 
-    fn send_grant(&self, token: Token, hello: ServerHello) -> bool {
-        let Some(client) = self.clients.get(&token) else { return true };
-        let (Some(session), Some(socket)) = (&client.session, duplicate(&client.socket)) else {
-            return false;
-        };
+    fn send_grant(&self, token: Token, hello: &ServerHello) -> std::io::Result<()> {
+        let Some(client) = self.clients.get(&token) else { return Ok(()) };
+        let Some(session) = &client.session else { return Ok(()) };
         let shards: Vec<_> = self
             .shared
             .shards
@@ -303,9 +323,8 @@ impl Control {
             .map(|(shard, eventfd)| (shard.region.fd(), eventfd.as_fd()))
             .collect();
         let pointer_table = self.shared.pointer_table.as_ref().map(|table| table.region.fd());
-        Grant { hello, memory: &session.memory, shards: &shards, pointer_table }
-            .send(&socket)
-            .is_ok()
+        Grant { hello: *hello, memory: &session.memory, shards: &shards, pointer_table }
+            .send(&client.socket)
     }
 
     fn end(&mut self, token: Token, why: &str) {
@@ -353,6 +372,7 @@ impl Control {
                     }
                 }
                 None if now - client.since > HELLO_TIMEOUT => {
+                    count(&self.shared.counts.hellos_timed_out, 1);
                     self.end(token, "it did not say hello");
                 }
                 None => {}
@@ -394,10 +414,4 @@ impl Control {
 /// What this server offers to clients.
 fn offer() -> Offer {
     Offer::of_this_process(true, false)
-}
-
-/// The same socket as a standard stream, for messages with descriptors.
-fn duplicate(socket: &UnixStream) -> Option<std::os::unix::net::UnixStream> {
-    let fd: OwnedFd = socket.as_fd().try_clone_to_owned().ok()?;
-    Some(fd.into())
 }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod clock;
 mod config;
 mod control;

@@ -3,6 +3,7 @@
 use super::execute::Executor;
 use super::pending::{Pending, Render, Waiting};
 use crate::jobs::{OwnedReply, Token};
+use crate::shared::count;
 use mio::net::TcpStream;
 use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
 use remora_layout::limits::{RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES};
@@ -49,6 +50,10 @@ pub struct Connection {
     output: Vec<u8>,
     sent: usize,
     pending: VecDeque<Pending>,
+    /// Parts of waiting requests, and bytes of replies that wait for an
+    /// earlier one: not yet output, but as good as.
+    held_parts: usize,
+    held_bytes: usize,
     /// Number of the first pending request.
     first_pending: u64,
     /// Unanswered writes at each shard: while there are any, its reads go to
@@ -78,6 +83,8 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             pending: VecDeque::new(),
+            held_parts: 0,
+            held_bytes: 0,
             first_pending: 0,
             unanswered: vec![0; shards],
             closing: false,
@@ -105,7 +112,7 @@ impl Connection {
     /// One turn: send, read, execute, send.
     pub fn serve(&mut self, executor: &mut Executor) -> Flow {
         if !self.flush() {
-            return Flow::Close;
+            return self.over(executor);
         }
         // What is not read now raises no event of its own later.
         let mut again = !self.closing;
@@ -117,7 +124,7 @@ impl Connection {
         }
         self.execute(executor);
         if !self.flush() {
-            return Flow::Close;
+            return self.over(executor);
         }
         let parse_more = self.input.len() >= self.need;
         let answered = self.pending.is_empty() && self.sent == self.output.len();
@@ -128,8 +135,19 @@ impl Connection {
         if (again || parse_more) && !self.is_paused() { Flow::Again } else { Flow::Go }
     }
 
+    /// The connection is over; whether that was our doing is counted.
+    fn over(&self, executor: &Executor) -> Flow {
+        if self.output.len() - self.sent > RESP_MAX_OUTPUT_BYTES {
+            count(&executor.counts().output_cut_off, 1);
+            let (serial, unread) = (self.serial, self.output.len() - self.sent);
+            tracing::info!(serial, unread, "a connection that does not read was cut off");
+        }
+        Flow::Close
+    }
+
     fn is_paused(&self) -> bool {
-        self.output.len() - self.sent > PAUSE_OUTPUT_BYTES || self.pending.len() > PAUSE_PENDING
+        self.output.len() - self.sent + self.held_bytes > PAUSE_OUTPUT_BYTES
+            || self.pending.len() + self.held_parts > PAUSE_PENDING
     }
 
     /// Reads what is there, up to a turn's worth. Whether there may be more;
@@ -169,7 +187,7 @@ impl Connection {
                     if need <= RESP_MAX_QUERY_BYTES {
                         break;
                     }
-                    self.protocol_error("Protocol error: too big request");
+                    self.protocol_error(executor, "Protocol error: too big request");
                     ended = true;
                 }
                 Ok(Parsed::Request { consumed }) => {
@@ -181,7 +199,7 @@ impl Connection {
                     ended = self.quit;
                 }
                 Err(error) => {
-                    self.protocol_error(&error.to_string());
+                    self.protocol_error(executor, &error.to_string());
                     ended = true;
                 }
             }
@@ -198,7 +216,8 @@ impl Connection {
         }
     }
 
-    fn protocol_error(&mut self, text: &str) {
+    fn protocol_error(&mut self, executor: &Executor, text: &str) {
+        count(&executor.counts().protocol_errors, 1);
         self.reply(|out, _| encode::error(out, &format!("ERR {text}")));
         self.quit();
     }
@@ -210,6 +229,7 @@ impl Connection {
         } else {
             let mut bytes = Vec::new();
             write(&mut bytes, self.protocol);
+            self.held_bytes += bytes.len();
             self.pending.push_back(Pending::Ready(bytes));
         }
     }
@@ -230,6 +250,8 @@ impl Connection {
         for &shard in &waiting.writes_at {
             self.unanswered[shard] += 1;
         }
+        self.held_parts += waiting.parts.len();
+        self.held_bytes += waiting.bytes;
         self.pending.push_back(Pending::Waiting(waiting));
     }
 
@@ -241,7 +263,9 @@ impl Connection {
             self.unanswered[shard] -= 1;
         }
         waiting.missing -= 1;
-        waiting.bytes += reply.value.as_ref().map_or(0, Vec::len);
+        let bytes = reply.value.as_ref().map_or(0, Vec::len);
+        waiting.bytes += bytes;
+        self.held_bytes += bytes;
         if waiting.bytes > RESP_MAX_OUTPUT_BYTES {
             reply = OwnedReply::status(Status::TooLarge);
         }
@@ -253,8 +277,13 @@ impl Connection {
     fn settle(&mut self) {
         loop {
             match self.pending.front_mut() {
-                Some(Pending::Ready(bytes)) => self.output.append(bytes),
+                Some(Pending::Ready(bytes)) => {
+                    self.held_bytes -= bytes.len();
+                    self.output.append(bytes);
+                }
                 Some(Pending::Waiting(waiting)) if waiting.missing == 0 => {
+                    self.held_parts -= waiting.parts.len();
+                    self.held_bytes -= waiting.bytes;
                     let parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
                     let render: Render = waiting.render;

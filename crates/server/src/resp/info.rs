@@ -73,6 +73,9 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("span_tail_bytes", sum(|s| s.slots.tail_bytes)),
             ("slots_reused_early", sum(|s| s.slots.reused_early)),
             ("records_moved", sum(|s| s.moved)),
+            ("buckets", sum(|s| s.buckets)),
+            ("overflow_buckets", sum(|s| s.overflow_buckets)),
+            ("table_bytes", sum(|s| s.table_bytes)),
         ],
     );
     section(
@@ -81,6 +84,11 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("total_connections_received", load(&counts.connections_total)),
             ("total_sessions_granted", load(&counts.sessions_total)),
             ("sessions_violated", load(&counts.sessions_violated)),
+            ("sessions_refused", load(&counts.sessions_refused)),
+            ("hellos_timed_out", load(&counts.hellos_timed_out)),
+            ("rejected_connections", load(&counts.connections_rejected)),
+            ("protocol_errors", load(&counts.protocol_errors)),
+            ("client_output_buffer_limit_disconnections", load(&counts.output_cut_off)),
             ("total_commands_processed", load(&counts.commands)),
             ("optimistic_reads", load(&counts.optimistic_reads)),
             ("asked_reads", load(&counts.asked_reads)),
