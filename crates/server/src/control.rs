@@ -86,6 +86,8 @@ impl Control {
         mut listener: UnixListener,
     ) -> std::io::Result<Self> {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        // Known from now on, whether or not a descriptor is left for asking.
+        let _ = offer();
         Ok(Self {
             shared,
             poll,

@@ -60,10 +60,11 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
         _ => ConnectError::Unreachable { server: server(), source },
     };
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
+    // First, because it may have to open a file for it.
+    let hello = client_hello(wanted);
     let socket = UnixStream::connect(path).map_err(failed)?;
     socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
     socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
-    let hello = client_hello(wanted);
     let sent = socket::send(&socket, hello.as_bytes(), &[]);
     let mut answer = ServerHello::new_zeroed();
     // A server without descriptors refuses before it has heard anything: its
