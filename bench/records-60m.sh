@@ -121,12 +121,10 @@ row() {
     values+=" | $(awk -v n="$records" \
       -v used="$(info "$name" used_memory)" -v table="$(info "$name" table_bytes)" \
       -v buckets="$(info "$name" buckets)" -v overflow="$(info "$name" overflow_buckets)" \
-      -v run="$(info "$name" table_run_bytes)" -v waits="$(info "$name" quarantine_bytes)" \
+      -v tails="$(info "$name" span_tail_bytes)" -v waits="$(info "$name" quarantine_bytes)" \
       -v early="$(info "$name" slots_reused_early)" \
       -v rss="$(cat "$work/$name.resident")" -v anon="$(cat "$work/$name.anonymous")" \
       -v started="$started_kib" -v load="$(load_s "$name")" \
-      -v rate="$(field "$name" ops_per_s)" -v p50="$(field "$name" p50_us)" \
-      -v trips="$(field "$name" round_trips_per_op)" \
       "BEGIN { printf \"$form\", $3 }")"
   done
   echo "| $what$values |"
@@ -145,8 +143,9 @@ echo "| --- | --- | --- |"
 row "slots of records and overflow buckets, bytes a record" "%.2f" "used / n"
 row "table, overflow buckets included, bytes a record" "%.2f" "table / n"
 row "main buckets; overflow buckets" "%d; %d" "buckets, overflow"
-row "all that is not free, bytes a record" "%.2f" "(used + table - overflow * 64) / n"
-row "beyond key and value, bytes a record" "%.2f" "(used + table - overflow * 64) / n - 48"
+# An overflow bucket is a slot of 80 bytes, and counted in both.
+row "all that is not free, bytes a record" "%.2f" "(used + table + tails - overflow * 80) / n"
+row "beyond key and value, bytes a record" "%.2f" "(used + table + tails - overflow * 80) / n - 48"
 row "resident memory of the process, bytes a record" "%.2f" "(rss - started) * 1024 / n"
 row "of it not shared memory, KiB" "%d" "anon"
 row "waiting for leases, MiB; reused early" "%.1f; %d" "waits / 1048576, early"
