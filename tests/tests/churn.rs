@@ -189,9 +189,10 @@ fn sizes_that_drift_for_long_need_no_more_memory_than_allowed() {
     let most = before + ((MEMORY_BYTES >> 10) + (12 << 10)) as u64;
     let mut highest = 0;
     for round in 0..ROUNDS {
-        // From 64 bytes to 32 KiB and back, twice: classes of slots come and go.
+        // From 128 bytes to 32 KiB and back, twice: classes of slots come and go.
         let phase = round % 12;
-        let usual = 128usize << (if phase < 6 { phase } else { 11 - phase }) * 8 / 5;
+        let step = if phase < 6 { phase } else { 11 - phase };
+        let usual = 128usize << (step * 8 / 5);
         for _ in 0..STEPS {
             first.step(&mut resp, usual);
             second.step(&mut session, usual);

@@ -68,6 +68,7 @@ fn two_hundred_processes_are_served_and_those_killed_leave_nothing() {
     let mut resp = server.resp();
     let mut other = server.session();
     use_own_keys(&mut other, "other", 1);
+    assert_eq!(resp.info("connected_sessions_shm"), 1);
     let (files, maps, memory) = (descriptors(pid), mappings(pid), resident_kib(pid));
     let mut clients: Vec<Role> = (0..PROCESSES)
         .map(|number| Role::start("keys", &[socket.to_str().unwrap(), &format!("p{number}")]))
@@ -171,6 +172,8 @@ fn whoever_is_refused_for_want_of_a_descriptor_is_told_so() {
         ServerProcess::start_with_open_files(OPEN_FILES, &["--shards=1", "--max-memory=16MiB"]);
     let mut other = server.session();
     let mut resp = server.resp();
+    // Accepted by now.
+    assert_eq!(resp.call("PING"), Value::Simple("PONG".into()));
     let files = descriptors(server.pid());
     for round in 1..=3 {
         let mut all = Vec::new();
