@@ -153,9 +153,9 @@ impl Control {
                         count(&counts.sessions_refused, 1);
                         // A client that has gone needs no reason.
                         let _ = decline(&socket, &refusal(Refusal::NoResources, offer()));
-                        Ok(())
+                        Ok(socket.into())
                     };
-                    if self.gate.failed(&error, turn_away) {
+                    if self.gate.failed(&error, &self.listener, turn_away) {
                         continue;
                     }
                     return;

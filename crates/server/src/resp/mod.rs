@@ -37,9 +37,9 @@ const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for a
 close some, or raise its limit of open files (ulimit -n)\r\n";
 
 /// Turns a client away. It may be gone already; the reason is a courtesy.
-fn reject(counts: &Counts, mut socket: TcpStream, why: &[u8]) {
+fn reject(counts: &Counts, socket: &mut TcpStream, why: &[u8]) {
     count(&counts.connections_rejected, 1);
-    let _ = std::io::Write::write(&mut socket, why);
+    let _ = std::io::Write::write(socket, why);
 }
 
 /// Small replies must not wait for acknowledgements; and a peer whose machine
@@ -163,11 +163,11 @@ impl RespThread {
                 Err(error) => {
                     let counts = &self.shared.counts;
                     let turn_away = || {
-                        let (socket, _) = listener.accept()?;
-                        reject(counts, socket, NO_DESCRIPTOR);
-                        Ok(())
+                        let (mut socket, _) = listener.accept()?;
+                        reject(counts, &mut socket, NO_DESCRIPTOR);
+                        Ok(socket.into())
                     };
-                    if self.gate.failed(&error, turn_away) {
+                    if self.gate.failed(&error, listener, turn_away) {
                         continue;
                     }
                     return;
@@ -176,7 +176,7 @@ impl RespThread {
             self.gate.passed();
             let open = self.connections.len() - self.free.len();
             if open >= RESP_MAX_CONNECTIONS {
-                reject(&self.shared.counts, socket, TOO_MANY);
+                reject(&self.shared.counts, &mut socket, TOO_MANY);
                 continue;
             }
             set_options(&socket);
