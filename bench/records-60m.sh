@@ -154,7 +154,8 @@ echo
 echo "| Cold GET of $ops, without pointers | records/s | p50, us | round trips |"
 echo "| --- | --- | --- | --- |"
 for name in read ask; do
-  echo "| $name | $(field "$name" ops_per_s) | $(field "$name" p50_us) | $(field "$name" round_trips_per_op) |"
+  printf '| %s | %.0f | %.2f | %.2f |\n' "$name" "$(field "$name" ops_per_s)" \
+    "$(field "$name" p50_us)" "$(field "$name" round_trips_per_op)"
 done
 echo
 awk -v us="$until_pong_us" -v kib="$empty_kib" 'BEGIN {
