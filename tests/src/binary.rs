@@ -28,7 +28,18 @@ fn build() -> PathBuf {
 
 /// The binary, with none of this environment's settings.
 pub fn remora() -> Command {
-    let mut command = Command::new(remora_path());
+    without_settings(Command::new(remora_path()))
+}
+
+/// The same, with so many open files at most, which it cannot raise.
+pub fn remora_with_open_files(most: usize) -> Command {
+    let mut command = without_settings(Command::new("sh"));
+    command.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &most.to_string()]);
+    command.arg(remora_path());
+    command
+}
+
+fn without_settings(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("REMORA_") {
             command.env_remove(name);

@@ -11,7 +11,7 @@ mod resp;
 mod role;
 mod server;
 
-pub use binary::{Finished, remora, remora_path, run};
+pub use binary::{Finished, remora, remora_path, remora_with_open_files, run};
 pub use random::Random;
 pub use raw::{RawSession, greet};
 pub use redis::{Bytes, RedisServer};

@@ -44,6 +44,17 @@ pub fn anonymous_kib(pid: u32) -> u64 {
     field(&status, "RssAnon:").unwrap_or_default()
 }
 
+/// Resident memory, KiB, shared memory included.
+pub fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    field(&status, "VmRSS:").unwrap_or_default()
+}
+
+/// Number of mappings.
+pub fn mappings(pid: u32) -> usize {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).map_or(0, |maps| maps.lines().count())
+}
+
 /// Number of open descriptors.
 pub fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, |entries| entries.count())

@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+/// How long a reply may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -61,8 +64,8 @@ impl Resp {
     pub fn connect(address: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
-        socket.set_write_timeout(Some(Duration::from_secs(20)))?;
+        socket.set_read_timeout(Some(LIMIT))?;
+        socket.set_write_timeout(Some(LIMIT))?;
         let reader = BufReader::with_capacity(1 << 16, socket.try_clone()?);
         Ok(Self { socket, reader })
     }
@@ -98,6 +101,15 @@ impl Resp {
             },
             _ => return Err(bad()),
         })
+    }
+
+    /// What the server says without being asked, if it does so within a
+    /// fifth of a second.
+    pub fn receive_unasked(&mut self) -> Option<Value> {
+        self.socket.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
+        let value = self.receive().ok();
+        self.socket.set_read_timeout(Some(LIMIT)).ok()?;
+        value
     }
 
     /// Sends a request and takes its reply.

@@ -4,7 +4,7 @@
 //! A test file has one test, by convention `plays_its_part`, that looks for
 //! its part by [`role`] and does nothing without one.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 const NAME: &str = "PLAYED_ROLE";
@@ -45,6 +45,12 @@ impl Role {
         println!("\n{MARK}{text}");
     }
 
+    /// Waits for a word of the one that started this process: false if there
+    /// is none any more.
+    pub fn wait_for_word() -> bool {
+        std::io::stdin().lock().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Waits for the end of the one that started this process, or its kill.
     pub fn wait_for_end() {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -60,6 +66,12 @@ impl Role {
             line.clear();
         }
         None
+    }
+
+    /// Gives it the word that it waits for.
+    pub fn give_word(&mut self) {
+        let stdin = self.child.stdin.as_mut().expect("it is piped");
+        stdin.write_all(b"\n").expect("it lives and listens");
     }
 
     /// Its process id.

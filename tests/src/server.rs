@@ -1,6 +1,6 @@
 //! A server process.
 
-use crate::binary::remora;
+use crate::binary::{remora, remora_with_open_files};
 use crate::resp::Resp;
 use remora_client::{Options, Session, Wake};
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -54,12 +54,20 @@ impl ServerProcess {
         Self::start_at(&Place::new(), flags)
     }
 
+    /// Starts a server that can have so many open files at most.
+    pub fn start_with_open_files(most: usize, flags: &[&str]) -> Self {
+        Self::start_command(&Place::new(), remora_with_open_files(most), flags)
+    }
+
     /// Starts a server at this place and waits until it is ready.
     pub fn start_at(place: &Arc<Place>, flags: &[&str]) -> Self {
+        Self::start_command(place, remora(), flags)
+    }
+
+    fn start_command(place: &Arc<Place>, mut command: Command, flags: &[&str]) -> Self {
         let socket = place.socket();
         std::fs::create_dir_all(socket.parent().expect("it has one")).expect("a directory");
         let log = File::options().create(true).append(true).open(place.log()).expect("a log");
-        let mut command = remora();
         command.args(["serve", "--owned-by-parent", "--port", "0", "--socket"]).arg(&socket);
         command.args(flags);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);

@@ -9,6 +9,7 @@ use crate::Transport;
 use remora_layout::hash::checksum;
 use remora_layout::hello::{WireOffer, offer, transport};
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// Which transport a user asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -97,12 +98,25 @@ pub struct Offer {
 /// Keys the hash of the boot id, which itself is not to be told to strangers.
 const HOST_HASH_SEED: u64 = u64::from_le_bytes(*b"remorahs");
 
+/// This host, 0 if it cannot be told. Once known it is not asked for again:
+/// a server that has no descriptor left still has to know where it runs.
+fn this_host() -> u64 {
+    static HOST: OnceLock<u64> = OnceLock::new();
+    if let Some(host) = HOST.get() {
+        return *host;
+    }
+    match std::fs::read("/proc/sys/kernel/random/boot_id") {
+        Ok(boot_id) if !boot_id.is_empty() => {
+            *HOST.get_or_init(|| checksum(&boot_id, HOST_HASH_SEED))
+        }
+        _ => 0,
+    }
+}
+
 impl Offer {
     /// What this process has on this host.
     pub fn of_this_process(shm: bool, tcp: bool) -> Self {
-        let boot_id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let host = if boot_id.is_empty() { 0 } else { checksum(&boot_id, HOST_HASH_SEED) };
-        Self { shm, tcp, host, uid: rustix::process::geteuid().as_raw() }
+        Self { shm, tcp, host: this_host(), uid: rustix::process::geteuid().as_raw() }
     }
 
     /// As it stands in a hello.

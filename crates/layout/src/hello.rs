@@ -143,6 +143,11 @@ pub enum Refusal {
     /// The wanted transport cannot be had; the offers say why.
     #[error("the wanted transport cannot be had with this server")]
     Unavailable = 6,
+    /// No file descriptor or no memory is left for it.
+    #[error(
+        "the server has no file descriptor or memory left for another session: close some clients, or raise its limit of open files (ulimit -n)"
+    )]
+    NoResources = 7,
 }
 
 impl Refusal {
@@ -155,6 +160,7 @@ impl Refusal {
             Self::OtherUser,
             Self::ShuttingDown,
             Self::Unavailable,
+            Self::NoResources,
         ]
         .into_iter()
         .find(|refusal| *refusal as u32 == number)
@@ -182,6 +188,13 @@ const _: () = assert!(std::mem::offset_of!(ServerHello, socket_path) == 96);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_refusal_is_known_by_its_number() {
+        let known = (1..=7).map(|number| Refusal::from_number(number).unwrap() as u32);
+        assert!(known.eq(1..=7));
+        assert_eq!((Refusal::from_number(0), Refusal::from_number(8)), (None, None));
+    }
 
     #[test]
     fn texts_round_trip_or_are_refused() {

@@ -5,6 +5,7 @@
 //! is still the primary, then echoes: the reading right of the client counts
 //! from the echoed clock (design, "What a late reader may do").
 
+use crate::accept::{ACCEPTS_PER_TURN, Gate};
 use crate::agent::AgentInbox;
 use crate::random::random_u64;
 use crate::session::Session;
@@ -22,7 +23,7 @@ use remora_layout::hello::{
 use remora_layout::limits::{HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_SESSIONS};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -50,10 +51,48 @@ struct Client {
     hello: Vec<u8>,
 }
 
+/// Where clients come in.
+struct Door {
+    listener: Listener,
+    gate: Gate,
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn accept(&self) -> std::io::Result<Socket> {
+        match self {
+            Self::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
+            Self::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
 /// Where a client came from.
 enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        match socket {
+            Socket::Unix(socket) => socket.into(),
+            Socket::Tcp(socket) => socket.into(),
+        }
+    }
 }
 
 impl Socket {
@@ -82,10 +121,10 @@ impl Socket {
     /// Sends an answer that grants nothing. A client that has gone needs none.
     fn answer(&mut self, hello: &ServerHello) {
         let sent = match self {
-            Self::Unix(socket) => duplicate(socket).map(|socket| decline(&socket, hello)),
-            Self::Tcp(socket) => Some(socket.write_all(hello.as_bytes())),
+            Self::Unix(socket) => decline(&*socket, hello),
+            Self::Tcp(socket) => socket.write_all(hello.as_bytes()),
         };
-        if let Some(Err(error)) = sent {
+        if let Err(error) = sent {
             tracing::debug!(%error, "a client did not wait for its answer");
         }
     }
@@ -95,8 +134,7 @@ impl Socket {
 pub struct Control {
     shared: Arc<Shared>,
     poll: Poll,
-    unix: UnixListener,
-    tcp: Option<TcpListener>,
+    doors: Vec<Door>,
     agent: Arc<AgentInbox>,
     clients: HashMap<Token, Client>,
     next_token: usize,
@@ -120,11 +158,15 @@ impl Control {
         if let Some(tcp) = &mut tcp {
             poll.registry().register(tcp, TCP_LISTENER, Interest::READABLE)?;
         }
+        let listeners = [Some(Listener::Unix(unix)), tcp.map(Listener::Tcp)];
+        let door = |listener| Door { listener, gate: Gate::new() };
+        let doors = listeners.into_iter().flatten().map(door).collect();
+        // Read once, while there are descriptors for it.
+        let _ = Offer::of_this_process(true, true);
         Ok(Self {
             shared,
             poll,
-            unix,
-            tcp,
+            doors,
             agent,
             clients: HashMap::new(),
             next_token: FIRST_CLIENT,
@@ -142,6 +184,7 @@ impl Control {
             // Without clients nobody needs heartbeats: sleep for ever.
             let timeout = (!self.clients.is_empty())
                 .then(|| next_beat.saturating_duration_since(Instant::now()));
+            let timeout = self.doors.iter().fold(timeout, |timeout, door| door.gate.bound(timeout));
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 if error.kind() == ErrorKind::Interrupted {
                     continue;
@@ -151,9 +194,15 @@ impl Control {
             }
             for event in &events {
                 match event.token() {
-                    UNIX_LISTENER | TCP_LISTENER => self.accept(event.token()),
+                    UNIX_LISTENER => self.accept(0),
+                    TCP_LISTENER => self.accept(1),
                     WAKER => self.end_sessions(),
                     token => self.read(token),
+                }
+            }
+            for door in 0..self.doors.len() {
+                if self.doors[door].gate.is_due() {
+                    self.accept(door);
                 }
             }
             let now = Instant::now();
@@ -170,21 +219,29 @@ impl Control {
         }
     }
 
-    fn accept(&mut self, listener: Token) {
-        loop {
-            let accepted = match (&self.tcp, listener) {
-                (Some(tcp), TCP_LISTENER) => tcp.accept().map(|(socket, _)| Socket::Tcp(socket)),
-                _ => self.unix.accept().map(|(socket, _)| Socket::Unix(socket)),
-            };
-            let mut socket = match accepted {
+    fn accept(&mut self, door: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let no_resources = refusal(Refusal::NoResources, self.offer());
+            let Door { listener, gate } = &mut self.doors[door];
+            let mut socket = match listener.accept() {
                 Ok(socket) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return gate.emptied(),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a client");
+                    let counts = &self.shared.counts;
+                    let turn_away = || {
+                        let mut socket = listener.accept()?;
+                        count(&counts.sessions_refused, 1);
+                        socket.answer(&no_resources);
+                        Ok(socket.into())
+                    };
+                    if gate.failed(&error, &*listener, turn_away) {
+                        continue;
+                    }
                     return;
                 }
             };
+            gate.passed();
             let token = Token(self.next_token);
             self.next_token += 1;
             if let Err(error) =
@@ -203,6 +260,7 @@ impl Control {
             // What has already arrived raises no further event.
             self.read(token);
         }
+        self.doors[door].gate.turn_ended();
     }
 
     /// Reads the hello, or notices the end. After the hello a client over
@@ -250,6 +308,8 @@ impl Control {
     /// Answers a client that gets no session here.
     fn dismiss(&mut self, token: Token, hello: &ServerHello) {
         if let Some(Client { socket: Some(mut socket), .. }) = self.clients.remove(&token) {
+            let is_refusal = hello.refusal.get() != 0;
+            count(&self.shared.counts.sessions_refused, is_refusal as u64);
             socket.answer(hello);
         }
     }
@@ -322,11 +382,13 @@ impl Control {
         let Some(Client { socket, session: Some(session), .. }) = self.clients.get(&token) else {
             return Ok(());
         };
-        if let Some(Socket::Unix(socket)) = socket {
-            let socket = duplicate(socket);
-            if !socket.is_some_and(|socket| session.grant_shm(&self.shared, &socket, granted)) {
-                self.end(token, "it went before it was granted");
-            }
+        if let Some(Socket::Unix(socket)) = socket
+            && let Err(error) = session.grant_shm(&self.shared, socket, granted)
+        {
+            // Gone, or the kernel has too many descriptors under way already.
+            tracing::warn!(%error, "a grant could not be sent");
+            let _ = decline(socket, &refusal(Refusal::NoResources, self.offer()));
+            self.end(token, "it could not be granted");
         }
         Ok(())
     }
@@ -392,6 +454,7 @@ impl Control {
                 }
                 Some(_) => {}
                 None if now - client.since > HELLO_TIMEOUT => {
+                    count(&self.shared.counts.hellos_timed_out, 1);
                     self.end(token, "it did not say hello");
                 }
                 None => {}
@@ -405,10 +468,4 @@ impl Control {
             session.beat(&self.shared, self.utilisation.ppm());
         }
     }
-}
-
-/// The same socket as a standard stream, for messages with descriptors.
-fn duplicate(socket: &UnixStream) -> Option<std::os::unix::net::UnixStream> {
-    let fd: OwnedFd = socket.as_fd().try_clone_to_owned().ok()?;
-    Some(fd.into())
 }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod agent;
 mod clock;
 mod config;

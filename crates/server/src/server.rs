@@ -74,6 +74,10 @@ impl Server {
     /// server on the same socket can last: until then nothing is acknowledged.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         check(&config)?;
+        let shards = config.shards;
+        let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
+        let buckets = buckets_per_shard(&config, arena_bytes)?;
+        // From here on nothing is the settings' fault.
         let listener = bind_tcp(config.resp_address)?;
         let resp_address = listener.local_addr()?;
         config.resp_address = resp_address;
@@ -83,9 +87,6 @@ impl Server {
         let clock = Clock::start();
         let (life, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = 1;
-        let shards = config.shards;
-        let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
-        let buckets = buckets_per_shard(&config, arena_bytes)?;
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);

@@ -14,7 +14,6 @@ use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailb
 use remora_ring::WRITE_ID;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,7 +48,7 @@ enum Carrier {
 
 fn no_room(error: impl std::fmt::Display) -> Refusal {
     tracing::error!(%error, "no room for a session");
-    Refusal::TooManySessions
+    Refusal::NoResources
 }
 
 impl Session {
@@ -92,9 +91,17 @@ impl Session {
         Ok(Self::new(number, carrier, to_server, violated))
     }
 
-    /// Hands a client over shared memory what it needs. False if it has gone.
-    pub fn grant_shm(&self, shared: &Shared, socket: &UnixStream, hello: ServerHello) -> bool {
-        let Carrier::Shm { memory, eventfds, .. } = &self.carrier else { return false };
+    /// Hands a client over shared memory what it needs.
+    ///
+    /// # Errors
+    /// It has gone, or no more descriptors can be under way.
+    pub fn grant_shm(
+        &self,
+        shared: &Shared,
+        socket: impl AsFd,
+        hello: ServerHello,
+    ) -> std::io::Result<()> {
+        let Carrier::Shm { memory, eventfds, .. } = &self.carrier else { return Ok(()) };
         let shards: Vec<_> = shared
             .shards
             .iter()
@@ -102,7 +109,7 @@ impl Session {
             .map(|(shard, eventfd)| (shard.region.fd(), eventfd.as_fd()))
             .collect();
         let pointer_table = shared.pointer_table.as_ref().map(|table| table.region.fd());
-        shm::Grant { hello, memory, shards: &shards, pointer_table }.send(socket).is_ok()
+        shm::Grant { hello, memory, shards: &shards, pointer_table }.send(socket)
     }
 
     /// A session over TCP: the answer goes out on `stream`, which the agent

@@ -92,10 +92,20 @@ pub struct Counts {
     pub sessions_total: AtomicU64,
     /// Sessions ended because of what the peer did.
     pub sessions_violated: AtomicU64,
+    /// Sessions that were refused, for whatever reason.
+    pub sessions_refused: AtomicU64,
+    /// Clients cut off because they did not say hello in time.
+    pub hellos_timed_out: AtomicU64,
     /// RESP connections, now.
     pub connections: AtomicU64,
     /// RESP connections accepted since the start.
     pub connections_total: AtomicU64,
+    /// RESP connections turned away: too many, or no descriptor left.
+    pub connections_rejected: AtomicU64,
+    /// RESP connections closed for a protocol error or an oversized request.
+    pub protocol_errors: AtomicU64,
+    /// RESP connections closed because too much of their output was unread.
+    pub output_cut_off: AtomicU64,
     /// RESP commands since the start.
     pub commands: AtomicU64,
     /// RESP reads that were concluded without asking a shard.

@@ -56,15 +56,23 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
 /// Says hello at a Unix socket: a session, or where else to go.
 pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
     let server = || Address::Unix(path.to_owned());
-    let unreachable = |source| ConnectError::Unreachable { server: server(), source };
+    let failed = |source: std::io::Error| match source.raw_os_error() {
+        // It is this process that has no descriptor left.
+        Some(code) if code == rustix::io::Errno::MFILE.raw_os_error() => source.into(),
+        _ => ConnectError::Unreachable { server: server(), source },
+    };
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
-    let socket = UnixStream::connect(path).map_err(unreachable)?;
+    // First, because it may have to open a file for it.
+    let hello = client_hello(wanted);
+    let socket = UnixStream::connect(path).map_err(failed)?;
     socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
     socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
-    let hello = client_hello(wanted);
-    socket::send(&socket, hello.as_bytes(), &[]).map_err(unreachable)?;
+    let sent = socket::send(&socket, hello.as_bytes(), &[]);
     let mut answer = ServerHello::new_zeroed();
-    let fds = socket::receive(&socket, answer.as_mut_bytes()).map_err(unreachable)?;
+    // A server without descriptors refuses before it has heard anything: its
+    // reason is there although the hello could not be sent.
+    let received = socket::receive(&socket, answer.as_mut_bytes());
+    let fds = received.map_err(|error| failed(sent.err().unwrap_or(error)))?;
     if check_answer(&answer, &hello, &server)? != Transport::Shm {
         return Ok(Dialled::Elsewhere(Box::new(answer)));
     }
@@ -205,7 +213,7 @@ pub struct Grant<'a> {
 
 impl Grant<'_> {
     /// Sends the grant to the client.
-    pub fn send(&self, socket: &UnixStream) -> std::io::Result<()> {
+    pub fn send(&self, socket: impl AsFd) -> std::io::Result<()> {
         let mut fds = vec![
             self.memory.to_server.fd(),
             self.memory.to_client.fd(),
@@ -222,6 +230,6 @@ impl Grant<'_> {
 
 /// Answers without a session: a refusal, or where to dial instead
 /// ([`crate::refusal`], [`crate::elsewhere`]).
-pub fn decline(socket: &UnixStream, answer: &ServerHello) -> std::io::Result<()> {
+pub fn decline(socket: impl AsFd, answer: &ServerHello) -> std::io::Result<()> {
     socket::send(socket, answer.as_bytes(), &[])
 }

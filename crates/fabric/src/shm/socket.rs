@@ -1,19 +1,18 @@
 //! Messages with file descriptors over a Unix socket (SCM_RIGHTS).
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Result};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most descriptors that one message carries (SCM_MAX_FD).
 const MAX_FDS: usize = 253;
 
 /// Sends `bytes` with `fds` as one message.
-pub fn send(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
+pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
     assert!(fds.len() <= MAX_FDS);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -26,14 +25,15 @@ pub fn send(socket: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result
 }
 
 /// Receives exactly `bytes.len()` bytes and the descriptors beside them.
-pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> Result<Vec<OwnedFd>> {
+/// `EMFILE` if this process has no room for all of them.
+pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<Vec<OwnedFd>> {
     let mut fds = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = rustix::net::recvmsg(
-            socket,
+            &socket,
             &mut [IoSliceMut::new(&mut bytes[at..])],
             &mut control,
             RecvFlags::CMSG_CLOEXEC,
@@ -42,6 +42,9 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> Result<Vec<OwnedFd>> {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 fds.extend(rights);
             }
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(rustix::io::Errno::MFILE.into());
         }
         if received.bytes == 0 {
             return Err(ErrorKind::UnexpectedEof.into());

@@ -3,6 +3,7 @@
 use super::execute::Executor;
 use super::pending::{Pending, Render, Waiting};
 use crate::jobs::{OwnedReply, Token};
+use crate::shared::count;
 use mio::net::TcpStream;
 use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
 use remora_layout::limits::{
@@ -48,10 +49,12 @@ pub struct Connection {
     output: Vec<u8>,
     sent: usize,
     pending: VecDeque<Pending>,
+    /// Parts of waiting requests, and bytes of replies that wait for an
+    /// earlier one: not yet output, but as good as.
+    held_parts: usize,
+    held_bytes: usize,
     /// Number of the first pending request.
     first_pending: u64,
-    /// Bytes of replies among them, which wait for earlier ones.
-    held_bytes: usize,
     /// No request is executed before the one with this number is the first
     /// pending one: what is asked before it is large.
     large_until: u64,
@@ -82,8 +85,9 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             pending: VecDeque::new(),
-            first_pending: 0,
+            held_parts: 0,
             held_bytes: 0,
+            first_pending: 0,
             large_until: 0,
             unanswered: vec![0; shards],
             closing: false,
@@ -111,7 +115,7 @@ impl Connection {
     /// One turn: send, read, execute, send.
     pub fn serve(&mut self, executor: &mut Executor) -> Flow {
         if !self.flush() {
-            return Flow::Close;
+            return self.over(executor);
         }
         // What is not read now raises no event of its own later.
         let mut again = !self.closing;
@@ -123,7 +127,7 @@ impl Connection {
         }
         self.execute(executor);
         if !self.flush() {
-            return Flow::Close;
+            return self.over(executor);
         }
         let parse_more = self.input.len() >= self.need;
         let answered = self.pending.is_empty() && self.sent == self.output.len();
@@ -134,9 +138,19 @@ impl Connection {
         if (again || parse_more) && !self.is_paused() { Flow::Again } else { Flow::Go }
     }
 
+    /// The connection is over; whether that was our doing is counted.
+    fn over(&self, executor: &Executor) -> Flow {
+        if self.output.len() - self.sent > RESP_MAX_OUTPUT_BYTES {
+            count(&executor.counts().output_cut_off, 1);
+            let (serial, unread) = (self.serial, self.output.len() - self.sent);
+            tracing::info!(serial, unread, "a connection that does not read was cut off");
+        }
+        Flow::Close
+    }
+
     fn is_paused(&self) -> bool {
         self.unsent_bytes() > RESP_PAUSE_OUTPUT_BYTES
-            || self.pending.len() > RESP_PAUSE_PENDING
+            || self.pending.len() + self.held_parts > RESP_PAUSE_PENDING
             || self.first_pending < self.large_until
     }
 
@@ -188,7 +202,7 @@ impl Connection {
                     if need <= RESP_MAX_QUERY_BYTES {
                         break;
                     }
-                    self.protocol_error("Protocol error: too big request");
+                    self.protocol_error(executor, "Protocol error: too big request");
                     ended = true;
                 }
                 Ok(Parsed::Request { consumed }) => {
@@ -200,7 +214,7 @@ impl Connection {
                     ended = self.quit;
                 }
                 Err(error) => {
-                    self.protocol_error(&error.to_string());
+                    self.protocol_error(executor, &error.to_string());
                     ended = true;
                 }
             }
@@ -217,7 +231,8 @@ impl Connection {
         }
     }
 
-    fn protocol_error(&mut self, text: &str) {
+    fn protocol_error(&mut self, executor: &Executor, text: &str) {
+        count(&executor.counts().protocol_errors, 1);
         self.reply(|out, _| encode::error(out, &format!("ERR {text}")));
         self.quit();
     }
@@ -250,6 +265,7 @@ impl Connection {
         for &shard in &waiting.writes_at {
             self.unanswered[shard] += 1;
         }
+        self.held_parts += waiting.parts.len();
         self.held_bytes += waiting.bytes;
         self.pending.push_back(Pending::Waiting(waiting));
     }
@@ -282,6 +298,7 @@ impl Connection {
                     self.output.append(bytes);
                 }
                 Some(Pending::Waiting(waiting)) if waiting.missing == 0 => {
+                    self.held_parts -= waiting.parts.len();
                     self.held_bytes -= waiting.bytes;
                     let parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();

@@ -5,7 +5,7 @@ use super::connection::Connection;
 use super::info;
 use super::pending::{Render, Waiting};
 use crate::jobs::{Job, Message, OwnedReply, ReplyQueue, Token};
-use crate::shared::{Shared, count};
+use crate::shared::{Counts, Shared, count};
 use remora_engine::command::{Command, Pairs};
 use remora_engine::shard::STREAM_CLASS;
 use remora_front::request::{ClientAttribute, Hello, Request};
@@ -60,6 +60,11 @@ impl Executor {
             scratch: vec![0; READ_BYTES],
             now_ms: 0,
         }
+    }
+
+    /// The server's counts.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
     }
 
     /// Executes one request of a connection.

@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use crate::config::Eviction;
+use crate::config::Wanted;
 use crate::shared::Shared;
 use remora_front::request::Sections;
 use std::fmt::Write;
@@ -48,7 +49,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("epoch", shared.epoch.to_string()),
             ("shards", shared.shards.len().to_string()),
             ("wake", shared.config.wake.name().into()),
-            ("transports", "shm".into()),
+            ("transports", transports(shared).into()),
             ("numa_nodes", shared.numa_nodes.to_string()),
         ],
     );
@@ -77,6 +78,9 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("span_tail_bytes", sum(|s| s.slots.tail_bytes)),
             ("slots_reused_early", sum(|s| s.slots.reused_early)),
             ("records_moved", sum(|s| s.moved)),
+            ("buckets", sum(|s| s.buckets)),
+            ("overflow_buckets", sum(|s| s.overflow_buckets)),
+            ("table_bytes", sum(|s| s.table_bytes)),
         ],
     );
     section(
@@ -85,6 +89,11 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("total_connections_received", load(&counts.connections_total)),
             ("total_sessions_granted", load(&counts.sessions_total)),
             ("sessions_violated", load(&counts.sessions_violated)),
+            ("sessions_refused", load(&counts.sessions_refused)),
+            ("hellos_timed_out", load(&counts.hellos_timed_out)),
+            ("rejected_connections", load(&counts.connections_rejected)),
+            ("protocol_errors", load(&counts.protocol_errors)),
+            ("client_output_buffer_limit_disconnections", load(&counts.output_cut_off)),
             ("total_commands_processed", load(&counts.commands)),
             ("optimistic_reads", load(&counts.optimistic_reads)),
             ("asked_reads", load(&counts.asked_reads)),
@@ -147,4 +156,13 @@ pub fn client(connection: &Connection) -> Vec<u8> {
     text.extend_from_slice(&connection.library[1]);
     text.extend_from_slice(format!(" resp={} db=0\n", connection.protocol.number()).as_bytes());
     text
+}
+
+/// What clients' sessions may use.
+fn transports(shared: &Shared) -> &'static str {
+    match (shared.config.transport, shared.fabric_address) {
+        (Wanted::Tcp, _) => "tcp",
+        (Wanted::Auto, Some(_)) => "shm,tcp",
+        _ => "shm",
+    }
 }

@@ -7,13 +7,17 @@ mod info;
 mod pending;
 mod strings;
 
+use crate::accept::{ACCEPTS_PER_TURN, Gate};
 use crate::jobs::{OwnedReply, ReplyQueue, Token as JobToken};
-use crate::shared::{Shared, count};
+use crate::shared::{Counts, Shared, count};
 use connection::{Connection, Flow};
 use execute::Executor;
-use mio::net::TcpListener;
+use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
-use remora_layout::limits::RESP_MAX_CONNECTIONS;
+use remora_layout::limits::{
+    RESP_MAX_CONNECTIONS, TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES,
+};
+use rustix::net::sockopt;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -26,11 +30,35 @@ const FIRST_CONNECTION: usize = 2;
 /// How long a stopping server waits for replies to be taken.
 const DRAIN: Duration = Duration::from_secs(2);
 
+/// What a client is told that is one too many (in Redis's words).
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+/// What a client is told for which the process has no descriptor.
+const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for another client: \
+close some, or raise its limit of open files (ulimit -n)\r\n";
+
+/// Turns a client away. It may be gone already; the reason is a courtesy.
+fn reject(counts: &Counts, socket: &mut TcpStream, why: &[u8]) {
+    count(&counts.connections_rejected, 1);
+    let _ = std::io::Write::write(socket, why);
+}
+
+/// Small replies must not wait for acknowledgements; and a peer whose machine
+/// died says no farewell: probes find out, so that it does not keep its place
+/// for ever. (No option fails on a fresh socket, and none is worth a client.)
+fn set_options(socket: &TcpStream) {
+    let _ = socket.set_nodelay(true);
+    let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(TCP_KEEPALIVE_IDLE_S));
+    let _ = sockopt::set_tcp_keepintvl(socket, Duration::from_secs(TCP_KEEPALIVE_INTERVAL_S));
+    let _ = sockopt::set_tcp_keepcnt(socket, TCP_KEEPALIVE_PROBES);
+    let _ = sockopt::set_socket_keepalive(socket, true);
+}
+
 /// The thread's state.
 pub struct RespThread {
     shared: Arc<Shared>,
     poll: Poll,
     listener: Option<TcpListener>,
+    gate: Gate,
     executor: Executor,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
@@ -54,6 +82,7 @@ impl RespThread {
             shared,
             poll,
             listener: Some(listener),
+            gate: Gate::new(),
             connections: Vec::new(),
             free: Vec::new(),
             unfinished: BTreeSet::new(),
@@ -91,7 +120,7 @@ impl RespThread {
                 (true, Some(_)) => Some(Duration::from_millis(10)),
                 (true, None) => None,
             };
-            let polled = self.poll.poll(&mut events, timeout);
+            let polled = self.poll.poll(&mut events, self.gate.bound(timeout));
             replies.awake();
             if let Err(error) = polled
                 && error.kind() != ErrorKind::Interrupted
@@ -114,6 +143,9 @@ impl RespThread {
                     }
                 }
             }
+            if self.gate.is_due() {
+                self.accept();
+            }
             self.take_replies();
             for slot in std::mem::take(&mut self.unfinished) {
                 self.with(slot, Connection::serve);
@@ -122,25 +154,32 @@ impl RespThread {
     }
 
     fn accept(&mut self) {
-        while let Some(listener) = &self.listener {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = &self.listener else { return self.gate.emptied() };
             let mut socket = match listener.accept() {
                 Ok((socket, _)) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.gate.emptied(),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    let counts = &self.shared.counts;
+                    let turn_away = || {
+                        let (mut socket, _) = listener.accept()?;
+                        reject(counts, &mut socket, NO_DESCRIPTOR);
+                        Ok(socket.into())
+                    };
+                    if self.gate.failed(&error, listener, turn_away) {
+                        continue;
+                    }
                     return;
                 }
             };
+            self.gate.passed();
             let open = self.connections.len() - self.free.len();
             if open >= RESP_MAX_CONNECTIONS {
-                // It may be gone already; the reason is a courtesy.
-                let _ =
-                    std::io::Write::write(&mut socket, b"-ERR max number of clients reached\r\n");
+                reject(&self.shared.counts, &mut socket, TOO_MANY);
                 continue;
             }
-            // Small replies must not wait for acknowledgements.
-            let _ = socket.set_nodelay(true);
+            set_options(&socket);
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.connections.push(None);
                 self.connections.len() - 1
@@ -160,6 +199,7 @@ impl RespThread {
             count(&self.shared.counts.connections_total, 1);
             self.unfinished.insert(slot);
         }
+        self.gate.turn_ended();
     }
 
     /// Lets a connection do something, and closes it if it is done.
