@@ -1,5 +1,5 @@
-//! The one room of raw memory: regions, atomic word access, slots,
-//! generations, reclamation.
+//! The one room of raw memory: regions, atomic word access, pages and slots,
+//! generations, quarantine.
 //!
 //! What this crate keeps true:
 //! * Stores to registered memory go word by word through [`Owner`], which
@@ -8,7 +8,8 @@
 //! * Whoever is not the owner reads through [`Words`], whose one copying
 //!   primitive never makes a Rust reference to memory that may change.
 //! * The generation at a place only grows, whatever class of slot its page
-//!   holds.
+//!   holds: a page whose slots are all free may serve another class (decision
+//!   0011).
 
 mod copy;
 mod fork;

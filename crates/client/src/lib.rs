@@ -2,12 +2,18 @@
 //! thread, which reads the server's memory itself or asks by message, and
 //! tells with every result which it did.
 //!
+//! All sessions of a [`Client`] share its connection: one ring pair for each
+//! shard, over shared memory or TCP. There is no thread behind it; whoever
+//! waits serves the others meanwhile.
+//!
 //! What it keeps true:
 //! * a value that was read counts only if the record passed every check and
 //!   the reading right still held when the READ had completed;
 //! * absence is only ever the owner's word;
 //! * a session sees its own writes: it reads from a shard only while none of
-//!   its earlier writes there is unanswered.
+//!   its earlier writes there is unanswered;
+//! * a pointer, a session's own or one that all clients of the machine share,
+//!   is a hint: the record that it leads to proves itself.
 
 #![forbid(unsafe_code)]
 

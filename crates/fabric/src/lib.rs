@@ -1,6 +1,13 @@
 //! READ and WRITE between processes and machines: one contract, several
 //! backends, and one body of tests that every backend runs.
 //!
+//! * [`shm`]: processes of one host; a READ is a copy from a mapping.
+//! * [`tcp`]: any host; the target executes READs, at the cost of its CPU.
+//! * [`sim`]: the weakest fabric that the contract allows, in virtual time.
+//!
+//! Which one a session gets is the choice of [`detect`], made in the hellos of
+//! [`connect()`].
+//!
 //! The contract (design, "Fabric"; Catfish 2.2, C11: READ and WRITE only):
 //! * A link is reliable and ordered *between* operations; they are posted in
 //!   batches and complete in order.

@@ -1,11 +1,15 @@
 //! The server: shard threads that own the data, a control thread that grants
-//! sessions and writes heartbeats, and a thread that speaks RESP.
+//! sessions and writes heartbeats, an agent that executes the READs and WRITEs
+//! of sessions over TCP, and a thread that speaks RESP.
 //!
 //! ```text
-//!   clients' rings ----> shard threads <---- jobs ---- RESP thread <---- TCP
-//!                          | own              optimistic reads |
-//!                        arenas <-----------------------------+
-//!   Unix socket ---> control thread: hello, grant, heartbeats, end of session
+//!   clients' rings ----> shard threads <---- jobs ---- RESP thread <---- RESP
+//!      ^                   | own              optimistic reads |
+//!      | WRITE, wake     arenas <------------------------------+
+//!    agent -- READ ------->'
+//!      ^-- clients' frames over TCP
+//!   Unix socket, fabric address ---> control thread:
+//!                        hello, grant, heartbeats, end of session
 //! ```
 
 #![forbid(unsafe_code)]
