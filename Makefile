@@ -31,7 +31,7 @@ fuzz: ## feed hostile bytes to the parsers
 	@bash fuzz/run.sh
 
 bench: ## measure, against peers in the same run
-	@bash bench/run.sh
+	@bash bench/keys.sh
 
 clean: ## remove what was built
 	cargo clean

@@ -128,7 +128,7 @@ fn the_command_in_a_report_repeats_the_run() {
 fn exit_codes_and_standard_output_of_failures() {
     for (args, code) in [
         ("bench keys --transport verbs --json", 3),
-        ("bench keys --transport tcp --path read --json", 3),
+        ("bench keys --transport tcp --path read --json --server /nowhere/socket", 3),
         ("bench keys --path sideways --json", 2),
         ("bench keys --reads 7 --json", 2),
         ("bench keys --no-such-flag", 2),

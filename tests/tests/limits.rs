@@ -52,7 +52,7 @@ fn keys_and_values_over_resp() {
         (&[b"MSET", b"k", b"v", &key, b"v"], &too_long_key),
         (&[b"SET", b"k", &value], &too_long_value),
         (&[b"MSET", b"k", &value], &too_long_value),
-        (&[b"SETRANGE", b"k", b"65535", b"12"], STRING_TOO_LONG),
+        (&[b"SETRANGE", b"k", b"67108863", b"12"], STRING_TOO_LONG),
     ];
     is_documented(STRING_TOO_LONG);
     for (request, text) in requests {
@@ -100,8 +100,8 @@ fn requests_that_are_too_large() {
     let inline = vec![b'x'; RESP_MAX_INLINE_BYTES + 5000];
     let cases: [(&[u8], &str); 6] = [
         (b"*1048577\r\n", "ERR Protocol error: invalid multibulk length"),
-        (b"*1\r\n$67108865\r\n", "ERR Protocol error: invalid bulk length"),
-        (b"*1\r\n$67108864\r\n", "ERR Protocol error: request is longer than 67108864 bytes"),
+        (b"*1\r\n$68157441\r\n", "ERR Protocol error: invalid bulk length"),
+        (b"*1\r\n$68157440\r\n", "ERR Protocol error: request is longer than 68157440 bytes"),
         (&inline, "ERR Protocol error: too big inline request"),
         (
             &[b"*".as_slice(), &[b'1'; 70_000]].concat(),

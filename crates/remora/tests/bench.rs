@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 #[test]
 fn version_is_one_line() {
     let finished = run_clean("version");
-    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 1)\n"));
+    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 2)\n"));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn exit_codes_tell_usage_from_missing_transports() {
         ("bench keys --path nonsense", 2),
         ("bench keys --reads 2", 2),
         ("bench keys --transport verbs", 3),
-        ("bench keys --transport tcp --path ask", 3),
+        ("bench keys --transport tcp --path ask --server /nowhere/remora.sock", 3),
         ("bench keys --path read --server /nowhere/remora.sock", 3),
         ("bench keys --path resp --server 127.0.0.1:1", 3),
         ("bench keys --json --transport verbs", 3),

@@ -104,6 +104,10 @@ impl Sleeper {
     /// Sleeps until a bell rings or `timeout` has passed (`None`: for ever),
     /// unless `scan` finds something to do.
     pub fn sleep(&mut self, timeout: Option<Duration>, scan: impl FnOnce() -> bool) -> Woken {
+        if planted(Plant::SleepWithoutScan) {
+            // Others get on between the caller's last look and the sleep.
+            std::thread::sleep(Duration::from_micros(20));
+        }
         self.asleep.store(self.word, 1);
         Words::full_fence();
         if !planted(Plant::SleepWithoutScan) && scan() {
