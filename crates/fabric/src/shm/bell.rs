@@ -204,9 +204,9 @@ mod tests {
     fn the_hammer_notices_a_sleep_without_scan() {
         let _guard = ONE_AT_A_TIME.lock();
         remora_layout::plant::choose(Some(Plant::SleepWithoutScan));
-        let rounds = 20;
-        let lost = (0..50).map(|_| hammer(rounds).0).sum::<u64>();
+        // Each loss costs the sleeper's patience: few rounds, until one is seen.
+        let noticed = (0..500).any(|_| hammer(3).0 > 0);
         remora_layout::plant::choose(None);
-        assert!(lost > 0, "a sleeper that does not scan loses wake-ups");
+        assert!(noticed, "a sleeper that does not scan loses wake-ups");
     }
 }
