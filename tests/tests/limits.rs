@@ -38,7 +38,7 @@ fn is_documented(text: &str) {
 
 #[test]
 fn keys_and_values_over_resp() {
-    let server = server(&["--shards=1", "--max-memory=16MiB"]);
+    let server = server(&["--shards=1", "--max-memory=200MiB"]);
     let mut resp = server.resp();
     let (key, value) = (vec![b'k'; MAX_KEY_BYTES + 1], vec![b'v'; MAX_VALUE_BYTES + 1]);
     let too_long_key = format!("ERR key is longer than {MAX_KEY_BYTES} bytes");

@@ -61,7 +61,7 @@ fn granted(server: &ServerProcess) -> (UnixStream, ServerHello, Vec<OwnedFd>) {
     let hello = remora_fabric::client_hello(remora_fabric::detect::Wanted::Shm);
     let granted = greet(&server.socket(), &hello).unwrap();
     assert_eq!(granted.1.refusal.get(), 0);
-    assert_eq!(granted.2.len(), 4 + 2 * SHARDS);
+    assert_eq!(granted.2.len(), 5 + 2 * SHARDS);
     granted
 }
 
@@ -106,7 +106,7 @@ fn neither_arenas_nor_the_servers_mailbox_can_be_changed_by_a_client() {
     let (_socket, _, fds) = granted(&server);
     cannot_be_changed(&fds[1], "remora-to-client");
     for shard in 0..SHARDS {
-        cannot_be_changed(&fds[3 + 2 * shard], "remora-arena");
+        cannot_be_changed(&fds[4 + 2 * shard], "remora-arena");
     }
     let mut session = server.session();
     assert!(session.set(b"k", b"v", SetOptions::default()).unwrap(), "the server goes on");
@@ -165,6 +165,7 @@ fn a_client_has_no_descriptor_of_another_session() {
         let count = |name: &str| names.iter().filter(|found| found.contains(name)).count();
         assert_eq!(count("remora-to-server"), 1, "{names:?}");
         assert_eq!(count("remora-to-client"), 1, "{names:?}");
+        assert_eq!(count("remora-large"), 1, "{names:?}");
         assert_eq!(count("remora-arena"), SHARDS, "{names:?}");
         assert_eq!(count("eventfd"), 1 + SHARDS, "{names:?}");
         assert_eq!(count("remora-pointers"), 1, "{names:?}");

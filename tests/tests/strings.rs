@@ -88,7 +88,7 @@ fn the_limit_and_the_expiry_hold() {
         session.set_bit(b"none", u32::MAX, true).map(u64::from),
         Err(Error::Refused(Status::TooLarge))
     );
-    assert_eq!(session.append(b"k", &vec![0; MAX_INLINE_BYTES]), Err(Error::ValueTooLong));
+    assert_eq!(session.append(b"k", &vec![0; MAX_VALUE_BYTES + 1]), Err(Error::ValueTooLong));
     assert_eq!(session.get_bit(b"none", u32::MAX), Ok(false));
     assert_eq!(session.exists(b"none"), Ok(false));
     assert_eq!(session.get_range(b"k", i64::MIN, i64::MAX), Ok(&full[..]));
