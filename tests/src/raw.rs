@@ -102,7 +102,7 @@ impl RawSession {
     }
 
     /// Announces a SET of so many bytes, and sends some of its pieces.
-    pub fn announce_large(&mut self, key: &[u8], bytes: usize, pieces: usize) {
+    pub fn announce_large(&mut self, id: u32, key: &[u8], bytes: usize, pieces: usize) {
         let header = |op, form, key_bytes: usize, value_bytes: usize| RequestHeader {
             op,
             flags: 0,
@@ -110,7 +110,7 @@ impl RawSession {
             reserved: 0,
             key_bytes: (key_bytes as u32).into(),
             value_bytes: (value_bytes as u32).into(),
-            id: 1.into(),
+            id: id.into(),
             argument: 0.into(),
         };
         let announced = header(Op::Set as u8, form::IN_PIECES, key.len(), bytes);
@@ -122,7 +122,9 @@ impl RawSession {
     }
 
     fn send_patiently(&mut self, payload: &[u8]) {
-        crate::wait_until("there is room in the ring", || self.send_payload(payload));
+        crate::wait_until("there is room in the ring, or the end", || {
+            self.is_withdrawn() || self.send_payload(payload)
+        });
     }
 
     /// Sends a frame with this payload; false if the ring is full.

@@ -202,7 +202,7 @@ fn a_client_that_goes_in_the_middle_leaves_nothing() {
     for round in 0..12u64 {
         let mut raw = remora_tests::RawSession::connect(&server.socket());
         // An announcement of 60 MiB, some pieces, and then the end.
-        raw.announce_large(b"big", 60 * MIB, 3 + round as usize);
+        raw.announce_large(1, b"big", 60 * MIB, 3 + round as usize);
     }
     remora_tests::wait_until("the uploads' memory is free again", || {
         keeper.get(b"small", Path::Ask).unwrap();
@@ -221,6 +221,27 @@ fn a_client_that_goes_in_the_middle_leaves_nothing() {
     remora_tests::wait_until("the pages of the buffer are given back", || {
         resident(server.pid()).saturating_sub(before) < 8 * MIB
     });
+}
+
+/// Announcements without end are not kept without end.
+#[test]
+fn a_client_that_announces_without_end_is_cut_off() {
+    let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=1"]);
+    let mut raw = remora_tests::RawSession::connect(&server.socket());
+    for id in 0..5000 {
+        if raw.is_withdrawn() {
+            break;
+        }
+        raw.announce_large(id, b"k", MIB, 0);
+        while raw.receive().is_some() {}
+    }
+    remora_tests::wait_until("it is cut off", || {
+        while raw.receive().is_some() {}
+        raw.is_withdrawn()
+    });
+    let mut honest = session(&server, Wanted::Shm);
+    honest.set(b"k", &value(1, 20 * MIB), SetOptions::default()).unwrap();
+    assert_eq!(server.resp().info("sessions_violated"), 1);
 }
 
 /// A large value's pointer is read like any other.

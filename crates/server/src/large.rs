@@ -16,7 +16,8 @@ use remora_engine::shard::{Download, LargeSet, Upload};
 use remora_engine::{Now, Shard};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::limits::{
-    DISCARD_BYTES, LARGE_BUFFER_BYTES, MAX_STREAMS, MAX_VALUE_BYTES, STREAM_PIECE_BYTES,
+    DISCARD_BYTES, LARGE_BUFFER_BYTES, MAX_CLIENT_SESSIONS, MAX_STREAMS, MAX_VALUE_BYTES,
+    STREAM_PIECE_BYTES,
 };
 use remora_layout::message::{BufferName, Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
 use remora_ring::WRITE_ID;
@@ -104,14 +105,19 @@ impl Large {
     }
 
     /// Begins a request whose value comes in pieces. The status is to be
-    /// replied with if it is refused; its pieces are passed over then.
+    /// replied with if it is refused; its pieces are passed over then. A
+    /// session has one such request at a time: more than there can be sessions
+    /// are a peer's attempt to make us keep them.
     pub fn begin(
         &mut self,
         shard: &mut Shard<NoJournal>,
         frame: &[u8],
         header: &RequestHeader,
         now: Now,
-    ) -> Option<Status> {
+    ) -> Result<Option<Status>, SessionError> {
+        if self.incoming.len() >= MAX_CLIENT_SESSIONS {
+            return Err(SessionError::TooManyUploads);
+        }
         let id = header.id.get();
         let missing = header.value_bytes.get() as usize;
         let begun = self.try_begin(shard, frame, header, now);
@@ -122,9 +128,9 @@ impl Large {
             // Nothing would ever complete it.
             let nothing = self.incoming.remove(&id);
             self.drop_incoming(shard, nothing, now);
-            return refused.or(Some(Status::Malformed));
+            return Ok(refused.or(Some(Status::Malformed)));
         }
-        refused
+        Ok(refused)
     }
 
     fn try_begin(

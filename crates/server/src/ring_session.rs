@@ -9,7 +9,7 @@ use remora_fabric::shm::Bell;
 use remora_fabric::{AnyLink, Link, LinkError};
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{FRAMES_PER_TURN, MAX_VALUE_BYTES, TORN_FRAME_MS};
+use remora_layout::limits::{FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, MAX_VALUE_BYTES, TORN_FRAME_MS};
 use remora_layout::message::{
     BufferName, HAS_VALUE, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, ReplyHeader,
     RequestHeader, Status, form,
@@ -31,6 +31,9 @@ pub enum SessionError {
     /// A frame began and did not end.
     #[error("a frame stayed incomplete for more than {TORN_FRAME_MS} ms")]
     TornForever,
+    /// More requests in pieces than the client can have threads.
+    #[error("more than {MAX_CLIENT_SESSIONS} values are on their way in at once")]
+    TooManyUploads,
     /// The link has failed.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -354,7 +357,7 @@ impl RingSession {
                 let whole = RequestHeader { form: 0, ..header };
                 let mut bytes = frame.to_vec();
                 bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
-                match self.large.begin(shard, &bytes, &whole, now) {
+                match self.large.begin(shard, &bytes, &whole, now)? {
                     None => Ok(()),
                     Some(status) => self.reply(&Reply::status(status), id),
                 }
