@@ -1,12 +1,13 @@
 //! Sessions against a map, over long random histories, on every path.
 
 use remora_client::{
-    Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake, Wanted,
+    Client, Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake, Wanted,
 };
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
 use remora_tests::{Random, ServerProcess};
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 const PATHS: [Path; 3] = [Path::Ask, Path::Read, Path::Choose];
 const KEYS: usize = 80;
@@ -292,6 +293,38 @@ fn a_session_sees_a_write_that_it_has_only_submitted() {
         }
     }
     assert!(session.totals().read > 0);
+}
+
+#[test]
+fn what_was_submitted_is_sent_by_a_flush_a_read_or_the_end_of_the_session() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=32MiB"]);
+    let client = Client::connect(&server.socket(), &Options::default()).unwrap();
+    let mut watcher = client.session().unwrap();
+    watcher.set(b"other", b"value", SetOptions::default()).unwrap();
+    for (round, ends) in ["flush", "read", "batch", "drop"].into_iter().enumerate() {
+        let mut session = client.session().unwrap();
+        let key = |number: usize| format!("{round}:{number}").into_bytes();
+        // More than one, on both shards: the later ones are gathered.
+        for number in 0..7 {
+            let (key, value) = (key(number), b"there");
+            let (condition, expiry) = (Condition::Always, Expiry::Never);
+            let set = Command::Set { key: &key, value, condition, expiry, get: false };
+            session.submit(&set).unwrap();
+        }
+        match ends {
+            "flush" => session.flush().unwrap(),
+            "read" => drop(session.get(b"other", Path::Read).unwrap().value),
+            "batch" => drop(session.get_batch(&[b"other"], Path::Read, &mut |_, _, _| {}).unwrap()),
+            _ => drop(session),
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        for number in 0..7 {
+            while !watcher.exists(&key(number)).unwrap() {
+                assert!(Instant::now() < until, "{ends} left request {number} behind");
+                std::thread::yield_now();
+            }
+        }
+    }
 }
 
 #[test]

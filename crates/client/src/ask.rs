@@ -1,22 +1,18 @@
 //! Asking: requests and replies over the rings.
 
 use crate::api::{Counts, Ticket};
-use crate::connection::{Connection, lock};
 use crate::error::Error;
 use crate::large::name_of;
 use crate::session::{InFlight, RequestId, Session};
 use remora_engine::Reply;
 use remora_engine::command::Command;
 use remora_layout::frame::frame_bytes;
-use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{LEASE_MIN_S, MAX_INLINE_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::{
     HAS_VALUE, IN_BUFFER, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status, form,
 };
 use remora_layout::pointer::RemotePointer;
-use remora_ring::SendError;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A reply, owned where it has to be.
@@ -61,6 +57,7 @@ impl Session {
             self.reply = reply;
             return self.digest(flight);
         }
+        self.flush()?;
         // Bounded by what is in flight.
         loop {
             let flight = self.take_reply(shard)?;
@@ -72,8 +69,11 @@ impl Session {
         }
     }
 
-    /// Sends one request and does not wait. Its reply is taken by
+    /// Makes one request and does not wait. Its reply is taken by
     /// [`Session::next_reply`]; requests to one shard are executed in order.
+    /// A request that follows others is sent together with some that follow
+    /// it, or by the session's next operation of another kind; a thread that
+    /// goes on to other things calls [`Session::flush`].
     ///
     /// # Errors
     /// See [`Error`]. A command without a key belongs to no shard and is
@@ -103,7 +103,10 @@ impl Session {
                 self.reply = reply;
                 flight
             }
-            None => self.take_reply(shard)?,
+            None => {
+                self.flush()?;
+                self.take_reply(shard)?
+            }
         };
         self.order.pop_front();
         let answer = self.digest(flight)?;
@@ -155,7 +158,10 @@ impl Session {
         header.form = if in_pieces { form::IN_PIECES } else { 0 };
         header.form |= if part.is_some() { form::BUFFER } else { 0 };
         let inline = if in_pieces { none } else { value };
-        self.put_into_ring(shard, &[header.as_bytes(), key, inline, name], true)?;
+        let parts = [header.as_bytes(), key, inline, name];
+        if !self.gather(shard, &parts) {
+            self.put_into_ring(shard, &parts, true)?;
+        }
         if in_pieces {
             self.send_pieces(shard, id.to_number(), value)?;
         }
@@ -188,75 +194,10 @@ impl Session {
             // What was cached will be dead; the reply may bring its successor.
             self.cache.remove(hash);
         }
+        if self.shards[shard].gathered.is_full() {
+            self.flush_shard(shard)?;
+        }
         Ok((shard, ticket))
-    }
-
-    /// Sends one frame, once there is room for it in the shard's ring.
-    pub(crate) fn put_into_ring(
-        &mut self,
-        shard: usize,
-        parts: &[&[u8]],
-        expects_reply: bool,
-    ) -> Result<(), Error> {
-        let mut began: Option<Instant> = None;
-        // Bounded by the session's timeout.
-        loop {
-            let end = &self.shards[shard];
-            if end.in_flight.len() + end.arrived.len() < MAX_IN_FLIGHT {
-                if self.try_put(shard, parts, expects_reply)? {
-                    return Ok(());
-                }
-            } else if end.in_flight.is_empty() {
-                return Err(Error::TooManySubmitted);
-            }
-            if self.shards[shard].in_flight.is_empty() {
-                // The room will come from other sessions' requests.
-                if began.get_or_insert_with(Instant::now).elapsed() > self.options.timeout {
-                    return Err(self.end(Error::TimedOut));
-                }
-                self.help(shard)?;
-                continue;
-            }
-            let flight = self.take_reply(shard)?;
-            let reply = std::mem::take(&mut self.reply);
-            self.shards[shard].arrived.push_back((flight, reply));
-        }
-    }
-
-    /// Sends one frame if the ring has room, and wakes the shard.
-    #[inline]
-    fn try_put(
-        &mut self,
-        shard: usize,
-        parts: &[&[u8]],
-        expects_reply: bool,
-    ) -> Result<bool, Error> {
-        let length = parts.iter().map(|part| part.len()).sum();
-        let connection: &Connection = &self.connection;
-        let lane = &connection.lanes[shard];
-        let mut sender = lock(&lane.sender);
-        if !sender.has_room(length) {
-            let credit = connection.to_client.load_acquire(lane.credit_word);
-            if let Err(violation) = sender.take_credit(credit) {
-                return Err(connection.end(violation.into()));
-            }
-            if !sender.has_room(length) {
-                return Ok(false);
-            }
-        }
-        // Before the frame: its reply may be taken at once by anybody.
-        if expects_reply {
-            lane.outstanding.fetch_add(1, Ordering::Relaxed);
-            self.inbox().expect_reply();
-        }
-        match sender.send(&mut self.link, parts) {
-            Ok(()) => {}
-            Err(SendError::Link(error)) => return Err(connection.end(error.into())),
-            Err(other) => unreachable!("room was looked for, and the limits fit a frame: {other}"),
-        }
-        drop(sender);
-        connection.pass_over_writes(&mut self.link)?;
-        Ok(true)
     }
 
     /// Understands the reply in `self.reply`: checks it, counts it, renews the

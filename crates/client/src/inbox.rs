@@ -59,9 +59,14 @@ impl Inbox {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A request is about to be sent.
-    pub fn expect_reply(&self) {
-        self.users.fetch_add(1, Ordering::Relaxed);
+    /// So many requests are about to be sent.
+    pub fn expect_replies(&self, requests: u32) {
+        self.users.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// So many of them were not sent.
+    pub fn expect_fewer(&self, requests: u32) {
+        self.users.fetch_sub(requests, Ordering::Relaxed);
     }
 
     /// The reply to a request was taken out of the ring by its own session.

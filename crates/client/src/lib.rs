@@ -23,6 +23,7 @@ mod batch;
 mod clock;
 mod connection;
 mod error;
+mod gather;
 mod inbox;
 mod large;
 mod pointer_cache;

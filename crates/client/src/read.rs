@@ -34,6 +34,7 @@ impl Session {
     #[inline]
     pub fn get(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, Error> {
         self.check()?;
+        self.flush()?;
         let mut cost = Counts { operations: 1, ..Counts::default() };
         if path != Path::Ask {
             let (hash, shard) = self.route(key)?;

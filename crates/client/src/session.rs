@@ -5,6 +5,7 @@ use crate::batch::Batch;
 use crate::clock::monotonic_ns;
 use crate::connection::{Client, Connection};
 use crate::error::{ConnectError, Error};
+use crate::gather::Gathered;
 use crate::pointers::Pointers;
 use crate::right::Right;
 use remora_engine::command::{Command, Condition, Expiry};
@@ -36,6 +37,8 @@ pub struct Session {
     pub(crate) totals: Counts,
     /// The reply taken last.
     pub(crate) reply: Vec<u8>,
+    /// Requests that are gathered, over all shards.
+    pub(crate) gathered: usize,
     /// Shards of unanswered submitted requests, oldest first.
     pub(crate) order: VecDeque<u8>,
     pub(crate) next_ticket: u64,
@@ -54,6 +57,8 @@ pub(crate) struct Shard {
     pub table: TableRef,
     /// Sent and unanswered, oldest first.
     pub in_flight: VecDeque<InFlight>,
+    /// The last of `in_flight`, as far as they are not in the ring yet.
+    pub gathered: Gathered,
     /// Replies that came while another one was waited for.
     pub arrived: VecDeque<(InFlight, Vec<u8>)>,
     /// Unanswered writes.
@@ -122,6 +127,7 @@ impl Session {
         let shards = connection.lanes.iter().map(|lane| Shard {
             table: lane.table.clone(),
             in_flight: VecDeque::new(),
+            gathered: Gathered::default(),
             arrived: VecDeque::new(),
             writes: 0,
             next_sequence: 0,
@@ -140,6 +146,7 @@ impl Session {
             cache: Pointers::of_session(options, connection.pointer_table.as_ref()),
             totals: Counts::default(),
             reply: Vec::new(),
+            gathered: 0,
             order: VecDeque::new(),
             next_ticket: 0,
             clock_ns: 0,
@@ -314,6 +321,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        // If it fails, the connection is over.
+        let _ = self.flush();
         if let Some(inbox) = self.connection.inbox(self.number) {
             inbox.give_back();
         }

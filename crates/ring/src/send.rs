@@ -4,7 +4,10 @@ use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
 };
-use remora_layout::limits::RING_BYTES;
+use remora_layout::limits::{MAX_WRITE_BYTES, RING_BYTES};
+
+// A run of frames fits one WRITE.
+const _: () = assert!(RING_BYTES <= MAX_WRITE_BYTES);
 
 use crate::receive::Violation;
 
@@ -36,18 +39,22 @@ pub struct Sender {
     sent: u64,
     /// As many of them the peer has consumed, as far as we know.
     credit: u64,
-    /// Told to the peer with each frame; it wakes a receiver that sleeps.
+    /// Told to the peer with each WRITE; it wakes a receiver that sleeps.
     imm: Option<u32>,
-    frame: Vec<u8>,
+    /// Frames that go out by the next WRITE.
+    run: Vec<u8>,
+    /// Where the run begins, counted as `sent`.
+    run_from: u64,
 }
 
 impl Sender {
     /// A sender for the fresh ring at `base` of the peer's `region`.
     pub fn new(region: u32, base: u64, seed: u64) -> Self {
-        Self { region, base, seed, sequence: 0, sent: 0, credit: 0, imm: None, frame: Vec::new() }
+        let run = Vec::new();
+        Self { region, base, seed, sequence: 0, sent: 0, credit: 0, imm: None, run, run_from: 0 }
     }
 
-    /// Frames are WRITEs with this immediate.
+    /// The WRITEs carry this immediate.
     #[must_use]
     pub fn with_immediate(self, imm: u32) -> Self {
         Self { imm: Some(imm), ..self }
@@ -87,48 +94,86 @@ impl Sender {
     /// be woken by whoever knows how ([`remora_fabric::shm::Bell`]).
     #[inline]
     pub fn send<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
+        if let Some(failure) = link.failure() {
+            return Err(failure.into());
+        }
+        self.add(link, parts)?;
+        self.post(link)
+    }
+
+    /// Sends as many of these messages as there is room for, oldest first, in
+    /// one WRITE (two at the ring's end). Gives their number.
+    pub fn send_run<'m, L: Link>(
+        &mut self,
+        link: &mut L,
+        messages: impl Iterator<Item = &'m [u8]>,
+    ) -> Result<usize, SendError> {
+        if let Some(failure) = link.failure() {
+            return Err(failure.into());
+        }
+        let mut added = 0;
+        for message in messages {
+            match self.add(link, &[message]) {
+                Ok(()) => added += 1,
+                Err(SendError::Full) => break,
+                Err(other) => return Err(other),
+            }
+        }
+        self.post(link)?;
+        Ok(added)
+    }
+
+    /// Adds a message to the run. What is there already is posted if the ring
+    /// ends before the message.
+    #[inline]
+    fn add<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
         let payload: usize = parts.iter().map(|part| part.len()).sum();
         if payload > MAX_PAYLOAD_BYTES {
             return Err(SendError::TooLong(payload));
         }
-        if let Some(failure) = link.failure() {
-            return Err(failure.into());
-        }
         if !self.has_room(payload) {
             return Err(SendError::Full);
         }
-        let skipped = self.skipped(frame_bytes(payload));
+        let frame = frame_bytes(payload);
+        let skipped = self.skipped(frame);
         if skipped > 0 {
-            self.compose(WRAP, &[]);
-            self.post(link, skipped);
+            self.compose(WRAP, &[], skipped);
         }
-        self.compose(payload as u32, parts);
-        self.post(link, frame_bytes(payload));
-        match link.failure() {
-            Some(failure) => Err(failure.into()),
-            None => Ok(()),
+        if self.sent.is_multiple_of(RING_BYTES as u64) {
+            // A WRITE cannot go on at the ring's beginning.
+            self.post(link)?;
         }
+        self.compose(payload as u32, parts, frame);
+        Ok(())
     }
 
+    /// Writes a frame behind the run's last one.
     #[inline]
-    fn compose(&mut self, payload_bytes: u32, parts: &[&[u8]]) {
+    fn compose(&mut self, payload_bytes: u32, parts: &[&[u8]], ring_bytes: usize) {
+        let at = (self.sent - self.run_from) as usize;
         let word = first_word(self.sequence, payload_bytes, self.seed);
-        self.frame.clear();
-        self.frame.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
+        // From the end of the last frame's payload to its end in the ring.
+        self.run.resize(at + FRAME_HEADER_BYTES, 0);
         for part in parts {
-            self.frame.extend_from_slice(part);
+            self.run.extend_from_slice(part);
         }
-        let sum = frame_checksum(word, &self.frame[FRAME_HEADER_BYTES..], self.seed);
-        self.frame[..8].copy_from_slice(&word.to_le_bytes());
-        self.frame[8..16].copy_from_slice(&sum.to_le_bytes());
-    }
-
-    #[inline]
-    fn post<L: Link>(&mut self, link: &mut L, ring_bytes: usize) {
-        let offset = self.base + self.sent % RING_BYTES as u64;
-        let to = RemoteAddress { region: self.region, offset };
-        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.frame, imm: self.imm }]);
+        let sum = frame_checksum(word, &self.run[at + FRAME_HEADER_BYTES..], self.seed);
+        self.run[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        self.run[at + 8..at + 16].copy_from_slice(&sum.to_le_bytes());
         self.sequence = self.sequence.wrapping_add(1);
         self.sent += ring_bytes as u64;
+    }
+
+    /// Posts the run, if there is one.
+    #[inline]
+    fn post<L: Link>(&mut self, link: &mut L) -> Result<(), SendError> {
+        if !self.run.is_empty() {
+            let offset = self.base + self.run_from % RING_BYTES as u64;
+            let to = RemoteAddress { region: self.region, offset };
+            link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.run, imm: self.imm }]);
+            self.run.clear();
+        }
+        self.run_from = self.sent;
+        link.failure().map_or(Ok(()), |failure| Err(failure.into()))
     }
 }

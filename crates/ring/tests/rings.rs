@@ -4,7 +4,9 @@
 use remora_arena::{Mapping, Words};
 use remora_fabric::Link;
 use remora_fabric::shm::ShmLink;
-use remora_layout::frame::{MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum};
+use remora_layout::frame::{
+    FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
+};
 use remora_layout::limits::{CREDIT_BYTES, RING_BYTES};
 use remora_ring::{Poll, Receiver, SendError, Sender, Violation};
 use std::collections::VecDeque;
@@ -56,7 +58,7 @@ fn every_message_arrives_once_in_order_over_many_laps() {
     let mut queue: VecDeque<Vec<u8>> = VecDeque::new();
     let (mut sent, mut full, mut bytes) = (0u64, 0u64, 0u64);
     let mut state = 7u64;
-    let mut credit = 0;
+    let (mut credit, mut longest) = (0, 0);
     while bytes < 60 * RING_BYTES as u64 {
         let burst = random(&mut state) % 20;
         for _ in 0..burst {
@@ -79,7 +81,21 @@ fn every_message_arrives_once_in_order_over_many_laps() {
             }
             while ends.link.poll().is_some() {}
         }
-        for _ in 0..random(&mut state) % 20 {
+        if burst.is_multiple_of(3) {
+            // A run: as many as fit, by one WRITE or by two at the ring's end.
+            let run: Vec<Vec<u8>> =
+                (sent..sent + burst).map(|number| message(number, length(&mut state))).collect();
+            let taken = ends.sender.send_run(&mut ends.link, run.iter().map(Vec::as_slice));
+            let taken = taken.unwrap();
+            assert!(run.get(taken).is_none_or(|left| !ends.sender.has_room(left.len())));
+            let writes = std::iter::from_fn(|| ends.link.poll()).count();
+            assert!(writes == (taken > 0) as usize || (taken > 0 && writes == 2), "{writes}");
+            longest = longest.max(taken);
+            sent += taken as u64;
+            bytes += run[..taken].iter().map(|payload| payload.len() as u64).sum::<u64>();
+            queue.extend(run.into_iter().take(taken));
+        }
+        for _ in 0..random(&mut state) % 24 {
             let mut into = vec![0xee; 3];
             match ends.receiver.poll(&mut into) {
                 Poll::Frame(length) => {
@@ -100,7 +116,28 @@ fn every_message_arrives_once_in_order_over_many_laps() {
         }
         ends.sender.take_credit(credit).unwrap();
     }
-    assert!(full > 50 && sent > 2_000, "{full} {sent}");
+    assert!(full > 50 && sent > 2_000 && longest > 10, "{full} {sent} {longest}");
+}
+
+#[test]
+fn a_run_ends_where_the_ring_does_even_if_a_frame_does_too() {
+    let mut ends = ends();
+    // Eight frames fill the ring to the byte; each run of five meets its end.
+    let payload = RING_BYTES / 8 - FRAME_HEADER_BYTES;
+    assert_eq!(frame_bytes(payload), RING_BYTES / 8);
+    for first in (0..100).step_by(5) {
+        let run: Vec<Vec<u8>> = (first..first + 5).map(|n| message(n, payload)).collect();
+        let sent = ends.sender.send_run(&mut ends.link, run.iter().map(Vec::as_slice));
+        assert_eq!(sent, Ok(5));
+        for expected in &run {
+            let mut into = Vec::new();
+            assert_eq!(ends.receiver.poll(&mut into), Poll::Frame(payload));
+            assert_eq!(&into, expected);
+            if let Some(credit) = ends.receiver.credit_due() {
+                ends.sender.take_credit(credit).unwrap();
+            }
+        }
+    }
 }
 
 #[test]

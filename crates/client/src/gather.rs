@@ -1,0 +1,233 @@
+//! Putting requests into the rings: one at once, or several together.
+//!
+//! A request that has nothing before it is sent at once. One that follows
+//! others is gathered: several go out by one WRITE, under one lock and with
+//! one wake-up. What it keeps true:
+//! * requests go into a ring in the order in which they were made;
+//! * a session never waits for a reply, nor reads, while a request of its own
+//!   is gathered: whoever does flushes first.
+
+use crate::connection::{Connection, Lane, lock};
+use crate::error::Error;
+use crate::session::{Session, Shard};
+use remora_layout::limits::MAX_IN_FLIGHT;
+use remora_ring::{SendError, Sender};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Gathered requests that are sent without being asked for: half of what a
+/// shard takes in a turn.
+const GATHERED_REQUESTS: usize = 8;
+/// The same in bytes: what is copied twice should be small.
+const GATHERED_BYTES: usize = 4096;
+
+/// Requests to one shard that go into its ring together.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    /// Their messages, one behind the other.
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+}
+
+impl Gathered {
+    pub fn is_full(&self) -> bool {
+        self.ends.len() >= GATHERED_REQUESTS || self.bytes.len() >= GATHERED_BYTES
+    }
+
+    fn push(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.ends.push(self.bytes.len());
+    }
+
+    fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        self.ends.iter().scan(0, |from, &end| {
+            let message = &self.bytes[*from..end];
+            *from = end;
+            Some(message)
+        })
+    }
+
+    /// Forgets the oldest ones: they were sent.
+    fn sent(&mut self, messages: usize) {
+        let bytes = messages.checked_sub(1).map_or(0, |last| self.ends[last]);
+        self.bytes.drain(..bytes);
+        self.ends.drain(..messages);
+        self.ends.iter_mut().for_each(|end| *end -= bytes);
+    }
+}
+
+impl Shard {
+    /// Requests whose replies this session can wait for.
+    fn awaited(&self) -> usize {
+        self.in_flight.len() - self.gathered.ends.len()
+    }
+
+    /// Replies that the session will have to keep.
+    fn unanswered(&self) -> usize {
+        self.in_flight.len() + self.arrived.len()
+    }
+}
+
+impl Session {
+    /// Gathers one request, if others are under way before it and it is small.
+    /// Whether it did.
+    #[inline]
+    pub(crate) fn gather(&mut self, shard: usize, parts: &[&[u8]]) -> bool {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let end = &mut self.shards[shard];
+        if end.in_flight.is_empty() || bytes > GATHERED_BYTES || end.unanswered() >= MAX_IN_FLIGHT {
+            return false;
+        }
+        end.gathered.push(parts);
+        self.gathered += 1;
+        true
+    }
+
+    /// Sends what was submitted and not sent yet.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    #[inline(always)]
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if self.gathered == 0 { Ok(()) } else { self.flush_shards() }
+    }
+
+    fn flush_shards(&mut self) -> Result<(), Error> {
+        (0..self.shards.len()).try_for_each(|shard| self.flush_shard(shard))
+    }
+
+    /// Sends what is gathered for one shard, once there is room in its ring.
+    pub(crate) fn flush_shard(&mut self, shard: usize) -> Result<(), Error> {
+        let mut began = None;
+        // Bounded by the session's timeout.
+        while !self.shards[shard].gathered.ends.is_empty() {
+            if self.try_flush(shard)? == 0 {
+                self.make_room(shard, &mut began)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one frame, once there is room for it in the shard's ring.
+    pub(crate) fn put_into_ring(
+        &mut self,
+        shard: usize,
+        parts: &[&[u8]],
+        expects_reply: bool,
+    ) -> Result<(), Error> {
+        self.flush_shard(shard)?;
+        let mut began = None;
+        // Bounded by the session's timeout.
+        loop {
+            let end = &self.shards[shard];
+            if end.unanswered() < MAX_IN_FLIGHT {
+                if self.try_put(shard, parts, expects_reply)? {
+                    return Ok(());
+                }
+            } else if end.in_flight.is_empty() {
+                return Err(Error::TooManySubmitted);
+            }
+            self.make_room(shard, &mut began)?;
+        }
+    }
+
+    /// Takes a reply of this session, or waits a moment if room can only come
+    /// from other sessions' requests.
+    fn make_room(&mut self, shard: usize, began: &mut Option<Instant>) -> Result<(), Error> {
+        if self.shards[shard].awaited() == 0 {
+            if began.get_or_insert_with(Instant::now).elapsed() > self.options.timeout {
+                return Err(self.end(Error::TimedOut));
+            }
+            return self.help(shard);
+        }
+        let flight = self.take_reply(shard)?;
+        let reply = std::mem::take(&mut self.reply);
+        self.shards[shard].arrived.push_back((flight, reply));
+        Ok(())
+    }
+
+    /// Sends one frame if the ring has room, and wakes the shard.
+    #[inline]
+    fn try_put(
+        &mut self,
+        shard: usize,
+        parts: &[&[u8]],
+        expects_reply: bool,
+    ) -> Result<bool, Error> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        let connection: &Connection = &self.connection;
+        let lane = &connection.lanes[shard];
+        let mut sender = lock(&lane.sender);
+        if !has_room(connection, lane, &mut sender, length)? {
+            return Ok(false);
+        }
+        // Before the frame: its reply may be taken at once by anybody.
+        if expects_reply {
+            lane.outstanding.fetch_add(1, Ordering::Relaxed);
+            self.inbox().expect_replies(1);
+        }
+        let sent = sender.send(&mut self.link, parts);
+        drop(sender);
+        sent.map_err(|error| not_sent(connection, error))?;
+        connection.pass_over_writes(&mut self.link)?;
+        Ok(true)
+    }
+
+    /// Sends as many of the gathered requests as the ring has room for, and
+    /// wakes the shard. Gives their number.
+    fn try_flush(&mut self, shard: usize) -> Result<usize, Error> {
+        let connection: &Connection = &self.connection;
+        let lane = &connection.lanes[shard];
+        let gathered = &self.shards[shard].gathered;
+        let mut sender = lock(&lane.sender);
+        let Some(first) = gathered.messages().next() else { return Ok(0) };
+        // Fresh credit, if even the sum might not fit.
+        has_room(connection, lane, &mut sender, gathered.bytes.len())?;
+        if !sender.has_room(first.len()) {
+            return Ok(0);
+        }
+        // Before the frames: their replies may be taken at once by anybody.
+        let requests = gathered.ends.len() as u32;
+        lane.outstanding.fetch_add(requests, Ordering::Relaxed);
+        self.inbox().expect_replies(requests);
+        let sent = sender.send_run(&mut self.link, gathered.messages());
+        drop(sender);
+        let sent = sent.map_err(|error| not_sent(connection, error))?;
+        let unsent = requests - sent as u32;
+        if unsent > 0 {
+            lane.outstanding.fetch_sub(unsent, Ordering::Relaxed);
+            self.inbox().expect_fewer(unsent);
+        }
+        connection.pass_over_writes(&mut self.link)?;
+        self.shards[shard].gathered.sent(sent);
+        self.gathered -= sent;
+        Ok(sent)
+    }
+}
+
+/// Whether a lane has room for so many bytes, by fresh credit if need be.
+#[inline]
+fn has_room(
+    connection: &Connection,
+    lane: &Lane,
+    sender: &mut Sender,
+    bytes: usize,
+) -> Result<bool, Error> {
+    if sender.has_room(bytes) {
+        return Ok(true);
+    }
+    let credit = connection.to_client.load_acquire(lane.credit_word);
+    sender.take_credit(credit).map_err(|violation| connection.end(violation.into()))?;
+    Ok(sender.has_room(bytes))
+}
+
+#[cold]
+fn not_sent(connection: &Connection, error: SendError) -> Error {
+    match error {
+        SendError::Link(error) => connection.end(error.into()),
+        other => unreachable!("room was looked for, and the limits fit a frame: {other}"),
+    }
+}
