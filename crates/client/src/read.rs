@@ -4,7 +4,7 @@ use crate::api::{Counts, Got, Path, Via};
 use crate::error::Error;
 use crate::session::Session;
 use remora_engine::command::Command;
-use remora_fabric::{Link, RemoteAddress, Waited, Work};
+use remora_fabric::{Link, RemoteAddress, Work};
 use remora_index::hash::{Step, TableRef, Walk};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hash::KeyHash;
@@ -107,9 +107,9 @@ impl Session {
     #[inline(always)]
     pub(crate) fn complete(&mut self, id: u64) -> Result<(), Error> {
         loop {
-            let Some(completion) = self.link.poll() else {
-                self.await_completion()?;
-                continue;
+            let completion = match self.link.poll() {
+                Some(completion) => completion,
+                None => self.await_completion()?,
             };
             if let Err(error) = completion.result {
                 return Err(self.end(error.into()));
@@ -118,17 +118,6 @@ impl Session {
                 return Ok(());
             }
             debug_assert_eq!(completion.id, WRITE_ID);
-        }
-    }
-
-    /// An operation is under way: over TCP it takes a while.
-    #[cold]
-    fn await_completion(&mut self) -> Result<(), Error> {
-        let timeout = self.options.timeout;
-        match self.link.wait(Some(timeout)) {
-            Waited::TimedOut => Err(self.end(Error::TimedOut)),
-            Waited::Failed(error) => Err(self.end(error.into())),
-            Waited::Completed | Waited::Arrived => Ok(()),
         }
     }
 

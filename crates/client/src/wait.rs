@@ -17,7 +17,7 @@ use crate::connection::{Connection, Lane, Sleep, try_lock};
 use crate::error::Error;
 use crate::inbox::Inbox;
 use crate::session::{InFlight, RequestId, Session};
-use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Work};
 use remora_layout::message::ReplyHeader;
 use remora_layout::plant::{Plant, planted};
 use remora_ring::{Poll, Receiver, WRITE_ID};
@@ -76,11 +76,7 @@ impl Session {
             }
             self.check()?;
             self.now()?;
-            let polls = match self.options.wake {
-                Wake::Poll => true,
-                Wake::Hybrid => may_poll && waited < HYBRID_SPIN,
-                Wake::Event => false,
-            };
+            let polls = self.polls_after(waited, may_poll);
             if !polls {
                 self.sleep(shard, self.options.timeout - waited)?;
             } else if waited - looked > LIFE_LOOK {
@@ -89,6 +85,46 @@ impl Session {
             }
             if self.look(shard, if polls { POLLS_PER_CLOCK } else { 1 })? == Look::Mine {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Whether a wait that has lasted this long polls on, or sleeps.
+    fn polls_after(&self, waited: Duration, may_poll: bool) -> bool {
+        match self.options.wake {
+            Wake::Poll => true,
+            Wake::Hybrid => may_poll && waited < HYBRID_SPIN,
+            Wake::Event => false,
+        }
+    }
+
+    /// The next completion of the session's link, which has none at hand: an
+    /// operation is under way, and over TCP it takes a while. Polls and sleeps
+    /// as one who waits for a reply does.
+    #[cold]
+    pub(crate) fn await_completion(&mut self) -> Result<Completion, Error> {
+        let connection = std::sync::Arc::clone(&self.connection);
+        let pollers = connection.pollers.fetch_add(1, Ordering::Relaxed);
+        let completed = self.wait_for_completion(pollers < cores());
+        connection.pollers.fetch_sub(1, Ordering::Relaxed);
+        completed
+    }
+
+    fn wait_for_completion(&mut self, may_poll: bool) -> Result<Completion, Error> {
+        let started = Instant::now();
+        // Bounded by the session's timeout.
+        loop {
+            let waited = started.elapsed();
+            if waited > self.options.timeout {
+                return Err(self.end(Error::TimedOut));
+            }
+            if !self.polls_after(waited, may_poll)
+                && let Waited::Failed(error) = self.link.wait(Some(self.options.timeout - waited))
+            {
+                return Err(self.end(error.into()));
+            }
+            if let Some(completion) = self.link.poll() {
+                return Ok(completion);
             }
         }
     }

@@ -2,6 +2,8 @@
 //! the server's memory, and wakes the shards that they write to. So a READ
 //! over TCP costs the server's CPU, but not a shard's.
 
+use crate::agent_polling::Polling;
+use crate::config::Wake;
 use crate::shared::Shared;
 use crossbeam_queue::SegQueue;
 use mio::unix::SourceFd;
@@ -12,7 +14,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(0);
 const FIRST_CONNECTION: usize = 1;
@@ -82,8 +84,10 @@ impl Agent {
     /// has withdrawn and closed every connection by then.
     pub fn run(mut self) {
         let mut events = Events::with_capacity(256);
+        let mut polling = Polling::new(self.shared.config.wake != Wake::Event);
         while !self.shared.is_stopping() || !self.connections.is_empty() {
-            let timeout = (!self.unfinished.is_empty()).then_some(Duration::ZERO);
+            let polls = !self.unfinished.is_empty() || polling.polls_on(Instant::now());
+            let timeout = polls.then_some(Duration::ZERO);
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
@@ -94,9 +98,13 @@ impl Agent {
             while let Some(served) = self.inbox.new.pop() {
                 self.take(served);
             }
+            if self.unfinished.is_empty() {
+                continue;
+            }
             for token in std::mem::take(&mut self.unfinished) {
                 self.turn(token);
             }
+            polling.worked(Instant::now());
         }
     }
 

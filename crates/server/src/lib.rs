@@ -16,6 +16,7 @@
 
 mod accept;
 mod agent;
+mod agent_polling;
 mod clock;
 mod config;
 mod control;

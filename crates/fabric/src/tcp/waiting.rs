@@ -36,6 +36,8 @@ pub(super) struct Delivered {
     pub failure: Option<LinkError>,
     /// Something has changed since the link last looked.
     woken: bool,
+    /// The link's thread sleeps.
+    is_asleep: bool,
 }
 
 /// The shared end of one link.
@@ -56,8 +58,7 @@ impl Handle {
         delivered.bytes.extend_from_slice(bytes);
         delivered.executed += executed;
         if executed > 0 {
-            delivered.woken = true;
-            self.changed.notify_one();
+            self.notify(&mut delivered);
         }
     }
 
@@ -65,14 +66,21 @@ impl Handle {
     pub fn fail(&self, reason: LinkError) {
         let mut delivered = lock(&self.delivered);
         delivered.failure.get_or_insert(reason);
-        delivered.woken = true;
-        self.changed.notify_one();
+        self.notify(&mut delivered);
     }
 
     /// Wakes the link's thread, for whatever it then finds.
     pub fn wake(&self) {
-        lock(&self.delivered).woken = true;
-        self.changed.notify_one();
+        self.notify(&mut lock(&self.delivered));
+    }
+
+    /// Notifying is a system call even if nobody sleeps: that is looked at
+    /// first, under the lock that the sleeper gives up only by sleeping.
+    fn notify(&self, delivered: &mut Delivered) {
+        delivered.woken = true;
+        if delivered.is_asleep {
+            self.changed.notify_one();
+        }
     }
 
     /// Takes what has come: bytes are swapped against `into`, which is empty.
@@ -89,12 +97,20 @@ impl Handle {
 
     /// Sleeps until something has changed since [`Self::arm`].
     pub fn sleep(&self, timeout: Option<Duration>) {
-        let delivered = lock(&self.delivered);
+        let mut delivered = lock(&self.delivered);
+        delivered.is_asleep = true;
         let asleep = |delivered: &mut Delivered| !delivered.woken;
-        match timeout {
-            None => drop(self.changed.wait_while(delivered, asleep)),
-            Some(timeout) => drop(self.changed.wait_timeout_while(delivered, timeout, asleep)),
-        }
+        let mut delivered = match timeout {
+            None => {
+                let waited = self.changed.wait_while(delivered, asleep);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+            Some(timeout) => {
+                let waited = self.changed.wait_timeout_while(delivered, timeout, asleep);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        delivered.is_asleep = false;
     }
 }
 
