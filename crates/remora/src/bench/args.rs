@@ -3,6 +3,7 @@
 use super::address::Address;
 use super::drive::Shape;
 use super::target::{KEY_BYTES, VALUE_BYTES};
+use super::trace::MAX_WIDTH;
 use super::variants::{self, Messages, ShardModel};
 use super::workload::{Dist, MAX_RECORDS};
 use crate::failure::usage;
@@ -76,9 +77,15 @@ pub struct KeysArgs {
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     pub reads: f64,
     /// uniform, zipf:EXPONENT (ranks scattered over the keys by a fixed
-    /// permutation) or file:PATH (little-endian 32-bit keys, plain or .xz).
+    /// permutation) or file:PATH (a trace: keys of a fixed width, plain or .xz).
+    /// A trace is replayed in its order. Its distinct keys are numbered in
+    /// order of appearance, and all of them are loaded first.
     #[arg(long, value_name = "DIST", default_value = "uniform")]
     pub dist: Dist,
+    /// Width of a trace's keys, in bytes. Their byte order does not matter, as
+    /// they are only told apart.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub trace_key_bytes: usize,
     /// Bytes of a key: "key:" and digits.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub key_bytes: usize,
@@ -147,6 +154,7 @@ impl KeysArgs {
         self.check_transport()?;
         within("--records", self.records, 1, MAX_RECORDS)?;
         within("--ops", self.ops.unwrap_or(1), 1, MAX_OPS)?;
+        within("--trace-key-bytes", self.trace_key_bytes, 1, MAX_WIDTH)?;
         within("--key-bytes", self.key_bytes, 1, MAX_KEY_BYTES)?;
         within("--value-bytes", self.value_bytes, 0, MAX_VALUE_BYTES)?;
         within("--clients", self.clients, 1, MAX_CLIENTS)?;
@@ -183,12 +191,14 @@ impl KeysArgs {
     pub fn command(&self, ops: usize, shards: usize) -> String {
         let mut command = format!(
             "remora bench keys --path {} --transport {} --records {} --ops {ops} --reads {} \
-             --dist {} --key-bytes {} --value-bytes {} --clients {} --pipeline {} --batch {}",
+             --dist {} --trace-key-bytes {} --key-bytes {} --value-bytes {} --clients {} \
+             --pipeline {} --batch {}",
             self.path,
             self.transport,
             self.records,
             self.reads,
             self.dist,
+            self.trace_key_bytes,
             self.key_bytes,
             self.value_bytes,
             self.clients,
@@ -281,6 +291,8 @@ mod tests {
             "--reads 1.5",
             "--clients 0",
             "--ops 0",
+            "--trace-key-bytes 0",
+            "--trace-key-bytes 65",
             "--pipeline 100000 --path ask",
             "--messages indicator --pipeline 2 --path ask",
             "--messages indicator --batch 2",
