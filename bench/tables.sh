@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the key store and prints tables for docs/performance.md as Markdown.
 #
-#   bench/tables.sh [--short] [--traces DIR] [SECTION...]
+#   bench/tables.sh [--short] [--traces DIR] [--clients N] [SECTION...]
 #
 #   mixes      50, 90 and 100 % lookups, zipf and uniform, by pointer cache
 #   traces     the same figures for real traces, from the directory --traces DIR
@@ -11,7 +11,9 @@
 #   growth     cached GET on 10^4 to 10^7 records
 #
 # Without SECTION all of them, but traces only with --traces: under 20 minutes on
-# two cores. --short runs few operations once, to see that it works.
+# two cores. --short runs few operations once, to see that it works. --clients is
+# the number of clients where a section does not vary it: by default one for each
+# core that the shard leaves, and at least two, as one alone meets no other's updates.
 #
 # One round runs every variant of a section once, one after the other, so that a
 # slow minute of the machine hits all of them. A ratio is taken within its round;
@@ -20,22 +22,21 @@ set -euo pipefail
 
 all_sections="mixes shard messages clients growth"
 usage() {
-  echo "usage: bench/tables.sh [--short] [--traces DIR] [SECTION...], of: $all_sections traces" >&2
+  echo "usage: bench/tables.sh [--short] [--traces DIR] [--clients N] [SECTION...], of: $all_sections traces" >&2
   exit 2
 }
 
-# A run takes 0.5 to 1.5 s on two quiet cores, and loading as long again.
-rounds=3 records=1000000 ops=1000000 message_ops=500000 trace_ops=""
-client_records=10000 ask_ops=500000 read_ops=4000000 tcp_ops=30000
+# Counts need a number of operations, rates a time.
+rounds=3 seconds=1 records=1000000 trace_ops="" message_records=200000 client_records=10000
 growth_records="10000 100000 1000000 10000000" growth_ops=2000000
-traces="" sections=""
+traces="" sections="" clients="$(($(nproc) > 3 ? $(nproc) - 1 : 2))"
 while [ $# -gt 0 ]; do
   case "$1" in
     --short)
-      rounds=1 records=500 ops=500 message_ops=400 trace_ops="--ops 2000"
-      client_records=100 ask_ops=640 read_ops=640 tcp_ops=640
+      rounds=1 seconds=0.03 records=500 trace_ops="--ops 2000" message_records=200 client_records=100
       growth_records="1000 10000" growth_ops=10000
       ;;
+    --clients) clients="${2:?--clients N}" && shift ;;
     --traces) traces="$(cd "${2:?--traces DIR}" && pwd)" && shift ;;
     mixes | traces | shard | messages | clients | growth) sections+=" $1" ;;
     *) usage ;;
@@ -46,9 +47,6 @@ done
 
 . "$(dirname "$0")/lib.sh"
 start_bench
-
-# As the paper's: a client for each core that the shard leaves, at least two.
-clients="$(($(nproc) > 3 ? $(nproc) - 1 : 2))"
 
 # The paper's workloads (HydraDB 6, H42) by its letters: sets reads and dist. Of
 # YCSB's, a is A and c is C; b has 90 % lookups where B has 95.
@@ -110,7 +108,7 @@ again() {
 # The pointer caches that are compared, as NAME:FLAGS. Without one every lookup
 # on this path is asked, however the run begins.
 caches=(
-  "off:--pointer-cache off --cold"
+  "off:--pointer-cache off --cold --seconds $seconds"
   "private, cold:--pointer-cache private --cold"
   "shared, cold:--pointer-cache shared --cold"
 )
@@ -155,7 +153,7 @@ measure_mixes() {
   for letter in $letters; do
     mix "$letter"
     say "  $(mix_name "$letter")"
-    run_caches "mixes.$letter" all --records "$records" --ops "$ops" --dist "$dist" --reads "$reads"
+    run_caches "mixes.$letter" all --records "$records" --ops "$records" --dist "$dist" --reads "$reads"
   done
   for form in "${all[@]}"; do
     form="${form%%:*}"
@@ -166,7 +164,7 @@ measure_mixes() {
 print_mixes() {
   local letter form all=("${caches[@]}" "${warm_caches[@]}")
   heading "Mixes" \
-    "$records records of 16 + 32 bytes, as many requests; a to f are the paper's workloads." \
+    "$records records of 16 + 32 bytes, as many requests (without a pointer cache $seconds s of them); a to f are the paper's workloads." \
     "${cache_sentences[@]}" "Warm: each client has looked up every record once."
   table_head "Lookups, keys" "${cache_columns[@]}"
   for letter in $letters; do cache_rows "mixes.$letter" "$(mix_name "$letter")" all; done
@@ -203,7 +201,8 @@ measure_traces() {
 print_traces() {
   local file name share last=""
   heading "Traces" \
-    "All keys of a trace are loaded first, 16 + 32 bytes each; then it is replayed once, each client its part." \
+    "All keys of a trace are loaded first, 16 + 32 bytes each; then it is replayed once, each client its part" \
+    "(without a pointer cache for $seconds s)." \
     "A tenth of the requests, drawn at random, are updates where the share of lookups is 90 %: the traces say none." \
     "${cache_sentences[@]}" \
     "A replay of web07 takes some hundredths of a second: trust its counts, not its times."
@@ -219,7 +218,8 @@ print_traces() {
   again "$last.private, cold"
 }
 
-asking=(--path ask --shards 1 --clients "$clients")
+# There is nothing that would have to be warm: loading touches every record.
+asking=(--path ask --cold --shards 1 --clients "$clients" --records "$message_records" --seconds "$seconds")
 
 measure_shard() {
   local letter depth model key
@@ -229,8 +229,8 @@ measure_shard() {
     for depth in 1 32; do
       key="shard.$letter.$depth"
       for model in single pipelined; do
-        run "$key.$model" "${asking[@]}" --records "$records" --ops "$message_ops" --dist "$dist" \
-          --reads "$reads" --pipeline "$depth" --like-for-like --shard-model "$model"
+        run "$key.$model" "${asking[@]}" --dist "$dist" --reads "$reads" --pipeline "$depth" \
+          --like-for-like --shard-model "$model"
         keep_figures "$key.$model"
       done
       keep_ratio "$key.over" "$key.single" "$key.pipelined" ops_per_s
@@ -242,7 +242,7 @@ print_shard() {
   local letter depth key
   heading "Threads of a shard" \
     "Single: one thread for each shard. Pipelined: two threads that detect and decode, two that execute and reply" \
-    "(H4). Both in the bench's own server and client, over rings. $records records of 16 + 32 bytes," \
+    "(H4). Both in the bench's own server and client, over rings. $message_records records of 16 + 32 bytes," \
     "$clients clients with a connection each, one shard."
   table_head "Lookups, keys" Outstanding "single ops/s" "pipelined ops/s" "single over pipelined" \
     "p50 us, single" "p50 us, pipelined" "its ratio" "server CPU us/op, single" "pipelined"
@@ -273,11 +273,11 @@ measure_messages() {
     for form in "${message_forms[@]}"; do
       key="messages.$letter.${form%%:*}"
       # shellcheck disable=SC2086
-      run "$key" "${asking[@]}" --records "$records" --ops "$message_ops" --dist "$dist" \
-        --reads "$reads" ${form#*:}
+      run "$key" "${asking[@]}" --dist "$dist" --reads "$reads" ${form#*:}
       keep_figures "$key"
       keep_ratio "$key.over" "messages.$letter.ring" "$key" ops_per_s
     done
+    keep_ratio "messages.$letter.papers" "messages.$letter.indicator" "messages.$letter.sendrecv" ops_per_s
   done
 }
 print_messages() {
@@ -285,10 +285,11 @@ print_messages() {
   heading "Messages" \
     "Rings of frames, posted buffers with completion queues (SEND and RECEIVE, H18), and one buffer each way between" \
     "two indicator words (H14 to H17), all over shared memory, in the bench's own server and client, one thread for" \
-    "each shard; product is what Remora itself does, whose clients share one connection. $records records of" \
+    "each shard; product is what Remora itself does, whose clients share one connection. $message_records records of" \
     "16 + 32 bytes, $clients clients with one request each, one shard. A figure is how many times the throughput of" \
     "a form the ring has; in brackets are the form's p50 and server CPU for each operation."
-  table_head "Lookups, keys" "ring ops/s" "over sendrecv" "over indicator" "over product"
+  table_head "Lookups, keys" "ring ops/s" "over sendrecv" "over indicator" "over product" \
+    "indicator over sendrecv"
   for letter in $letters; do
     row="| $(mix_name "$letter") |"
     for form in "${message_forms[@]}"; do
@@ -296,22 +297,21 @@ print_messages() {
       if [ "${form%%:*}" = ring ]; then row+=" $(cell_rate "$key")"; else row+=" $(cell "$key.over" 2)"; fi
       row+=" ($(cell "$key.p50_us" 2) us, $(cell "$key.server_cpu_us_per_op" 2) us) |"
     done
-    echo "$row"
+    echo "$row $(cell "messages.$letter.papers" 2) |"
   done
   again messages.a.sendrecv
 }
 
 client_counts="1 2 4 16 64"
 measure_clients() {
-  local transport path count key total
+  local transport path count key
   for transport in shm tcp; do
     for path in ask read; do
-      case "$transport.$path" in shm.ask) total="$ask_ops" ;; shm.read) total="$read_ops" ;; *) total="$tcp_ops" ;; esac
       for count in $client_counts; do
         say "  $path over $transport, $count client(s)"
         key="clients.$transport.$path.$count"
-        run "$key" --path "$path" --transport "$transport" --records "$client_records" --ops "$total" \
-          --dist zipf:0.99 --shards 1 --clients "$count"
+        run "$key" --path "$path" --transport "$transport" --records "$client_records" \
+          --dist zipf:0.99 --shards 1 --clients "$count" --seconds "$seconds"
         keep_figures "$key"
         keep_ratio "$key.over" "$key" "clients.$transport.$path.1" ops_per_s
       done

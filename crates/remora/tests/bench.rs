@@ -57,6 +57,15 @@ fn cached_reads_take_one_round_trip_each() {
 }
 
 #[test]
+fn a_run_for_a_time_repeats_its_operations() {
+    // The clock is looked at in one of seven operations, not sooner.
+    for shape in ["--path ask --pipeline 8", "--path read --clients 2", "--like-for-like"] {
+        let report = json(&format!("bench keys {shape} --records 10 --ops 2 --seconds 0.05"));
+        assert!(report["ops"].as_u64().unwrap() > 2, "{report}");
+    }
+}
+
+#[test]
 fn shared_pointers_warm_every_client() {
     let asked = |cache: &str| {
         let run = "bench keys --path choose --records 2000 --ops 8000 --clients 2 --cold";

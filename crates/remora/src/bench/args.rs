@@ -12,11 +12,16 @@ use crate::wake::Wake;
 use clap::{Args, ValueEnum};
 use remora_layout::limits::{MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use std::fmt;
+use std::time::Duration;
 
 /// Threads of the bench; each has a session of its own.
 const MAX_CLIENTS: usize = 256;
 /// Operations of a run; each takes four bytes, drawn before it begins.
 const MAX_OPS: usize = 1 << 30;
+/// Shortest run for a time, in seconds.
+const MIN_SECONDS: f64 = 0.001;
+/// Longest run for a time, in seconds.
+const MAX_SECONDS: f64 = 86_400.0;
 /// Keys of one batch: bounded as requests in flight are.
 const MAX_BATCH: usize = MAX_IN_FLIGHT;
 
@@ -73,6 +78,10 @@ pub struct KeysArgs {
     /// Operations of all clients together [default: 1000000, or the file's length].
     #[arg(long, value_name = "N")]
     pub ops: Option<usize>,
+    /// Runs so long, in seconds, and not once through the operations: they
+    /// begin again when they end.
+    #[arg(long, value_name = "F")]
+    pub seconds: Option<f64>,
     /// Share of reads, 0 to 1; the rest sets records to the values they have.
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     pub reads: f64,
@@ -145,7 +154,8 @@ pub struct KeysArgs {
 impl KeysArgs {
     /// How operations are issued.
     pub fn shape(&self) -> Shape {
-        Shape { batch: self.batch, pipeline: self.pipeline, limit: None }
+        let limit = self.seconds.map(Duration::from_secs_f64);
+        Shape { batch: self.batch, pipeline: self.pipeline, limit }
     }
 
     /// Refuses what makes no sense, and a transport that is not here.
@@ -160,6 +170,13 @@ impl KeysArgs {
         within("--clients", self.clients, 1, MAX_CLIENTS)?;
         within("--pipeline", self.pipeline, 1, MAX_IN_FLIGHT)?;
         within("--batch", self.batch, 1, MAX_BATCH)?;
+        if let Some(seconds) =
+            self.seconds.filter(|given| !(MIN_SECONDS..=MAX_SECONDS).contains(given))
+        {
+            return Err(usage(format!(
+                "--seconds: {seconds} is not in {MIN_SECONDS}..={MAX_SECONDS}"
+            )));
+        }
         if !(0.0..=1.0).contains(&self.reads) {
             return Err(usage(format!("--reads: {} is not in 0..=1", self.reads)));
         }
@@ -205,6 +222,9 @@ impl KeysArgs {
             self.pipeline,
             self.batch,
         );
+        if let Some(seconds) = self.seconds {
+            command += &format!(" --seconds {seconds}");
+        }
         match &self.server {
             Some(address) => command += &format!(" --server {address}"),
             None => command += &format!(" --shards {shards}"),
@@ -264,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_command_repeats_the_run() {
-        let flags = "--path read --dist zipf:0.99 --clients 3 --batch 16 --cold --seed 9 --json";
+        let flags = "--path read --dist zipf:0.99 --clients 3 --batch 16 --seconds 0.5 --cold --seed 9 --json";
         let command = parse(flags).command(50, 2);
         let again = parse(command.strip_prefix("remora bench keys").unwrap());
         assert_eq!(again.command(again.ops.unwrap(), again.shards.unwrap()), command);
@@ -293,6 +313,8 @@ mod tests {
             "--ops 0",
             "--trace-key-bytes 0",
             "--trace-key-bytes 65",
+            "--seconds 0",
+            "--seconds nan",
             "--pipeline 100000 --path ask",
             "--messages indicator --pipeline 2 --path ask",
             "--messages indicator --batch 2",
