@@ -20,6 +20,7 @@ case "${1:-}" in
   --short) rounds=1 records=100000 read_ops=500000 ask_ops=100000 redis_ops=50000 ;;
   *) echo "usage: bench/keys.sh [--short]" >&2; exit 2 ;;
 esac
+# shellcheck source=bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 have_redis() {

@@ -13,7 +13,7 @@ say() { echo "$*" >&2; }
 at_end() { :; }
 
 start_bench() {
-  cd "$(dirname "${BASH_SOURCE[0]}")/.."
+  cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
   cargo build --release -p remora >&2
   remora="${CARGO_TARGET_DIR:-target}/release/remora"
   work="$(mktemp -d)"

@@ -45,6 +45,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$sections" ] || sections="$all_sections${traces:+ traces}"
 
+# shellcheck source=bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 start_bench
 
