@@ -13,7 +13,8 @@
 # Without SECTION all of them, but traces only with --traces: under 20 minutes on
 # two cores. --short runs few operations once, to see that it works. --clients is
 # the number of clients where a section does not vary it: by default one for each
-# core that the shard leaves, and at least two, as one alone meets no other's updates.
+# core that the shard leaves; at least two for mixes and traces, as one alone meets
+# no other's updates.
 #
 # One round runs every variant of a section once, one after the other, so that a
 # slow minute of the machine hits all of them. A ratio is taken within its round;
@@ -29,14 +30,16 @@ usage() {
 # Counts need a number of operations, rates a time.
 rounds=3 seconds=1 records=1000000 trace_ops="" message_records=200000 client_records=10000
 growth_records="10000 100000 1000000 10000000" growth_ops=2000000
-traces="" sections="" clients="$(($(nproc) > 3 ? $(nproc) - 1 : 2))"
+traces="" sections=""
+asking_clients="$(($(nproc) > 2 ? $(nproc) - 1 : 1))"
+clients="$((asking_clients > 2 ? asking_clients : 2))"
 while [ $# -gt 0 ]; do
   case "$1" in
     --short)
       rounds=1 seconds=0.03 records=500 trace_ops="--ops 2000" message_records=200 client_records=100
       growth_records="1000 10000" growth_ops=10000
       ;;
-    --clients) clients="${2:?--clients N}" && shift ;;
+    --clients) clients="${2:?--clients N}" asking_clients="$2" && shift ;;
     --traces) traces="$(cd "${2:?--traces DIR}" && pwd)" && shift ;;
     mixes | traces | shard | messages | clients | growth) sections+=" $1" ;;
     *) usage ;;
@@ -220,7 +223,8 @@ print_traces() {
 }
 
 # There is nothing that would have to be warm: loading touches every record.
-asking=(--path ask --cold --shards 1 --clients "$clients" --records "$message_records" --seconds "$seconds")
+asking=(--path ask --cold --shards 1 --clients "$asking_clients" --records "$message_records")
+asking+=(--seconds "$seconds")
 
 measure_shard() {
   local letter depth model key
@@ -244,7 +248,7 @@ print_shard() {
   heading "Threads of a shard" \
     "Single: one thread for each shard. Pipelined: two threads that detect and decode, two that execute and reply" \
     "(H4). Both in the bench's own server and client, over rings. $message_records records of 16 + 32 bytes," \
-    "$clients clients with a connection each, one shard."
+    "$asking_clients client(s) with a connection each, one shard."
   table_head "Lookups, keys" Outstanding "single ops/s" "pipelined ops/s" "single over pipelined" \
     "p50 us, single" "p50 us, pipelined" "its ratio" "server CPU us/op, single" "pipelined"
   for letter in $letters; do
@@ -287,7 +291,7 @@ print_messages() {
     "Rings of frames, posted buffers with completion queues (SEND and RECEIVE, H18), and one buffer each way between" \
     "two indicator words (H14 to H17), all over shared memory, in the bench's own server and client, one thread for" \
     "each shard; product is what Remora itself does, whose clients share one connection. $message_records records of" \
-    "16 + 32 bytes, $clients clients with one request each, one shard. A figure is how many times the throughput of" \
+    "16 + 32 bytes, $asking_clients client(s) with one request each, one shard. A figure is how many times the throughput of" \
     "a form the ring has; in brackets are the form's p50 and server CPU for each operation."
   table_head "Lookups, keys" "ring ops/s" "over sendrecv" "over indicator" "over product" \
     "indicator over sendrecv"
