@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fresh fuzz bench clean
+.PHONY: help build demo test check fresh fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -32,6 +32,9 @@ fuzz: ## feed hostile bytes to the parsers
 
 bench: ## measure, against peers in the same run
 	@bash bench/keys.sh
+
+tables: ## measure mixes, messages, clients, growth; ARGS="--short mixes"
+	@bash bench/tables.sh $(ARGS)
 
 clean: ## remove what was built
 	cargo clean

@@ -20,9 +20,8 @@ case "${1:-}" in
   --short) rounds=1 records=100000 read_ops=500000 ask_ops=100000 redis_ops=50000 ;;
   *) echo "usage: bench/keys.sh [--short]" >&2; exit 2 ;;
 esac
-cd "$(dirname "$0")/.."
-
-say() { echo "$*" >&2; }
+# shellcheck source=bench/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 have_redis() {
   command -v redis-server && command -v redis-benchmark && command -v redis-cli
@@ -40,20 +39,14 @@ if ! have_redis; then
   service redis-server stop >&2 || true
 fi
 
-cargo build --release -p remora >&2
-remora="${CARGO_TARGET_DIR:-target}/release/remora"
-
-work="$(mktemp -d)"
 redis_pid=""
-clean_up() {
+at_end() {
   if [ -n "$redis_pid" ]; then
     kill "$redis_pid" 2>/dev/null || true
     wait "$redis_pid" 2>/dev/null || true
   fi
-  rm -rf "$work"
 }
-trap clean_up EXIT
-trap 'exit 130' INT TERM
+start_bench
 
 socket="$work/redis.sock"
 redis-server --port 0 --unixsocket "$socket" --save '' --appendonly no --dir "$work" \
@@ -77,22 +70,7 @@ redis_get() {
     awk -F'","' '/^"GET/ { print $2; found = 1 } END { exit !found }'
 }
 
-common="--records $records --dist zipf:0.99 --shards 1 --json"
-# remora_keys NAME FLAGS...: keeps the JSON object of the run as NAME.
-remora_keys() {
-  local name="$1"
-  shift
-  # shellcheck disable=SC2086
-  "$remora" bench keys $common "$@" >"$work/$name.json" 2>"$work/$name.log" ||
-    { cat "$work/$name.log" >&2; exit 1; }
-}
-field() { sed -n "s/.*\"$2\":\([-+.0-9eE]*\).*/\1/p" "$work/$1.json"; }
-keep() { echo "$2" >>"$work/all.$1"; }
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.4f\n", a / b }'; }
-median() {
-  sort -g "$work/all.$1" |
-    awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
-}
+remora_keys() { run "$@" --records "$records" --dist zipf:0.99 --shards 1; }
 
 for round in $(seq "$rounds"); do
   say "round $round of $rounds"
@@ -124,28 +102,25 @@ row() {
         target, unit, met ? "met" : "missed"
     }'
 }
-rate() { awk -v v="$(median "$1")" 'BEGIN { printf v < 1e6 ? "%.0fk/s" : "%.2fM/s", v < 1e6 ? v / 1e3 : v / 1e6 }'; }
+median_rate() { rate "$(median "$1")"; }
 
-cpu="$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)"
-echo "$records records, 16-byte keys, 32-byte values; medians of $rounds round(s); $(nproc) cores, ${cpu:-CPU unknown};"
-echo "$(redis-server --version | awk '{ print $1, $2, $3 }'), $(uname -sr), $("$remora" version)."
+echo "$records records, 16-byte keys, 32-byte values; medians of $rounds round(s);"
+echo "$(machine), $(redis-server --version | awk '{ print $1, $2, $3 }')."
 echo
 echo "| Work | Measured | Figure | Target | |"
 echo "| --- | --- | --- | --- | --- |"
-row "cached GET, one at a time" "$(rate read), Redis $(rate redis1)" "$(median read_redis)" least 20 " times"
-row "the same, time against a local map" "map $(rate local)" "$(median read_local)" most 2 " times"
+row "cached GET, one at a time" "$(median_rate read), Redis $(median_rate redis1)" "$(median read_redis)" least 20 " times"
+row "the same, time against a local map" "map $(median_rate local)" "$(median read_local)" most 2 " times"
 row "the same, server CPU" "per operation" "$(median read_cpu)" most 0.05 " us"
 row "the same, round trips" "per operation" "$(median read_trips | awk '{ printf "%.2f", $1 }')" most 1.00 ""
-row "cached GET in batches of 16" "$(rate batch), Redis P16 $(rate redis16)" "$(median batch_redis)" least 12 " times"
-row "GET asked, one outstanding, polling" "$(rate ask)" "$(median ask_p50)" most 1.2 " us p50"
-row "GET asked, 32 outstanding, one shard" "$(rate deep)" "$(awk -v v="$(median deep)" 'BEGIN { print v / 1e6 }')" least 3 " M/s"
+row "cached GET in batches of 16" "$(median_rate batch), Redis P16 $(median_rate redis16)" "$(median batch_redis)" least 12 " times"
+row "GET asked, one outstanding, polling" "$(median_rate ask)" "$(median ask_p50)" most 1.2 " us p50"
+row "GET asked, 32 outstanding, one shard" "$(median_rate deep)" "$(awk -v v="$(median deep)" 'BEGIN { print v / 1e6 }')" least 3 " M/s"
 echo
 echo "Commands of a round:"
 echo
 echo '```sh'
 echo "redis-benchmark -s SOCKET -c 50 -t get -r $records -P 1 -n $redis_ops --csv"
 echo "redis-benchmark -s SOCKET -c 50 -t get -r $records -P 16 -n $((redis_ops * 5)) --csv"
-for name in read local batch ask deep; do
-  sed -n 's/.*"command":"\([^"]*\)".*/\1/p' "$work/$name.json"
-done
+for name in read local batch ask deep; do command_of "$name"; done
 echo '```'

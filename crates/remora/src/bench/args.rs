@@ -3,6 +3,7 @@
 use super::address::Address;
 use super::drive::Shape;
 use super::target::{KEY_BYTES, VALUE_BYTES};
+use super::trace::MAX_WIDTH;
 use super::variants::{self, Messages, ShardModel};
 use super::workload::{Dist, MAX_RECORDS};
 use crate::failure::usage;
@@ -11,11 +12,16 @@ use crate::wake::Wake;
 use clap::{Args, ValueEnum};
 use remora_layout::limits::{MAX_IN_FLIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use std::fmt;
+use std::time::Duration;
 
 /// Threads of the bench; each has a session of its own.
 const MAX_CLIENTS: usize = 256;
 /// Operations of a run; each takes four bytes, drawn before it begins.
 const MAX_OPS: usize = 1 << 30;
+/// Shortest run for a time, in seconds.
+const MIN_SECONDS: f64 = 0.001;
+/// Longest run for a time, in seconds.
+const MAX_SECONDS: f64 = 86_400.0;
 /// Keys of one batch: bounded as requests in flight are.
 const MAX_BATCH: usize = MAX_IN_FLIGHT;
 
@@ -72,13 +78,23 @@ pub struct KeysArgs {
     /// Operations of all clients together [default: 1000000, or the file's length].
     #[arg(long, value_name = "N")]
     pub ops: Option<usize>,
+    /// Runs so long, in seconds, and not once through the operations: they
+    /// begin again when they end.
+    #[arg(long, value_name = "F")]
+    pub seconds: Option<f64>,
     /// Share of reads, 0 to 1; the rest sets records to the values they have.
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     pub reads: f64,
     /// uniform, zipf:EXPONENT (ranks scattered over the keys by a fixed
-    /// permutation) or file:PATH (little-endian 32-bit keys, plain or .xz).
+    /// permutation) or file:PATH (a trace: keys of a fixed width, plain or .xz).
+    /// A trace is replayed in its order. Its distinct keys are numbered in
+    /// order of appearance, and all of them are loaded first.
     #[arg(long, value_name = "DIST", default_value = "uniform")]
     pub dist: Dist,
+    /// Width of a trace's keys, in bytes. Their byte order does not matter, as
+    /// they are only told apart.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub trace_key_bytes: usize,
     /// Bytes of a key: "key:" and digits.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub key_bytes: usize,
@@ -138,7 +154,8 @@ pub struct KeysArgs {
 impl KeysArgs {
     /// How operations are issued.
     pub fn shape(&self) -> Shape {
-        Shape { batch: self.batch, pipeline: self.pipeline, limit: None }
+        let limit = self.seconds.map(Duration::from_secs_f64);
+        Shape { batch: self.batch, pipeline: self.pipeline, limit }
     }
 
     /// Refuses what makes no sense, and a transport that is not here.
@@ -147,11 +164,19 @@ impl KeysArgs {
         self.check_transport()?;
         within("--records", self.records, 1, MAX_RECORDS)?;
         within("--ops", self.ops.unwrap_or(1), 1, MAX_OPS)?;
+        within("--trace-key-bytes", self.trace_key_bytes, 1, MAX_WIDTH)?;
         within("--key-bytes", self.key_bytes, 1, MAX_KEY_BYTES)?;
         within("--value-bytes", self.value_bytes, 0, MAX_VALUE_BYTES)?;
         within("--clients", self.clients, 1, MAX_CLIENTS)?;
         within("--pipeline", self.pipeline, 1, MAX_IN_FLIGHT)?;
         within("--batch", self.batch, 1, MAX_BATCH)?;
+        if let Some(seconds) =
+            self.seconds.filter(|given| !(MIN_SECONDS..=MAX_SECONDS).contains(given))
+        {
+            return Err(usage(format!(
+                "--seconds: {seconds} is not in {MIN_SECONDS}..={MAX_SECONDS}"
+            )));
+        }
         if !(0.0..=1.0).contains(&self.reads) {
             return Err(usage(format!("--reads: {} is not in 0..=1", self.reads)));
         }
@@ -183,18 +208,23 @@ impl KeysArgs {
     pub fn command(&self, ops: usize, shards: usize) -> String {
         let mut command = format!(
             "remora bench keys --path {} --transport {} --records {} --ops {ops} --reads {} \
-             --dist {} --key-bytes {} --value-bytes {} --clients {} --pipeline {} --batch {}",
+             --dist {} --trace-key-bytes {} --key-bytes {} --value-bytes {} --clients {} \
+             --pipeline {} --batch {}",
             self.path,
             self.transport,
             self.records,
             self.reads,
             self.dist,
+            self.trace_key_bytes,
             self.key_bytes,
             self.value_bytes,
             self.clients,
             self.pipeline,
             self.batch,
         );
+        if let Some(seconds) = self.seconds {
+            command += &format!(" --seconds {seconds}");
+        }
         match &self.server {
             Some(address) => command += &format!(" --server {address}"),
             None => command += &format!(" --shards {shards}"),
@@ -254,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_command_repeats_the_run() {
-        let flags = "--path read --dist zipf:0.99 --clients 3 --batch 16 --cold --seed 9 --json";
+        let flags = "--path read --dist zipf:0.99 --clients 3 --batch 16 --seconds 0.5 --cold --seed 9 --json";
         let command = parse(flags).command(50, 2);
         let again = parse(command.strip_prefix("remora bench keys").unwrap());
         assert_eq!(again.command(again.ops.unwrap(), again.shards.unwrap()), command);
@@ -281,6 +311,10 @@ mod tests {
             "--reads 1.5",
             "--clients 0",
             "--ops 0",
+            "--trace-key-bytes 0",
+            "--trace-key-bytes 65",
+            "--seconds 0",
+            "--seconds nan",
             "--pipeline 100000 --path ask",
             "--messages indicator --pipeline 2 --path ask",
             "--messages indicator --batch 2",

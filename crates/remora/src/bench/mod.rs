@@ -15,7 +15,6 @@ mod variants;
 mod workload;
 
 use crate::cpu::ProcessCpu;
-use crate::failure::usage;
 use crate::serve::{default_shards, raise_descriptor_limit};
 use crate::server_process::{ServerPlan, ServerProcess};
 use crate::transport::Transport;
@@ -67,27 +66,17 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
 }
 
 fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
-    let trace = match &args.dist {
-        Dist::File(path) => Some(Trace::read(path)?),
-        Dist::Uniform | Dist::Zipf(_) => None,
-    };
-    let (records, source) = match trace {
-        Some(Trace { keys, indices }) => {
-            args.records = keys.len();
-            args.ops = Some(args.ops.unwrap_or(indices.len()));
-            let records = Numbered::new(keys.into_iter(), args.key_bytes, args.value_bytes)?;
-            (records, Source::Trace(indices))
+    let source = match &args.dist {
+        Dist::File(path) => {
+            let Trace { keys, requests } = Trace::read(path, "--dist", args.trace_key_bytes)?;
+            args.records = keys;
+            args.ops.get_or_insert(requests.len());
+            Source::Trace(requests)
         }
-        None => {
-            let count = u32::try_from(args.records)
-                .map_err(|_| usage("--records: more than a 32-bit number"))?;
-            let source = match args.dist {
-                Dist::Zipf(exponent) => Source::Zipf(exponent, Some(Scatter::over(count))),
-                Dist::Uniform | Dist::File(_) => Source::Uniform,
-            };
-            (Numbered::new(0..count, args.key_bytes, args.value_bytes)?, source)
-        }
+        Dist::Zipf(exponent) => Source::Zipf(*exponent, Some(Scatter::over(args.records as u32))),
+        Dist::Uniform => Source::Uniform,
     };
+    let records = Numbered::new(0..args.records as u32, args.key_bytes, args.value_bytes)?;
     let workload = Workload {
         source,
         records: args.records as u32,
@@ -214,10 +203,18 @@ fn measure(
         }
     };
     let options = options(args)?;
+    let server = address.of_sessions(args.transport)?;
+    // Who loads keeps no pointers: none of them is known before a client has
+    // learnt it, in a cache of its own or in the shared table.
+    let keeps_none =
+        Options { pointer_cache: remora_client::PointerCacheKind::Off, ..options.clone() };
+    let loader = SessionTarget::connect(server.clone(), &keeps_none)?;
+    load_records(&plan, SessionTarget::open(&loader, path)?)?;
+    drop(loader);
     // All clients are threads of this process: one connection, one ring pair
     // for each shard.
-    let client = SessionTarget::connect(address.of_sessions(args.transport)?, &options)?;
-    let outcome = load_and_run(&plan, || SessionTarget::open(&client, path))?;
+    let client = SessionTarget::connect(server, &options)?;
+    let outcome = run_plan(&plan, || SessionTarget::open(&client, path))?;
     Ok((outcome, client.transport().name()))
 }
 
@@ -225,17 +222,22 @@ fn load_and_run<T: Target>(
     plan: &Plan<'_, Numbered>,
     open: impl Fn() -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Outcome> {
+    load_records(plan, open()?)?;
+    run_plan(plan, open)
+}
+
+fn load_records<T: Target>(plan: &Plan<'_, Numbered>, mut target: T) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut noted = began;
     let count = plan.records.count();
-    load(&mut open()?, plan.records, |done| {
+    load(&mut target, plan.records, |done| {
         if noted.elapsed() > Duration::from_secs(1) {
             noted = Instant::now();
             note(&format!("loading: {done} of {count} records"));
         }
     })?;
     note(&format!("loaded {count} records in {:.2} s", began.elapsed().as_secs_f64()));
-    run_plan(plan, open)
+    Ok(())
 }
 
 fn options(args: &KeysArgs) -> anyhow::Result<Options> {

@@ -1,4 +1,4 @@
-//! Files of keys: little-endian 32-bit numbers, plain or xz.
+//! Traces: files of keys of a fixed width, plain or xz.
 
 use crate::failure::usage;
 use anyhow::Context;
@@ -8,49 +8,49 @@ use std::path::Path;
 
 /// Longest trace, in bytes unpacked: bounds what a small xz file can become.
 const MAX_TRACE_BYTES: u64 = 4 << 30;
+/// Longest trace, in requests; each takes some 20 bytes here.
+const MAX_REQUESTS: usize = 1 << 30;
+/// Widest key, in bytes.
+pub const MAX_WIDTH: usize = 64;
 
-/// A file of keys, each distinct key being one record.
+/// A trace. Its keys are only told apart, so that their byte order does not
+/// matter: they are numbered in order of their first appearance.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Trace {
-    /// The distinct keys, in order of their first appearance.
-    pub keys: Vec<u32>,
-    /// The replay: indices into `keys`.
-    pub indices: Vec<u32>,
+    /// Number of distinct keys.
+    pub keys: usize,
+    /// The requests, each the number of its key.
+    pub requests: Vec<u32>,
 }
 
 impl Trace {
-    /// Reads a file; one whose name ends in `.xz` is unpacked.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let bytes = read_bytes(path, "--dist")?;
-        Self::from_bytes(&bytes).map_err(|why| usage(format!("--dist: {} {why}", path.display())))
+    /// Reads the file that `flag` names, whose keys have `width` bytes; one
+    /// whose name ends in `.xz` is unpacked.
+    pub fn read(path: &Path, flag: &str, width: usize) -> anyhow::Result<Self> {
+        let bytes = read_bytes(path, flag)?;
+        Self::from_bytes(&bytes, width)
+            .map_err(|why| usage(format!("{flag}: {} {why}", path.display())))
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
-        let (numbers, rest) = bytes.as_chunks::<4>();
-        if !rest.is_empty() {
-            return Err("is no file of 32-bit keys: its length is no multiple of 4");
+    fn from_bytes(bytes: &[u8], width: usize) -> Result<Self, &'static str> {
+        if !bytes.len().is_multiple_of(width) {
+            return Err("is no file of such keys: its length is no multiple of their width");
         }
-        if numbers.is_empty() {
-            return Err("holds no keys");
+        if bytes.is_empty() || bytes.len() / width > MAX_REQUESTS {
+            return Err("holds no keys, or too many");
         }
-        let mut keys = Vec::new();
-        let mut index_of: HashMap<u32, u32> = HashMap::new();
-        let indices = numbers
-            .iter()
-            .map(|bytes| {
-                let key = u32::from_le_bytes(*bytes);
-                *index_of.entry(key).or_insert_with(|| {
-                    keys.push(key);
-                    keys.len() as u32 - 1
-                })
-            })
-            .collect();
-        Ok(Self { keys, indices })
+        let mut numbers: HashMap<&[u8], u32> = HashMap::new();
+        let requests = bytes.chunks_exact(width).map(|key| {
+            let next = numbers.len() as u32;
+            *numbers.entry(key).or_insert(next)
+        });
+        let requests = requests.collect();
+        Ok(Self { keys: numbers.len(), requests })
     }
 }
 
 /// The bytes of a file that `flag` names, unpacked.
-pub fn read_bytes(path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
+fn read_bytes(path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = std::fs::File::open(path)
         .map_err(|error| usage(format!("{flag}: cannot read {shown}: {error}")))?;
@@ -72,13 +72,19 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn distinct_keys_become_records() {
-        let bytes: Vec<u8> =
-            [7u32, u32::MAX, 7, 1].iter().flat_map(|key| key.to_le_bytes()).collect();
-        let expected = Trace { keys: vec![7, u32::MAX, 1], indices: vec![0, 1, 0, 2] };
-        assert_eq!(Trace::from_bytes(&bytes), Ok(expected));
-        assert!(Trace::from_bytes(&bytes[1..]).is_err());
-        assert!(Trace::from_bytes(&[]).is_err());
+    fn keys_are_numbered_in_order_of_appearance_at_any_width() {
+        let trace = |keys, requests: &[u32]| Ok(Trace { keys, requests: requests.to_vec() });
+        assert_eq!(Trace::from_bytes(b"abaabb", 1), trace(2, &[0, 1, 0, 0, 1, 1]));
+        assert_eq!(Trace::from_bytes(b"abaabb", 2), trace(3, &[0, 1, 2]));
+        for bytes in [&b"abaabb"[..], b""] {
+            assert!(Trace::from_bytes(bytes, 4).is_err());
+        }
+        // Which end comes first makes no difference.
+        let keys = [7u64 << 40, u64::MAX - 1, 7 << 40, 1];
+        let little: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
+        let big: Vec<u8> = keys.iter().flat_map(|key| key.to_be_bytes()).collect();
+        assert_eq!(Trace::from_bytes(&little, 8), trace(3, &[0, 1, 0, 2]));
+        assert_eq!(Trace::from_bytes(&little, 8), Trace::from_bytes(&big, 8));
     }
 
     #[test]
@@ -90,7 +96,8 @@ mod tests {
             liblzma::write::XzEncoder::new(std::fs::File::create(&packed).unwrap(), 1);
         encoder.write_all(&5u32.to_le_bytes()).unwrap();
         encoder.finish().unwrap();
-        assert_eq!(Trace::read(&plain).unwrap(), Trace::read(&packed).unwrap());
-        assert!(Trace::read(&directory.path().join("none")).is_err());
+        let read = |path: &Path| Trace::read(path, "--dist", 4);
+        assert_eq!(read(&plain).unwrap(), read(&packed).unwrap());
+        assert!(read(&directory.path().join("none")).is_err());
     }
 }

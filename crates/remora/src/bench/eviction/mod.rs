@@ -8,18 +8,15 @@ mod replay;
 mod report;
 mod yardsticks;
 
-use super::trace::read_bytes;
+use super::trace::{MAX_WIDTH, Trace};
 use crate::failure::usage;
 use clap::{Args, ValueEnum};
 use engine::Engine;
 use replay::{Cache, Knowledge, replay};
 use report::{Ratio, Report};
-use std::collections::HashMap;
 use std::path::PathBuf;
 use yardsticks::{Lru, Sieve, optimal_hits};
 
-/// Longest trace, in requests; each takes some 20 bytes here.
-const MAX_REQUESTS: usize = 1 << 30;
 /// Longest shortest lease term, in requests: 2^6 times as much still counts.
 const MAX_LEASE_OPS: u64 = 1 << 40;
 
@@ -73,9 +70,7 @@ pub struct EvictionArgs {
 /// Runs the comparison and prints it.
 pub fn run(args: &EvictionArgs) -> anyhow::Result<()> {
     args.check()?;
-    let bytes = read_bytes(&args.trace, "--trace")?;
-    let (requests, keys) = number(&bytes, args.key_bytes)
-        .map_err(|why| usage(format!("--trace: {} {why}", args.trace.display())))?;
+    let Trace { keys, requests } = Trace::read(&args.trace, "--trace", args.key_bytes)?;
     let policies = args.policies();
     let mut ratios = Vec::new();
     for &share in &args.capacity {
@@ -95,8 +90,9 @@ pub fn run(args: &EvictionArgs) -> anyhow::Result<()> {
 
 impl EvictionArgs {
     fn check(&self) -> anyhow::Result<()> {
-        if !(1..=64).contains(&self.key_bytes) {
-            return Err(usage(format!("--key-bytes: {} is not in 1..=64", self.key_bytes)));
+        if !(1..=MAX_WIDTH).contains(&self.key_bytes) {
+            let key_bytes = self.key_bytes;
+            return Err(usage(format!("--key-bytes: {key_bytes} is not in 1..={MAX_WIDTH}")));
         }
         if let Some(share) = self.capacity.iter().find(|share| !(0.0..=1.0).contains(*share)) {
             return Err(usage(format!("--capacity: {share} is not in 0..=1")));
@@ -113,23 +109,6 @@ impl EvictionArgs {
         }
         self.policy.clone()
     }
-}
-
-/// Numbers the distinct keys in order of appearance.
-fn number(bytes: &[u8], key_bytes: usize) -> Result<(Vec<u32>, usize), &'static str> {
-    if !bytes.len().is_multiple_of(key_bytes) {
-        return Err("is no file of such keys: its length is no multiple of --key-bytes");
-    }
-    if bytes.is_empty() || bytes.len() / key_bytes > MAX_REQUESTS {
-        return Err("holds no keys, or too many");
-    }
-    let mut numbers: HashMap<&[u8], u32> = HashMap::new();
-    let requests = bytes.chunks_exact(key_bytes).map(|key| {
-        let next = numbers.len() as u32;
-        *numbers.entry(key).or_insert(next)
-    });
-    let requests = requests.collect();
-    Ok((requests, numbers.len()))
 }
 
 fn measure(
@@ -250,13 +229,5 @@ mod tests {
             let ratio = measure(policy, 500, 0, &requests, 500);
             assert_eq!(ratio.hits as usize, requests.len() - distinct.len(), "{policy:?}");
         }
-    }
-
-    #[test]
-    fn keys_are_numbered_whatever_their_width() {
-        let bytes = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1];
-        assert_eq!(number(&bytes, 4), Ok((vec![0, 1, 0], 2)));
-        assert_eq!(number(&bytes, 12), Ok((vec![0], 1)));
-        assert!(number(&bytes, 8).is_err() && number(&[], 4).is_err());
     }
 }
