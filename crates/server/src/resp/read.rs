@@ -44,21 +44,26 @@ impl Executor {
             return false;
         };
         let value = &self.record[from..to];
-        let ttl_ms = match expires_at_ms {
-            0 => -1,
-            at_ms => (at_ms - self.now_ms) as i64,
-        };
-        connection.reply(|out, _| match (*command, render) {
-            (Command::Get { .. }, _) => encode::bulk(out, value),
-            (Command::GetRange { start, end, .. }, _) => {
-                encode::bulk(out, &value[range(value.len(), start.into(), end.into())]);
+        match *command {
+            Command::Get { .. } => connection.reply(|out, _| encode::bulk(out, value)),
+            Command::GetRange { start, end, .. } => {
+                let part = &value[range(value.len(), start.into(), end.into())];
+                connection.reply(|out, _| encode::bulk(out, part));
             }
-            (Command::GetBit { offset, .. }, _) => {
-                encode::integer(out, BitPlace::of(offset).is_set(value).into());
+            _ => {
+                let number = match (command, render) {
+                    (Command::GetBit { offset, .. }, _) => {
+                        BitPlace::of(*offset).is_set(value).into()
+                    }
+                    (_, Render::Ttl(unit)) if expires_at_ms != 0 => {
+                        unit.from_ms((expires_at_ms - self.now_ms) as i64)
+                    }
+                    (_, Render::Ttl(_)) => -1,
+                    _ => value.len() as i64,
+                };
+                connection.reply(|out, _| encode::integer(out, number));
             }
-            (_, Render::Ttl(unit)) => encode::integer(out, unit.from_ms(ttl_ms)),
-            _ => encode::integer(out, value.len() as i64),
-        });
+        }
         true
     }
 
