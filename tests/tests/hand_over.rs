@@ -1,11 +1,20 @@
-//! The control arm of `shared_connection.rs`: threads that wait are told by a
-//! time-out if a wake-up was lost, and it is lost if the thread that slept in
-//! the kernel for all leaves without letting another take its place.
+//! The control arm of `shared_connection.rs`, and of the fabric's own tests of
+//! links that share a TCP connection: threads that wait are told by a time-out
+//! if a wake-up was lost, and it is lost if the thread that slept in the kernel
+//! for all leaves without letting another take its place.
 
+use remora_arena::{Mapping, Words};
 use remora_client::{Client, Error, Options, Wake};
+use remora_fabric::tcp::{Access, Connection, Pumping, TcpLink};
+use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use remora_layout::plant::{Plant, choose};
 use remora_tests::ServerProcess;
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
+
+/// A planted bug is one of the whole process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Threads that ask in turn; how many of them ran into the time-out.
 fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
@@ -30,6 +39,7 @@ fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
 
 #[test]
 fn a_sleep_that_is_not_handed_over_is_noticed() {
+    let _guard = ONE_AT_A_TIME.lock();
     let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=4", "--wake=event"]);
     choose(Some(Plant::KeepSleepToOneself));
     // Threads that end at once: who stays would take the place of who leaves.
@@ -38,5 +48,51 @@ fn a_sleep_that_is_not_handed_over_is_noticed() {
     assert!(planted, "eight threads and nobody in the kernel for them");
     for _ in 0..100 {
         assert_eq!(time_outs(&server, Duration::from_secs(20), 2), 0);
+    }
+}
+
+/// Two links wait on one connection, the first one for nothing. It leads, and
+/// leaves; only then does the peer answer the other's READ. How the other's
+/// waiting ended, if it ended by `patience`.
+fn second_link_waits(patience: Duration) -> Waited {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let peer = Connection::new(listener.accept().unwrap().0, Pumping::ByAgent).unwrap();
+    peer.expose(0, Words::new(Mapping::heap(64)), Access::Read);
+    let connection = Connection::new(near, Pumping::ByLinks).unwrap();
+    let links = [(); 2].map(|()| TcpLink::new(Arc::clone(&connection)));
+    let [mut first, mut second] = links;
+    second.reserve_landing(8);
+    let from = RemoteAddress { region: 0, offset: 0 };
+    second.post(&[Work::Read { id: 1, from, into: 0, bytes: 8 }]);
+    let begins = &Barrier::new(2);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(move || {
+            begins.wait();
+            // Long enough, most times, for the first one to lead.
+            std::thread::sleep(Duration::from_millis(5));
+            second.wait(Some(patience))
+        });
+        begins.wait();
+        assert_eq!(first.wait(Some(Duration::from_millis(20))), Waited::TimedOut);
+        // The request may still be on its way.
+        while !second.is_finished() {
+            peer.serve(&mut |_| {});
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        second.join().unwrap()
+    })
+}
+
+#[test]
+fn a_socket_that_is_not_handed_over_is_noticed() {
+    let _guard = ONE_AT_A_TIME.lock();
+    choose(Some(Plant::KeepSocketToOneself));
+    let patience = Duration::from_millis(300);
+    let planted = (0..50).any(|_| second_link_waits(patience) == Waited::TimedOut);
+    choose(None);
+    assert!(planted, "a link waits, and nobody reads its socket");
+    for _ in 0..30 {
+        assert_eq!(second_link_waits(Duration::from_secs(20)), Waited::Completed);
     }
 }

@@ -2,16 +2,20 @@
 //! tears on purpose, any value of an interval and no other, losses, repetition.
 
 use remora_arena::{Mapping, Owner, Words};
-use remora_fabric::conformance::{self, TestBed};
+use remora_fabric::conformance::{self, EchoBed, TestBed};
 use remora_fabric::sim::{Random, SimJournal, SimLink, SimOptions, SimTarget, SimWorld};
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 struct Bed {
+    world: SimWorld,
     target: SimTarget,
     owner: Owner<SimJournal>,
     mailbox: Words,
+    /// What the target writes at the initiator.
+    near: SimTarget,
+    local: Words,
     link: SimLink,
 }
 
@@ -24,9 +28,13 @@ impl TestBed for Bed {
         let owner = target.arena(0, region_bytes);
         let mailbox = Words::new(Mapping::heap(region_bytes));
         target.mailbox(1, mailbox.clone());
+        let near = SimTarget::new();
+        let local = Words::new(Mapping::heap(64));
+        near.mailbox(0, local.clone());
         let mut link = SimLink::new(&world, &target);
+        link.listen(&near);
         link.reserve_landing(region_bytes);
-        Self { target, owner, mailbox, link }
+        Self { world, target, owner, mailbox, near, local, link }
     }
 
     fn link(&mut self) -> &mut SimLink {
@@ -66,9 +74,97 @@ impl TestBed for Bed {
     }
 }
 
+/// The target of the echo, in virtual time: it looks now and then, as a thread
+/// would that is woken sooner or later.
+struct Echo {
+    world: SimWorld,
+    target: SimTarget,
+    mailbox: Words,
+    back: SimLink,
+    rounds: u64,
+}
+
+impl Echo {
+    fn look(mut self) {
+        while self.target.immediate().is_some() {
+            let bytes = self.mailbox.load(0).to_le_bytes();
+            let to = RemoteAddress { region: 0, offset: 0 };
+            self.back.post(&[Work::Write { id: 0, to, bytes: &bytes, imm: None }]);
+            self.rounds -= 1;
+        }
+        while self.back.poll().is_some() {}
+        if self.rounds > 0 {
+            let world = self.world.clone();
+            let nap = world.draw(|random| random.within(&(1..=4_000)));
+            world.schedule(nap, move || self.look());
+        }
+    }
+}
+
+impl EchoBed for Bed {
+    fn start_echo(&mut self, rounds: u64) {
+        let (world, target) = (self.world.clone(), self.target.clone());
+        let back = SimLink::new(&world, &self.near);
+        Echo { world, target, mailbox: self.mailbox.clone(), back, rounds }.look();
+    }
+
+    fn echoed(&self) -> u64 {
+        self.local.load(0)
+    }
+
+    fn stop_echo(&mut self) -> u64 {
+        0
+    }
+}
+
 #[test]
 fn sim_conforms() {
     conformance::run::<Bed>();
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    assert_eq!(conformance::wake_ups_are_not_lost::<Bed>(20_000), 0);
+}
+
+/// Virtual time is exact: a wait that is up ends at its very end, and anything
+/// that came until then has ended it at the moment when it came.
+#[test]
+fn a_wait_ends_when_something_comes_or_at_its_end() {
+    let mut bed = Bed::new(4096);
+    let rounds = 5_000;
+    bed.start_echo(rounds);
+    let mut random = Random::new(3);
+    let (mut in_time, mut timed_out) = (0, 0);
+    for round in 1..=rounds {
+        let to = RemoteAddress { region: 1, offset: 0 };
+        let bytes = round.to_le_bytes();
+        bed.link.post(&[Work::Write { id: round, to, bytes: &bytes, imm: Some(1) }]);
+        let mut is_open = true;
+        while bed.echoed() < round || is_open {
+            let begun = bed.world.now_ns();
+            let nap = random.below(3_000);
+            let arrived = bed.near.arrivals();
+            match bed.link.wait(Some(std::time::Duration::from_nanos(nap))) {
+                Waited::Completed => {
+                    let done = Completion { id: round, result: Ok(()) };
+                    assert_eq!(bed.link.poll(), Some(done));
+                    is_open = false;
+                    in_time += 1;
+                }
+                Waited::Arrived => in_time += 1,
+                Waited::TimedOut => {
+                    assert_eq!(bed.world.now_ns(), begun + nap);
+                    assert_eq!(bed.near.arrivals(), arrived, "it came, and did not wake");
+                    timed_out += 1;
+                }
+                Waited::Failed(reason) => panic!("{reason}"),
+            }
+            assert!(bed.world.now_ns() <= begun + nap, "it slept too long");
+            assert!(bed.world.now_ns() < round * 100_000, "no answer in round {round}");
+        }
+    }
+    assert!(in_time > rounds && timed_out > rounds, "{in_time} {timed_out}");
 }
 
 const WORDS: usize = 16;

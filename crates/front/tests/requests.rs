@@ -1,12 +1,13 @@
 //! Requests by hand: what they become, and the words of every error. The
 //! errors were taken down from a Redis 7.0 server.
 
-use remora_engine::command::{Condition, ExpireCondition, Expiry};
-use remora_front::request::{ClientAttribute, Hello, Unit};
+use remora_engine::command::{Command, Condition, ExpireCondition, Expiry};
+use remora_front::request::{ClientAttribute, Hello, Render, Unit};
 use remora_front::resp::encode;
 use remora_front::table::answer;
 use remora_front::{Args, Parsed, Protocol, Request, Value, parse, request};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -234,11 +235,20 @@ fn limits_are_named() {
 
 fn set_options(line: &str) -> (Condition, Expiry, bool) {
     with(&split(&format!("SET key value {line}")), |found| match found {
-        Ok(Request::Set { key: b"key", value: b"value", condition, expiry, get }) => {
+        Ok(Request::Key(Command::Set { key, value, condition, expiry, get }, render)) => {
+            assert_eq!((key, value, render), (&b"key"[..], &b"value"[..], Render::Set { get }));
             (condition, expiry, get)
         }
         other => panic!("{line}: {other:?}"),
     })
+}
+
+/// What the line, about one key, becomes.
+fn about_a_key(line: &str, look: impl FnOnce(Command<'_>, Render)) {
+    with(&split(line), |found| match found {
+        Ok(Request::Key(command, render)) => look(command, render),
+        other => panic!("{line}: {other:?}"),
+    });
 }
 
 #[test]
@@ -259,8 +269,8 @@ fn set_with_all_its_options() {
     for (line, expected) in cases {
         assert_eq!(set_options(line), expected, "{line}");
     }
-    with(&[b"set", b"a", b"b"], |found| {
-        assert!(matches!(found, Ok(Request::Set { expiry: Expiry::Never, .. })));
+    about_a_key("set a b", |command, _| {
+        assert!(matches!(command, Command::Set { expiry: Expiry::Never, .. }));
     });
     let last = MAX_EXPIRES_AT_MS;
     assert_eq!(set_options(&format!("PXAT {last}")), (Always, Expiry::At(last), false));
@@ -271,48 +281,46 @@ fn set_with_all_its_options() {
 
 #[test]
 fn parts_of_values() {
-    let far = i32::MAX;
+    let (key, value) = (&b"k"[..], &b"v"[..]);
+    let set = |condition, expiry, get| Command::Set { key, value, condition, expiry, get };
+    let range = |start, end| (Command::GetRange { key, start, end }, Render::Value);
+    let set_bit = |offset, bit| (Command::SetBit { key, offset, bit }, Render::Number("setbit"));
+    let get_ex = |at_ms| (Command::GetEx { key, at_ms }, Render::Value);
+    let no_sense = |status| (Command::Exists { key }, Render::NullOrError(status, "getex"));
+    let ex = |at_ms| (set(Condition::Always, Expiry::At(at_ms), false), Render::Set { get: false });
     let cases = [
-        ("append k v", "Append { key: [107], value: [118] }"),
-        ("setrange k 5 v", "SetRange { key: [107], offset: 5, value: [118] }"),
-        ("getrange k -3 -1", "GetRange { key: [107], start: -3, end: -1 }"),
+        ("get k", (Command::Get { key }, Render::Value)),
+        ("ttl k", (Command::Ttl { key }, Render::Ttl(Unit::Seconds))),
+        ("pttl k", (Command::Ttl { key }, Render::Ttl(Unit::Milliseconds))),
+        ("append k v", (Command::Append { key, value }, Render::Number("append"))),
         (
-            "SUBSTR k 0 9223372036854775807",
-            &format!("GetRange {{ key: [107], start: 0, end: {far} }}"),
+            "setrange k 5 v",
+            (Command::SetRange { key, offset: 5, value }, Render::Number("setrange")),
         ),
+        ("getrange k -3 -1", range(-3, -1)),
+        ("SUBSTR k 0 9223372036854775807", range(0, i32::MAX)),
         // Both before the first byte, in the wrong order: empty, however long.
-        ("getrange k -9999999999 -99999999999", "GetRange { key: [107], start: -1, end: -2 }"),
-        ("setbit k 4294967295 1", "SetBit { key: [107], offset: 4294967295, bit: true }"),
-        ("setbit k 0 0", "SetBit { key: [107], offset: 0, bit: false }"),
-        ("getbit k 7", "GetBit { key: [107], offset: 7 }"),
-        ("strlen k", "StrLen { key: [107] }"),
-        ("getdel k", "GetDel { key: [107] }"),
-        ("setnx k v", "SetNx { key: [107], value: [118] }"),
-        ("getex k", "Get { key: [107] }"),
-        ("getex k persist PERSIST", "GetEx { key: [107], change: Clear }"),
-        ("getex k ex 1 EX 2", &format!("GetEx {{ key: [107], change: At({}) }}", NOW + 2_000)),
-        ("getex k pxat 5", "GetEx { key: [107], change: At(5) }"),
-        ("getex k px x", "GetEx { key: [107], change: Invalid(NotAnInteger) }"),
-        ("getex k px 0", "GetEx { key: [107], change: Invalid(InvalidExpiry) }"),
-        (
-            "getex k exat 9223372036854775807",
-            "GetEx { key: [107], change: Invalid(InvalidExpiry) }",
-        ),
+        ("getrange k -9999999999 -99999999999", range(-1, -2)),
+        ("setbit k 4294967295 1", set_bit(4294967295, true)),
+        ("setbit k 0 0", set_bit(0, false)),
+        ("getbit k 7", (Command::GetBit { key, offset: 7 }, Render::Number("getbit"))),
+        ("strlen k", (Command::StrLen { key }, Render::Number("strlen"))),
+        ("getdel k", (Command::GetDel { key }, Render::Value)),
+        ("setnx k v", (set(Condition::IfAbsent, Expiry::Never, false), Render::Done("setnx"))),
+        ("getex k", (Command::Get { key }, Render::Value)),
+        ("getex k persist PERSIST", get_ex(None)),
+        ("getex k ex 1 EX 2", get_ex(Some(NOW + 2_000))),
+        ("getex k pxat 5", get_ex(Some(5))),
+        ("getex k px x", no_sense(Status::NotAnInteger)),
+        ("getex k px 0", no_sense(Status::InvalidExpiry)),
+        ("getex k exat 9223372036854775807", no_sense(Status::InvalidExpiry)),
+        ("setex k 3 v", ex(NOW + 3_000)),
+        ("psetex k 3 v", ex(NOW + 3)),
+        ("getset k v", (set(Condition::Always, Expiry::Never, true), Render::Set { get: true })),
     ];
     for (line, expected) in cases {
-        assert_eq!(outcome(&split(line)), *expected, "{line}");
+        about_a_key(line, |command, render| assert_eq!((command, render), expected, "{line}"));
     }
-    for (line, at) in [("setex key 3 value", NOW + 3_000), ("psetex key 3 value", NOW + 3)] {
-        with(&split(line), |found| match found {
-            Ok(Request::Set { key: b"key", value: b"value", condition, expiry, get: false }) => {
-                assert_eq!((condition, expiry), (Condition::Always, Expiry::At(at)));
-            }
-            other => panic!("{line}: {other:?}"),
-        });
-    }
-    with(&split("getset k v"), |found| {
-        assert!(matches!(found, Ok(Request::Set { expiry: Expiry::Never, get: true, .. })));
-    });
 }
 
 #[test]
@@ -331,11 +339,9 @@ fn expire_in_four_ways() {
         ("pexpireat k 0", 0, Always),
     ];
     for (line, expected_ms, expected) in cases {
-        with(&split(line), |found| match found {
-            Ok(Request::Expire { key: b"k", at_ms, condition }) => {
-                assert_eq!((at_ms, condition), (expected_ms, expected), "{line}");
-            }
-            other => panic!("{line}: {other:?}"),
+        let expected = Command::Expire { key: b"k", at_ms: expected_ms, condition: expected };
+        about_a_key(line, |command, render| {
+            assert_eq!((command, render), (expected, Render::Number("expire")), "{line}");
         });
     }
 }
@@ -361,9 +367,12 @@ fn keys_and_pairs() {
 
 #[test]
 fn the_rest() {
-    let incr = |line, expected| {
-        with(&split(line), |found| {
-            assert!(matches!(found, Ok(Request::Incr { key: b"k", by }) if by == expected));
+    let incr = |line, by| {
+        about_a_key(line, |command, render| {
+            assert_eq!(
+                (command, render),
+                (Command::Incr { key: b"k", by }, Render::Number("incr"))
+            );
         });
     };
     incr("incr k", 1);

@@ -20,16 +20,20 @@ pub enum Plant {
     /// Bytes that others may read are stored by a plain copy: a data race,
     /// which only Miri and ThreadSanitizer can see.
     PlainCopy = 5,
+    /// A link that leads a TCP connection leaves without letting another that
+    /// waits read the socket in its place.
+    KeepSocketToOneself = 6,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
         ("keep-sleep-to-oneself", Self::KeepSleepToOneself),
         ("plain-copy", Self::PlainCopy),
+        ("keep-socket-to-oneself", Self::KeepSocketToOneself),
     ];
 }
 

@@ -10,7 +10,7 @@ use remora_arena::NoJournal;
 use remora_engine::command::Command;
 use remora_engine::{Download, LargeSet, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{JOBS_PER_TURN, PIECE_BYTES};
+use remora_layout::limits::{JOBS_PER_TURN, STREAM_PIECE_BYTES};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn begin(shard: &mut Shard<NoJournal>, job: Job, now: Now) -> Option<LargeJob> {
     let Job { command: bytes, reply_to, token } = job;
     let outcome = match Command::decode(&bytes) {
         Ok((Command::Set { key, value, condition, expiry, get }, _))
-            if value.len() > PIECE_BYTES =>
+            if value.len() > STREAM_PIECE_BYTES =>
         {
             let (hash, value_bytes) = (shard.hash(key), value.len());
             let set = LargeSet { key, hash, value_bytes, condition, expiry, get };
@@ -139,7 +139,7 @@ fn advance(shard: &mut Shard<NoJournal>, large: LargeJob, now: Now) -> Option<La
         Work::Upload { command, mut upload } => {
             // The value is the end of the command.
             let from = command.len() - upload.missing();
-            let to = command.len().min(from + PIECE_BYTES);
+            let to = command.len().min(from + STREAM_PIECE_BYTES);
             let taken = shard.upload(&mut upload, &command[from..to]);
             assert_eq!(taken, Ok(()), "as many bytes as were announced");
             if upload.missing() > 0 {
@@ -149,7 +149,7 @@ fn advance(shard: &mut Shard<NoJournal>, large: LargeJob, now: Now) -> Option<La
             answer(shard.finish_upload(upload, now), reply_to, token)
         }
         Work::Download { mut reply, mut value, download } => {
-            value.extend_from_slice(shard.piece(&download, value.len(), PIECE_BYTES));
+            value.extend_from_slice(shard.piece(&download, value.len(), STREAM_PIECE_BYTES));
             if value.len() < download.len() {
                 let work = Work::Download { reply, value, download };
                 return Some(LargeJob { reply_to, token, work });
@@ -219,7 +219,7 @@ mod tests {
     fn others_go_on_while_a_connection_moves_a_large_value() {
         let mut world = World::new();
         let pieces = 4;
-        let large = vec![7; pieces * PIECE_BYTES];
+        let large = vec![7; pieces * STREAM_PIECE_BYTES];
         world.job(1, 0, &set(b"large", &large));
         world.job(1, 1, &set(b"k", b"first"));
         world.job(1, 2, &Command::Get { key: b"large" });
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn two_large_ones_share_the_turns() {
         let mut world = World::new();
-        let large = vec![7; 3 * PIECE_BYTES];
+        let large = vec![7; 3 * STREAM_PIECE_BYTES];
         for connection in [1, 2] {
             world.job(connection, 0, &set(b"large", &large));
             world.job(connection, 1, &set(b"large", &large));

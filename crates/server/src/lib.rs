@@ -21,7 +21,6 @@ mod clock;
 mod config;
 mod control;
 mod jobs;
-mod large;
 mod large_jobs;
 mod numa;
 mod random;

@@ -16,6 +16,7 @@
 //! of shared memory: no wake-up is lost.
 
 use crate::LinkError;
+use remora_layout::plant::{Plant, planted};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -138,6 +139,9 @@ impl Waiters {
     /// The pump is free, or was not taken by a thread that leaves: one of
     /// those who wait may have it.
     pub fn hand_over(&self) {
+        if planted(Plant::KeepSocketToOneself) {
+            return;
+        }
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) > 0
             && let Some(next) = lock(&self.list).first()

@@ -1,16 +1,16 @@
 //! Requests about data. The table has checked the number of arguments.
 
 use super::keys::{Keys, Pairs, key, value};
-use super::{Request, Unit, expiry};
+use super::{Render, Request, Unit, expiry};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::{Condition, Expiry};
+use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::integer;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 
 pub(crate) fn get(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Get { key: key(words.get(1))? })
+    Ok(Request::Key(Command::Get { key: key(words.get(1))? }, Render::Value))
 }
 
 pub(crate) fn set(words: Words<'_>, now_unix_ms: u64) -> Parsed<'_> {
@@ -52,13 +52,9 @@ pub(crate) fn set(words: Words<'_>, now_unix_ms: u64) -> Parsed<'_> {
             Expiry::At(form.at_ms(number, now_unix_ms, "set")?)
         }
     };
-    Ok(Request::Set {
-        key: key(words.get(1))?,
-        value: value(words.get(2))?,
-        condition,
-        expiry,
-        get,
-    })
+    let (key, value) = (key(words.get(1))?, value(words.get(2))?);
+    let command = Command::Set { key, value, condition, expiry, get };
+    Ok(Request::Key(command, Render::Set { get }))
 }
 
 pub(crate) fn del(words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -80,31 +76,36 @@ pub(crate) fn mset(words: Words<'_>, _now: u64) -> Parsed<'_> {
     }
 }
 
+fn add(words: Words<'_>, by: i64) -> Parsed<'_> {
+    let command = Command::Incr { key: key(words.get(1))?, by };
+    Ok(Request::Key(command, Render::Number("incr")))
+}
+
 pub(crate) fn incr(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Incr { key: key(words.get(1))?, by: 1 })
+    add(words, 1)
 }
 
 pub(crate) fn decr(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Incr { key: key(words.get(1))?, by: -1 })
+    add(words, -1)
 }
 
 pub(crate) fn incrby(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let by = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
-    Ok(Request::Incr { key: key(words.get(1))?, by })
+    add(words, by)
 }
 
 pub(crate) fn decrby(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let by = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let by = by.checked_neg().ok_or(CommandError::DecrementOverflow)?;
-    Ok(Request::Incr { key: key(words.get(1))?, by })
+    add(words, by)
 }
 
 pub(crate) fn ttl(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Ttl { key: key(words.get(1))?, unit: Unit::Seconds })
+    Ok(Request::Key(Command::Ttl { key: key(words.get(1))? }, Render::Ttl(Unit::Seconds)))
 }
 
 pub(crate) fn pttl(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Ttl { key: key(words.get(1))?, unit: Unit::Milliseconds })
+    Ok(Request::Key(Command::Ttl { key: key(words.get(1))? }, Render::Ttl(Unit::Milliseconds)))
 }
 
 pub(crate) fn dbsize(_words: Words<'_>, _now: u64) -> Parsed<'_> {

@@ -1,10 +1,10 @@
 //! Points in time: four ways to say one, one way to keep it.
 
-use super::Request;
 use super::keys::key;
+use super::{Render, Request};
 use crate::error::{CommandError, excerpt};
 use crate::resp::Words;
-use remora_engine::command::ExpireCondition;
+use remora_engine::command::{Command, ExpireCondition};
 use remora_engine::integer;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
@@ -96,7 +96,8 @@ fn expire_in_form<'a>(
     };
     let number = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let at_ms = form.at_ms(number, now_unix_ms, command)?;
-    Ok(Request::Expire { key: key(words.get(1))?, at_ms, condition })
+    let command = Command::Expire { key: key(words.get(1))?, at_ms, condition };
+    Ok(Request::Key(command, Render::Number("expire")))
 }
 
 pub(crate) fn expire(words: Words<'_>, now_unix_ms: u64) -> Result<Request<'_>, CommandError> {

@@ -1,7 +1,8 @@
 //! Requests: what a session is asked to do.
 //!
-//! A session answers some of them itself and turns the others, which are about
-//! data, into commands for shards. Points in time are absolute from here on.
+//! A session answers some of them itself. The others, which are about data, are
+//! commands for shards, or become some. Points in time are absolute from here
+//! on.
 
 mod data;
 mod expiry;
@@ -24,7 +25,7 @@ pub use session::{ClientAttribute, CommandQuery, Hello, ListFilter, Patterns, Se
 use crate::error::{CommandError, excerpt};
 use crate::resp::{Args, Words};
 use crate::table::{self, CommandSpec};
-use remora_engine::command::{Condition, ExpireCondition, Expiry};
+use remora_engine::command::Command;
 use remora_layout::message::Status;
 
 /// Unit of a TTL's reply.
@@ -47,15 +48,31 @@ impl Unit {
     }
 }
 
-/// What GETEX does to the expiry of a key that exists.
+/// How a request's parts become its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExpiryChange {
-    /// PERSIST: the key no longer expires.
-    Clear,
-    /// Unix ms. A time at or before now removes the key.
-    At(u64),
-    /// The time makes no sense: an error, but null if there is no such key.
-    Invalid(Status),
+pub enum Render {
+    /// GET: the value or null.
+    Value,
+    /// SET; with `get` the old value instead of OK.
+    Set {
+        /// Whether GET was asked for.
+        get: bool,
+    },
+    /// SETNX: whether it was set.
+    Done(&'static str),
+    /// GETEX with a time that makes no sense: null without key, else the error
+    /// of this status.
+    NullOrError(Status, &'static str),
+    /// The number.
+    Number(&'static str),
+    /// A time to live.
+    Ttl(Unit),
+    /// MGET: an array of values.
+    Values,
+    /// The sum of all parts' numbers.
+    Sum,
+    /// OK if all parts are.
+    AllOk(&'static str),
 }
 
 /// One request of a RESP connection. Everything borrows from its bytes.
@@ -94,113 +111,8 @@ pub enum Request<'a> {
     Select,
     /// QUIT: `+OK`, then the connection closes.
     Quit,
-    /// GET.
-    Get {
-        /// The key.
-        key: &'a [u8],
-    },
-    /// SET.
-    Set {
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-        /// NX or XX.
-        condition: Condition,
-        /// The new expiry, in Unix ms.
-        expiry: Expiry,
-        /// Reply with the old value.
-        get: bool,
-    },
-    /// SETNX.
-    SetNx {
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-    },
-    /// APPEND.
-    Append {
-        /// The key.
-        key: &'a [u8],
-        /// What to append.
-        value: &'a [u8],
-    },
-    /// STRLEN.
-    StrLen {
-        /// The key.
-        key: &'a [u8],
-    },
-    /// SETRANGE.
-    SetRange {
-        /// The key.
-        key: &'a [u8],
-        /// In bytes.
-        offset: u64,
-        /// What to write there.
-        value: &'a [u8],
-    },
-    /// GETRANGE and SUBSTR.
-    GetRange {
-        /// The key.
-        key: &'a [u8],
-        /// First byte; negative: from the end.
-        start: i32,
-        /// Last byte; negative: from the end.
-        end: i32,
-    },
-    /// SETBIT.
-    SetBit {
-        /// The key.
-        key: &'a [u8],
-        /// In bits.
-        offset: u32,
-        /// The bit.
-        bit: bool,
-    },
-    /// GETBIT.
-    GetBit {
-        /// The key.
-        key: &'a [u8],
-        /// In bits.
-        offset: u32,
-    },
-    /// GETDEL.
-    GetDel {
-        /// The key.
-        key: &'a [u8],
-    },
-    /// GETEX with an option; without one it is GET.
-    GetEx {
-        /// The key.
-        key: &'a [u8],
-        /// What happens to the expiry.
-        change: ExpiryChange,
-    },
-    /// INCR, INCRBY, DECR and DECRBY.
-    Incr {
-        /// The key.
-        key: &'a [u8],
-        /// What to add.
-        by: i64,
-    },
-    /// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
-    Expire {
-        /// The key.
-        key: &'a [u8],
-        /// Unix ms. A time at or before now removes the key; what lies before
-        /// 1970 is 0.
-        at_ms: u64,
-        /// NX, XX, GT or LT.
-        condition: ExpireCondition,
-    },
-    /// TTL and PTTL.
-    Ttl {
-        /// The key.
-        key: &'a [u8],
-        /// Of the reply.
-        unit: Unit,
-    },
+    /// One command for the shard that owns its one key.
+    Key(Command<'a>, Render),
     /// DEL and UNLINK; at least one key.
     Del(Keys<'a>),
     /// EXISTS; at least one key. A key that is named twice counts twice.

@@ -3,10 +3,10 @@
 
 use super::expiry::Form;
 use super::keys::{key, value};
-use super::{ExpiryChange, Request};
+use super::{Render, Request};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::{Condition, Expiry};
+use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::integer;
 use remora_engine::string_edit::narrow_range;
 use remora_layout::limits::MAX_VALUE_BYTES;
@@ -20,17 +20,23 @@ fn part(part: &[u8]) -> Result<&[u8], CommandError> {
 }
 
 pub(crate) fn append(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Append { key: key(words.get(1))?, value: part(words.get(2))? })
+    Ok(Request::Key(
+        Command::Append { key: key(words.get(1))?, value: part(words.get(2))? },
+        Render::Number("append"),
+    ))
 }
 
 pub(crate) fn strlen(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::StrLen { key: key(words.get(1))? })
+    Ok(Request::Key(Command::StrLen { key: key(words.get(1))? }, Render::Number("strlen")))
 }
 
 pub(crate) fn setrange(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let offset = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let offset = u64::try_from(offset).map_err(|_| CommandError::Offset)?;
-    Ok(Request::SetRange { key: key(words.get(1))?, offset, value: part(words.get(3))? })
+    Ok(Request::Key(
+        Command::SetRange { key: key(words.get(1))?, offset, value: part(words.get(3))? },
+        Render::Number("setrange"),
+    ))
 }
 
 /// GETRANGE and SUBSTR.
@@ -38,7 +44,7 @@ pub(crate) fn getrange(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let start = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let end = integer::parse(words.get(3)).ok_or(CommandError::NotAnInteger)?;
     let (start, end) = narrow_range(start, end);
-    Ok(Request::GetRange { key: key(words.get(1))?, start, end })
+    Ok(Request::Key(Command::GetRange { key: key(words.get(1))?, start, end }, Render::Value))
 }
 
 /// The offset of a bit: below 2^32, as in Redis.
@@ -54,16 +60,19 @@ pub(crate) fn setbit(words: Words<'_>, _now: u64) -> Parsed<'_> {
         Some(1) => true,
         _ => return Err(CommandError::Bit),
     };
-    Ok(Request::SetBit { key: key(words.get(1))?, offset, bit })
+    Ok(Request::Key(
+        Command::SetBit { key: key(words.get(1))?, offset, bit },
+        Render::Number("setbit"),
+    ))
 }
 
 pub(crate) fn getbit(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let offset = bit_offset(words.get(2))?;
-    Ok(Request::GetBit { key: key(words.get(1))?, offset })
+    Ok(Request::Key(Command::GetBit { key: key(words.get(1))?, offset }, Render::Number("getbit")))
 }
 
 pub(crate) fn getdel(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::GetDel { key: key(words.get(1))? })
+    Ok(Request::Key(Command::GetDel { key: key(words.get(1))? }, Render::Value))
 }
 
 /// GETEX. An option that makes no sense is an error at once, a time that makes
@@ -88,33 +97,36 @@ pub(crate) fn getex(words: Words<'_>, now_unix_ms: u64) -> Parsed<'_> {
         at += 1;
     }
     let key = key(words.get(1))?;
-    let change = match timed {
-        None if persist => ExpiryChange::Clear,
-        None => return Ok(Request::Get { key }),
+    let at_ms = match timed {
+        None if persist => Ok(None),
+        None => return Ok(Request::Key(Command::Get { key }, Render::Value)),
         Some((form, text)) => match integer::parse(text) {
-            None => ExpiryChange::Invalid(Status::NotAnInteger),
-            Some(number) if number <= 0 => ExpiryChange::Invalid(Status::InvalidExpiry),
+            None => Err(Status::NotAnInteger),
+            Some(number) if number <= 0 => Err(Status::InvalidExpiry),
             Some(number) => match form.at_ms(number, now_unix_ms, "getex") {
-                Ok(at_ms) => ExpiryChange::At(at_ms),
-                Err(_) => ExpiryChange::Invalid(Status::InvalidExpiry),
+                Ok(at_ms) => Ok(Some(at_ms)),
+                Err(_) => Err(Status::InvalidExpiry),
             },
         },
     };
-    Ok(Request::GetEx { key, change })
-}
-
-pub(crate) fn getset(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Set {
-        key: key(words.get(1))?,
-        value: value(words.get(2))?,
-        condition: Condition::Always,
-        expiry: Expiry::Never,
-        get: true,
+    Ok(match at_ms {
+        Ok(at_ms) => Request::Key(Command::GetEx { key, at_ms }, Render::Value),
+        Err(status) => Request::Key(Command::Exists { key }, Render::NullOrError(status, "getex")),
     })
 }
 
+pub(crate) fn getset(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let (key, value) = (key(words.get(1))?, value(words.get(2))?);
+    let (condition, expiry) = (Condition::Always, Expiry::Never);
+    let command = Command::Set { key, value, condition, expiry, get: true };
+    Ok(Request::Key(command, Render::Set { get: true }))
+}
+
 pub(crate) fn setnx(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::SetNx { key: key(words.get(1))?, value: value(words.get(2))? })
+    let (key, value) = (key(words.get(1))?, value(words.get(2))?);
+    let (condition, expiry) = (Condition::IfAbsent, Expiry::Never);
+    let command = Command::Set { key, value, condition, expiry, get: false };
+    Ok(Request::Key(command, Render::Done("setnx")))
 }
 
 pub(crate) fn setex(words: Words<'_>, now_unix_ms: u64) -> Parsed<'_> {
@@ -135,11 +147,8 @@ fn set_in_form<'a>(
     if number <= 0 {
         return Err(CommandError::InvalidExpiry(command));
     }
-    Ok(Request::Set {
-        key: key(words.get(1))?,
-        value: value(words.get(3))?,
-        condition: Condition::Always,
-        expiry: Expiry::At(form.at_ms(number, now_unix_ms, command)?),
-        get: false,
-    })
+    let (key, value) = (key(words.get(1))?, value(words.get(3))?);
+    let expiry = Expiry::At(form.at_ms(number, now_unix_ms, command)?);
+    let command = Command::Set { key, value, condition: Condition::Always, expiry, get: false };
+    Ok(Request::Key(command, Render::Set { get: false }))
 }

@@ -1,7 +1,7 @@
 //! One RESP connection: bytes in, replies out, in order.
 
 use super::execute::Executor;
-use super::pending::{Pending, Render, Waiting};
+use super::pending::{Pending, Waiting, write_reply};
 use crate::jobs::{OwnedReply, Token};
 use crate::shared::count;
 use mio::net::TcpStream;
@@ -302,8 +302,7 @@ impl Connection {
                     self.held_bytes -= waiting.bytes;
                     let parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
-                    let render: Render = waiting.render;
-                    render.write(&mut self.output, self.protocol, &parts);
+                    write_reply(waiting.render, &mut self.output, self.protocol, &parts);
                 }
                 _ => return,
             }

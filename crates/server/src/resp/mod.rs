@@ -1,11 +1,13 @@
 //! The RESP thread: accepts connections, parses, reads optimistically,
 //! hands the rest to the shards, and writes replies in order.
 
+mod ask;
 mod connection;
 mod execute;
 mod info;
+mod own;
 mod pending;
-mod strings;
+mod read;
 
 use crate::accept::{ACCEPTS_PER_TURN, Gate};
 use crate::jobs::{OwnedReply, ReplyQueue, Token as JobToken};

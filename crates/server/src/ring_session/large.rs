@@ -9,7 +9,7 @@
 //! * whatever a request holds at the shard, memory or a pin, is given back when
 //!   it ends, and when the client goes.
 
-use crate::ring_session::{CLIENT_LARGE, SessionError};
+use super::{CLIENT_LARGE, SessionError};
 use remora_arena::{NoJournal, Region};
 use remora_engine::command::Command;
 use remora_engine::shard::{Download, LargeSet, Upload};

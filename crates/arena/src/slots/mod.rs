@@ -1,0 +1,164 @@
+//! The allocator of an arena: small slots in spans, large ones in pages of
+//! their own, generations, quarantine.
+//!
+//! What it keeps true:
+//! * the generation at a place only grows, also when its page comes to hold
+//!   slots of another class: each page has a floor, and what is carved from it
+//!   starts above (decision 0011); a place whose generation would wrap is
+//!   retired;
+//! * a freed slot under a lease waits until the lease has ended, unless the
+//!   quarantine is full or memory is: then the oldest are reused early, which
+//!   generation and checksum make safe (design, "What a late reader may do");
+//! * pages in which nothing is used serve any size again.
+
+mod give;
+mod stats;
+mod take;
+
+pub use stats::SlotStats;
+
+use crate::huge::HugeTable;
+use crate::pages::Pages;
+use crate::quarantine::Quarantine;
+use crate::size_class::{class_bytes, is_small};
+use crate::spans::Spans;
+use remora_layout::limits::{PAGE_BYTES, QUARANTINE_SHARE, SLOT_UNIT_BYTES};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Slot units of a page.
+pub(crate) const PAGE_UNITS: u32 = (PAGE_BYTES / SLOT_UNIT_BYTES) as u32;
+
+/// A slot in somebody's hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// Its number, in units of 16 bytes from the region's start.
+    pub slot: u32,
+    /// Its present generation.
+    pub generation: u32,
+    /// Its size class.
+    pub class: u8,
+}
+
+/// Neither a free slot nor free pages are left that hold so many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "max_memory is reached: no {bytes} bytes are free among the {limit_bytes} of this shard; \
+     raise max_memory or remove keys"
+)]
+pub struct ArenaFull {
+    /// Bytes that were wanted.
+    pub bytes: usize,
+    /// Bytes of the arena that records may use.
+    pub limit_bytes: u64,
+}
+
+/// The allocator. It keeps numbers, and links in free slots; the memory is the
+/// owner's.
+pub struct Slots {
+    pub(crate) pages: Pages,
+    pub(crate) spans: Spans,
+    /// Pages of each large slot, by its first page.
+    pub(crate) large: BTreeMap<u32, u32>,
+    /// The highest generation that ever stood in each page, when it was freed.
+    floors: HugeTable<u32>,
+    quarantine: Quarantine,
+    quarantine_limit_bytes: u64,
+    last_generation: u32,
+    pub(crate) range: Range<u32>,
+    /// Pages being emptied; what comes free there is held until the end.
+    pub(crate) emptying: Option<Range<u32>>,
+    pub(crate) held: Vec<(u32, u32)>,
+    /// Bytes ever freed: whether trying again makes sense.
+    pub(crate) freed_bytes: u64,
+    stats: SlotStats,
+}
+
+impl Slots {
+    /// An allocator over `from..to` of a region, in bytes; the pages that lie
+    /// wholly inside, but for the region's first, as no slot has number 0.
+    /// Those bytes are zero.
+    pub fn new(from: usize, to: usize) -> Self {
+        Self::with_last_generation(from, to, u32::MAX)
+    }
+
+    /// As [`Slots::new`], with a smaller last generation (tests, worlds), so
+    /// that retirement happens often.
+    pub fn with_last_generation(from: usize, to: usize, last_generation: u32) -> Self {
+        let end = (to / PAGE_BYTES) as u32;
+        let first = from.div_ceil(PAGE_BYTES).max(1) as u32;
+        let range = first.min(end)..end;
+        Self {
+            pages: Pages::new(range.clone()),
+            spans: Spans::new(end),
+            large: BTreeMap::new(),
+            floors: HugeTable::zeroed(end as usize),
+            quarantine: Quarantine::default(),
+            quarantine_limit_bytes: range.len() as u64 * PAGE_BYTES as u64 / QUARANTINE_SHARE,
+            last_generation,
+            range,
+            emptying: None,
+            held: Vec::new(),
+            freed_bytes: 0,
+            stats: SlotStats::default(),
+        }
+    }
+
+    /// At most so many bytes wait for leases; 0 leaves a sixteenth of all.
+    pub fn with_quarantine_bytes(mut self, bytes: u64) -> Self {
+        if bytes > 0 {
+            self.quarantine_limit_bytes = bytes;
+        }
+        self
+    }
+
+    /// Where the bytes are.
+    pub fn stats(&self) -> SlotStats {
+        let held: u32 = self.held.iter().map(|&(_, pages)| pages).sum();
+        let free_pages = (self.pages.free_pages() + held) as u64;
+        SlotStats { uncarved_bytes: free_pages * PAGE_BYTES as u64, ..self.stats }
+    }
+
+    /// Bytes of the largest run of free pages.
+    pub fn largest_run_bytes(&self) -> u64 {
+        self.pages.largest_run() as u64 * PAGE_BYTES as u64
+    }
+
+    /// Bytes of record that a slot has room for: a reader that knows its class
+    /// alone fetches no more.
+    pub fn room(&self, slot: Slot) -> usize {
+        class_bytes(slot.class).min(self.bytes_of(slot) as usize)
+    }
+
+    /// A slot in use under its next generation, for a record that begins anew
+    /// in its place; `None` if the slot is not large, or its generations are
+    /// used up. It is the owner's to write the guardian.
+    pub fn renewed(&self, slot: Slot) -> Option<Slot> {
+        let may = !is_small(slot.class) && slot.generation < self.last_generation;
+        may.then(|| Slot { generation: slot.generation + 1, ..slot })
+    }
+
+    /// Whether some slots wait for their leases.
+    pub fn has_quarantine(&self) -> bool {
+        !self.quarantine.is_empty()
+    }
+
+    /// Bytes that may wait for leases.
+    pub fn quarantine_limit_bytes(&self) -> u64 {
+        self.quarantine_limit_bytes
+    }
+
+    /// Bytes freed since the start; only grows.
+    pub fn freed_bytes(&self) -> u64 {
+        self.freed_bytes
+    }
+
+    /// Bytes that a slot takes: its class's, or its pages'.
+    fn bytes_of(&self, slot: Slot) -> u64 {
+        if is_small(slot.class) {
+            return class_bytes(slot.class) as u64;
+        }
+        let pages = self.large.get(&(slot.slot / PAGE_UNITS)).expect("a large slot has pages");
+        *pages as u64 * PAGE_BYTES as u64
+    }
+}

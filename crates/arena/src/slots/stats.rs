@@ -1,0 +1,36 @@
+//! What the allocator tells of itself.
+
+/// Where the bytes of an arena are. All but `reused_early` add up to the pages
+/// that the allocator was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SlotStats {
+    /// Bytes of slots in use; large ones in whole pages.
+    pub used_bytes: u64,
+    /// Bytes of free slots in spans.
+    pub free_bytes: u64,
+    /// Bytes of slots that wait for a lease to end.
+    pub quarantine_bytes: u64,
+    /// Bytes of slots and pages whose generation is used up.
+    pub retired_bytes: u64,
+    /// Bytes of free pages.
+    pub uncarved_bytes: u64,
+    /// Bytes of runs that hold no records: the table's.
+    pub run_bytes: u64,
+    /// Bytes at the ends of spans, each too few for a slot.
+    pub tail_bytes: u64,
+    /// Slots reused before their lease had ended; a count.
+    pub reused_early: u64,
+}
+
+impl SlotStats {
+    /// Bytes of all the pages that the allocator was given.
+    pub fn total_bytes(&self) -> u64 {
+        self.used_bytes
+            + self.free_bytes
+            + self.quarantine_bytes
+            + self.retired_bytes
+            + self.uncarved_bytes
+            + self.run_bytes
+            + self.tail_bytes
+    }
+}

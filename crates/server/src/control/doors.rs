@@ -1,0 +1,154 @@
+//! Where clients come in: two listeners, and the sockets that they give.
+
+use crate::accept::Gate;
+use crate::shared::count;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use remora_fabric::Transport;
+use remora_fabric::shm::decline;
+use remora_layout::hello::ServerHello;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// A listener, with what it has to remember when descriptors run out.
+pub struct Door {
+    listener: Listener,
+    gate: Gate,
+}
+
+/// What one try to take in a client led to.
+pub enum Arrival {
+    /// There is one.
+    Client(Socket),
+    /// It was turned away, or the kernel wants another try: there may be more.
+    TurnedAway,
+    /// Nobody waits, or nobody can be taken in now.
+    Nobody,
+}
+
+impl Door {
+    /// A door at which nobody has knocked.
+    pub fn new(listener: Listener) -> Self {
+        Self { listener, gate: Gate::new() }
+    }
+
+    /// Whether to try again although no event says so.
+    pub fn is_due(&self) -> bool {
+        self.gate.is_due()
+    }
+
+    /// How long the thread may sleep that wants to sleep for `timeout`.
+    pub fn bound(&self, timeout: Option<Duration>) -> Option<Duration> {
+        self.gate.bound(timeout)
+    }
+
+    /// The turn has ended, perhaps before the queue.
+    pub fn turn_ended(&mut self) {
+        self.gate.turn_ended();
+    }
+
+    /// Takes in one client. Who has to be turned away for want of descriptors
+    /// gets this answer, and is counted in `refused`.
+    pub fn accept(&mut self, no_resources: &ServerHello, refused: &AtomicU64) -> Arrival {
+        let Self { listener, gate } = self;
+        match listener.accept() {
+            Ok(socket) => {
+                gate.passed();
+                Arrival::Client(socket)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                gate.emptied();
+                Arrival::Nobody
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Arrival::TurnedAway,
+            Err(error) => {
+                let turn_away = || {
+                    let mut socket = listener.accept()?;
+                    count(refused, 1);
+                    socket.answer(no_resources);
+                    Ok(socket.into())
+                };
+                match gate.failed(&error, &*listener, turn_away) {
+                    true => Arrival::TurnedAway,
+                    false => Arrival::Nobody,
+                }
+            }
+        }
+    }
+}
+
+/// What is listened on.
+pub enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn accept(&self) -> std::io::Result<Socket> {
+        match self {
+            Self::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
+            Self::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// Where a client came from.
+pub enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        match socket {
+            Socket::Unix(socket) => socket.into(),
+            Socket::Tcp(socket) => socket.into(),
+        }
+    }
+}
+
+impl Socket {
+    /// How its sessions are carried, unless another way is chosen.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::Unix(_) => Transport::Shm,
+            Self::Tcp(_) => Transport::Tcp,
+        }
+    }
+
+    pub fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Unix(socket) => socket.read(bytes),
+            Self::Tcp(socket) => socket.read(bytes),
+        }
+    }
+
+    pub fn source(&mut self) -> &mut dyn mio::event::Source {
+        match self {
+            Self::Unix(socket) => socket,
+            Self::Tcp(socket) => socket,
+        }
+    }
+
+    /// Sends an answer that grants nothing. A client that has gone needs none.
+    pub fn answer(&mut self, hello: &ServerHello) {
+        let sent = match self {
+            Self::Unix(socket) => decline(&*socket, hello),
+            Self::Tcp(socket) => socket.write_all(hello.as_bytes()),
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "a client did not wait for its answer");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! From a client's hello to its session, or to the answer that it gets
+//! instead.
+
+use super::doors::Socket;
+use super::{Client, Control};
+use crate::random::random_u64;
+use crate::session::Session;
+use crate::shared::count;
+use mio::Token;
+use remora_fabric::detect::{Offer, Wanted, number_of};
+use remora_fabric::shm::decline;
+use remora_fabric::{Transport, answer, elsewhere, hello_of, refusal};
+use remora_layout::hello::{
+    ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
+    TCP_ADDRESS_BYTES,
+};
+use remora_layout::limits::MAX_SESSIONS;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+
+impl Control {
+    /// Reads the hello, or notices the end. After the hello a client over
+    /// shared memory has nothing to say: one that does breaks the protocol.
+    pub(super) fn read(&mut self, token: Token) {
+        const HELLO: usize = size_of::<ClientHello>();
+        let Some(client) = self.clients.get_mut(&token) else { return };
+        let Some(socket) = &mut client.socket else { return };
+        let mut bytes = [0u8; HELLO];
+        loop {
+            let want = HELLO - client.hello.len();
+            match socket.read(&mut bytes[..want.max(1)]) {
+                Ok(0) => return self.end(token, "the client has gone"),
+                Ok(_) if client.session.is_some() => {
+                    count(&self.shared.counts.sessions_violated, 1);
+                    return self.end(token, "it spoke after its hello");
+                }
+                Ok(read) => {
+                    client.hello.extend_from_slice(&bytes[..read]);
+                    if let Ok(hello) = <[u8; HELLO]>::try_from(&client.hello[..]) {
+                        if let Err(why) = self.welcome(token, &hello) {
+                            tracing::warn!(refusal = %why, "refused a session");
+                            let refused = refusal(why, self.offer());
+                            self.dismiss(token, &refused);
+                        }
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.end(token, "its socket failed"),
+            }
+        }
+    }
+
+    /// What this server offers.
+    pub(super) fn offer(&self) -> Offer {
+        let wanted = self.shared.config.transport;
+        Offer::of_this_process(
+            wanted != Wanted::Tcp,
+            wanted != Wanted::Shm && self.shared.fabric_address.is_some(),
+        )
+    }
+
+    /// Answers a client that gets no session here.
+    fn dismiss(&mut self, token: Token, hello: &ServerHello) {
+        if let Some(Client { socket: Some(mut socket), .. }) = self.clients.remove(&token) {
+            let is_refusal = hello.refusal.get() != 0;
+            count(&self.shared.counts.sessions_refused, is_refusal as u64);
+            socket.answer(hello);
+        }
+    }
+
+    /// A hello is complete: the client gets a session, or is sent where the
+    /// chosen transport is to be had.
+    fn welcome(
+        &mut self,
+        token: Token,
+        hello: &[u8; size_of::<ClientHello>()],
+    ) -> Result<(), Refusal> {
+        let hello = hello_of(hello)?;
+        let chosen = answer(&hello, self.offer())?;
+        let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
+        let came_by = client.socket.as_ref().map(Socket::transport);
+        if came_by != Some(chosen) {
+            let (path, address) = (&self.shared.config.socket_path, self.shared.fabric_address);
+            let there = match chosen {
+                Transport::Tcp => elsewhere(chosen, self.offer(), None, address),
+                _ => elsewhere(chosen, self.offer(), Some(path), None),
+            };
+            let there = there.ok_or(Refusal::Unavailable)?;
+            self.dismiss(token, &there);
+            return Ok(());
+        }
+        if let Some(Socket::Unix(socket)) = &client.socket {
+            let peer = rustix::net::sockopt::socket_peercred(socket.as_fd());
+            let peer = peer.map_err(|_| Refusal::OtherUser)?;
+            if peer.uid != rustix::process::geteuid() {
+                return Err(Refusal::OtherUser);
+            }
+        }
+        if self.shared.counts.sessions() >= MAX_SESSIONS as u64 {
+            return Err(Refusal::TooManySessions);
+        }
+        self.grant(token, &hello, chosen)
+    }
+
+    fn grant(
+        &mut self,
+        token: Token,
+        hello: &ClientHello,
+        chosen: Transport,
+    ) -> Result<(), Refusal> {
+        let granted = self.granted(chosen);
+        let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
+        let (number, seed) = (granted.session.get(), granted.session_seed.get());
+        let session = match chosen {
+            Transport::Tcp => {
+                let Some(Socket::Tcp(mut socket)) = client.socket.take() else {
+                    return Err(Refusal::NotAHello);
+                };
+                // From now on the agent watches it.
+                let _ = self.poll.registry().deregister(&mut socket);
+                Session::over_tcp(&self.shared, &self.agent, socket.into(), granted)?
+            }
+            _ => Session::over_shm(&self.shared, number, seed)?,
+        };
+        client.session = Some(session);
+        self.next_session += 1;
+        count(self.shared.counts.sessions_by(chosen), 1);
+        count(&self.shared.counts.sessions_total, 1);
+        tracing::info!(
+            session = number,
+            pid = hello.pid.get(),
+            transport = chosen.name(),
+            "session granted"
+        );
+        self.beat_one(token);
+        let Some(Client { socket, session: Some(session), .. }) = self.clients.get(&token) else {
+            return Ok(());
+        };
+        if let Some(Socket::Unix(socket)) = socket
+            && let Err(error) = session.grant_shm(&self.shared, socket, granted)
+        {
+            // Gone, or the kernel has too many descriptors under way already.
+            tracing::warn!(%error, "a grant could not be sent");
+            let _ = decline(socket, &refusal(Refusal::NoResources, self.offer()));
+            self.end(token, "it could not be granted");
+        }
+        Ok(())
+    }
+
+    /// The answer that grants the next session.
+    fn granted(&self, chosen: Transport) -> ServerHello {
+        let table = self.shared.pointer_table.as_ref().filter(|_| chosen == Transport::Shm);
+        ServerHello {
+            magic: HELLO_MAGIC.into(),
+            version: PROTOCOL_VERSION.into(),
+            refusal: 0.into(),
+            session: self.next_session.into(),
+            life: self.shared.life.into(),
+            epoch: self.shared.epoch.into(),
+            session_seed: random_u64().into(),
+            hash_seed: self.shared.hash_seed.into(),
+            shards: (self.shared.shards.len() as u32).into(),
+            pid: std::process::id().into(),
+            pointer_table_seed: table.map_or(0, |table| table.seed).into(),
+            offer: self.offer().to_wire(),
+            transport: number_of(chosen).into(),
+            reserved: 0.into(),
+            socket_path: [0; SOCKET_PATH_BYTES],
+            padding: [0; 4],
+            tcp_address: [0; TCP_ADDRESS_BYTES],
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What the shards are asked: one of them, some, or all.
+
+use super::connection::Connection;
+use super::execute::Executor;
+use super::pending::Waiting;
+use crate::jobs::{Job, Message, Token};
+use remora_engine::command::{Command, Pairs};
+use remora_engine::shard::STREAM_CLASS;
+use remora_front::request::{self, Render};
+use remora_layout::limits::STREAM_BYTES;
+use std::sync::Arc;
+
+impl Executor {
+    /// One command for the shard that owns its key.
+    pub(super) fn ask_owner(
+        &self,
+        connection: &mut Connection,
+        command: &Command<'_>,
+        render: Render,
+    ) {
+        let (_, shard) = self.shared.route(command.key().unwrap_or_default());
+        let writes_at = if command.is_write() { vec![shard] } else { Vec::new() };
+        self.submit(connection, shard, 0, command);
+        connection.wait(Waiting { render, parts: vec![None], missing: 1, bytes: 0, writes_at });
+    }
+
+    /// One command for each key, at its own shard.
+    pub(super) fn ask_each<'a>(
+        &self,
+        connection: &mut Connection,
+        commands: impl Iterator<Item = Command<'a>>,
+        render: Render,
+    ) {
+        let mut writes_at = Vec::new();
+        for (part, command) in commands.enumerate() {
+            let (_, shard) = self.shared.route(command.key().unwrap_or_default());
+            self.submit(connection, shard, part, &command);
+            writes_at.push(shard);
+        }
+        let parts = vec![None; writes_at.len()];
+        connection.wait(Waiting { render, missing: parts.len(), parts, bytes: 0, writes_at });
+    }
+
+    /// The same command for every shard.
+    pub(super) fn ask_all(
+        &self,
+        connection: &mut Connection,
+        command: &Command<'_>,
+        render: Render,
+    ) {
+        let shards = self.shared.shards.len();
+        for shard in 0..shards {
+            self.submit(connection, shard, shard, command);
+        }
+        let writes_at = if command.is_write() { (0..shards).collect() } else { Vec::new() };
+        connection.wait(Waiting {
+            render,
+            parts: vec![None; shards],
+            missing: shards,
+            bytes: 0,
+            writes_at,
+        });
+    }
+
+    /// Each shard's pairs as one change.
+    pub(super) fn multi_set(&self, connection: &mut Connection, pairs: request::Pairs<'_>) {
+        let mut lists: Vec<Vec<u8>> = vec![Vec::new(); self.shared.shards.len()];
+        for (key, value) in pairs {
+            let (_, shard) = self.shared.route(key);
+            Pairs::push(&mut lists[shard], key, value);
+        }
+        let mut writes_at = Vec::new();
+        for (shard, list) in lists.iter().enumerate() {
+            if let Some(pairs) = Pairs::parse(list).filter(|_| !list.is_empty()) {
+                self.submit(connection, shard, writes_at.len(), &Command::MultiSet { pairs });
+                writes_at.push(shard);
+            }
+        }
+        let parts = vec![None; writes_at.len()];
+        let render = Render::AllOk("mset");
+        connection.wait(Waiting { render, missing: parts.len(), parts, bytes: 0, writes_at });
+    }
+
+    /// Whether a command may fetch a large value, or make a small one large.
+    fn may_be_large(&self, command: &Command<'_>, shard: usize) -> bool {
+        if let Command::SetRange { offset, .. } = *command {
+            return offset > STREAM_BYTES as u64;
+        }
+        if let Command::SetBit { offset, .. } = *command {
+            return offset as usize / 8 > STREAM_BYTES;
+        }
+        command.brings_value()
+            && command.key().is_some_and(|key| {
+                let (hash, _) = self.shared.route(key);
+                let words = &self.shared.shards[shard].words;
+                self.tables[shard].may_hold_class(words, hash, STREAM_CLASS)
+            })
+    }
+
+    /// Sends a job for the request that the connection will next wait for.
+    pub(super) fn submit(
+        &self,
+        connection: &mut Connection,
+        shard: usize,
+        part: usize,
+        command: &Command<'_>,
+    ) {
+        let mut bytes = Vec::new();
+        command.encode_into(0, &mut bytes);
+        if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
+            connection.expect_large();
+        }
+        let token = Token {
+            connection: connection.slot,
+            serial: connection.serial,
+            request: connection.next_request(),
+            part,
+        };
+        let reply_to = Arc::clone(&self.replies);
+        self.shared.shards[shard].inbox.push(Message::Job(Job { command: bytes, reply_to, token }));
+    }
+}

@@ -1,0 +1,93 @@
+//! What a session answers itself.
+
+use super::connection::Connection;
+use super::execute::Executor;
+use super::info;
+use remora_front::request::{ClientAttribute, Hello, Request};
+use remora_front::resp::encode;
+use remora_front::{CommandError, reply, table};
+
+impl Executor {
+    /// What the session answers itself.
+    pub(super) fn own_answer(&mut self, connection: &mut Connection, request: Request<'_>) {
+        match request {
+            Request::Ping(None) => connection.reply(|out, _| encode::simple(out, "PONG")),
+            Request::Ping(Some(text)) | Request::Echo(text) => {
+                connection.reply(|out, _| encode::bulk(out, text));
+            }
+            Request::Hello(hello) => self.hello(connection, &hello),
+            Request::ClientSetName(name) => {
+                connection.name = name.to_vec();
+                connection.reply(|out, _| encode::ok(out));
+            }
+            Request::ClientGetName => {
+                let name = connection.name.clone();
+                connection.reply(|out, protocol| {
+                    encode::bulk_or_null(out, protocol, Some(&name[..]).filter(|n| !n.is_empty()));
+                });
+            }
+            Request::ClientSetInfo { attribute, value } => {
+                let at = match attribute {
+                    ClientAttribute::LibraryName => 0,
+                    ClientAttribute::LibraryVersion => 1,
+                };
+                connection.library[at] = value.to_vec();
+                connection.reply(|out, _| encode::ok(out));
+            }
+            Request::ClientId => {
+                let id = connection.serial as i64;
+                connection.reply(|out, _| encode::integer(out, id));
+            }
+            Request::ClientInfo => {
+                let text = info::client(connection);
+                connection.reply(|out, protocol| encode::verbatim(out, protocol, "txt", &text));
+            }
+            Request::Help(spec) => connection.reply(|out, _| reply::help(out, spec)),
+            Request::Info(sections) => {
+                let text = info::server(&self.shared, &sections);
+                connection.reply(|out, protocol| {
+                    encode::verbatim(out, protocol, "txt", text.as_bytes());
+                });
+            }
+            Request::ConfigGet(patterns) => {
+                let parameters = info::parameters(&self.shared);
+                let parameters: Vec<(&str, &str)> =
+                    parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                connection.reply(|out, protocol| {
+                    reply::config_get(out, protocol, &patterns, &parameters);
+                });
+            }
+            Request::Command(query) => {
+                connection.reply(|out, protocol| table::answer(out, protocol, &query));
+            }
+            Request::Quit => {
+                connection.reply(|out, _| encode::ok(out));
+                connection.quit();
+            }
+            // SELECT 0; data requests never come here.
+            _ => connection.reply(|out, _| encode::ok(out)),
+        }
+    }
+
+    fn hello(&self, connection: &mut Connection, hello: &Hello<'_>) {
+        // There are no users: the default one has no password, and any other
+        // is refused rather than believed.
+        if hello.auth.is_some_and(|(user, _)| user != b"default") {
+            return connection.reply(|out, _| CommandError::WrongPassword.write(out));
+        }
+        if let Some(name) = hello.name {
+            connection.name = name.to_vec();
+        }
+        if let Some(protocol) = hello.protocol {
+            connection.protocol = protocol;
+        }
+        let facts = reply::ServerFacts {
+            server: "remora",
+            version: env!("CARGO_PKG_VERSION"),
+            connection: connection.serial as i64,
+            mode: "standalone",
+            role: "master",
+        };
+        connection.reply(|out, protocol| reply::hello(out, protocol, &facts));
+    }
+}

@@ -1,0 +1,146 @@
+//! What a session reads from the shards' memory, without asking.
+
+use super::connection::Connection;
+use super::execute::Executor;
+use super::pending::{Waiting, write_reply};
+use crate::jobs::OwnedReply;
+use crate::shared::count;
+use remora_engine::command::Command;
+use remora_engine::string_edit::{BitPlace, range};
+use remora_front::request::Render;
+use remora_front::resp::encode;
+use remora_index::hash::walk_locally;
+use remora_layout::limits::RESP_MAX_REPLY_BYTES;
+use remora_layout::message::Status;
+
+/// What an optimistic read found.
+enum Read {
+    /// The record, unexpired: its value is in the scratch; expiry in Unix ms.
+    Found { from: usize, to: usize, expires_at_ms: u64 },
+    /// Only the owner can say.
+    Ask,
+}
+
+impl Executor {
+    /// Answers from the shard's memory, if this session may read it and the
+    /// reading concludes. Whether it did.
+    pub(super) fn look(
+        &mut self,
+        connection: &mut Connection,
+        command: &Command<'_>,
+        render: Render,
+    ) -> bool {
+        let key = match *command {
+            Command::Get { key }
+            | Command::Ttl { key }
+            | Command::StrLen { key }
+            | Command::GetRange { key, .. }
+            | Command::GetBit { key, .. } => key,
+            // Writes, and what GETEX asks without changing anything: the
+            // owner's to say.
+            _ => return false,
+        };
+        let Read::Found { from, to, expires_at_ms } = self.read(connection, key) else {
+            return false;
+        };
+        let value = &self.record[from..to];
+        match *command {
+            Command::Get { .. } => connection.reply(|out, _| encode::bulk(out, value)),
+            Command::GetRange { start, end, .. } => {
+                let part = &value[range(value.len(), start.into(), end.into())];
+                connection.reply(|out, _| encode::bulk(out, part));
+            }
+            _ => {
+                let number = match (command, render) {
+                    (Command::GetBit { offset, .. }, _) => {
+                        BitPlace::of(*offset).is_set(value).into()
+                    }
+                    (_, Render::Ttl(unit)) if expires_at_ms != 0 => {
+                        unit.from_ms((expires_at_ms - self.now_ms) as i64)
+                    }
+                    (_, Render::Ttl(_)) => -1,
+                    _ => value.len() as i64,
+                };
+                connection.reply(|out, _| encode::integer(out, number));
+            }
+        }
+        true
+    }
+
+    /// Reads a key's record from its shard's memory, if this session may.
+    fn read(&mut self, connection: &Connection, key: &[u8]) -> Read {
+        let (hash, shard) = self.shared.route(key);
+        if !connection.may_read(shard) {
+            return Read::Ask;
+        }
+        let handle = &self.shared.shards[shard];
+        let table = &mut self.tables[shard];
+        match walk_locally(&handle.words, table, key, hash, &mut self.record) {
+            Ok(found) => {
+                let expires_at_ms = found.mutable.expires_at_ms;
+                if expires_at_ms != 0 && expires_at_ms <= self.now_ms {
+                    // The owner removes what has expired.
+                    return Read::Ask;
+                }
+                let to = found.pointer.length as usize;
+                let from = to - found.value.len();
+                count(&self.shared.counts.optimistic_reads, 1);
+                handle.touched.push(found.pointer);
+                Read::Found { from, to, expires_at_ms }
+            }
+            Err(_) => {
+                count(&self.shared.counts.asked_reads, 1);
+                Read::Ask
+            }
+        }
+    }
+
+    /// One reading command for each key: read where that concludes, else asked.
+    pub(super) fn read_each<'a>(
+        &mut self,
+        connection: &mut Connection,
+        commands: impl Iterator<Item = Command<'a>>,
+        render: Render,
+    ) {
+        let mut parts = Vec::new();
+        let mut missing = 0;
+        let mut bytes = 0;
+        for (part, command) in commands.enumerate() {
+            let key = command.key().unwrap_or_default();
+            if bytes > RESP_MAX_REPLY_BYTES {
+                // A small request must not make a huge reply.
+                parts.push(Some(OwnedReply::status(Status::TooLarge)));
+                continue;
+            }
+            parts.push(match self.read(connection, key) {
+                Read::Found { from, to, .. } => {
+                    let wants_value = matches!(command, Command::Get { .. });
+                    bytes += if wants_value { to - from } else { 0 };
+                    if bytes > RESP_MAX_REPLY_BYTES {
+                        parts.push(Some(OwnedReply::status(Status::TooLarge)));
+                        continue;
+                    }
+                    let value = wants_value.then(|| self.record[from..to].to_vec());
+                    Some(OwnedReply { status: Status::Ok, number: 1, value })
+                }
+                Read::Ask => {
+                    let (_, shard) = self.shared.route(key);
+                    self.submit(connection, shard, part, &command);
+                    missing += 1;
+                    None
+                }
+            });
+        }
+        if missing > 0 {
+            return connection.wait(Waiting {
+                render,
+                parts,
+                missing,
+                bytes,
+                writes_at: Vec::new(),
+            });
+        }
+        let parts: Vec<OwnedReply> = parts.into_iter().flatten().collect();
+        connection.reply(|out, protocol| write_reply(render, out, protocol, &parts));
+    }
+}

@@ -1,0 +1,276 @@
+//! One client's rings at one shard: frames in, commands executed in order,
+//! replies out.
+
+mod large;
+mod replies;
+mod special;
+
+pub use replies::{CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd};
+
+use large::Large;
+use remora_arena::{NoJournal, Region, Words};
+use remora_engine::command::Command;
+use remora_engine::shard::Outcome;
+use remora_engine::{Now, Reply, Shard};
+use remora_fabric::{AnyLink, LinkError};
+use remora_layout::frame::ring_seed;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, MAX_VALUE_BYTES, TORN_FRAME_MS};
+use remora_layout::message::{BufferName, PIECE, Status};
+use remora_layout::session::ring_offset;
+use remora_ring::{Poll, Receiver, Violation};
+use replies::Replies;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use zerocopy::IntoBytes;
+
+/// Why a session's rings are no longer served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The peer wrote what no honest peer writes.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// A frame began and did not end.
+    #[error("a frame stayed incomplete for more than {TORN_FRAME_MS} ms")]
+    TornForever,
+    /// More requests in pieces than the client can have threads.
+    #[error("more than {MAX_CLIENT_SESSIONS} values are on their way in at once")]
+    TooManyUploads,
+    /// The link has failed.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// One client's request and response ring at one shard.
+pub struct RingSession {
+    /// The session's number.
+    pub session: u64,
+    receiver: Receiver,
+    replies: Replies,
+    large: Large,
+    /// Set when the peer broke the protocol; the control thread ends it all.
+    pub violated: Arc<AtomicBool>,
+    torn_since_ms: Option<u64>,
+    frames: Vec<u8>,
+}
+
+/// A frame, as far as it is understood before anything is executed.
+#[derive(Clone, Copy)]
+enum Frame<'f> {
+    /// One encoded command.
+    Plain(Result<(Command<'f>, u32), (Status, u32)>),
+    /// A piece of one, or one that names a buffer.
+    Special(&'f [u8]),
+}
+
+impl<'f> Frame<'f> {
+    #[inline(always)]
+    fn of(frame: &'f [u8]) -> Self {
+        // The operation and the form, in the first bytes of the header.
+        match *frame {
+            [op, _, form, ..] if op < PIECE && form == 0 => Self::Plain(Command::decode(frame)),
+            _ => Self::Special(frame),
+        }
+    }
+}
+
+/// What a ring session is made of.
+pub struct RingParts {
+    /// The session's number.
+    pub session: u64,
+    /// Seed of its rings.
+    pub seed: u64,
+    /// The shard it is for.
+    pub shard: usize,
+    /// The server's life.
+    pub life: u64,
+    /// The mailbox that the client writes.
+    pub to_server: Words,
+    /// A link on which the mailbox that the server writes is
+    /// [`CLIENT_MAILBOX`].
+    pub link: AnyLink,
+    /// How client and shard wake each other.
+    pub client: ClientEnd,
+    /// The client's buffer for large replies, if it is memory of this process.
+    pub large: Option<Arc<Region>>,
+    /// Shared by all shards' parts of the session.
+    pub violated: Arc<AtomicBool>,
+}
+
+impl RingSession {
+    /// Both ends at the server.
+    pub fn new(parts: RingParts) -> Self {
+        let seed = ring_seed(parts.seed, parts.shard, 0);
+        Self {
+            session: parts.session,
+            receiver: Receiver::new(parts.to_server.clone(), ring_offset(parts.shard), seed),
+            large: Large::new(parts.large.clone()),
+            violated: Arc::clone(&parts.violated),
+            replies: Replies::new(parts),
+            torn_since_ms: None,
+            frames: Vec::new(),
+        }
+    }
+
+    /// By which the client wakes the shard, if it does so itself.
+    pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
+        self.replies.eventfd()
+    }
+
+    /// Whether there is something to do: the last scan before sleeping.
+    pub fn has_work(&self) -> bool {
+        if self.replies.has_backlog() {
+            return self.replies.may_flush();
+        }
+        self.large.may_send(&self.replies.link)
+            || (!self.large.is_full() && self.receiver.has_frame())
+    }
+
+    /// Takes up to [`FRAMES_PER_TURN`] frames, executes them in order and
+    /// sends the replies. Gives the number of frames executed.
+    pub fn turn(&mut self, shard: &mut Shard<NoJournal>, now: Now) -> Result<usize, SessionError> {
+        if self.replies.has_backlog() {
+            self.replies.flush()?;
+            if self.replies.has_backlog() {
+                return Ok(0);
+            }
+        }
+        self.send_large(shard, now)?;
+        if self.large.is_full() || self.replies.has_backlog() || !self.receiver.has_frame() {
+            return Ok(0);
+        }
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let mut ends = [0usize; FRAMES_PER_TURN];
+        let mut taken = 0;
+        while taken < FRAMES_PER_TURN {
+            match self.receiver.poll(&mut frames) {
+                Poll::Frame(_) => {
+                    self.torn_since_ms = None;
+                    ends[taken] = frames.len();
+                    taken += 1;
+                    self.receiver.prefetch();
+                }
+                Poll::Empty => break,
+                Poll::Torn => {
+                    self.bear_torn_frame(now)?;
+                    break;
+                }
+                Poll::Violated(violation) => return Err(violation.into()),
+            }
+        }
+        // All replies of the turn go out together.
+        if taken > 0 {
+            self.replies.link.hold();
+        }
+        self.execute(shard, now, &frames, &ends[..taken])?;
+        self.frames = frames;
+        if let Some(credit) = self.receiver.credit_due() {
+            self.replies.give_credit(credit)?;
+        }
+        if taken > 0 {
+            self.replies.tell_client();
+        }
+        Ok(taken)
+    }
+
+    fn bear_torn_frame(&mut self, now: Now) -> Result<(), SessionError> {
+        let since = *self.torn_since_ms.get_or_insert(now.unix_ms);
+        if now.unix_ms - since > TORN_FRAME_MS {
+            return Err(SessionError::TornForever);
+        }
+        Ok(())
+    }
+
+    /// Decodes all, prefetches all, then executes in order.
+    fn execute(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        now: Now,
+        frames: &[u8],
+        ends: &[usize],
+    ) -> Result<(), SessionError> {
+        let mut hashes = [KeyHash(0); FRAMES_PER_TURN];
+        let mut from = 0;
+        let mut taken = [Frame::Special(&[]); FRAMES_PER_TURN];
+        for (at, &end) in ends.iter().enumerate() {
+            taken[at] = Frame::of(&frames[from..end]);
+            from = end;
+            if let Frame::Plain(Ok((command, _))) = &taken[at]
+                && let Some(key) = command.key()
+            {
+                hashes[at] = shard.hash(key);
+                if ends.len() > 1 {
+                    shard.prefetch(hashes[at]);
+                }
+            }
+        }
+        if ends.len() > 1 {
+            for hash in &hashes[..ends.len()] {
+                shard.prefetch_record(*hash);
+            }
+        }
+        for (frame, hash) in taken.iter().zip(hashes).take(ends.len()) {
+            match frame {
+                Frame::Plain(Ok((command, id))) => {
+                    self.command(shard, command, hash, *id, None, now)?
+                }
+                Frame::Plain(Err((status, id))) => self.reply(&Reply::status(*status), *id)?,
+                Frame::Special(frame) => self.special(shard, frame, now)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes one command and replies. A large value goes into the buffer
+    /// that the request named.
+    fn command(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        command: &Command<'_>,
+        hash: KeyHash,
+        id: u32,
+        buffer: Option<BufferName>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let takes_away = matches!(
+            command,
+            Command::GetDel { .. } | Command::GetEx { .. } | Command::Set { get: true, .. }
+        );
+        let holds_any = buffer.is_some_and(|name| name.bytes.get() >= MAX_VALUE_BYTES as u64);
+        if takes_away && !holds_any {
+            // Its value could not be given, and would be gone.
+            return self.reply(&Reply::status(Status::Malformed), id);
+        }
+        let outcome = shard.execute_or_stream(command, hash, now);
+        let (reply, download) = match outcome {
+            Outcome::Reply(reply) => return self.reply(&reply, id),
+            Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
+        };
+        self.reply_large(shard, reply, download, id, buffer, now)
+    }
+
+    /// Gives back what the session's large values hold of the shard.
+    pub fn abandon(&mut self, shard: &mut Shard<NoJournal>, now: Now) {
+        self.large.abandon(shard, now);
+    }
+
+    /// Replies, behind what is on its way to the same session of the client.
+    fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
+        let header = self.replies.header(reply, id);
+        let value = reply.value.unwrap_or_default();
+        let session = large::session_of(id);
+        if self.large.holds_up(session) {
+            self.large.behind(session, [header.as_bytes(), value].concat());
+            return Ok(());
+        }
+        self.replies.send_or_keep(&[header.as_bytes(), value])
+    }
+
+    /// Gives the session up. Whether no other shard had done so before.
+    pub fn give_up(&self, error: SessionError) -> bool {
+        tracing::warn!(session = self.session, %error, "session ended: the peer broke the protocol");
+        !self.violated.swap(true, Ordering::AcqRel)
+    }
+}

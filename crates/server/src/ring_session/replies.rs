@@ -1,0 +1,169 @@
+//! The way to the client: replies, credit, and waking it.
+
+use super::{RingParts, SessionError};
+use remora_arena::Words;
+use remora_engine::Reply;
+use remora_fabric::shm::Bell;
+use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_layout::frame::ring_seed;
+use remora_layout::message::{HAS_VALUE, ReplyHeader};
+use remora_layout::session::{credit_word, ring_offset};
+use remora_ring::{SendError, Sender};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Region id of the client's mailbox on the server's link.
+pub const CLIENT_MAILBOX: u32 = 0;
+
+/// Region id of the client's buffer for large replies on the server's link.
+pub const CLIENT_LARGE: u32 = 1;
+
+/// How client and shard wake each other.
+pub enum ClientEnd {
+    /// By bells.
+    Shm {
+        /// Wakes the client.
+        bell: Bell,
+        /// By which the client wakes the shard: its own, so that no other
+        /// client can take a signal away.
+        eventfd: Arc<OwnedFd>,
+    },
+    /// What arrives wakes the client; the agent wakes the shard.
+    Tcp,
+}
+
+/// One client's response ring at one shard, and what the client sees of the
+/// request ring: its credit.
+pub struct Replies {
+    life: u64,
+    to_server: Words,
+    credit_word: usize,
+    sender: Sender,
+    /// What carries them, and large values.
+    pub link: AnyLink,
+    client: ClientEnd,
+    /// Replies that wait for room: a slow reader holds up only itself.
+    backlog: VecDeque<Vec<u8>>,
+}
+
+impl Replies {
+    /// Nothing is sent yet.
+    pub fn new(parts: RingParts) -> Self {
+        let ring = ring_offset(parts.shard) as u64;
+        Self {
+            life: parts.life,
+            sender: Sender::new(CLIENT_MAILBOX, ring, ring_seed(parts.seed, parts.shard, 1)),
+            credit_word: credit_word(parts.shard),
+            to_server: parts.to_server,
+            link: parts.link,
+            client: parts.client,
+            backlog: VecDeque::new(),
+        }
+    }
+
+    /// By which the client wakes the shard, if it does so itself.
+    pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.client {
+            ClientEnd::Shm { eventfd, .. } => Some(eventfd.as_fd()),
+            ClientEnd::Tcp => None,
+        }
+    }
+
+    /// Tells the client what was sent: wakes it, or lets it go out.
+    pub fn tell_client(&mut self) {
+        if let ClientEnd::Shm { bell, .. } = &self.client {
+            bell.ring();
+        }
+        self.link.release();
+    }
+
+    /// Whether replies wait for room.
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether the client has given credit since the backlog began.
+    pub fn may_flush(&self) -> bool {
+        let credit = self.to_server.load_acquire(self.credit_word);
+        credit != self.sender.credit()
+    }
+
+    /// The header of an encoded reply.
+    pub fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
+        let value = reply.value.unwrap_or_default();
+        let [low, high] = reply.pointer.to_words();
+        ReplyHeader {
+            status: reply.status as u8,
+            flags: if reply.value.is_some() { HAS_VALUE } else { 0 },
+            reserved: 0.into(),
+            value_bytes: (value.len() as u32).into(),
+            id: id.into(),
+            lease_ms: reply.lease_ms.into(),
+            pointer: [low.into(), high.into()],
+            number: reply.number.into(),
+            life: self.life.into(),
+        }
+    }
+
+    /// Sends a reply, or keeps it until there is room.
+    pub fn send_or_keep(&mut self, parts: &[&[u8]]) -> Result<(), SessionError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if self.backlog.is_empty() {
+            if !self.sender.has_room(bytes) {
+                self.take_credit()?;
+            }
+            if self.sender.has_room(bytes) {
+                return self.send(parts);
+            }
+        }
+        self.backlog.push_back(parts.concat());
+        Ok(())
+    }
+
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SessionError> {
+        match self.sender.send(&mut self.link, parts) {
+            Ok(()) => {}
+            Err(SendError::Link(error)) => return Err(error.into()),
+            Err(other) => unreachable!("room was looked for, replies fit a frame: {other}"),
+        }
+        // Bounded by what was posted.
+        while self.link.poll().is_some() {}
+        Ok(())
+    }
+
+    fn take_credit(&mut self) -> Result<(), SessionError> {
+        let credit = self.to_server.load_acquire(self.credit_word);
+        Ok(self.sender.take_credit(credit)?)
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub fn flush(&mut self) -> Result<(), SessionError> {
+        self.take_credit()?;
+        let mut sent = false;
+        while let Some(reply) = self.backlog.front() {
+            if !self.sender.has_room(reply.len()) {
+                break;
+            }
+            let reply = self.backlog.pop_front().expect("it is there");
+            self.send(&[&reply])?;
+            sent = true;
+        }
+        if sent {
+            self.tell_client();
+        }
+        Ok(())
+    }
+
+    /// Tells the client how many bytes of its requests have been consumed.
+    pub fn give_credit(&mut self, consumed: u64) -> Result<(), SessionError> {
+        let to = RemoteAddress { region: CLIENT_MAILBOX, offset: self.credit_word as u64 * 8 };
+        let bytes = consumed.to_le_bytes();
+        self.link.post(&[Work::Write { id: 0, to, bytes: &bytes, imm: None }]);
+        while self.link.poll().is_some() {}
+        match self.link.failure() {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
+        }
+    }
+}

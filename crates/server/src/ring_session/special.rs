@@ -1,0 +1,150 @@
+//! Large values in a session's turns: frames that are more, or less, than one
+//! encoded command, and replies whose value goes into the client's buffer.
+
+use super::large::{self, Complete};
+use super::{RingSession, SessionError};
+use remora_arena::NoJournal;
+use remora_engine::command::Command;
+use remora_engine::shard::{Download, Outcome};
+use remora_engine::{Now, Reply, Shard};
+use remora_layout::hash::KeyHash;
+use remora_layout::message::{
+    BufferName, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status, form,
+};
+use zerocopy::IntoBytes;
+
+impl RingSession {
+    /// A frame that is more, or less, than one encoded command.
+    pub(super) fn special(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        frame: &[u8],
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let Some(header) = large::header_of(frame) else {
+            return self.reply(&Reply::status(Status::Malformed), 0);
+        };
+        let (id, body) = (header.id.get(), &frame[REQUEST_HEADER_BYTES..]);
+        let malformed = Reply::status(Status::Malformed);
+        match (header.op, header.form) {
+            (PIECE, 0) => match self.large.piece(shard, id, body, now) {
+                Ok(None) => Ok(()),
+                Ok(Some(complete)) => self.complete(shard, complete, id, now),
+                Err(status) => self.reply(&Reply::status(status), id),
+            },
+            (RELEASE, form::BUFFER) => {
+                if let Some((_, name)) = large::split_name(frame) {
+                    self.large.release(&name);
+                }
+                Ok(())
+            }
+            (_, form::IN_PIECES) => {
+                let whole = RequestHeader { form: 0, ..header };
+                let mut bytes = frame.to_vec();
+                bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
+                match self.large.begin(shard, &bytes, &whole, now)? {
+                    None => Ok(()),
+                    Some(status) => self.reply(&Reply::status(status), id),
+                }
+            }
+            (_, form::BUFFER) => {
+                let named = large::split_name(frame);
+                let Some((frame, name)) =
+                    named.and_then(|(frame, name)| Some((frame, large::checked(&name)?)))
+                else {
+                    return self.reply(&malformed, id);
+                };
+                let whole = RequestHeader { form: 0, ..header };
+                let mut bytes = frame.to_vec();
+                bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
+                self.decoded(shard, &bytes, Some(name), now)
+            }
+            _ => self.reply(&malformed, id),
+        }
+    }
+
+    fn complete(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        complete: Complete,
+        id: u32,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        match complete {
+            Complete::Command(bytes) => self.decoded(shard, &bytes, None, now),
+            Complete::Set(upload) => {
+                let outcome = shard.finish_upload(upload, now);
+                let (reply, download) = match outcome {
+                    Outcome::Reply(reply) => return self.reply(&reply, id),
+                    Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
+                };
+                self.reply_large(shard, reply, download, id, None, now)
+            }
+        }
+    }
+
+    fn decoded(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        bytes: &[u8],
+        buffer: Option<BufferName>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        match Command::decode(bytes) {
+            Ok((command, id)) => {
+                let hash = command.key().map_or(KeyHash(0), |key| shard.hash(key));
+                self.command(shard, &command, hash, id, buffer, now)
+            }
+            Err((status, id)) => self.reply(&Reply::status(status), id),
+        }
+    }
+
+    /// Replies with a large value: into the buffer, or not at all.
+    pub(super) fn reply_large(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        reply: Reply<'static>,
+        download: Download,
+        id: u32,
+        buffer: Option<BufferName>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let bytes = download.len();
+        match buffer.filter(|name| name.bytes.get() >= bytes as u64) {
+            Some(name) => {
+                let mut header = self.replies.header(&reply, id);
+                header.flags = IN_BUFFER;
+                header.value_bytes = (bytes as u32).into();
+                let session = large::session_of(id);
+                let header = header.as_bytes().to_vec();
+                self.large.send_value(session, header, download, name.offset.get());
+                Ok(())
+            }
+            None => {
+                shard.end_download(download, now);
+                let (status, number) = (Status::NeedsBuffer, bytes as i64);
+                self.reply(&Reply { status, number, ..reply }, id)
+            }
+        }
+    }
+
+    /// Lets a value on its way go on by a piece.
+    pub(super) fn send_large(
+        &mut self,
+        shard: &mut Shard<NoJournal>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        if !self.large.may_send(&self.replies.link) {
+            return Ok(());
+        }
+        let mut replies = Vec::new();
+        self.large.send_piece(shard, &mut self.replies.link, now, &mut replies)?;
+        for reply in &replies {
+            self.replies.send_or_keep(&[reply])?;
+        }
+        if !replies.is_empty() {
+            self.replies.tell_client();
+        }
+        Ok(())
+    }
+}
