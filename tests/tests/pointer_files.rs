@@ -192,9 +192,10 @@ fn tables_that_nobody_maps_are_removed_by_whoever_makes_another() {
     assert!(!now.contains(&of_second), "nobody maps it any more");
     assert!(now.contains(&of_first) && now.contains(&other) && now.len() == 3, "{now:?}");
 
-    // A session alone keeps it too.
-    let session = client.session().unwrap();
-    drop(client);
+    // Who only found it keeps it too, and a session alone does.
+    let found = connect(&first, &directory).unwrap();
+    let session = found.session().unwrap();
+    drop((client, found));
     drop(first);
     connect(&server(), &directory).unwrap();
     assert!(files(&directory).contains(&of_first));

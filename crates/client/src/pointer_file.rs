@@ -133,14 +133,16 @@ impl TableFile {
     }
 
     fn find(&self) -> Result<Found, ConnectError> {
-        let fd = match self.open(&self.name) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(Found::Absent),
-            Err(Errno::LOOP) => {
-                return Err(odd(self.path.clone(), "it is a symbolic link", None));
-            }
-            Err(error) => return Err(self.failed("it cannot be opened")(error)),
-        };
+        match self.open(&self.name) {
+            Ok(fd) => self.lock(fd),
+            Err(Errno::NOENT) => Ok(Found::Absent),
+            Err(Errno::LOOP) => Err(odd(self.path.clone(), "it is a symbolic link", None)),
+            Err(error) => Err(self.failed("it cannot be opened")(error)),
+        }
+    }
+
+    /// Locks what was opened, and looks whether it is a table.
+    fn lock(&self, fd: OwnedFd) -> Result<Found, ConnectError> {
         match flock(&fd, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(Found::Busy),
@@ -192,13 +194,13 @@ impl TableFile {
         for entry in entries.flatten() {
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name.starts_with(PREFIX) && name != self.name {
-                let _ = self.remove_unused(name);
+                let _ = self.open(name).and_then(|fd| self.remove_unused(name, fd));
             }
         }
     }
 
-    fn remove_unused(&self, name: &str) -> Result<(), Errno> {
-        let fd = self.open(name)?;
+    /// Removes what was opened by this name, unless somebody has locked it.
+    fn remove_unused(&self, name: &str, fd: OwnedFd) -> Result<(), Errno> {
         flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
         let status = fstat(&fd)?;
         // Removed already: the name may be another file's by now.
@@ -224,4 +226,64 @@ fn not_ones_own(status: &Stat) -> Option<&'static str> {
 
 fn odd(path: PathBuf, what: &'static str, source: Option<Errno>) -> ConnectError {
     ConnectError::PointerFile { path, what, source: source.map(Into::into) }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn file() -> (TempDir, TableFile) {
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let directory = place.path().join("remora");
+        (place, TableFile::new(directory, format!("{PREFIX}1")).unwrap())
+    }
+
+    fn is_named(file: &TableFile, fd: &OwnedFd) -> bool {
+        let named = rustix::fs::stat(&file.path).unwrap();
+        named.st_ino == fstat(fd).unwrap().st_ino
+    }
+
+    #[test]
+    fn of_two_makers_one_gets_the_name() {
+        let (_place, file) = file();
+        let made = file.make().unwrap().expect("it is the first");
+        assert!(file.make().unwrap().is_none());
+        assert!(is_named(&file, &made));
+    }
+
+    #[test]
+    fn who_opened_a_file_just_before_its_removal_begins_again() {
+        let (_place, file) = file();
+        drop(file.make().unwrap());
+        let opened = file.open(&file.name).unwrap();
+        let sweeper = file.open(&file.name).unwrap();
+        file.remove_unused(&file.name, sweeper).unwrap();
+        assert!(matches!(file.lock(opened).unwrap(), Found::Busy));
+        assert!(is_named(&file, &file.open_or_make().unwrap()));
+    }
+
+    #[test]
+    fn a_late_sweeper_leaves_the_successor_of_what_it_opened() {
+        let (_place, file) = file();
+        drop(file.make().unwrap());
+        let [early, late] = [(); 2].map(|()| file.open(&file.name).unwrap());
+        file.remove_unused(&file.name, early).unwrap();
+        let made = file.make().unwrap().expect("the name is free");
+        file.remove_unused(&file.name, late).unwrap();
+        assert!(is_named(&file, &made));
+        let sweeper = file.open(&file.name).unwrap();
+        assert_eq!(file.remove_unused(&file.name, sweeper), Err(Errno::WOULDBLOCK));
+    }
+
+    #[test]
+    fn while_a_sweeper_holds_the_file_it_is_waited_for() {
+        let (_place, file) = file();
+        drop(file.make().unwrap());
+        let sweeper = file.open(&file.name).unwrap();
+        flock(&sweeper, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(matches!(file.find().unwrap(), Found::Busy));
+        drop(sweeper);
+        assert!(matches!(file.find().unwrap(), Found::Locked(_)));
+    }
 }
