@@ -2,12 +2,14 @@
 //! and whoever met it goes on. (Sessions and descriptors: `many_clients`;
 //! sizes at the rings: `bounds`; unread output: `hostile`.)
 
-use remora_client::{ConnectError, Options, PointerCacheKind, SetOptions};
+use remora_client::{ConnectError, Options, PointerCacheKind, SetOptions, Wanted};
 use remora_layout::limits::{
     MAX_KEY_BYTES, MAX_VALUE_BYTES, RESP_MAX_CONNECTIONS, RESP_MAX_INLINE_BYTES,
 };
 use remora_tests::{Resp, ServerProcess, Value, encode, remora, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 fn server(flags: &[&str]) -> ServerProcess {
     ServerProcess::start(flags)
@@ -241,4 +243,14 @@ fn shared_pointers_that_are_not_to_be_had() {
     assert!(server.session().set(b"k", b"v", SetOptions::default()).unwrap());
     let mut resp: Resp = server.resp();
     assert_eq!(resp.call("GET k"), Value::bulk("v"));
+
+    // Over TCP the clients need a directory of their own.
+    let server = self::server(&["--max-memory=16MiB", "--fabric-address=127.0.0.1:0"]);
+    let open = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+    let pointer_directory = Some(open.path().to_owned());
+    let options = Options { transport: Wanted::Tcp, pointer_directory, ..options };
+    let refused = remora_client::Session::connect(&server.socket(), &options).err().unwrap();
+    assert!(matches!(refused, ConnectError::PointerFile { .. }), "{refused}");
+    is_documented(&refused.to_string().replace(&open.path().display().to_string(), "PATH"));
 }

@@ -1,12 +1,14 @@
-//! Pointers that the clients of a machine share (HydraDB 4.2.4): what they
-//! save, that neither a killed nor a hostile client harms the others, and
-//! that a server can do without.
+//! Pointers that the clients of a machine share (HydraDB 4.2.4), over shared
+//! memory and over TCP: what they save, that neither a killed nor a hostile
+//! client harms the others, and that a server can do without. (The file that
+//! they share over TCP: `pointer_files`.)
 
 use remora_arena::{Mapping, RegionKind, Words};
 use remora_client::{
     ConnectError, Counts, Options, Path, PointerCacheKind, Session, SetOptions, SharedPointers,
-    Wake,
+    Wake, Wanted,
 };
+use remora_fabric::Transport;
 use remora_fabric::shm::Connected;
 use remora_layout::hash::{KeyHash, mix};
 use remora_layout::limits::POINTER_TABLE_BYTES;
@@ -15,10 +17,12 @@ use remora_layout::pointer_table::{Hint, LINE_WORDS, home_line};
 use remora_tests::proc::descriptors;
 use remora_tests::{Random, RawSession, Role, ServerProcess, role, wait_until};
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const KEYS: u64 = 200;
 /// Some operations may be asked because the machine was busy.
@@ -27,7 +31,66 @@ const LINES: usize = POINTER_TABLE_BYTES / 64;
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn server() -> ServerProcess {
-    ServerProcess::start(&["--shards=1", "--max-memory=32MiB"])
+    ServerProcess::start(&["--shards=1", "--max-memory=32MiB", "--fabric-address=127.0.0.1:0"])
+}
+
+/// A machine of clients: what carries their sessions, and where they keep what
+/// they share.
+struct Machine {
+    transport: Transport,
+    directory: PathBuf,
+    _kept: Option<TempDir>,
+}
+
+impl Machine {
+    fn new(transport: Transport) -> Self {
+        let kept = tempfile::tempdir_in("/dev/shm").unwrap();
+        Self { transport, directory: kept.path().join("remora"), _kept: Some(kept) }
+    }
+
+    /// Arguments for a process that plays a part on it.
+    fn arguments<'a>(&'a self, server: &'a str, name: &'a str) -> [&'a str; 4] {
+        [server, self.transport.name(), self.directory.to_str().unwrap(), name]
+    }
+
+    fn of_arguments(arguments: &[String]) -> Self {
+        let transport = match &*arguments[1] {
+            "shm" => Transport::Shm,
+            _ => Transport::Tcp,
+        };
+        Self { transport, directory: PathBuf::from(&arguments[2]), _kept: None }
+    }
+
+    fn options(&self, pointer_cache: PointerCacheKind) -> Options {
+        let transport = match self.transport {
+            Transport::Shm => Wanted::Shm,
+            _ => Wanted::Tcp,
+        };
+        let pointer_directory = Some(self.directory.clone());
+        Options { transport, pointer_directory, ..options(pointer_cache) }
+    }
+
+    /// The table as a process maps it that keeps to no rule. `raw` is a session
+    /// over shared memory with the same server.
+    fn table_words(&self, raw: &Connected) -> Words {
+        Words::new(match self.transport {
+            Transport::Shm => {
+                let table = raw.pointer_table.as_ref().expect("it is granted");
+                Mapping::of_peer(table.as_fd(), RegionKind::Hints, POINTER_TABLE_BYTES).unwrap()
+            }
+            _ => {
+                let mut files = std::fs::read_dir(&self.directory).unwrap();
+                let path = files.next().expect("a client has made it").unwrap().path();
+                assert!(files.next().is_none(), "one table for all");
+                let file = File::options().read(true).write(true).open(path).unwrap();
+                Mapping::of_own_file(file.as_fd(), POINTER_TABLE_BYTES).unwrap()
+            }
+        })
+    }
+
+    fn table(&self, raw: &Connected) -> SharedPointers {
+        SharedPointers::new(self.table_words(raw), raw.hello.pointer_table_seed.get())
+    }
 }
 
 fn options(pointer_cache: PointerCacheKind) -> Options {
@@ -62,15 +125,17 @@ fn get_all(session: &mut Session, round: u64) -> Counts {
 fn plays_its_part() {
     let Some((name, arguments)) = role() else { return };
     let socket = FilePath::new(&arguments[0]);
+    let machine = Machine::of_arguments(&arguments);
     match name.as_str() {
-        "writer" => write_for_ever(socket),
-        _ => read_in_rounds(socket, &arguments[1]),
+        "writer" => write_for_ever(&machine, socket),
+        _ => read_in_rounds(&machine, socket, &arguments[3]),
     }
 }
 
 /// Reads everything once told to, in three rounds, and says what it cost.
-fn read_in_rounds(socket: &FilePath, name: &str) {
-    let mut session = Session::connect(socket, &options(PointerCacheKind::Shared)).unwrap();
+fn read_in_rounds(machine: &Machine, socket: &FilePath, name: &str) {
+    let options = machine.options(PointerCacheKind::Shared);
+    let mut session = Session::connect(socket, &options).unwrap();
     for round in 0..3 {
         let go = format!("go:{name}:{round}");
         while session.get(go.as_bytes(), Path::Ask).unwrap().value.is_none() {
@@ -93,18 +158,28 @@ fn one_round(session: &mut Session, reader: &mut Role, name: usize, round: u64) 
 
 #[test]
 fn one_client_warms_the_others_and_one_stale_read_serves_the_machine() {
+    one_client_warms_the_others(&Machine::new(Transport::Shm));
+}
+
+#[test]
+fn over_tcp_too_one_client_warms_the_others_and_one_stale_read_serves_the_machine() {
+    one_client_warms_the_others(&Machine::new(Transport::Tcp));
+}
+
+fn one_client_warms_the_others(machine: &Machine) {
     let server = server();
     let socket = server.socket();
     let socket = socket.to_str().unwrap();
     // Process A, and one that stands for a writer on another machine.
-    let mut warm = server.session_with(&options(PointerCacheKind::Shared));
+    let mut warm = server.session_with(&machine.options(PointerCacheKind::Shared));
+    assert_eq!(warm.transport(), machine.transport);
     let mut away = server.session_with(&options(PointerCacheKind::Off));
     set_all(&mut away, 0);
     let first = get_all(&mut warm, 0);
     assert!(first.asked == KEYS, "the first of the machine asks: {first:?}");
 
     let mut readers: Vec<Role> =
-        (0..3).map(|name| Role::start("reader", &[socket, &name.to_string()])).collect();
+        ["0", "1", "2"].map(|name| Role::start("reader", &machine.arguments(socket, name))).into();
     let mut round_of = |session: &mut Session, round| -> Vec<[u64; 3]> {
         let readers = readers.iter_mut().enumerate();
         readers.map(|(name, reader)| one_round(session, reader, name, round)).collect()
@@ -145,30 +220,22 @@ fn without_sharing_every_client_pays_for_itself() {
 
 #[test]
 fn a_server_that_isolates_its_clients_shares_nothing_and_says_so() {
-    let server = ServerProcess::start(&["--max-memory=32MiB", "--pointer-sharing=false"]);
-    let error = Session::connect(&server.socket(), &options(PointerCacheKind::Shared)).unwrap_err();
-    assert!(matches!(error, ConnectError::NoPointerSharing { .. }), "{error}");
-    assert!(error.to_string().contains("pointer_sharing = true"), "{error}");
+    let flags = ["--max-memory=32MiB", "--pointer-sharing=false", "--fabric-address=127.0.0.1:0"];
+    let server = ServerProcess::start(&flags);
+    for transport in [Transport::Shm, Transport::Tcp] {
+        let machine = Machine::new(transport);
+        let options = machine.options(PointerCacheKind::Shared);
+        let error = Session::connect(&server.socket(), &options).unwrap_err();
+        assert!(matches!(error, ConnectError::NoPointerSharing { .. }), "{error}");
+        assert!(error.to_string().contains("pointer_sharing = true"), "{error}");
+        assert!(!machine.directory.exists(), "not even a directory for it");
+    }
     let raw = RawSession::connect(&server.socket());
     assert!(raw.connected.pointer_table.is_none());
     let mut session = server.session_with(&options(PointerCacheKind::Private));
     set_all(&mut session, 0);
     assert!(get_all(&mut session, 0).read > ALMOST);
     assert_eq!(server.resp().info("sessions_violated"), 0);
-}
-
-/// The table as a process maps it that keeps to no rule.
-fn table_words(connected: &Connected) -> Words {
-    let table = connected.pointer_table.as_ref().expect("it is granted");
-    Words::new(Mapping::of_peer(table.as_fd(), RegionKind::Hints, POINTER_TABLE_BYTES).unwrap())
-}
-
-fn seed(connected: &Connected) -> u64 {
-    connected.hello.pointer_table_seed.get()
-}
-
-fn table(connected: &Connected) -> SharedPointers {
-    SharedPointers::new(table_words(connected), seed(connected))
 }
 
 const HASHES: u64 = 32;
@@ -186,9 +253,10 @@ fn proven(hash: KeyHash, number: u32) -> Hint {
     Hint { hash, pointer, lease_end_ns: 2 * SECOND_NS + proof % SECOND_NS, term_ms: 1_000 }
 }
 
-fn write_for_ever(socket: &FilePath) {
+fn write_for_ever(machine: &Machine, socket: &FilePath) {
+    let _session = Session::connect(socket, &machine.options(PointerCacheKind::Shared)).unwrap();
     let raw = RawSession::connect(socket);
-    let table = table(&raw.connected);
+    let table = machine.table(&raw.connected);
     let mut random = Random::new(std::process::id() as u64);
     for number in 0u32.. {
         let hash = hash(random.below(1 << 30) as u64);
@@ -210,10 +278,21 @@ fn mappings(pid: u32, name: &str) -> usize {
 
 #[test]
 fn clients_killed_while_they_write_harm_nobody_and_leave_nothing() {
+    clients_are_killed_while_they_write(&Machine::new(Transport::Shm));
+}
+
+#[test]
+fn over_tcp_too_clients_killed_while_they_write_harm_nobody_and_leave_nothing() {
+    clients_are_killed_while_they_write(&Machine::new(Transport::Tcp));
+}
+
+fn clients_are_killed_while_they_write(machine: &Machine) {
     const ROUNDS: usize = 12;
     let mut server = server();
     let socket = server.socket();
+    let _session = server.session_with(&machine.options(PointerCacheKind::Shared));
     let raw = RawSession::connect(&socket);
+    let table = machine.table(&raw.connected);
     let left_open = |server: &ServerProcess| {
         let pid = server.pid();
         (descriptors(pid), mappings(pid, "remora-to-"), mappings(pid, "remora-pointers"))
@@ -230,7 +309,6 @@ fn clients_killed_while_they_write_harm_nobody_and_leave_nothing() {
     let is_over = AtomicBool::new(false);
     let hits = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let table = table(&raw.connected);
             let mut hits = 0u64;
             for draw in 0u64.. {
                 if is_over.load(Ordering::Relaxed) {
@@ -247,14 +325,15 @@ fn clients_killed_while_they_write_harm_nobody_and_leave_nothing() {
         });
         let mut random = Random::new(3);
         let socket = socket.to_str().unwrap();
-        let mut writers = [(); 2].map(|()| Role::start("writer", &[socket]));
+        let start = || Role::start("writer", &machine.arguments(socket, ""));
+        let mut writers = [start(), start()];
         for round in 0..ROUNDS {
             // The other one goes on writing while this one is killed.
             let writer = &mut writers[round % 2];
             assert_eq!(writer.hear().as_deref(), Some("writing"));
             std::thread::sleep(Duration::from_micros(random.below(5_000) as u64));
             writer.kill();
-            *writer = Role::start("writer", &[socket]);
+            *writer = start();
         }
         drop(writers);
         is_over.store(true, Ordering::Relaxed);
@@ -263,21 +342,22 @@ fn clients_killed_while_they_write_harm_nobody_and_leave_nothing() {
     println!("{hits} hits, {ROUNDS} writers killed");
     assert!(hits > 1_000, "{hits}");
     // What they left behind is used on at once.
-    let table = table(&raw.connected);
     for number in 0..HASHES {
         let hint = proven(hash(number), u32::MAX);
         table.put(&hint, SECOND_NS);
         assert_eq!(table.find(hint.hash).map(|found| found.pointer()), Some(hint.pointer));
     }
     wait_until("nothing of them is left", || left_open(&server) == before);
-    assert_eq!(server.resp().info("connected_sessions_shm"), 1);
+    let mut resp = server.resp();
+    let sessions = resp.info("connected_sessions_shm") + resp.info("connected_sessions_tcp");
+    assert_eq!(sessions, 2, "the raw one and the honest one");
     assert!(server.is_alive());
 }
 
 /// Writes garbage everywhere, and hints that pass their checksum but lead
 /// anywhere, until told to end.
-fn mislead(connected: &Connected, is_over: &AtomicBool, seed_of_random: u64) {
-    let (words, table) = (table_words(connected), table(connected));
+fn mislead(machine: &Machine, connected: &Connected, is_over: &AtomicBool, seed_of_random: u64) {
+    let (words, table) = (machine.table_words(connected), machine.table(connected));
     let hash_seed = connected.hello.hash_seed.get();
     let mut random = Random::new(seed_of_random);
     while !is_over.load(Ordering::Relaxed) {
@@ -308,14 +388,23 @@ fn mislead(connected: &Connected, is_over: &AtomicBool, seed_of_random: u64) {
 
 #[test]
 fn a_hostile_table_costs_reads_but_never_gives_a_wrong_value() {
+    a_hostile_table_costs_reads(&Machine::new(Transport::Shm));
+}
+
+#[test]
+fn over_tcp_too_a_hostile_table_costs_reads_but_never_gives_a_wrong_value() {
+    a_hostile_table_costs_reads(&Machine::new(Transport::Tcp));
+}
+
+fn a_hostile_table_costs_reads(machine: &Machine) {
     let mut server = server();
     let raw = RawSession::connect(&server.socket());
-    let mut session = server.session_with(&options(PointerCacheKind::Shared));
+    let mut session = server.session_with(&machine.options(PointerCacheKind::Shared));
     let mut map: HashMap<u64, Vec<u8>> = HashMap::new();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _over = OnDrop(&is_over);
-        scope.spawn(|| mislead(&raw.connected, &is_over, 5));
+        scope.spawn(|| mislead(machine, &raw.connected, &is_over, 5));
         let mut random = Random::new(9);
         for _ in 0..15_000 {
             let number = random.below(60) as u64;

@@ -6,7 +6,6 @@ use remora_client::{
 use remora_tests::{ServerProcess, Value, wait_until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 
 const FLAGS: [&str; 3] = ["--max-memory=32MiB", "--shards=2", "--fabric-address=127.0.0.1:0"];
 
@@ -168,15 +167,4 @@ fn rubbish_and_silence_on_the_fabric_address_harm_nobody() {
     drop(silent);
     wait_until("what they held has been given back", || descriptors(server.pid()) <= before + 1);
     assert_eq!(honest.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
-}
-
-#[test]
-fn shared_pointers_over_tcp_are_refused_with_a_reason() {
-    let server = ServerProcess::start(&FLAGS);
-    let options =
-        Options { pointer_cache: remora_client::PointerCacheKind::Shared, ..options(Wanted::Tcp) };
-    let address: PathBuf = server.socket();
-    let error = Session::connect(&address, &options).unwrap_err();
-    assert!(matches!(error, ConnectError::NoPointerSharing { .. }), "{error}");
-    assert!(error.to_string().contains("over tcp"), "{error}");
 }

@@ -1,4 +1,5 @@
-//! Mappings: sealed memfds that processes share, and heap words for tests.
+//! Mappings: sealed memfds and files that processes share, and heap words for
+//! tests.
 
 use crate::journal::Journal;
 use crate::numa;
@@ -38,8 +39,8 @@ pub enum MapError {
         /// What the kernel said.
         source: rustix::io::Errno,
     },
-    /// A peer sent a descriptor that is not what it should be.
-    #[error("the shared memory that the server passed is not acceptable: {0}")]
+    /// A descriptor is not what it should be.
+    #[error("the shared memory is not acceptable: {0}")]
     Unacceptable(&'static str),
 }
 
@@ -82,6 +83,23 @@ impl Mapping {
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
             return Err(MapError::Unacceptable("it is not sealed against a change of size"));
         }
+        Self::map_shared(fd, kind, bytes)
+    }
+
+    /// Maps a file of this user's own for hints. Nothing seals a file: another
+    /// process of the user that cuts it short ends this one (SIGBUS), as it
+    /// could by a signal. Whether it is the user's alone is the caller's to check.
+    pub fn of_own_file(fd: BorrowedFd<'_>, bytes: usize) -> Result<Arc<Self>, MapError> {
+        Self::map_shared(fd, RegionKind::Hints, bytes)
+    }
+
+    /// Maps what is of this size as its kind demands.
+    fn map_shared(
+        fd: BorrowedFd<'_>,
+        kind: RegionKind,
+        bytes: usize,
+    ) -> Result<Arc<Self>, MapError> {
+        let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
         let size = rustix::fs::fstat(fd).map_err(kernel("stat"))?.st_size;
         if usize::try_from(size) != Ok(bytes) {
             return Err(MapError::Unacceptable("it has another size than announced"));
@@ -111,7 +129,8 @@ impl Mapping {
             return Err(MapError::Unacceptable("its size is not a positive number of words"));
         }
         // SAFETY: a new shared mapping at an address of the kernel's choice;
-        // the file's size is sealed, so that no access can fault.
+        // the file's size is sealed, so that no access can fault, or it is a
+        // file of the user's own, and one that is cut short ends the process.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)
         }
@@ -258,6 +277,16 @@ mod tests {
         let mailbox = Mapping::of_peer(region.fd(), RegionKind::Mailbox, 8192).unwrap();
         Words::new(mailbox).store(0, 5);
         assert_eq!(region.words().load(0), 5);
+    }
+
+    #[test]
+    fn a_file_of_ones_own_is_shared_if_it_has_its_size() {
+        let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 8192).unwrap();
+        assert!(Mapping::of_own_file(file.as_fd(), 4096).is_err(), "wrong size");
+        let views = [(); 2].map(|()| Words::new(Mapping::of_own_file(file.as_fd(), 8192).unwrap()));
+        views[0].store(7, 9);
+        assert_eq!(views[1].load(7), 9);
     }
 
     #[test]

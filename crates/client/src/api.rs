@@ -3,6 +3,7 @@
 use remora_engine::command::{Condition, Expiry};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::{Address, Wake};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How an application asks for a value.
@@ -28,10 +29,12 @@ pub enum PointerCacheKind {
     #[default]
     Private,
     /// In one table for all sessions that this user has with this server on
-    /// this machine (HydraDB 4.2.4, H28), and nowhere else. Whoever shares it
-    /// can mislead the others' READs, which then fail validation and are
-    /// asked. A server that isolates its clients has none (H29): connecting
-    /// fails with [`ConnectError::NoPointerSharing`](crate::ConnectError).
+    /// this machine over this kind of transport (HydraDB 4.2.4, H28), and
+    /// nowhere else: over shared memory the server's, else a file that the
+    /// clients make. Whoever shares it can mislead the others' READs, which
+    /// then fail validation and are asked. A server that isolates its clients
+    /// has none (H29): connecting fails with `ConnectError::NoPointerSharing`.
+    /// If the file cannot be had, it fails with `ConnectError::PointerFile`.
     Shared,
 }
 
@@ -47,6 +50,10 @@ pub struct Options {
     pub pointer_cache: PointerCacheKind,
     /// Most pointers that a private cache keeps; 0 is as good as `Off`.
     pub pointer_cache_entries: usize,
+    /// Where the file of shared pointers lies, which is needed over TCP: a
+    /// directory of this user's alone, best in memory; made if it is missing.
+    /// `None`: `$XDG_RUNTIME_DIR/remora`, else `/dev/shm/remora-UID`.
+    pub pointer_directory: Option<PathBuf>,
     /// Leases are taken to last at least this long (benches only: leases long
     /// enough for the run); `None` takes the server's word.
     pub lease: Option<Duration>,
@@ -61,6 +68,7 @@ impl Default for Options {
             wake: Wake::Hybrid,
             pointer_cache: PointerCacheKind::default(),
             pointer_cache_entries: 1 << 20,
+            pointer_directory: None,
             lease: None,
             timeout: Duration::from_secs(5),
         }

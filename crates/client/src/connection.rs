@@ -14,8 +14,9 @@ use crate::api::{Options, PointerCacheKind};
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
 use crate::large::LargeBuffer;
+use crate::pointer_file::PointerTable;
 use crate::session::Session;
-use remora_arena::{ForkGuard, Mapping, RegionKind, Words};
+use remora_arena::{ForkGuard, Mapping, Words};
 use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
 use remora_fabric::tcp::{self, TcpLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
@@ -23,7 +24,7 @@ use remora_index::hash::TableRef;
 use remora_layout::arena_header::word;
 use remora_layout::frame::ring_seed;
 use remora_layout::hello::ServerHello;
-use remora_layout::limits::{MAX_CLIENT_SESSIONS, POINTER_TABLE_BYTES};
+use remora_layout::limits::MAX_CLIENT_SESSIONS;
 use remora_layout::session::{
     CLIENT_ASLEEP_WORD, SESSION_HEADER_BYTES, WITHDRAWN_WORD, credit_word, ring_offset,
 };
@@ -54,11 +55,10 @@ impl Client {
         let address = address.into();
         let connection = match remora_fabric::connect(&address, options.transport)? {
             Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
-            Connected::Tcp(connected) => Connection::over_tcp(&address, *connected)?,
+            Connected::Tcp(connected) => Connection::over_tcp(&address, *connected, options)?,
         };
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
-            let transport = connection.transport();
-            return Err(ConnectError::NoPointerSharing { server: address, transport });
+            return Err(ConnectError::NoPointerSharing { server: address });
         }
         Ok(Self { connection: Arc::new(connection), options: options.clone() })
     }
@@ -91,8 +91,8 @@ pub(crate) struct Connection {
     pub clock: Words,
     /// The mailbox that the server writes.
     pub to_client: Words,
-    /// The table of pointers that the machine's clients share, and its seed.
-    pub pointer_table: Option<(Words, u64)>,
+    /// The table of pointers that the machine's clients share.
+    pub pointer_table: Option<PointerTable>,
     pub lanes: Vec<Lane>,
     /// The buffer into which the server writes large replies.
     pub large: LargeBuffer,
@@ -172,13 +172,10 @@ impl Connection {
             .map(|(region, arena)| TableRef::read(region, arena))
             .collect();
         let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
-        let pointer_table = match &connected.pointer_table {
-            Some(fd) => {
-                let mapping = Mapping::of_peer(fd.as_fd(), RegionKind::Hints, POINTER_TABLE_BYTES)?;
-                Some((Words::new(mapping), hello.pointer_table_seed.get()))
-            }
-            None => None,
-        };
+        let seed = hello.pointer_table_seed.get();
+        let pointer_table = connected.pointer_table.as_ref();
+        let pointer_table =
+            pointer_table.map(|fd| PointerTable::of_server(fd.as_fd(), seed)).transpose()?;
         let sleeper = Sleeper::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD)?;
         sleeper.watch(connected.eventfd.as_fd())?;
         sleeper.watch(connected.socket.as_fd())?;
@@ -196,7 +193,11 @@ impl Connection {
         Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
     }
 
-    fn over_tcp(address: &Address, connected: tcp::Connected) -> Result<Self, ConnectError> {
+    fn over_tcp(
+        address: &Address,
+        connected: tcp::Connected,
+        options: &Options,
+    ) -> Result<Self, ConnectError> {
         let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
         let hello = connected.hello;
         let tables: Option<Vec<TableRef>> = (0u32..)
@@ -206,10 +207,16 @@ impl Connection {
             })
             .collect();
         let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
+        let is_shared = options.pointer_cache == PointerCacheKind::Shared
+            && hello.pointer_table_seed.get() != 0;
+        let directory = options.pointer_directory.as_deref();
+        let pointer_table =
+            is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
         let carrier = Carrier::Tcp(connected.connection);
         let large = LargeBuffer::new(connected.large);
-        Self::new(&hello, clock, connected.to_client, None, lanes, large, carrier, Sleep::Tcp)
+        let sleep = Sleep::Tcp;
+        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of a connection, named once")]
@@ -217,7 +224,7 @@ impl Connection {
         hello: &ServerHello,
         clock: Words,
         to_client: Words,
-        pointer_table: Option<(Words, u64)>,
+        pointer_table: Option<PointerTable>,
         lanes: Vec<Lane>,
         large: LargeBuffer,
         carrier: Carrier,

@@ -27,6 +27,7 @@ mod gather;
 mod inbox;
 mod large;
 mod pointer_cache;
+mod pointer_file;
 mod pointer_table;
 mod pointers;
 mod read;

@@ -6,9 +6,9 @@
 
 use crate::api::{Options, PointerCacheKind};
 use crate::pointer_cache::{Entry, PointerCache};
+use crate::pointer_file::PointerTable;
 use crate::pointer_table::SharedPointers;
 use crate::session::Session;
-use remora_arena::Words;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::LEASE_CONFIG_MAX_S;
 use remora_layout::pointer::RemotePointer;
@@ -24,20 +24,19 @@ pub(crate) enum Pointers {
 }
 
 impl Pointers {
-    /// As the options say. `table` is the one that the server granted, with
-    /// its seed.
+    /// As the options say. `table` is the connection's, if it has one.
     ///
     /// # Panics
     /// Shared pointers without a table: connecting has refused that.
-    pub fn of_session(options: &Options, table: Option<&(Words, u64)>) -> Self {
+    pub fn of_session(options: &Options, table: Option<&PointerTable>) -> Self {
         match options.pointer_cache {
             PointerCacheKind::Off => Self::Private(PointerCache::new(0)),
             PointerCacheKind::Private => {
                 Self::Private(PointerCache::new(options.pointer_cache_entries))
             }
             PointerCacheKind::Shared => {
-                let (words, seed) = table.expect("looked for when the client connected");
-                Self::Shared(SharedPointers::new(words.clone(), *seed))
+                let table = table.expect("looked for when the client connected");
+                Self::Shared(SharedPointers::new(table.words.clone(), table.seed))
             }
         }
     }

@@ -116,14 +116,25 @@ pub enum ConnectError {
     },
     /// Shared pointers were asked for and are not to be had (H29).
     #[error(
-        "the server at {server} does not share pointers over {}: take shm and start it with pointer_sharing = true, or let each session cache its own",
-        transport.name()
+        "the server at {server} does not share pointers: start it with pointer_sharing = true, or let each session cache its own"
     )]
     NoPointerSharing {
         /// Where.
         server: Address,
-        /// What carries the session.
-        transport: Transport,
+    },
+    /// The file through which clients of a server on another machine share
+    /// pointers cannot be had, or is not this user's alone.
+    #[error(
+        "cannot share pointers by {}: {what}; put it right, name another directory, or let each session cache its own",
+        path.display()
+    )]
+    PointerFile {
+        /// The file, or its directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+        /// What the kernel said.
+        source: Option<std::io::Error>,
     },
     /// The memory could not be mapped.
     #[error(transparent)]

@@ -102,7 +102,8 @@ pub struct ServerHello {
     pub shards: U32,
     /// Process id of the server.
     pub pid: U32,
-    /// Seed of the shared table of pointers; 0 if there is none.
+    /// Seed of the shared table of pointers, whether the server gives it (shm)
+    /// or the clients of a machine make it; 0 if they are not to share (H29).
     pub pointer_table_seed: U64,
     /// What the server offers.
     pub offer: WireOffer,

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{is_empty, json, processes_with, remora, run_clean, wait_until};
+use common::{is_empty, json, processes_with, remora, run as run_to_end, run_clean, wait_until};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
@@ -80,6 +80,22 @@ fn shared_pointers_warm_every_client() {
     assert_eq!(off, 8000);
     assert!((3300..3600).contains(&private), "{private}");
     assert!((1900..2400).contains(&shared), "{shared}");
+}
+
+#[test]
+fn over_tcp_pointers_are_shared_through_the_users_directory() {
+    let runtime = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut command = remora();
+    let run = "bench keys --transport tcp --pointer-cache shared --records 2000 --ops 8000 --cold";
+    command.args(run.split_whitespace()).args(["--clients", "2", "--json"]);
+    command.env("XDG_RUNTIME_DIR", runtime.path());
+    let finished = run_to_end(command);
+    assert_eq!(finished.code, Some(0), "{}", finished.err);
+    let report: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
+    assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()));
+    assert!(report["asked"].as_u64().unwrap() < 800, "{report}");
+    let tables = std::fs::read_dir(runtime.path().join("remora")).unwrap();
+    assert_eq!(tables.count(), 1, "one for the life of the bench's server");
 }
 
 #[test]

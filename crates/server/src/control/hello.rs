@@ -151,7 +151,7 @@ impl Control {
 
     /// The answer that grants the next session.
     fn granted(&self, chosen: Transport) -> ServerHello {
-        let table = self.shared.pointer_table.as_ref().filter(|_| chosen == Transport::Shm);
+        let table = self.shared.pointer_table.as_ref();
         ServerHello {
             magic: HELLO_MAGIC.into(),
             version: PROTOCOL_VERSION.into(),
