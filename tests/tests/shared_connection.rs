@@ -160,6 +160,53 @@ fn a_lazy_thread_holds_up_nobody() {
     assert_eq!(taken, 600);
 }
 
+/// More requests than the rings hold: a thread that waits for room takes
+/// replies meanwhile, its own too, and finds them later.
+fn threads_fill_the_rings(client: &Client) {
+    const THREADS: usize = 32;
+    let keys: Vec<Vec<u8>> = (0..256u32).map(|number| number.to_be_bytes().to_vec()).collect();
+    let mut session = client.session().unwrap();
+    for key in &keys {
+        session.set(key, key, SetOptions::default()).unwrap();
+    }
+    let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let gate = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let mut session = client.session().unwrap();
+                gate.wait();
+                for _ in 0..8 {
+                    let mut right = 0;
+                    let mut each = |index: usize, value: Option<&[u8]>, _| {
+                        right += (value == Some(names[index])) as usize;
+                    };
+                    session.get_batch(&names, Path::Ask, &mut each).unwrap();
+                    assert_eq!(right, names.len());
+                    for name in &names {
+                        session.submit(&Command::Get { key: name }).unwrap();
+                    }
+                    for name in &names {
+                        let took = session.next_reply(&mut |_, reply| {
+                            assert_eq!(reply.value, Some(*name));
+                        });
+                        assert!(took.unwrap());
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn threads_that_fill_the_rings_together_get_every_reply() {
+    let server =
+        ServerProcess::start(&["--max-memory=32MiB", "--shards=1", "--fabric-address=127.0.0.1:0"]);
+    threads_fill_the_rings(&client(&server, Wake::Hybrid));
+    let options = Options { transport: Wanted::Tcp, wake: Wake::Hybrid, ..Options::default() };
+    threads_fill_the_rings(&Client::connect(&server.socket(), &options).unwrap());
+}
+
 #[test]
 fn the_end_of_the_server_ends_every_thread() {
     let mut server = ServerProcess::start(&["--max-memory=32MiB", "--shards=2"]);

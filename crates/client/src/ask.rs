@@ -51,13 +51,14 @@ impl Session {
     /// Waits for the reply to one request. Replies to earlier ones, which
     /// come first, are kept for [`Session::next_reply`].
     pub(crate) fn collect(&mut self, shard: usize, ticket: Ticket) -> Result<Answer, Error> {
+        // Before a look at what has arrived: it may take replies for the room.
+        self.flush()?;
         let arrived = &mut self.shards[shard].arrived;
         if let Some(at) = arrived.iter().position(|(flight, _)| flight.ticket == ticket) {
             let (flight, reply) = arrived.remove(at).expect("it was found there");
             self.reply = reply;
             return self.digest(flight);
         }
-        self.flush()?;
         // Bounded by what is in flight.
         loop {
             let flight = self.take_reply(shard)?;
@@ -98,15 +99,14 @@ impl Session {
         self.check()?;
         let Some(&shard) = self.order.front() else { return Ok(false) };
         let shard = shard as usize;
+        // Before a look at what has arrived, as in `collect`.
+        self.flush()?;
         let flight = match self.shards[shard].arrived.pop_front() {
             Some((flight, reply)) => {
                 self.reply = reply;
                 flight
             }
-            None => {
-                self.flush()?;
-                self.take_reply(shard)?
-            }
+            None => self.take_reply(shard)?,
         };
         self.order.pop_front();
         let answer = self.digest(flight)?;

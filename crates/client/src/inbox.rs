@@ -119,9 +119,14 @@ impl Inbox {
         !has_reply
     }
 
-    /// The thread will park, or has changed its mind.
-    pub fn announce_parking(&self, parks: bool) {
-        lock(&self.state).asleep = if parks { Asleep::Parked } else { Asleep::No };
+    /// The thread will park, or change its mind ([`Inbox::awake`]). It looks
+    /// around once more after this: an older nudge has had its effect. (One
+    /// that stayed would let the thread spin for as long as another sleeps for
+    /// all.)
+    pub fn announce_parking(&self) {
+        let mut state = lock(&self.state);
+        state.asleep = Asleep::Parked;
+        state.nudged = false;
     }
 
     /// Parks, after it was announced, until a reply of this shard has come,
@@ -138,7 +143,7 @@ impl Inbox {
         state.asleep = Asleep::No;
     }
 
-    /// The thread is awake again after sleeping in the kernel.
+    /// The thread is awake again, or did not go to sleep.
     pub fn awake(&self) {
         lock(&self.state).asleep = Asleep::No;
     }

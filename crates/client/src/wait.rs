@@ -206,11 +206,12 @@ impl Session {
     fn sleep(&mut self, shard: usize, timeout: Duration) -> Result<(), Error> {
         let connection = std::sync::Arc::clone(&self.connection);
         let sleep = try_lock(&connection.sleep).or_else(|| {
-            self.inbox().announce_parking(true);
+            self.inbox().announce_parking();
             let late = try_lock(&connection.sleep);
-            match late {
-                Some(_) => self.inbox().announce_parking(false),
-                None => self.inbox().park(shard, timeout),
+            if late.is_none() && connection.over().is_none() {
+                self.inbox().park(shard, timeout);
+            } else {
+                self.inbox().awake();
             }
             late
         });
