@@ -93,7 +93,8 @@ fn over_tcp_pointers_are_shared_through_the_users_directory() {
     assert_eq!(finished.code, Some(0), "{}", finished.err);
     let report: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
     assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()));
-    assert!(report["asked"].as_u64().unwrap() < 800, "{report}");
+    // About once for each key: what one asked for, the other reads.
+    assert!((1900..2400).contains(&report["asked"].as_u64().unwrap()), "{report}");
     let tables = std::fs::read_dir(runtime.path().join("remora")).unwrap();
     assert_eq!(tables.count(), 1, "one for the life of the bench's server");
 }
