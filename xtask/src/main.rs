@@ -8,6 +8,7 @@
 
 mod check;
 mod fresh;
+mod planted;
 mod rust_text;
 mod tree;
 
@@ -31,6 +32,8 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         only: Vec<String>,
     },
+    /// Looks in simulated worlds for every planted bug.
+    Planted,
     /// Builds and runs a clean clone of HEAD on a bare Debian 12. Needs root.
     Fresh(fresh::Options),
 }
@@ -52,6 +55,7 @@ fn run() -> Result<ExitCode> {
     let root = workspace_root()?;
     match arguments.command {
         Command::Check { only } => check::run(&root, &only),
+        Command::Planted => planted::run(&root),
         Command::Fresh(options) => fresh::run(&root, &options),
     }
 }

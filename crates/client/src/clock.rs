@@ -4,11 +4,40 @@
 //! than they are. It loses hits or READs by that, never a right value.)
 
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Nanoseconds since a moment that is the machine's own. Never 0: 0 is "no
 /// time".
 #[inline(always)]
-pub(crate) fn monotonic_ns() -> u64 {
+fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64).max(1)
+}
+
+/// A client's clock.
+#[derive(Clone, Default)]
+pub enum Clock {
+    /// The machine's.
+    #[default]
+    Monotonic,
+    /// Somebody else's: nanoseconds since a moment of its own, never 0 and
+    /// never going back.
+    Given(Arc<dyn Fn() -> u64 + Send + Sync>),
+}
+
+impl Clock {
+    /// The time, ns.
+    #[inline(always)]
+    pub(crate) fn now_ns(&self) -> u64 {
+        match self {
+            Self::Monotonic => monotonic_ns(),
+            Self::Given(now_ns) => now_ns(),
+        }
+    }
+
+    /// The time since it was `began_ns`.
+    pub(crate) fn since(&self, began_ns: u64) -> Duration {
+        Duration::from_nanos(self.now_ns().saturating_sub(began_ns))
+    }
 }

@@ -11,6 +11,7 @@
 //!   holder has come.
 
 use crate::api::{Options, PointerCacheKind};
+use crate::clock::Clock;
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
 use crate::large::LargeBuffer;
@@ -63,6 +64,16 @@ impl Client {
         Ok(Self { connection: Arc::new(connection), options: options.clone() })
     }
 
+    /// A connection over a fabric that is given. Its sessions do not share
+    /// pointers, and each thread waits for itself: one session at a time.
+    ///
+    /// # Errors
+    /// The process cannot tell itself from a forked child.
+    pub fn over(parts: Parts, options: &Options) -> Result<Self, ConnectError> {
+        let connection = Arc::new(Connection::over_parts(parts)?);
+        Ok(Self { connection, options: options.clone() })
+    }
+
     /// What carries the connection.
     pub fn transport(&self) -> Transport {
         self.connection.transport()
@@ -86,6 +97,8 @@ pub(crate) struct Connection {
     pub life: u64,
     pub hash_seed: u64,
     pub server_pid: u32,
+    /// The clock of this machine.
+    pub time: Clock,
     /// Where the reading right writes the client's clock: the mailbox itself,
     /// or over TCP a copy that each session sends on.
     pub clock: Words,
@@ -119,6 +132,29 @@ enum Carrier {
         eventfd: Arc<OwnedFd>,
     },
     Tcp(Arc<tcp::Connection>),
+    /// What makes a link for one session.
+    Other(Box<MakeLink>),
+}
+
+/// Makes a link on a connection: regions 0 .. shards are the arenas, region
+/// `shards` is the client's mailbox at the server.
+pub type MakeLink = dyn Fn() -> AnyLink + Send + Sync;
+
+/// What a connection is made of over a fabric that is given, and not found by
+/// dialling: the server's answer, and what has to be there already.
+pub struct Parts {
+    /// The server's answer.
+    pub hello: ServerHello,
+    /// Each shard's table.
+    pub tables: Vec<TableRef>,
+    /// The mailbox that the server writes.
+    pub to_client: Words,
+    /// The buffer into which the server writes large replies.
+    pub large: Words,
+    /// Makes each session's link. It does not complete operations at once.
+    pub link: Box<MakeLink>,
+    /// The clock of the client's machine.
+    pub clock: Clock,
 }
 
 /// How one thread sleeps for all of the process.
@@ -126,7 +162,7 @@ pub(crate) enum Sleep {
     /// Until the server rings.
     Shm(Sleeper),
     /// Until something arrives, by the link of the thread that sleeps.
-    Tcp,
+    ByLink,
 }
 
 impl Sleep {
@@ -145,7 +181,7 @@ impl Sleep {
                 sleeper.sleeps() > before
             }
             // What arrives after the scan ends the wait.
-            Self::Tcp => !scan() && link.wait(Some(timeout)) != Waited::Completed,
+            Self::ByLink => !scan() && link.wait(Some(timeout)) != Waited::Completed,
         }
     }
 }
@@ -215,8 +251,19 @@ impl Connection {
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
         let carrier = Carrier::Tcp(connected.connection);
         let large = LargeBuffer::new(connected.large);
-        let sleep = Sleep::Tcp;
+        let sleep = Sleep::ByLink;
         Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
+    }
+
+    fn over_parts(parts: Parts) -> Result<Self, ConnectError> {
+        let Parts { hello, tables, to_client, large, link, clock: time } = parts;
+        let lanes = lanes(&hello, &to_client, tables);
+        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
+        let large = LargeBuffer::new(large);
+        let carrier = Carrier::Other(link);
+        let sleep = Sleep::ByLink;
+        let connection = Self::new(&hello, clock, to_client, None, lanes, large, carrier, sleep)?;
+        Ok(Self { time, ..connection })
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of a connection, named once")]
@@ -236,6 +283,7 @@ impl Connection {
             life: hello.life.get(),
             hash_seed: hello.hash_seed.get(),
             server_pid: hello.pid.get(),
+            time: Clock::Monotonic,
             clock,
             to_client,
             pointer_table,
@@ -251,9 +299,10 @@ impl Connection {
 
     /// What carries it.
     pub fn transport(&self) -> Transport {
-        match self.carrier {
+        match &self.carrier {
             Carrier::Shm { .. } => Transport::Shm,
             Carrier::Tcp(_) => Transport::Tcp,
+            Carrier::Other(link) => link().transport(),
         }
     }
 
@@ -271,6 +320,7 @@ impl Connection {
                 AnyLink::Shm(link)
             }
             Carrier::Tcp(connection) => AnyLink::Tcp(TcpLink::new(Arc::clone(connection))),
+            Carrier::Other(link) => link(),
         }
     }
 
@@ -346,7 +396,7 @@ impl Connection {
                 Bell::new(to_server.clone(), CLIENT_ASLEEP_WORD, Arc::clone(eventfd)).signal();
             }
             Carrier::Tcp(connection) if self.over().is_some() => connection.close(),
-            Carrier::Tcp(_) => {}
+            Carrier::Tcp(_) | Carrier::Other(_) => {}
         }
     }
 

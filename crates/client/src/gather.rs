@@ -13,7 +13,6 @@ use crate::session::{Session, Shard};
 use remora_layout::limits::MAX_IN_FLIGHT;
 use remora_ring::{SendError, Sender};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// Gathered requests that are sent without being asked for: half of what a
 /// shard takes in a turn.
@@ -101,11 +100,11 @@ impl Session {
 
     /// Sends what is gathered for one shard, once there is room in its ring.
     pub(crate) fn flush_shard(&mut self, shard: usize) -> Result<(), Error> {
-        let mut began = None;
+        let mut began_ns = None;
         // Bounded by the session's timeout.
         while !self.shards[shard].gathered.ends.is_empty() {
             if self.try_flush(shard)? == 0 {
-                self.make_room(shard, &mut began)?;
+                self.make_room(shard, &mut began_ns)?;
             }
         }
         Ok(())
@@ -119,7 +118,7 @@ impl Session {
         expects_reply: bool,
     ) -> Result<(), Error> {
         self.flush_shard(shard)?;
-        let mut began = None;
+        let mut began_ns = None;
         // Bounded by the session's timeout.
         loop {
             let end = &self.shards[shard];
@@ -130,15 +129,17 @@ impl Session {
             } else if end.in_flight.is_empty() {
                 return Err(Error::TooManySubmitted);
             }
-            self.make_room(shard, &mut began)?;
+            self.make_room(shard, &mut began_ns)?;
         }
     }
 
     /// Takes a reply of this session, or waits a moment if room can only come
     /// from other sessions' requests.
-    fn make_room(&mut self, shard: usize, began: &mut Option<Instant>) -> Result<(), Error> {
+    fn make_room(&mut self, shard: usize, began_ns: &mut Option<u64>) -> Result<(), Error> {
         if self.shards[shard].awaited() == 0 {
-            if began.get_or_insert_with(Instant::now).elapsed() > self.options.timeout {
+            let time = &self.connection.time;
+            let began_ns = *began_ns.get_or_insert_with(|| time.now_ns());
+            if time.since(began_ns) > self.options.timeout {
                 return Err(self.end(Error::TimedOut));
             }
             return self.help(shard);

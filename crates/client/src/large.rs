@@ -17,7 +17,6 @@ use remora_layout::message::{
 };
 use std::ops::Range;
 use std::sync::Mutex;
-use std::time::Instant;
 use zerocopy::IntoBytes;
 
 /// A length that may have grown since it was told is asked for again this
@@ -104,17 +103,17 @@ impl Session {
     }
 
     fn take_part(&mut self, bytes: usize) -> Result<Range<usize>, Error> {
-        let began = Instant::now();
+        let began_ns = self.connection.time.now_ns();
         // Bounded by the session's timeout: other threads hold all of it.
         loop {
             if let Some(part) = self.connection.large.take(bytes) {
                 return Ok(part);
             }
-            if began.elapsed() > self.options.timeout {
+            if self.connection.time.since(began_ns) > self.options.timeout {
                 return Err(Error::TimedOut);
             }
             self.check()?;
-            std::thread::yield_now();
+            self.pause();
         }
     }
 

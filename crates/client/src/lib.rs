@@ -37,7 +37,8 @@ mod strings;
 mod wait;
 
 pub use api::*;
-pub use connection::Client;
+pub use clock::Clock;
+pub use connection::{Client, MakeLink, Parts};
 pub use error::{ConnectError, Error};
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;

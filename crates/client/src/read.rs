@@ -10,6 +10,7 @@ use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::READ_RETRIES;
 use remora_layout::message::Status;
+use remora_layout::plant::{Plant, planted};
 use remora_layout::record::{Reject, verify};
 use remora_ring::WRITE_ID;
 
@@ -42,6 +43,10 @@ impl Session {
                 let mut reading = self.read_cached(key, hash, shard, path, &mut cost)?;
                 if matches!(reading, Reading::NoPointer) && Self::walks(path) {
                     reading = self.read_cold(key, hash, shard, &mut cost)?;
+                    if planted(Plant::ConcludeAbsence) && !matches!(reading, Reading::Value { .. })
+                    {
+                        return Ok(Got { value: None, via: Via::Read, counts: cost });
+                    }
                 }
                 if let Reading::Value { from, bytes, retries } = reading {
                     cost.read = 1;

@@ -113,7 +113,8 @@ impl Right {
         }
         self.sequence = beat.sequence;
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
-        let echoed_ns = beat.echoed_client_clock_ns;
+        let fresh = planted(Plant::RightFromHeartbeat);
+        let echoed_ns = if fresh { now_ns } else { beat.echoed_client_clock_ns };
         // A clock that was never written, or lies in the future, gives nothing.
         if echoed_ns != 0 && echoed_ns <= now_ns {
             self.until_ns = self.until_ns.max(echoed_ns + self.term_ns);
@@ -139,7 +140,7 @@ impl Right {
     /// by `now_ns`: the server's clock was at most as old as the echoed one.
     #[inline(always)]
     pub fn may_have_expired(&self, expires_at_ms: u64, now_ns: u64) -> bool {
-        if expires_at_ms == 0 {
+        if expires_at_ms == 0 || planted(Plant::IgnoreExpiry) {
             return false;
         }
         let since_ns = now_ns.saturating_sub(self.server_at_ns);

@@ -2,7 +2,6 @@
 
 use crate::api::{Counts, Options, Path, SetOptions, Ticket};
 use crate::batch::Batch;
-use crate::clock::monotonic_ns;
 use crate::connection::{Client, Connection};
 use crate::error::{ConnectError, Error};
 use crate::gather::Gathered;
@@ -14,14 +13,19 @@ use remora_index::hash::TableRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_KEY_BYTES;
 use remora_layout::message::Status;
+use remora_layout::plant::{Plant, planted};
 use remora_layout::session::CLIENT_CLOCK_WORD;
 use remora_ring::WRITE_ID;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Requests that are sent together when many are made at once: enough to keep
 /// the shard busy, few enough for their replies to fit the rings.
 pub(crate) const PIPELINE_CHUNK: usize = 256;
+
+/// How long a session lets others go on where it waits for what they do.
+const PAUSE: Duration = Duration::from_micros(20);
 
 /// One thread's use of a connection to one server. Operations take `&mut
 /// self`; results that borrow are valid until the next operation.
@@ -258,7 +262,7 @@ impl Session {
     /// Reads the clock, and does what is due by it.
     #[inline(always)]
     pub(crate) fn now(&mut self) -> Result<u64, Error> {
-        self.clock_ns = monotonic_ns();
+        self.clock_ns = self.connection.time.now_ns();
         if self.right.refresh(self.clock_ns).is_err() {
             return Err(self.end(Error::SessionEnded));
         }
@@ -286,6 +290,16 @@ impl Session {
         }
     }
 
+    /// Lets others go on for a moment.
+    pub(crate) fn pause(&mut self) {
+        if self.link.completes_at_once() {
+            std::thread::yield_now();
+        } else {
+            // What comes meanwhile is found by whoever looks next.
+            self.link.wait(Some(PAUSE));
+        }
+    }
+
     /// Whether the session can be used at all.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -308,7 +322,7 @@ impl Session {
     /// writes there is unanswered.
     #[inline(always)]
     pub(crate) fn may_read(&self, shard: usize) -> bool {
-        self.shards[shard].writes == 0
+        self.shards[shard].writes == 0 || planted(Plant::ReadPastOwnWrites)
     }
 
     /// How a path treats a key without a usable pointer: `Read` walks, the

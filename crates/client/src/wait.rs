@@ -23,7 +23,7 @@ use remora_layout::plant::{Plant, planted};
 use remora_ring::{Poll, Receiver, WRITE_ID};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zerocopy::FromBytes;
 
 /// Hybrid mode polls this long for a reply before it blocks.
@@ -66,11 +66,11 @@ impl Session {
     }
 
     fn wait_for_reply(&mut self, shard: usize, may_poll: bool) -> Result<(), Error> {
-        let started = Instant::now();
+        let started_ns = self.connection.time.now_ns();
         let mut looked = Duration::ZERO;
         // Bounded by the session's timeout.
         loop {
-            let waited = started.elapsed();
+            let waited = self.connection.time.since(started_ns);
             if waited > self.options.timeout {
                 return Err(self.end(Error::TimedOut));
             }
@@ -111,10 +111,10 @@ impl Session {
     }
 
     fn wait_for_completion(&mut self, may_poll: bool) -> Result<Completion, Error> {
-        let started = Instant::now();
+        let started_ns = self.connection.time.now_ns();
         // Bounded by the session's timeout.
         loop {
-            let waited = started.elapsed();
+            let waited = self.connection.time.since(started_ns);
             if waited > self.options.timeout {
                 return Err(self.end(Error::TimedOut));
             }
@@ -197,7 +197,7 @@ impl Session {
         self.connection.pass_over_writes(&mut self.link)?;
         self.empty_ring(shard)?;
         self.check()?;
-        std::thread::yield_now();
+        self.pause();
         Ok(())
     }
 
@@ -234,9 +234,9 @@ impl Session {
         sleep: &mut Sleep,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let started = Instant::now();
+        let started_ns = self.connection.time.now_ns();
         while self.inbox().may_sleep_in_kernel(shard) {
-            let left = timeout.saturating_sub(started.elapsed());
+            let left = timeout.saturating_sub(self.connection.time.since(started_ns));
             if left.is_zero() {
                 break;
             }
@@ -256,7 +256,7 @@ impl Session {
                 connection.look_after_server()?;
             } else {
                 // Another thread is at a ring: let it finish.
-                std::thread::yield_now();
+                self.pause();
             }
             for shard in 0..connection.lanes.len() {
                 self.empty_ring(shard)?;

@@ -12,6 +12,8 @@ pub enum AnyLink {
     Shm(ShmLink),
     /// TCP.
     Tcp(TcpLink),
+    /// Another implementation of the contract.
+    Other(Box<dyn Link + Send + Sync>),
 }
 
 impl AnyLink {
@@ -37,6 +39,7 @@ impl AnyLink {
         match self {
             Self::Shm(_) => true,
             Self::Tcp(link) => link.has_room(),
+            Self::Other(_) => true,
         }
     }
 
@@ -53,6 +56,7 @@ macro_rules! either {
         match $self {
             AnyLink::Shm($link) => $call,
             AnyLink::Tcp($link) => $call,
+            AnyLink::Other($link) => $call,
         }
     };
 }

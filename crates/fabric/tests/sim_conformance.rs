@@ -5,8 +5,8 @@ use remora_arena::{Mapping, Owner, Words};
 use remora_fabric::conformance::{self, EchoBed, TestBed};
 use remora_fabric::sim::{Random, SimJournal, SimLink, SimOptions, SimTarget, SimWorld};
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
-use std::cell::RefCell;
-use std::rc::Rc;
+
+use std::sync::{Arc, Mutex};
 
 struct Bed {
     world: SimWorld,
@@ -182,7 +182,7 @@ fn words_of(link: &SimLink) -> Vec<u64> {
 struct Writer {
     world: SimWorld,
     target: SimTarget,
-    owner: Rc<RefCell<Owner<SimJournal>>>,
+    owner: Arc<Mutex<Owner<SimJournal>>>,
     journal: SimJournal,
 }
 
@@ -192,7 +192,7 @@ fn writer(options: SimOptions) -> Writer {
     let journal = SimJournal::new();
     let owner = Owner::heap(WORDS * 8, journal.clone());
     target.expose(0, owner.words().clone(), journal.clone());
-    Writer { world, target, owner: Rc::new(RefCell::new(owner)), journal }
+    Writer { world, target, owner: Arc::new(Mutex::new(owner)), journal }
 }
 
 /// A writer changes all words at once, forwards, while a READ is under way:
@@ -204,11 +204,12 @@ fn a_torn_write_is_seen_torn() {
         let (mut new_first, mut old_first, mut whole, mut prefixes) = (0, 0, 0, 0);
         for seed in 0..400 {
             let it = writer(SimOptions { seed, tear_ppm, ..SimOptions::default() });
-            it.owner.borrow_mut().store_bytes(0, &[0x11; WORDS * 8]);
+            it.owner.lock().unwrap().store_bytes(0, &[0x11; WORDS * 8]);
             let mut link = SimLink::new(&it.world, &it.target);
             link.reserve_landing(WORDS * 8);
-            let owner = Rc::clone(&it.owner);
-            it.world.schedule(2_000, move || owner.borrow_mut().store_bytes(0, &[0x22; WORDS * 8]));
+            let owner = Arc::clone(&it.owner);
+            it.world
+                .schedule(2_000, move || owner.lock().unwrap().store_bytes(0, &[0x22; WORDS * 8]));
             link.post(&[read(1)]);
             assert_eq!(link.wait(None), Waited::Completed);
             assert_eq!(link.poll(), Some(Completion { id: 1, result: Ok(()) }));
@@ -236,16 +237,16 @@ fn random_history(seed: u64) -> (u64, u32) {
     let mut random = Random::new(seed ^ 0xabcd);
     // When each word held each value: (from, until).
     type Held = Vec<(u64, u64, u64)>;
-    let held: Rc<RefCell<Vec<Held>>> = Rc::new(RefCell::new(vec![vec![(0, 0, u64::MAX)]; WORDS]));
+    let held: Arc<Mutex<Vec<Held>>> = Arc::new(Mutex::new(vec![vec![(0, 0, u64::MAX)]; WORDS]));
     let mut at = 0;
     for value in 1..600u64 {
         at += random.below(150);
         let word = random.below(WORDS as u64) as usize;
-        let (owner, held) = (Rc::clone(&it.owner), Rc::clone(&held));
+        let (owner, held) = (Arc::clone(&it.owner), Arc::clone(&held));
         let world = it.world.clone();
         it.world.schedule(at, move || {
-            owner.borrow_mut().store(word, value);
-            let held = &mut held.borrow_mut()[word];
+            owner.lock().unwrap().store(word, value);
+            let held = &mut held.lock().unwrap()[word];
             held.last_mut().unwrap().2 = world.now_ns();
             held.push((value, world.now_ns(), u64::MAX));
         });
@@ -262,7 +263,7 @@ fn random_history(seed: u64) -> (u64, u32) {
         let completed = it.world.now_ns();
         let (mut together_from, mut together_until) = (0, u64::MAX);
         for (word, value) in words_of(&link).into_iter().enumerate() {
-            let held = &held.borrow()[word];
+            let held = &held.lock().unwrap()[word];
             let (_, from, until) = *held
                 .iter()
                 .find(|(known, ..)| *known == value)

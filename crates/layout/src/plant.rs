@@ -23,17 +23,41 @@ pub enum Plant {
     /// A link that leads a TCP connection leaves without letting another that
     /// waits read the socket in its place.
     KeepSocketToOneself = 6,
+    /// An updated record's old guardian stays live beside its successor.
+    UpdatedStaysLive = 7,
+    /// A removed, expired or evicted record's guardian stays live.
+    RemovedStaysLive = 8,
+    /// A reader whose walk does not find a key concludes that it is absent.
+    ConcludeAbsence = 9,
+    /// A reader does not look at a record's expiry.
+    IgnoreExpiry = 10,
+    /// A session reads while writes of its own are unanswered.
+    ReadPastOwnWrites = 11,
+    /// Credit is returned for a frame that has not been taken yet.
+    CreditTooEarly = 12,
+    /// A frame's checksum covers only the first bytes of its payload.
+    ChecksumTooShort = 13,
+    /// A client takes its heartbeat's echo to be as fresh as the heartbeat.
+    RightFromHeartbeat = 14,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 14] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
         ("keep-sleep-to-oneself", Self::KeepSleepToOneself),
         ("plain-copy", Self::PlainCopy),
         ("keep-socket-to-oneself", Self::KeepSocketToOneself),
+        ("updated-stays-live", Self::UpdatedStaysLive),
+        ("removed-stays-live", Self::RemovedStaysLive),
+        ("conclude-absence", Self::ConcludeAbsence),
+        ("ignore-expiry", Self::IgnoreExpiry),
+        ("read-past-own-writes", Self::ReadPastOwnWrites),
+        ("credit-too-early", Self::CreditTooEarly),
+        ("checksum-too-short", Self::ChecksumTooShort),
+        ("right-from-heartbeat", Self::RightFromHeartbeat),
     ];
 }
 

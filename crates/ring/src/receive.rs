@@ -5,6 +5,7 @@ use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, frame_bytes, frame_checksum, payload_of,
 };
 use remora_layout::limits::{CREDIT_BYTES, RING_BYTES};
+use remora_layout::plant::{Plant, planted};
 
 /// What a peer did that no honest peer does. It ends the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -115,6 +116,9 @@ impl Receiver {
             return None;
         }
         self.told = self.consumed;
+        if planted(Plant::CreditTooEarly) {
+            return Some(self.consumed + CREDIT_BYTES as u64);
+        }
         Some(self.consumed)
     }
 }

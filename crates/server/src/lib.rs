@@ -25,7 +25,7 @@ mod large_jobs;
 mod numa;
 mod random;
 mod resp;
-mod ring_session;
+pub mod ring_session;
 mod server;
 mod session;
 mod shard_loop;

@@ -2,6 +2,7 @@
 //! of what is wrong, where, and what to do.
 
 mod cargo;
+mod determinism;
 mod documents;
 mod imports;
 mod leftovers;
@@ -57,6 +58,7 @@ enum Check {
 const CHECKS: &[(&str, Check)] = &[
     ("imports", Check::Tree(imports::check)),
     ("unsafe", Check::Tree(unsafety::check)),
+    ("determinism", Check::Tree(determinism::check)),
     ("sizes", Check::Tree(sizes::check)),
     ("documents", Check::Tree(documents::check)),
     ("papers", Check::Tree(papers::check)),

@@ -43,7 +43,7 @@ use remora_layout::limits::{
 };
 use remora_layout::message::Status;
 use remora_layout::record::RECORD_HEADER_BYTES;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One ask-only record.
 struct Record {
@@ -57,7 +57,7 @@ struct Record {
 /// The ask-only records of a shard.
 #[derive(Default)]
 pub(super) struct AskOnly {
-    by_slot: HashMap<u32, Record>,
+    by_slot: BTreeMap<u32, Record>,
     /// Those that may be republished once, by due second.
     due: BTreeSet<(u64, u32)>,
 }

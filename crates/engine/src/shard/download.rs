@@ -15,7 +15,7 @@ use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{SLOT_UNIT_BYTES, STREAM_BYTES};
 use remora_layout::record::RECORD_HEADER_BYTES;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A value longer than `STREAM_BYTES` is in a slot of at least this class.
@@ -59,7 +59,7 @@ struct Pin {
 /// The pinned slots.
 #[derive(Default)]
 pub(super) struct Pins {
-    by_slot: HashMap<u32, Pin>,
+    by_slot: BTreeMap<u32, Pin>,
 }
 
 impl Pins {

@@ -21,13 +21,16 @@ pub use upload::{LargeSet, Upload};
 use crate::command::{Command, Reply};
 use crate::evict::{Eviction, Policy};
 use crate::oplog::OpLog;
-use remora_arena::{Journal, NoJournal, Owner, SlotStats, Slots, flip_dead, mutable_of};
+use remora_arena::{
+    Journal, NoJournal, Owner, SlotStats, Slots, flip_dead, mutable_of, publish_live,
+};
 use remora_index::hash::{Place, Table, TableRef};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::hello::PROTOCOL_VERSION;
 use remora_layout::limits::{LEASE_MAX_S, LEASE_MIN_S, OPLOG_BYTES};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::Mutable;
 
@@ -313,6 +316,9 @@ impl<J: Journal> Shard<J> {
     /// places that were found stay valid.
     fn take_out(&mut self, found: Found, now: Now) {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
+        if planted(Plant::RemovedStaysLive) {
+            publish_live(&mut self.owner, dead);
+        }
         self.table.remove(&mut self.owner, found.place);
         self.note_removed(dead);
         let lease_end_s = self.lease_end_s(found.mutable, now);

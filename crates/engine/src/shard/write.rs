@@ -13,6 +13,7 @@ use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
+use remora_layout::plant::{Plant, planted};
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
 /// The parts of a SET.
@@ -257,6 +258,9 @@ impl<J: Journal> Shard<J> {
     /// table until [`Shard::link`] lets it name the successor.
     fn kill(&mut self, found: Found, now: Now) {
         let dead = flip_dead(&mut self.owner, found.slot.slot);
+        if planted(Plant::UpdatedStaysLive) {
+            publish_live(&mut self.owner, dead);
+        }
         let lease_end_s = self.lease_end_s(found.mutable, now);
         self.release(dead, lease_end_s, now);
         self.stats.expiring -= (found.mutable.expires_at_ms != 0) as u64;
@@ -292,7 +296,7 @@ impl<J: Journal> Shard<J> {
     /// key that stands twice ends with its last value.
     pub(super) fn multi_set(&mut self, pairs: Pairs<'_>, now: Now) -> Reply<'_> {
         // Of equal keys only the last is set.
-        let mut last = std::collections::HashMap::new();
+        let mut last = std::collections::BTreeMap::new();
         for (at, (key, _)) in pairs.iter().enumerate() {
             last.insert(key, at);
         }

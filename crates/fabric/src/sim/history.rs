@@ -6,10 +6,10 @@
 //! under way are kept.
 
 use super::random::Random;
+use super::world::lock;
 use remora_arena::{Journal, Words};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 /// A store, as it may be undone.
 struct Replaced {
@@ -102,7 +102,7 @@ impl History {
 
 /// Told of every store in a readable region, by its owner.
 #[derive(Clone, Default)]
-pub struct SimJournal(pub(super) Rc<RefCell<History>>);
+pub struct SimJournal(pub(super) Arc<Mutex<History>>);
 
 impl SimJournal {
     /// The journal of a fresh region.
@@ -112,7 +112,7 @@ impl SimJournal {
 
     /// Stores that it keeps for READs under way.
     pub fn kept(&self) -> usize {
-        self.0.borrow().log.len()
+        lock(&self.0).log.len()
     }
 }
 
@@ -120,7 +120,7 @@ impl Journal for SimJournal {
     const ACTIVE: bool = true;
 
     fn stored(&mut self, index: usize, value: u64) {
-        self.0.borrow_mut().stored(index, value);
+        lock(&self.0).stored(index, value);
     }
 
     /// No READ is bound by the order of stores inside it: the weakest fabric.

@@ -7,12 +7,11 @@
 //! between operations. Inside an interval nothing is ordered.
 
 use super::target::SimTarget;
-use super::world::SimWorld;
+use super::world::{SimWorld, lock};
 use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// WRITEs become visible in at most so many steps.
@@ -21,11 +20,15 @@ const MAX_STEPS: u64 = 8;
 /// Bytes of a READ and their place.
 type Fetched = Option<(usize, Vec<u8>)>;
 
-#[derive(Default)]
 struct State {
+    world: SimWorld,
+    /// The task that waits for a completion.
+    waiting: Mutex<Option<u64>>,
     /// Posted and not completed, oldest first.
     pending: VecDeque<u64>,
     ready: VecDeque<(Completion, Fetched)>,
+    /// Links that are lost with this one.
+    bundle: SimBundle,
     /// Why the target executes nothing more for this link.
     refused: Option<LinkError>,
     lost: Option<LinkError>,
@@ -35,6 +38,20 @@ struct State {
 }
 
 impl State {
+    fn new(world: &SimWorld) -> Self {
+        Self {
+            world: world.clone(),
+            waiting: Mutex::default(),
+            pending: VecDeque::new(),
+            ready: VecDeque::new(),
+            bundle: SimBundle::default(),
+            refused: None,
+            lost: None,
+            effect_ends_ns: 0,
+            completes_ns: 0,
+        }
+    }
+
     /// Completes the oldest operation, unless the link was lost before.
     fn complete(&mut self, result: Result<Fetched, LinkError>) {
         if self.lost.is_some() {
@@ -46,6 +63,7 @@ impl State {
             Err(reason) => (Err(reason), None),
         };
         self.ready.push_back((Completion { id, result }, fetched));
+        self.world.wake(&self.waiting);
     }
 
     fn lose(&mut self, reason: LinkError) {
@@ -56,6 +74,9 @@ impl State {
         for id in std::mem::take(&mut self.pending) {
             self.ready.push_back((Completion { id, result: Err(reason) }, None));
         }
+        self.world.wake(&self.waiting);
+        let bundle = self.bundle.clone();
+        self.world.schedule(0, move || bundle.lose());
     }
 
     fn dead(&self) -> Option<LinkError> {
@@ -63,11 +84,24 @@ impl State {
     }
 }
 
+/// The links of one connection, both ends' of them: with one all are lost.
+#[derive(Clone, Default)]
+pub struct SimBundle(Arc<Mutex<Vec<Weak<Mutex<State>>>>>);
+
+impl SimBundle {
+    /// All its links are lost: what is under way on them fails.
+    pub fn lose(&self) {
+        for state in std::mem::take(&mut *lock(&self.0)).iter().filter_map(Weak::upgrade) {
+            lock(&state).lose(LinkError::Disconnected);
+        }
+    }
+}
+
 /// What happens to one operation.
 struct Flight {
     world: SimWorld,
     target: SimTarget,
-    state: Rc<RefCell<State>>,
+    state: Arc<Mutex<State>>,
     completes_ns: u64,
     torn: bool,
     /// With it the link is lost: before its effect, or after.
@@ -78,7 +112,7 @@ struct Flight {
 impl Flight {
     /// The effect is over: completes, with its result, when the answer comes.
     fn finish(self, result: Result<Fetched, LinkError>) {
-        let mut state = self.state.borrow_mut();
+        let mut state = lock(&self.state);
         if let Err(reason) = result {
             state.refused.get_or_insert(reason);
         }
@@ -86,13 +120,13 @@ impl Flight {
             state.lose(LinkError::Disconnected);
         }
         drop(state);
-        let state = Rc::clone(&self.state);
-        self.world.schedule_at(self.completes_ns, move || state.borrow_mut().complete(result));
+        let state = Arc::clone(&self.state);
+        self.world.schedule_at(self.completes_ns, move || lock(&state).complete(result));
     }
 
     /// Whether the operation takes effect at all.
     fn begin(&self) -> Result<(), LinkError> {
-        let mut state = self.state.borrow_mut();
+        let mut state = lock(&self.state);
         if self.lost_before {
             state.lose(LinkError::Disconnected);
         }
@@ -105,10 +139,10 @@ impl Flight {
             Ok(found) => found,
             Err(reason) => return self.finish(Err(reason)),
         };
-        let reader = journal.0.borrow_mut().begin();
+        let reader = lock(&journal.0).begin();
         let world = self.world.clone();
         world.schedule_at(ends_ns, move || {
-            let mut history = journal.0.borrow_mut();
+            let mut history = lock(&journal.0);
             // Withdrawn meanwhile: it must not succeed.
             let result = self.target.readable(from, bytes).map(|_| {
                 let compose = |random: &mut _| {
@@ -132,17 +166,17 @@ impl Flight {
         let (world, begins_ns) = (self.world.clone(), self.world.now_ns());
         for (time_ns, step) in self.steps(&bytes, offset / 8, begins_ns, ends_ns) {
             let (words, target) = (words.clone(), self.target.clone());
-            let state = Rc::clone(&self.state);
+            let state = Arc::clone(&self.state);
             world.schedule_at(time_ns, move || {
-                if state.borrow().lost.is_none() && target.writable(to, length).is_ok() {
+                if lock(&state).lost.is_none() && target.writable(to, length).is_ok() {
                     step.into_iter().for_each(|(index, word)| words.store(index, word));
                 }
             });
         }
         world.schedule_at(ends_ns, move || {
             let result = self.target.writable(to, length).map(|_| None);
-            if result.is_ok() && self.state.borrow().lost.is_none() {
-                self.target.arrived(imm, self.world.now_ns());
+            if result.is_ok() && lock(&self.state).lost.is_none() {
+                self.target.arrived(imm, &self.world);
             }
             self.finish(result);
         });
@@ -179,7 +213,7 @@ pub struct SimLink {
     /// This end's own memory, which the peer writes.
     local: Option<SimTarget>,
     seen_arrivals: u64,
-    state: Rc<RefCell<State>>,
+    state: Arc<Mutex<State>>,
     landing: Vec<u8>,
     failure: Option<LinkError>,
 }
@@ -192,10 +226,16 @@ impl SimLink {
             target: target.clone(),
             local: None,
             seen_arrivals: 0,
-            state: Rc::default(),
+            state: Arc::new(Mutex::new(State::new(world))),
             landing: Vec::new(),
             failure: None,
         }
+    }
+
+    /// This link is lost with the others of the bundle, and they with it.
+    pub fn join(&mut self, bundle: &SimBundle) {
+        lock(&bundle.0).push(Arc::downgrade(&self.state));
+        lock(&self.state).bundle = bundle.clone();
     }
 
     /// What the peer writes there ends a [`Link::wait`].
@@ -205,13 +245,13 @@ impl SimLink {
 
     /// The link is lost: all that is under way fails, each with this reason.
     pub fn lose(&mut self) {
-        self.state.borrow_mut().lose(LinkError::Disconnected);
+        lock(&self.state).lose(LinkError::Disconnected);
     }
 
     /// Something that loses the link, to be scheduled.
     pub fn loser(&self) -> impl FnOnce() + 'static {
-        let state = Rc::clone(&self.state);
-        move || state.borrow_mut().lose(LinkError::Disconnected)
+        let state = Arc::clone(&self.state);
+        move || lock(&state).lose(LinkError::Disconnected)
     }
 
     fn check(&self, work: &Work<'_>) -> Result<(), LinkError> {
@@ -234,7 +274,7 @@ impl SimLink {
     fn post_one(&mut self, work: &Work<'_>) {
         let checked = self.check(work);
         let now = self.world.now_ns();
-        let mut state = self.state.borrow_mut();
+        let mut state = lock(&self.state);
         if let Some(reason) = state.lost {
             let completion = Completion { id: work.id(), result: Err(reason) };
             return state.ready.push_back((completion, None));
@@ -242,10 +282,10 @@ impl SimLink {
         state.pending.push_back(work.id());
         if let Err(reason) = checked {
             state.completes_ns = state.completes_ns.max(now);
-            let (at, shared) = (state.completes_ns, Rc::clone(&self.state));
+            let (at, shared) = (state.completes_ns, Arc::clone(&self.state));
             drop(state);
             self.failure = Some(reason);
-            self.world.schedule_at(at, move || shared.borrow_mut().complete(Err(reason)));
+            self.world.schedule_at(at, move || lock(&shared).complete(Err(reason)));
             return;
         }
         let options = self.world.options();
@@ -266,7 +306,7 @@ impl SimLink {
         let flight = Flight {
             world: self.world.clone(),
             target: self.target.clone(),
-            state: Rc::clone(&self.state),
+            state: Arc::clone(&self.state),
             completes_ns: state.completes_ns,
             torn,
             lost_before: lost && before,
@@ -286,8 +326,15 @@ impl SimLink {
         }
     }
 
+    fn set_waiting(&self, task: Option<u64>) {
+        *lock(&lock(&self.state).waiting) = task;
+        if let Some(local) = &self.local {
+            local.set_waiting(task);
+        }
+    }
+
     fn found(&mut self) -> Option<Waited> {
-        let state = self.state.borrow();
+        let state = lock(&self.state);
         if !state.ready.is_empty() {
             return Some(Waited::Completed);
         }
@@ -316,7 +363,7 @@ impl Link for SimLink {
     }
 
     fn poll(&mut self) -> Option<Completion> {
-        let (completion, fetched) = self.state.borrow_mut().ready.pop_front()?;
+        let (completion, fetched) = lock(&self.state).ready.pop_front()?;
         if let Some((into, bytes)) = fetched {
             self.landing[into..into + bytes.len()].copy_from_slice(&bytes);
         }
@@ -326,7 +373,7 @@ impl Link for SimLink {
         Some(completion)
     }
 
-    /// Lets virtual time pass. Without end and without anything that is to
+    /// Lets virtual time pass; a task is suspended meanwhile. Without end and without anything that is to
     /// happen, the time is up at once.
     fn wait(&mut self, timeout: Option<Duration>) -> Waited {
         let now = self.world.now_ns();
@@ -338,7 +385,14 @@ impl Link for SimLink {
             if let Some(found) = self.found() {
                 return found;
             }
-            if !self.world.step(until) {
+            if let Some(task) = self.world.current_task() {
+                if self.world.now_ns() >= until {
+                    return Waited::TimedOut;
+                }
+                self.set_waiting(Some(task));
+                self.world.suspend_until(task, until);
+                self.set_waiting(None);
+            } else if !self.world.step(until) {
                 if timeout.is_some() {
                     self.world.advance(until - self.world.now_ns());
                 }
@@ -358,6 +412,6 @@ impl Link for SimLink {
     }
 
     fn failure(&self) -> Option<LinkError> {
-        self.failure.or(self.state.borrow().lost)
+        self.failure.or(lock(&self.state).lost)
     }
 }

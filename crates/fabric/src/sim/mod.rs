@@ -15,7 +15,7 @@ mod target;
 mod world;
 
 pub use history::SimJournal;
-pub use link::SimLink;
+pub use link::{SimBundle, SimLink};
 pub use random::Random;
 pub use target::SimTarget;
-pub use world::{SimOptions, SimWorld};
+pub use world::{Scheduled, SimOptions, SimWorld, Tasks};

@@ -1,12 +1,13 @@
 //! What can be read and written: the regions of one end.
 
 use super::history::SimJournal;
+use super::world::{SimWorld, lock};
 use crate::{LinkError, RemoteAddress};
 use remora_arena::{Owner, Words};
 use remora_layout::limits::MAX_REGIONS;
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 #[derive(Clone)]
 pub(super) enum Region {
@@ -18,15 +19,17 @@ pub(super) enum Region {
 
 #[derive(Default)]
 struct State {
-    regions: RefCell<Vec<Region>>,
-    withdrawn: Cell<bool>,
-    immediates: RefCell<VecDeque<(u32, u64)>>,
-    arrivals: Cell<u64>,
+    regions: Mutex<Vec<Region>>,
+    withdrawn: AtomicBool,
+    immediates: Mutex<VecDeque<(u32, u64)>>,
+    arrivals: AtomicU64,
+    /// The task that waits for an arrival.
+    waiting: Mutex<Option<u64>>,
 }
 
 /// The memory of one end, as one peer sees it. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct SimTarget(Rc<State>);
+pub struct SimTarget(Arc<State>);
 
 impl SimTarget {
     /// Without regions.
@@ -60,42 +63,49 @@ impl SimTarget {
 
     /// Takes everything back.
     pub fn withdraw_all(&self) {
-        self.0.withdrawn.set(true);
+        self.0.withdrawn.store(true, Ordering::Relaxed);
     }
 
     /// The next immediate of which this end was told, and when that was.
     pub fn immediate(&self) -> Option<(u32, u64)> {
-        self.0.immediates.borrow_mut().pop_front()
+        lock(&self.0.immediates).pop_front()
     }
 
     /// WRITEs of the peer that are stored.
     pub fn arrivals(&self) -> u64 {
-        self.0.arrivals.get()
+        self.0.arrivals.load(Ordering::Relaxed)
     }
 
     fn set(&self, region: u32, now: Region) {
         let index = region as usize;
         assert!(index < MAX_REGIONS, "region {region}: our own numbers are small");
-        let mut regions = self.0.regions.borrow_mut();
+        let mut regions = lock(&self.0.regions);
         if regions.len() <= index {
             regions.resize(index + 1, Region::Absent);
         }
         regions[index] = now;
     }
 
-    pub(super) fn arrived(&self, imm: Option<u32>, now_ns: u64) {
-        self.0.arrivals.set(self.0.arrivals.get() + 1);
+    pub(super) fn arrived(&self, imm: Option<u32>, world: &SimWorld) {
+        world.wake(&self.0.waiting);
+        let now_ns = world.now_ns();
+        self.0.arrivals.fetch_add(1, Ordering::Relaxed);
         if let Some(imm) = imm {
-            self.0.immediates.borrow_mut().push_back((imm, now_ns));
+            lock(&self.0.immediates).push_back((imm, now_ns));
         }
     }
 
+    /// This task, if any, is woken by what arrives here next.
+    pub fn set_waiting(&self, task: Option<u64>) {
+        *lock(&self.0.waiting) = task;
+    }
+
     fn region(&self, at: RemoteAddress, bytes: usize) -> Result<(Region, usize), LinkError> {
-        if self.0.withdrawn.get() {
+        if self.0.withdrawn.load(Ordering::Relaxed) {
             return Err(LinkError::Withdrawn);
         }
         let RemoteAddress { region, offset } = at;
-        let regions = self.0.regions.borrow();
+        let regions = lock(&self.0.regions);
         let found = regions.get(region as usize).unwrap_or(&Region::Absent);
         let words = match found {
             Region::Absent => return Err(LinkError::NoSuchRegion(region)),

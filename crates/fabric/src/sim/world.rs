@@ -1,10 +1,10 @@
 //! Virtual time, and what is to happen at which time.
 
 use super::random::Random;
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How a world behaves. Times are in virtual nanoseconds.
 #[derive(Clone, Debug)]
@@ -39,37 +39,69 @@ impl Default for SimOptions {
     }
 }
 
-type Event = Box<dyn FnOnce()>;
+type Event = Box<dyn FnOnce() + Send>;
 
+/// Names what was scheduled: its time and its number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Scheduled {
+    time_ns: u64,
+    number: u64,
+}
+
+/// Who runs code that waits in the middle of its work, as clients do.
+pub trait Tasks: Send + Sync {
+    /// The task that runs now, if one does.
+    fn current(&self) -> Option<u64>;
+    /// Suspends it until it is woken.
+    fn suspend(&self);
+    /// Lets a suspended task run on. Not from within a task.
+    fn resume(&self, task: u64);
+}
+
+/// A world runs in one thread. It is made of locks all the same, so that links
+/// may stand where those of real transports do, which change threads.
 struct State {
     options: SimOptions,
-    now_ns: Cell<u64>,
-    random: RefCell<Random>,
+    now_ns: AtomicU64,
+    random: Mutex<Random>,
     /// By time, then in the order in which they were scheduled.
-    events: RefCell<BTreeMap<(u64, u64), Event>>,
-    scheduled: Cell<u64>,
+    events: Mutex<BTreeMap<Scheduled, Event>>,
+    scheduled: AtomicU64,
+    tasks: OnceLock<Box<dyn Tasks>>,
+}
+
+/// Locks. Nothing is left half done by a panic: the world ends with it.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A handle on a simulated world. Cheap to clone.
 #[derive(Clone)]
-pub struct SimWorld(Rc<State>);
+pub struct SimWorld(Arc<State>);
 
 impl SimWorld {
     /// A world at time 0.
     pub fn new(options: SimOptions) -> Self {
-        let random = RefCell::new(Random::new(options.seed));
-        Self(Rc::new(State {
+        let random = Mutex::new(Random::new(options.seed));
+        Self(Arc::new(State {
             options,
-            now_ns: Cell::new(0),
+            now_ns: AtomicU64::new(0),
             random,
-            events: RefCell::new(BTreeMap::new()),
-            scheduled: Cell::new(0),
+            events: Mutex::default(),
+            scheduled: AtomicU64::new(0),
+            tasks: OnceLock::new(),
         }))
+    }
+
+    /// Who runs the world's tasks. To be said once, before any of them runs.
+    pub fn run_tasks_by(&self, tasks: impl Tasks + 'static) {
+        let is_first = self.0.tasks.set(Box::new(tasks)).is_ok();
+        assert!(is_first, "tasks are run by one");
     }
 
     /// The time.
     pub fn now_ns(&self) -> u64 {
-        self.0.now_ns.get()
+        self.0.now_ns.load(Ordering::Relaxed)
     }
 
     /// How it behaves.
@@ -79,29 +111,35 @@ impl SimWorld {
 
     /// Draws from the world's generator. Not from within itself.
     pub fn draw<T>(&self, draw: impl FnOnce(&mut Random) -> T) -> T {
-        draw(&mut self.0.random.borrow_mut())
+        draw(&mut lock(&self.0.random))
     }
 
     /// Lets something happen after so long.
-    pub fn schedule(&self, delay_ns: u64, event: impl FnOnce() + 'static) {
-        self.schedule_at(self.now_ns() + delay_ns, event);
+    pub fn schedule(&self, delay_ns: u64, event: impl FnOnce() + Send + 'static) -> Scheduled {
+        self.schedule_at(self.now_ns() + delay_ns, event)
     }
 
     /// Lets something happen at a time that is not past.
-    pub(super) fn schedule_at(&self, time_ns: u64, event: impl FnOnce() + 'static) {
+    pub fn schedule_at(&self, time_ns: u64, event: impl FnOnce() + Send + 'static) -> Scheduled {
         assert!(time_ns >= self.now_ns(), "the past does not change");
-        let number = self.0.scheduled.get();
-        self.0.scheduled.set(number + 1);
-        self.0.events.borrow_mut().insert((time_ns, number), Box::new(event));
+        let number = self.0.scheduled.fetch_add(1, Ordering::Relaxed);
+        let scheduled = Scheduled { time_ns, number };
+        lock(&self.0.events).insert(scheduled, Box::new(event));
+        scheduled
+    }
+
+    /// Lets it not happen, if it has not happened yet.
+    pub fn cancel(&self, scheduled: Scheduled) {
+        lock(&self.0.events).remove(&scheduled);
     }
 
     /// Lets the next event happen if it is due at `until_ns` at the latest.
     pub fn step(&self, until_ns: u64) -> bool {
         let event = {
-            let mut events = self.0.events.borrow_mut();
+            let mut events = lock(&self.0.events);
             match events.first_entry() {
-                Some(entry) if entry.key().0 <= until_ns => {
-                    self.0.now_ns.set(entry.key().0);
+                Some(entry) if entry.key().time_ns <= until_ns => {
+                    self.0.now_ns.store(entry.key().time_ns, Ordering::Relaxed);
                     entry.remove()
                 }
                 _ => return false,
@@ -111,11 +149,48 @@ impl SimWorld {
         true
     }
 
+    /// Nothing that was scheduled happens any more: the world is at its end.
+    pub fn forget_all(&self) {
+        let events = std::mem::take(&mut *lock(&self.0.events));
+        drop(events);
+    }
+
     /// Lets time pass, and all that happens meanwhile.
     pub fn advance(&self, ns: u64) {
         let until = self.now_ns() + ns;
         // Bounded by the events of that time.
         while self.step(until) {}
-        self.0.now_ns.set(until);
+        self.0.now_ns.store(until, Ordering::Relaxed);
+    }
+
+    /// The task that runs now, if one does.
+    pub fn current_task(&self) -> Option<u64> {
+        self.0.tasks.get()?.current()
+    }
+
+    /// Suspends the task that runs now until it is woken or the time has come.
+    pub fn suspend_until(&self, task: u64, until_ns: u64) {
+        let tasks = self.0.tasks.get().expect("a task runs");
+        let timer = (until_ns < u64::MAX).then(|| {
+            let until_ns = until_ns.max(self.now_ns());
+            let world = self.clone();
+            self.schedule_at(until_ns, move || world.resume(task))
+        });
+        tasks.suspend();
+        if let Some(timer) = timer {
+            self.cancel(timer);
+        }
+    }
+
+    /// Lets a task run on that waits, if it still does, after what happens now.
+    pub fn wake(&self, waiting: &Mutex<Option<u64>>) {
+        if let Some(task) = lock(waiting).take() {
+            let world = self.clone();
+            self.schedule(0, move || world.resume(task));
+        }
+    }
+
+    fn resume(&self, task: u64) {
+        self.0.tasks.get().expect("a task was suspended").resume(task);
     }
 }

@@ -10,7 +10,7 @@
 //!   it ends, and when the client goes.
 
 use super::{CLIENT_LARGE, SessionError};
-use remora_arena::{NoJournal, Region};
+use remora_arena::{Journal, Region};
 use remora_engine::command::Command;
 use remora_engine::shard::{Download, LargeSet, Upload};
 use remora_engine::{Now, Shard};
@@ -21,7 +21,7 @@ use remora_layout::limits::{
 };
 use remora_layout::message::{BufferName, Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
 use remora_ring::WRITE_ID;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -73,7 +73,7 @@ enum Item {
 
 /// The large values of one ring pair.
 pub struct Large {
-    incoming: HashMap<u32, Incoming>,
+    incoming: BTreeMap<u32, Incoming>,
     /// By number of the client's session; none is empty, and each begins with
     /// a value.
     outgoing: VecDeque<(u16, VecDeque<Item>)>,
@@ -90,7 +90,7 @@ impl Large {
     /// Nothing under way. `buffer` is the client's, if it is memory of this
     /// process.
     pub fn new(buffer: Option<Arc<Region>>) -> Self {
-        Self { incoming: HashMap::new(), outgoing: VecDeque::new(), buffer }
+        Self { incoming: BTreeMap::new(), outgoing: VecDeque::new(), buffer }
     }
 
     /// Whether so much is under way that no further request may begin.
@@ -110,7 +110,7 @@ impl Large {
     /// are a peer's attempt to make us keep them.
     pub fn begin(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         frame: &[u8],
         header: &RequestHeader,
         now: Now,
@@ -135,7 +135,7 @@ impl Large {
 
     fn try_begin(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         frame: &[u8],
         header: &RequestHeader,
         now: Now,
@@ -172,7 +172,7 @@ impl Large {
     /// an error is the status to reply with.
     pub fn piece(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         id: u32,
         piece: &[u8],
         now: Now,
@@ -234,7 +234,7 @@ impl Large {
     /// now are given to `reply`, in order.
     pub fn send_piece(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         link: &mut AnyLink,
         now: Now,
         replies: &mut Vec<Vec<u8>>,
@@ -286,7 +286,7 @@ impl Large {
     }
 
     /// The client has gone.
-    pub fn abandon(&mut self, shard: &mut Shard<NoJournal>, now: Now) {
+    pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         for (_, incoming) in std::mem::take(&mut self.incoming) {
             self.drop_incoming(shard, Some(incoming), now);
         }
@@ -299,7 +299,7 @@ impl Large {
         }
     }
 
-    fn drop_incoming(&self, shard: &mut Shard<NoJournal>, incoming: Option<Incoming>, now: Now) {
+    fn drop_incoming(&self, shard: &mut Shard<impl Journal>, incoming: Option<Incoming>, now: Now) {
         if let Some(Incoming::Set(upload)) = incoming {
             shard.abandon_upload(upload, now);
         }

@@ -8,7 +8,7 @@ mod special;
 pub use replies::{CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd};
 
 use large::Large;
-use remora_arena::{NoJournal, Region, Words};
+use remora_arena::{Journal, Region, Words};
 use remora_engine::command::Command;
 use remora_engine::shard::Outcome;
 use remora_engine::{Now, Reply, Shard};
@@ -129,7 +129,11 @@ impl RingSession {
 
     /// Takes up to [`FRAMES_PER_TURN`] frames, executes them in order and
     /// sends the replies. Gives the number of frames executed.
-    pub fn turn(&mut self, shard: &mut Shard<NoJournal>, now: Now) -> Result<usize, SessionError> {
+    pub fn turn(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        now: Now,
+    ) -> Result<usize, SessionError> {
         if self.replies.has_backlog() {
             self.replies.flush()?;
             if self.replies.has_backlog() {
@@ -186,7 +190,7 @@ impl RingSession {
     /// Decodes all, prefetches all, then executes in order.
     fn execute(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         now: Now,
         frames: &[u8],
         ends: &[usize],
@@ -227,7 +231,7 @@ impl RingSession {
     /// that the request named.
     fn command(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         command: &Command<'_>,
         hash: KeyHash,
         id: u32,
@@ -252,7 +256,7 @@ impl RingSession {
     }
 
     /// Gives back what the session's large values hold of the shard.
-    pub fn abandon(&mut self, shard: &mut Shard<NoJournal>, now: Now) {
+    pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);
     }
 

@@ -3,7 +3,7 @@
 
 use super::large::{self, Complete};
 use super::{RingSession, SessionError};
-use remora_arena::NoJournal;
+use remora_arena::Journal;
 use remora_engine::command::Command;
 use remora_engine::shard::{Download, Outcome};
 use remora_engine::{Now, Reply, Shard};
@@ -17,7 +17,7 @@ impl RingSession {
     /// A frame that is more, or less, than one encoded command.
     pub(super) fn special(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         frame: &[u8],
         now: Now,
     ) -> Result<(), SessionError> {
@@ -65,7 +65,7 @@ impl RingSession {
 
     fn complete(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         complete: Complete,
         id: u32,
         now: Now,
@@ -85,7 +85,7 @@ impl RingSession {
 
     fn decoded(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         bytes: &[u8],
         buffer: Option<BufferName>,
         now: Now,
@@ -102,7 +102,7 @@ impl RingSession {
     /// Replies with a large value: into the buffer, or not at all.
     pub(super) fn reply_large(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         reply: Reply<'static>,
         download: Download,
         id: u32,
@@ -131,7 +131,7 @@ impl RingSession {
     /// Lets a value on its way go on by a piece.
     pub(super) fn send_large(
         &mut self,
-        shard: &mut Shard<NoJournal>,
+        shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<(), SessionError> {
         if !self.large.may_send(&self.replies.link) {

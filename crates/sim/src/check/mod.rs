@@ -1,0 +1,4 @@
+//! Checkers of histories.
+
+pub mod keys;
+pub mod linear;

@@ -1,0 +1,85 @@
+//! What goes wrong, by name, and how often.
+
+use remora_fabric::sim::SimWorld;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fault {
+    /// The server stands still, as by SIGSTOP or a busy machine.
+    ServerStall,
+    /// The server's process dies and comes back with empty memory.
+    ServerCrash,
+    /// One client's connection breaks.
+    SessionLost,
+    /// A client stands still between two operations.
+    ClientStall,
+}
+
+impl Fault {
+    /// All kinds.
+    pub const ALL: [Self; 4] =
+        [Self::ServerStall, Self::ServerCrash, Self::SessionLost, Self::ClientStall];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ServerStall => "server-stall",
+            Self::ServerCrash => "server-crash",
+            Self::SessionLost => "session-lost",
+            Self::ClientStall => "client-stall",
+        }
+    }
+
+    /// The fault of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fault| fault.name() == name)
+    }
+}
+
+/// Draws faults, until they stop.
+pub struct Faults {
+    world: SimWorld,
+    /// Chances in a million at each place where it may strike.
+    ppm: BTreeMap<Fault, u32>,
+    stopped: Cell<bool>,
+    struck: RefCell<BTreeMap<Fault, u64>>,
+}
+
+impl Faults {
+    /// Faults with these chances, in a million; none where none is given.
+    pub fn new(world: &SimWorld, ppm: BTreeMap<Fault, u32>) -> Self {
+        Self { world: world.clone(), ppm, stopped: Cell::new(false), struck: RefCell::default() }
+    }
+
+    /// Whether a fault strikes here and now.
+    pub fn strikes(&self, fault: Fault) -> bool {
+        let Some(&ppm) = self.ppm.get(&fault).filter(|_| !self.stopped.get()) else { return false };
+        let strikes = self.world.draw(|random| random.happens(ppm));
+        if strikes {
+            *self.struck.borrow_mut().entry(fault).or_default() += 1;
+        }
+        strikes
+    }
+
+    /// None strikes any more.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// How often each struck.
+    pub fn struck(&self) -> BTreeMap<Fault, u64> {
+        self.struck.borrow().clone()
+    }
+
+    /// A task stands still for so long.
+    pub fn pause(&self, world: &SimWorld, task: u64, ns: RangeInclusive<u64>) {
+        let until_ns = world.now_ns() + world.draw(|random| random.within(&ns));
+        // Woken before, it goes on standing still.
+        while world.now_ns() < until_ns {
+            world.suspend_until(task, until_ns);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What happened in a world, as its clients saw it.
+
+use crate::check::keys::{KeyOp, Keys};
+use crate::check::linear::{Call, check};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A promise that was broken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which promise.
+    pub promise: &'static str,
+    /// What was seen.
+    pub seen: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.seen)
+    }
+}
+
+/// All calls of all clients, by key.
+#[derive(Default)]
+pub struct History {
+    keys: BTreeMap<u32, Vec<Call<KeyOp>>>,
+    /// FNV-1a over all that happened, in order.
+    hash: u64,
+    /// Calls that were made.
+    pub calls: u64,
+    violations: Vec<Violation>,
+    /// Every call as a line, if they are wanted.
+    pub trace: Option<Vec<String>>,
+}
+
+/// Names a call that was begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    key: u32,
+    at: usize,
+}
+
+impl History {
+    /// Nothing yet.
+    pub fn new(wants_trace: bool) -> Self {
+        let trace = wants_trace.then(Vec::new);
+        Self { hash: 0xcbf2_9ce4_8422_2325, trace, ..Self::default() }
+    }
+
+    /// A client begins a call. `op` has no result yet.
+    /// It takes effect after the call that it follows.
+    pub fn begin(
+        &mut self,
+        client: u32,
+        key: u32,
+        now_ns: u64,
+        op: KeyOp,
+        follows: Option<Begun>,
+    ) -> Begun {
+        self.calls += 1;
+        self.note(now_ns, client, key, format_args!("begins {op:?}"));
+        let calls = self.keys.entry(key).or_default();
+        let follows = follows.map(|first| first.at);
+        calls.push(Call { invoked_ns: now_ns, returned_ns: None, follows, op });
+        Begun { key, at: calls.len() - 1 }
+    }
+
+    /// The call has come to its end with this result.
+    pub fn end(&mut self, client: u32, begun: Begun, now_ns: u64, op: KeyOp) {
+        self.note(now_ns, client, begun.key, format_args!("ends {op:?}"));
+        let call = &mut self.keys.get_mut(&begun.key).expect("it was begun")[begun.at];
+        (call.returned_ns, call.op) = (Some(now_ns), op);
+    }
+
+    /// The call had no effect and no result: it was refused, or only read.
+    pub fn forget(&mut self, client: u32, begun: Begun, now_ns: u64, why: &dyn fmt::Display) {
+        self.note(now_ns, client, begun.key, format_args!("has no effect: {why}"));
+        // As if it had not returned: a GET of nothing explains itself, but a
+        // write might take effect.
+        let call = &mut self.keys.get_mut(&begun.key).expect("it was begun")[begun.at];
+        call.op = KeyOp::Nothing;
+        call.returned_ns = Some(now_ns);
+    }
+
+    /// All keys are cleared by somebody, between these times.
+    pub fn clear_all(&mut self, from_ns: u64, to_ns: u64) {
+        for calls in self.keys.values_mut() {
+            let op = KeyOp::Del { removed: None };
+            calls.push(Call { invoked_ns: from_ns, returned_ns: Some(to_ns), follows: None, op });
+        }
+    }
+
+    /// Something else that happened.
+    pub fn note(&mut self, now_ns: u64, client: u32, key: u32, what: fmt::Arguments<'_>) {
+        let line = format!("{now_ns:>14} client {client} key {key} {what}");
+        for byte in line.bytes() {
+            self.hash = (self.hash ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.push(line);
+        }
+    }
+
+    /// A promise was broken.
+    pub fn violate(&mut self, promise: &'static str, seen: String) {
+        self.violations.push(Violation { promise, seen });
+    }
+
+    /// Hash of all that happened.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Checks what can only be seen at the end.
+    pub fn judge(mut self, model: Keys) -> Judgement {
+        let mut undecided = 0;
+        for (key, calls) in &self.keys {
+            match check(&model, None, calls) {
+                Ok(()) => {}
+                Err(found) if !found.is_certain => undecided += 1,
+                Err(found) => {
+                    let seen = explain(*key, calls, found.call);
+                    self.violations.push(Violation { promise: "keys are linearizable", seen });
+                }
+            }
+        }
+        Judgement { violations: self.violations, undecided, keys: self.keys.len() as u64 }
+    }
+}
+
+/// What came of checking a history.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// All that was broken.
+    pub violations: Vec<Violation>,
+    /// Keys whose calls overlap in too many ways to be judged.
+    pub undecided: u64,
+    /// Keys that were judged.
+    pub keys: u64,
+}
+
+/// The calls around the one that nothing explains.
+fn explain(key: u32, calls: &[Call<KeyOp>], wrong: usize) -> String {
+    use std::fmt::Write;
+    let mut order: Vec<usize> = (0..calls.len()).collect();
+    order.sort_by_key(|&number| calls[number].invoked_ns);
+    let at = order.iter().position(|&number| number == wrong).expect("it is one of them");
+    let mut text = format!("key {key}: no order explains the call marked *");
+    for &number in &order[at.saturating_sub(8)..(at + 3).min(order.len())] {
+        let Call { invoked_ns, returned_ns, op, .. } = &calls[number];
+        let mark = if number == wrong { '*' } else { ' ' };
+        let returned = returned_ns.map_or("never".to_owned(), |ns| ns.to_string());
+        let _ = write!(text, "\n  {mark} {invoked_ns}..{returned} {op:?}");
+    }
+    text
+}

@@ -1,0 +1,21 @@
+//! Worlds from one seed: the production code over simulated memory, network
+//! and time, and the checkers of what happened in them.
+//!
+//! What is not simulated: the Unix socket and TCP dialogue by which a real
+//! client finds its server; eventfds and the kernel's sleep; threads of one
+//! client process that share a ring; RESP; a second server.
+
+#![deny(unsafe_code)]
+
+pub mod check;
+pub mod client;
+pub mod clock;
+pub mod faults;
+pub mod history;
+pub mod node;
+pub mod probes;
+pub mod shrink;
+#[allow(unsafe_code, reason = "see the module's text")]
+pub mod tasks;
+pub mod values;
+pub mod world;

@@ -1,0 +1,244 @@
+//! `remora-sim`: runs worlds and tells which promise a seed breaks.
+
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use remora_sim::faults::Fault;
+use remora_sim::probes::{Probe, Probes};
+use remora_sim::shrink::{Less, shrink};
+use remora_sim::world::{Outcome, World};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Lines of a trace that a failure shows.
+const SHOWN_LINES: usize = 60;
+
+/// Runs deterministic worlds: the production code over simulated memory,
+/// network and time.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// The world to run.
+    #[arg(long, conflicts_with = "seeds", required_unless_present = "seeds")]
+    seed: Option<u64>,
+    /// Worlds to run, A..B, B excluded.
+    #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
+    seeds: Option<Range<u64>>,
+    /// Stops after so many minutes.
+    #[arg(long, value_name = "M", requires = "seeds")]
+    minutes: Option<f64>,
+    /// Prints every call.
+    #[arg(long)]
+    trace: bool,
+    /// Makes a world that breaks a promise as small as it can, and shows it.
+    #[arg(long)]
+    shrink: bool,
+    /// Nothing goes wrong but what the fabric's contract allows at any time.
+    #[arg(long)]
+    no_faults: bool,
+    /// Begins so many operations only.
+    #[arg(long, value_name = "N")]
+    ops: Option<u64>,
+    /// So many clients only.
+    #[arg(long, value_name = "N")]
+    clients: Option<u32>,
+    /// Leaves out a kind of fault; may be given several times.
+    #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
+    without: Vec<Fault>,
+    /// Tears no operation of the fabric.
+    #[arg(long)]
+    untorn: bool,
+    /// A rare path that no world reached is a failure.
+    #[arg(long)]
+    all_probes: bool,
+    #[cfg(feature = "plants")]
+    #[command(flatten)]
+    plants: plants::Args,
+}
+
+fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let parse = |number: &str| number.parse().map_err(|_| format!("{number} is not a seed"));
+    let (from, to) = text.split_once("..").ok_or("seeds are given as A..B")?;
+    let seeds = parse(from)?..parse(to)?;
+    if seeds.is_empty() { Err("there is no seed in that range".to_owned()) } else { Ok(seeds) }
+}
+
+fn parse_fault(name: &str) -> Result<Fault, String> {
+    Fault::of_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Fault::ALL.into_iter().map(Fault::name).collect();
+        format!("there are: {}", names.join(", "))
+    })
+}
+
+#[derive(Default)]
+struct Totals {
+    seeds: u64,
+    operations: u64,
+    faults: u64,
+    violations: u64,
+    undecided: u64,
+    keys: u64,
+    probes: Probes,
+}
+
+impl Totals {
+    fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.operations += outcome.operations;
+        self.faults += outcome.faults.values().sum::<u64>();
+        self.violations += outcome.violations.len() as u64;
+        self.undecided += outcome.undecided;
+        self.keys += outcome.keys;
+        self.probes.add_all(&outcome.probes);
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let seeds = args.seeds.clone().unwrap_or_else(|| {
+        let seed = args.seed.expect("one of them is given");
+        seed..seed.saturating_add(1)
+    });
+    #[cfg(feature = "plants")]
+    if args.plants.hunt {
+        return plants::hunt(seeds, !args.no_faults);
+    }
+    #[cfg(feature = "plants")]
+    remora_layout::plant::choose(args.plants.plant);
+    let began = Instant::now();
+    let time = args.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
+    let mut totals = Totals::default();
+    for seed in seeds {
+        if time.is_some_and(|time| began.elapsed() >= time) {
+            break;
+        }
+        totals.add(&run(&args, seed));
+    }
+    let missed = totals.probes.missed();
+    if args.seeds.is_some() && !missed.is_empty() {
+        println!("never reached: {missed:?}");
+    }
+    if totals.undecided > 0 {
+        let Totals { undecided, keys, .. } = totals;
+        println!("not judged, as their calls overlap in too many ways: {undecided} of {keys} keys");
+    }
+    let (hit, all) = (Probe::ALL.len() - missed.len(), Probe::ALL.len());
+    let Totals { seeds, operations, faults, violations, .. } = totals;
+    println!(
+        "seeds={seeds} ops={operations} faults={faults} probes={hit}/{all} violations={violations}"
+    );
+    let fails = violations > 0 || (args.all_probes && !missed.is_empty());
+    if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Runs one world and tells what it broke.
+fn run(args: &Args, seed: u64) -> Outcome {
+    let mut less = Less {
+        operations: args.ops,
+        clients: args.clients,
+        without: args.without.clone(),
+        untorn: args.untorn,
+    };
+    let with_faults = !args.no_faults;
+    let outcome = World::run(less.of(seed, with_faults), args.trace);
+    if args.seed.is_some() {
+        let virtual_ms = outcome.virtual_ns / 1_000_000;
+        println!("hash={:016x} virtual_ms={virtual_ms} faults={:?}", outcome.hash, outcome.faults);
+    }
+    outcome.trace.iter().for_each(|line| println!("{line}"));
+    let Some(first) = outcome.violations.first() else { return outcome };
+    for violation in &outcome.violations {
+        println!("seed {seed} broke a promise: {violation}");
+    }
+    if args.shrink {
+        less = shrink(seed, with_faults, &less, first.promise);
+        let small = World::run(less.of(seed, with_faults), true);
+        println!("the smallest world found that breaks it, its last calls:");
+        let from = small.trace.len().saturating_sub(SHOWN_LINES);
+        small.trace[from..].iter().for_each(|line| println!("{line}"));
+        for violation in &small.violations {
+            println!("it broke: {violation}");
+        }
+    }
+    let faults = if args.no_faults { " --no-faults" } else { "" };
+    let more = if args.shrink { "--trace" } else { "--shrink" };
+    println!("to repeat it: remora-sim --seed {seed}{faults}{}{less} {more}", args.planted());
+    outcome
+}
+
+impl Args {
+    /// The flag that switched a planted bug on.
+    fn planted(&self) -> String {
+        #[cfg(feature = "plants")]
+        if let Some(plant) = self.plants.plant {
+            return format!(" --plant {}", plants::name_of(plant));
+        }
+        String::new()
+    }
+}
+
+#[cfg(feature = "plants")]
+mod plants {
+    use super::*;
+    use remora_layout::plant::{Plant, choose};
+
+    /// Bugs that worlds are to find. The others need real threads or kernels.
+    const HUNTED: [Plant; 9] = [
+        Plant::SkipRecordValidation,
+        Plant::UpdatedStaysLive,
+        Plant::RemovedStaysLive,
+        Plant::ConcludeAbsence,
+        Plant::IgnoreExpiry,
+        Plant::ReadPastOwnWrites,
+        Plant::CreditTooEarly,
+        Plant::ChecksumTooShort,
+        Plant::RightFromHeartbeat,
+    ];
+
+    #[derive(clap::Args)]
+    pub struct Args {
+        /// Switches a planted bug on.
+        #[arg(long, value_name = "NAME", value_parser = parse_plant)]
+        pub plant: Option<Plant>,
+        /// Looks for every planted bug, in seeds in turn until it is found.
+        #[arg(long, requires = "seeds")]
+        pub hunt: bool,
+    }
+
+    fn parse_plant(name: &str) -> Result<Plant, String> {
+        let known = Plant::ALL.iter().find(|(known, _)| *known == name);
+        known.map(|&(_, plant)| plant).ok_or_else(|| {
+            let names: Vec<&str> = Plant::ALL.iter().map(|(name, _)| *name).collect();
+            format!("there are: {}", names.join(", "))
+        })
+    }
+
+    pub fn name_of(plant: Plant) -> &'static str {
+        let found = Plant::ALL.iter().find(|(_, known)| *known == plant);
+        found.expect("all plants have names").0
+    }
+
+    /// One line for each bug. Fails if one is not found.
+    pub fn hunt(seeds: Range<u64>, with_faults: bool) -> ExitCode {
+        let mut missed = 0;
+        for plant in HUNTED {
+            choose(Some(plant));
+            let breaks = |seed: &u64| {
+                let outcome = World::run(Less::default().of(*seed, with_faults), false);
+                !outcome.violations.is_empty()
+            };
+            let name = name_of(plant);
+            match seeds.clone().find(breaks) {
+                Some(seed) => {
+                    println!("planted {name} found seed={seed} after={}", seed - seeds.start + 1)
+                }
+                None => {
+                    missed += 1;
+                    println!("planted {name} NOT-FOUND");
+                }
+            }
+        }
+        if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}

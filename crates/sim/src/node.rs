@@ -1,0 +1,360 @@
+//! A simulated server: the production shards and rings of one life after
+//! another, driven by one task. What a control thread does in production,
+//! granting sessions and writing heartbeats, is done here in few lines by the
+//! same formats.
+//!
+//! What it keeps true, as production does: a new life serves nobody before
+//! every right that its predecessor gave has lapsed; a session that breaks the
+//! protocol is withdrawn.
+
+use crate::clock::HostClock;
+use crate::faults::{Fault, Faults};
+use crate::probes::Probes;
+use remora_arena::{Mapping, Owner, Words};
+use remora_client::{Clock, Parts};
+use remora_engine::{Now, Shard, ShardOptions};
+use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld, Tasks};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
+use remora_layout::limits::{HEARTBEAT_MS, LARGE_BUFFER_BYTES, RIGHT_MARGIN_MS, RIGHT_MS};
+use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
+use remora_ring::WRITE_ID;
+use remora_server::ring_session::{
+    CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd, RingParts, RingSession, SessionError,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use zerocopy::FromZeros;
+
+const MS: u64 = 1_000_000;
+
+/// How a server is made.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Shards.
+    pub shards: usize,
+    /// Bytes of each shard's arena.
+    pub arena_bytes: usize,
+    /// What each shard is told; region, life and epoch are filled in.
+    pub shard: ShardOptions,
+    /// By how much the server's clock gains, ppm.
+    pub clock_gains_ppm: i64,
+}
+
+struct Session {
+    number: u64,
+    /// What the client's links see.
+    target: SimTarget,
+    to_server: Words,
+    rings: Vec<RingSession>,
+    heart: AnyLink,
+    beats: u64,
+    violated: Arc<AtomicBool>,
+    links: SimBundle,
+}
+
+struct Life {
+    number: u64,
+    began_ns: u64,
+    shards: Vec<Shard<SimJournal>>,
+    journals: Vec<SimJournal>,
+    sessions: Vec<Session>,
+}
+
+/// A server.
+pub struct Node {
+    world: SimWorld,
+    clock: HostClock,
+    options: NodeOptions,
+    faults: Rc<Faults>,
+    /// None while it is down.
+    life: Option<Life>,
+    lives: u64,
+    sessions: u64,
+    /// Sessions that were ended because the client broke the protocol: none
+    /// may be, all clients are honest.
+    pub violations: u64,
+}
+
+impl Node {
+    /// A server that is down.
+    pub fn new(world: &SimWorld, options: NodeOptions, faults: Rc<Faults>) -> Self {
+        let clock = HostClock::new(world, 1_700_000_000_000 * MS, options.clock_gains_ppm);
+        let world = world.clone();
+        Self { world, clock, options, faults, life: None, lives: 0, sessions: 0, violations: 0 }
+    }
+
+    /// The server's clock, ms.
+    pub fn unix_ms(&self) -> u64 {
+        self.clock.now_ns() / MS
+    }
+
+    /// When its clock shows this time, in virtual ns.
+    pub fn virtual_ns(&self, unix_ms: u64) -> u64 {
+        self.clock.virtual_ns(unix_ms * MS)
+    }
+
+    /// How long it takes until its clock has gone on by so much, virtual ns.
+    pub fn clock_takes_ns(&self, ns: u64) -> u64 {
+        self.clock.virtual_ns(self.clock.now_ns() + ns).saturating_sub(self.world.now_ns()) + 1
+    }
+
+    /// Whether it serves.
+    pub fn is_up(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// Begins a life with empty memory.
+    pub fn start(&mut self) {
+        assert!(self.life.is_none());
+        self.lives += 1;
+        let mut journals = Vec::new();
+        let shards = (0..self.options.shards).map(|number| {
+            let journal = SimJournal::new();
+            journals.push(journal.clone());
+            let owner = Owner::heap(self.options.arena_bytes, journal);
+            let life = self.lives;
+            let options = ShardOptions { region: number as u32, life, ..self.options.shard };
+            Shard::new(owner, options)
+        });
+        let shards = shards.collect();
+        let (number, began_ns) = (self.lives, self.clock.now_ns());
+        self.life = Some(Life { number, began_ns, shards, journals, sessions: Vec::new() });
+    }
+
+    /// The process ends, as by kill -9. What is given back loses the links of
+    /// its clients; until that is called its memory can be read, as memory
+    /// that a client of the same host has mapped.
+    pub fn crash(&mut self) -> impl FnOnce() + use<> {
+        let sessions = self.life.take().map_or(Vec::new(), |life| life.sessions);
+        move || sessions.into_iter().for_each(Session::lose)
+    }
+
+    /// Tells of the shards of this life, if there is one.
+    pub fn tell(&self, probes: &mut Probes) {
+        for shard in self.life.iter().flat_map(|life| &life.shards) {
+            probes.add_shard(&shard.stats(), self.options.shard.buckets);
+        }
+    }
+
+    /// How long a new life waits before it serves, ns of its clock.
+    pub fn waits_ns() -> u64 {
+        (RIGHT_MS + RIGHT_MARGIN_MS) * MS
+    }
+
+    /// Lets go of some session, as when its connection breaks.
+    pub fn lose_any_session(&mut self, draw: u64) {
+        if let Some(life) = &mut self.life
+            && !life.sessions.is_empty()
+        {
+            life.end((draw % life.sessions.len() as u64) as usize, &self.clock);
+        }
+    }
+
+    /// The client of this session has gone.
+    pub fn end_session(&mut self, number: u64) {
+        if let Some(life) = &mut self.life
+            && let Some(at) = life.sessions.iter().position(|session| session.number == number)
+        {
+            life.end(at, &self.clock);
+        }
+    }
+
+    /// Grants a session to a client with this clock.
+    pub fn connect(&mut self, client: &HostClock) -> Option<Parts> {
+        let (world, shards) = (self.world.clone(), self.options.shards);
+        let life = self.life.as_mut()?;
+        self.sessions += 1;
+        let number = self.sessions;
+        let seed = self.world.draw(|random| random.number());
+        let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
+        let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
+        let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
+        // What the client's links see, and what the server's do.
+        let (target, back) = (SimTarget::new(), SimTarget::new());
+        for (region, (shard, journal)) in (0u32..).zip(life.shards.iter().zip(&life.journals)) {
+            target.expose(region, shard.owner().words().clone(), journal.clone());
+        }
+        target.mailbox(shards as u32, to_server.clone());
+        back.mailbox(CLIENT_MAILBOX, to_client.clone());
+        back.mailbox(CLIENT_LARGE, large.clone());
+        let links = SimBundle::default();
+        let link_to_client = || {
+            let mut link = SimLink::new(&world, &back);
+            link.join(&links);
+            AnyLink::Other(Box::new(link))
+        };
+        let violated = Arc::new(AtomicBool::new(false));
+        let rings = (0..shards).map(|shard| {
+            RingSession::new(RingParts {
+                session: number,
+                seed,
+                shard,
+                life: life.number,
+                to_server: to_server.clone(),
+                link: link_to_client(),
+                client: ClientEnd::Tcp,
+                large: None,
+                violated: Arc::clone(&violated),
+            })
+        });
+        let rings = rings.collect();
+        let heart = link_to_client();
+        let tables = life.shards.iter().map(Shard::table_ref).collect();
+        let mut hello = ServerHello::new_zeroed();
+        hello.magic = HELLO_MAGIC.into();
+        hello.version = PROTOCOL_VERSION.into();
+        hello.session = number.into();
+        hello.life = life.number.into();
+        hello.epoch = self.options.shard.epoch.into();
+        hello.session_seed = seed.into();
+        hello.hash_seed = self.options.shard.hash_seed.into();
+        hello.shards = (shards as u32).into();
+        let link = {
+            let (world, target) = (world.clone(), target.clone());
+            let (back, links) = (back.clone(), links.clone());
+            move || {
+                let mut link = SimLink::new(&world, &target);
+                link.listen(&back);
+                link.join(&links);
+                AnyLink::Other(Box::new(link))
+            }
+        };
+        let clock = client.clone();
+        let clock = Clock::Given(Arc::new(move || clock.now_ns()));
+        life.sessions.push(Session {
+            number,
+            target,
+            to_server,
+            rings,
+            heart,
+            beats: 0,
+            violated,
+            links,
+        });
+        Some(Parts { hello, tables, to_client, large, link: Box::new(link), clock })
+    }
+
+    /// Serves every ring once. Whether there was anything to do.
+    fn turn(&mut self) -> bool {
+        let Some(life) = &mut self.life else { return false };
+        let now = now(&self.clock, life.began_ns);
+        let mut worked = false;
+        for session in &mut life.sessions {
+            for (ring, shard) in session.rings.iter_mut().zip(&mut life.shards) {
+                match ring.turn(shard, now) {
+                    Ok(frames) => worked |= frames > 0,
+                    Err(error) => {
+                        // A lost link, or half a frame that came before it was.
+                        let is_lost =
+                            matches!(error, SessionError::Link(_) | SessionError::TornForever);
+                        self.violations += !is_lost as u64;
+                        session.violated.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+        while let Some(at) =
+            life.sessions.iter().position(|session| session.violated.load(Ordering::Relaxed))
+        {
+            life.end(at, &self.clock);
+        }
+        worked
+    }
+
+    fn has_work(&self) -> bool {
+        let sessions = self.life.iter().flat_map(|life| &life.sessions);
+        sessions.flat_map(|session| &session.rings).any(RingSession::has_work)
+    }
+
+    /// What is due every few milliseconds.
+    fn tick(&mut self) {
+        let Some(life) = &mut self.life else { return };
+        let now = now(&self.clock, life.began_ns);
+        for shard in &mut life.shards {
+            shard.tick(now);
+        }
+        for session in &mut life.sessions {
+            session.beat(life.number, self.options.shard.epoch, now.unix_ms);
+        }
+    }
+
+    fn set_waiting(&self, task: Option<u64>) {
+        for session in self.life.iter().flat_map(|life| &life.sessions) {
+            session.target.set_waiting(task);
+        }
+    }
+
+    /// The task that serves, for ever.
+    pub fn run(node: &Rc<RefCell<Self>>) {
+        let world = node.borrow().world.clone();
+        let faults = Rc::clone(&node.borrow().faults);
+        let task = crate::tasks::Coroutines.current().expect("it runs as a task");
+        let mut next_tick_ns = 0;
+        loop {
+            if world.now_ns() >= next_tick_ns {
+                next_tick_ns = world.now_ns() + HEARTBEAT_MS * MS;
+                node.borrow_mut().tick();
+            }
+            if faults.strikes(Fault::ServerStall) {
+                faults.pause(&world, task, 1..=400 * MS);
+            }
+            if node.borrow_mut().turn() {
+                // What the work takes.
+                let takes_ns = world.draw(|random| random.within(&(200..=3_000)));
+                world.suspend_until(task, world.now_ns() + takes_ns);
+                continue;
+            }
+            if node.borrow().has_work() {
+                world.suspend_until(task, world.now_ns() + 1_000);
+                continue;
+            }
+            node.borrow().set_waiting(Some(task));
+            world.suspend_until(task, next_tick_ns);
+            node.borrow().set_waiting(None);
+        }
+    }
+}
+
+impl Life {
+    /// Gives up a session and what its rings hold of the shards.
+    fn end(&mut self, at: usize, clock: &HostClock) {
+        let now = now(clock, self.began_ns);
+        let mut session = self.sessions.remove(at);
+        for (ring, shard) in session.rings.iter_mut().zip(&mut self.shards) {
+            ring.abandon(shard, now);
+        }
+        session.lose();
+    }
+}
+
+fn now(clock: &HostClock, began_ns: u64) -> Now {
+    let now_ns = clock.now_ns();
+    Now { unix_ms: now_ns / MS, since_start_s: (now_ns - began_ns) / (1_000 * MS) }
+}
+
+impl Session {
+    fn lose(self) {
+        self.target.withdraw_all();
+        self.links.lose();
+    }
+
+    fn beat(&mut self, life: u64, epoch: u64, server_unix_ms: u64) {
+        self.beats += 1;
+        let beat = Heartbeat {
+            sequence: self.beats,
+            utilisation_ppm_plus_1: 1,
+            life,
+            epoch,
+            server_unix_ms,
+            echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
+            session: self.number,
+        };
+        let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };
+        self.heart.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
+        while self.heart.poll().is_some() {}
+    }
+}

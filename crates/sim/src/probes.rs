@@ -1,0 +1,122 @@
+//! Proof that the rare paths ran: each is a count that production code keeps
+//! anyway, or something that a world's client met.
+
+use remora_client::{Counts, Error};
+use remora_engine::ShardStats;
+use remora_layout::message::Status;
+use std::collections::BTreeMap;
+
+/// A rare path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Probe {
+    /// A cached pointer was read.
+    CachedRead,
+    /// A READ found a dead or another record.
+    StalePointer,
+    /// A READ was torn, or led to a bucket that the key had left.
+    TornRead,
+    /// A pointer's lease had ended.
+    LeaseExpired,
+    /// The reading right had lapsed.
+    RightLapsed,
+    /// Reading did not conclude, and the server was asked after all.
+    AskedAfterRead,
+    /// A key disappeared because its time was over.
+    Expired,
+    /// A record was evicted.
+    Evicted,
+    /// A record was moved so that pages came free.
+    Moved,
+    /// The table grew.
+    TableGrew,
+    /// A chain of buckets got an overflow bucket.
+    Overflow,
+    /// A write was refused because memory was full.
+    OutOfMemory,
+    /// A link failed with operations under way.
+    LinkLost,
+    /// A server ended a session, or another life began.
+    SessionEnded,
+    /// A call timed out.
+    TimedOut,
+}
+
+impl Probe {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::CachedRead,
+        Self::StalePointer,
+        Self::TornRead,
+        Self::LeaseExpired,
+        Self::RightLapsed,
+        Self::AskedAfterRead,
+        Self::Expired,
+        Self::Evicted,
+        Self::Moved,
+        Self::TableGrew,
+        Self::Overflow,
+        Self::OutOfMemory,
+        Self::LinkLost,
+        Self::SessionEnded,
+        Self::TimedOut,
+    ];
+}
+
+/// How often each was reached.
+#[derive(Clone, Default, Debug)]
+pub struct Probes(BTreeMap<Probe, u64>);
+
+impl Probes {
+    /// Reached so many times more.
+    pub fn add(&mut self, probe: Probe, times: u64) {
+        if times > 0 {
+            *self.0.entry(probe).or_default() += times;
+        }
+    }
+
+    /// What a session tells of itself.
+    pub fn add_session(&mut self, counts: &Counts) {
+        self.add(Probe::CachedRead, counts.read.min(counts.hits));
+        self.add(Probe::StalePointer, counts.stale);
+        self.add(Probe::TornRead, counts.retries);
+        self.add(Probe::LeaseExpired, counts.lease_expired);
+        self.add(Probe::RightLapsed, counts.right_lapsed);
+    }
+
+    /// What a shard tells of itself; it began with so many buckets.
+    pub fn add_shard(&mut self, stats: &ShardStats, began_with_buckets: u64) {
+        self.add(Probe::Expired, stats.expired);
+        self.add(Probe::Evicted, stats.evicted);
+        self.add(Probe::Moved, stats.moved);
+        self.add(Probe::TableGrew, stats.buckets.saturating_sub(began_with_buckets));
+        self.add(Probe::Overflow, stats.overflow_buckets);
+    }
+
+    /// How a call failed.
+    pub fn add_error(&mut self, error: Error) {
+        match error {
+            Error::Refused(Status::OutOfMemory) => self.add(Probe::OutOfMemory, 1),
+            Error::Link(_) | Error::ServerGone => self.add(Probe::LinkLost, 1),
+            Error::SessionEnded => self.add(Probe::SessionEnded, 1),
+            Error::TimedOut => self.add(Probe::TimedOut, 1),
+            _ => {}
+        }
+    }
+
+    /// Adds another world's.
+    pub fn add_all(&mut self, others: &Self) {
+        for (&probe, &times) in &others.0 {
+            self.add(probe, times);
+        }
+    }
+
+    /// How often this one was reached.
+    pub fn reached(&self, probe: Probe) -> u64 {
+        self.0.get(&probe).copied().unwrap_or(0)
+    }
+
+    /// Those that never were.
+    pub fn missed(&self) -> Vec<Probe> {
+        Probe::ALL.into_iter().filter(|&probe| self.reached(probe) == 0).collect()
+    }
+}

@@ -1,0 +1,96 @@
+//! Makes a world that breaks a promise as small as it can and still does.
+
+use crate::faults::Fault;
+use crate::world::{Outcome, Swarm, World};
+use std::fmt;
+
+/// What is taken away from a seed's draw.
+#[derive(Clone, Default, Debug)]
+pub struct Less {
+    /// So many operations only.
+    pub operations: Option<u64>,
+    /// So many clients only.
+    pub clients: Option<u32>,
+    /// None of these faults.
+    pub without: Vec<Fault>,
+    /// No operation of the fabric is torn.
+    pub untorn: bool,
+}
+
+impl Less {
+    /// The seed's world, with so much less.
+    pub fn of(&self, seed: u64, with_faults: bool) -> Swarm {
+        let mut swarm = Swarm::of(seed, with_faults);
+        if let Some(operations) = self.operations {
+            swarm.operations = operations;
+        }
+        if let Some(clients) = self.clients {
+            swarm.clients = clients.clamp(1, swarm.clients);
+        }
+        for fault in &self.without {
+            swarm.faults.remove(fault);
+        }
+        if self.untorn {
+            swarm.fabric.tear_ppm = 0;
+        }
+        swarm
+    }
+}
+
+/// As flags of the command.
+impl fmt::Display for Less {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(operations) = self.operations {
+            write!(f, " --ops {operations}")?;
+        }
+        if let Some(clients) = self.clients {
+            write!(f, " --clients {clients}")?;
+        }
+        for fault in &self.without {
+            write!(f, " --without {}", fault.name())?;
+        }
+        if self.untorn {
+            write!(f, " --untorn")?;
+        }
+        Ok(())
+    }
+}
+
+/// The smallest world found that breaks the same promise as `less` does.
+pub fn shrink(seed: u64, with_faults: bool, less: &Less, promise: &str) -> Less {
+    let breaks = |less: &Less| {
+        let outcome: Outcome = World::run(less.of(seed, with_faults), false);
+        outcome.violations.iter().any(|violation| violation.promise == promise)
+    };
+    let mut best = less.clone();
+    for fault in Fault::ALL {
+        let mut tried = best.clone();
+        tried.without.push(fault);
+        if with_faults && !best.without.contains(&fault) && breaks(&tried) {
+            best = tried;
+        }
+    }
+    let untorn = Less { untorn: true, ..best.clone() };
+    if breaks(&untorn) {
+        best = untorn;
+    }
+    let clients = best.of(seed, with_faults).clients;
+    if let Some(fewer) =
+        (1..clients).map(|clients| Less { clients: Some(clients), ..best.clone() }).find(&breaks)
+    {
+        best = fewer;
+    }
+    // The last operations matter least: half of them, as long as that is enough.
+    let mut operations = best.of(seed, with_faults).operations;
+    let mut step = operations / 2;
+    while step > 0 {
+        let tried = Less { operations: Some(operations - step), ..best.clone() };
+        if operations > step && breaks(&tried) {
+            operations -= step;
+            best = tried;
+        } else {
+            step /= 2;
+        }
+    }
+    best
+}

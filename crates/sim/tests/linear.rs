@@ -1,0 +1,209 @@
+//! The checker itself: histories known to be good, histories known to be bad,
+//! and random small ones against trying every order.
+
+use remora_sim::check::keys::{If, KeyOp, Keys, Value, Window};
+use remora_sim::check::linear::{Call, Model, Span, check};
+
+const KEEPS: Keys = Keys { evicts: false };
+
+fn call(invoked_ns: u64, returned_ns: u64, op: KeyOp) -> Call<KeyOp> {
+    Call { invoked_ns, returned_ns: Some(returned_ns), follows: None, op }
+}
+
+fn open(invoked_ns: u64, op: KeyOp) -> Call<KeyOp> {
+    Call { invoked_ns, returned_ns: None, follows: None, op }
+}
+
+fn get(found: Option<i64>) -> KeyOp {
+    KeyOp::Get { found }
+}
+
+fn set(number: i64) -> KeyOp {
+    set_if(number, If::Always, Some(true))
+}
+
+fn set_if(number: i64, condition: If, done: Option<bool>) -> KeyOp {
+    KeyOp::Set { value: Value { number, expiry: None }, condition, done }
+}
+
+fn expiring(number: i64, from_ns: u64, by_ns: u64) -> KeyOp {
+    let value = Value { number, expiry: Some(Window { from_ns, by_ns }) };
+    KeyOp::Set { value, condition: If::Always, done: Some(true) }
+}
+
+fn is_good(model: Keys, calls: &[Call<KeyOp>]) -> bool {
+    check(&model, None, calls).is_ok()
+}
+
+#[test]
+fn good_histories_are_explained() {
+    let unknown = |number| open(5, set_if(number, If::Always, None));
+    let del = |removed| KeyOp::Del { removed: Some(removed) };
+    let good: &[&[Call<KeyOp>]] = &[
+        &[],
+        &[call(0, 1, get(None)), call(2, 3, set(1)), call(4, 5, get(Some(1)))],
+        // Overlapping writes: either order.
+        &[call(0, 9, set(1)), call(1, 8, set(2)), call(10, 11, get(Some(1)))],
+        &[call(0, 9, set(1)), call(1, 8, set(2)), call(10, 11, get(Some(2)))],
+        // A read that overlaps a write sees the old or the new value.
+        &[call(0, 9, set(1)), call(1, 2, get(None)), call(3, 4, get(Some(1)))],
+        // Nobody learnt of it: it has an effect late, or never.
+        &[unknown(7), call(6, 7, get(None)), call(90, 99, get(Some(7)))],
+        &[unknown(7), call(6, 7, get(None)), call(90, 99, get(None))],
+        &[
+            call(0, 1, set_if(3, If::Absent, Some(true))),
+            call(2, 3, set_if(4, If::Absent, Some(false))),
+        ],
+        &[call(0, 1, set_if(3, If::Present, Some(false))), call(2, 3, get(None))],
+        &[call(0, 1, set(1)), call(2, 3, del(true)), call(4, 5, del(false))],
+        &[
+            call(0, 1, KeyOp::Incr { by: 2, sum: Some(2) }),
+            call(0, 1, KeyOp::Incr { by: 3, sum: Some(5) }),
+        ],
+        // At equal times operations overlap.
+        &[call(0, 5, set(1)), call(5, 6, get(None))],
+        &[call(0, 1, expiring(1, 10, 20)), call(5, 9, get(Some(1))), call(15, 16, get(None))],
+        &[call(0, 1, expiring(1, 10, 20)), call(19, 25, get(Some(1))), call(26, 27, get(None))],
+    ];
+    for calls in good {
+        assert!(is_good(KEEPS, calls), "{calls:?}");
+    }
+    let evicted = [call(0, 1, set(1)), call(2, 3, get(None))];
+    assert!(is_good(Keys { evicts: true }, &evicted));
+}
+
+#[test]
+fn bad_histories_are_found() {
+    let incr = |by, sum| KeyOp::Incr { by, sum: Some(sum) };
+    let bad: &[&[Call<KeyOp>]] = &[
+        // Out of nowhere.
+        &[call(0, 1, get(Some(1)))],
+        // A write that was answered is lost.
+        &[call(0, 1, set(1)), call(2, 3, get(None))],
+        // A stale value.
+        &[call(0, 1, set(1)), call(2, 3, set(2)), call(4, 5, get(Some(1)))],
+        // Two readers, one after the other, see new, then old.
+        &[call(0, 9, set(1)), call(1, 2, get(Some(1))), call(3, 4, get(None))],
+        // Both orders of two writes are seen.
+        &[
+            call(0, 9, set(1)),
+            call(0, 9, set(2)),
+            call(10, 11, get(Some(1))),
+            call(12, 13, get(Some(2))),
+        ],
+        // An unknown write takes effect twice.
+        &[
+            open(0, set_if(7, If::Always, None)),
+            call(1, 2, get(Some(7))),
+            call(3, 4, set(1)),
+            call(5, 6, get(Some(1))),
+            call(7, 8, get(Some(7))),
+        ],
+        // Two of them won.
+        &[
+            call(0, 9, set_if(3, If::Absent, Some(true))),
+            call(0, 9, set_if(4, If::Absent, Some(true))),
+        ],
+        // An increment is lost.
+        &[call(0, 5, incr(1, 1)), call(0, 5, incr(1, 1))],
+        // Removed twice.
+        &[
+            call(0, 1, set(1)),
+            call(2, 9, KeyOp::Del { removed: Some(true) }),
+            call(2, 9, KeyOp::Del { removed: Some(true) }),
+        ],
+        // Gone before its time, there after it.
+        &[call(0, 1, expiring(1, 10, 20)), call(5, 9, get(None))],
+        &[call(0, 1, expiring(1, 10, 20)), call(21, 22, get(Some(1)))],
+        // It comes back.
+        &[call(0, 1, expiring(1, 10, 20)), call(12, 13, get(None)), call(14, 15, get(Some(1)))],
+    ];
+    for calls in bad {
+        assert!(!is_good(KEEPS, calls), "{calls:?}");
+    }
+    let evicted = [call(0, 1, set(1)), call(2, 3, get(None)), call(4, 5, get(Some(1)))];
+    assert!(!is_good(Keys { evicts: true }, &evicted), "what was evicted does not come back");
+}
+
+/// A look whose result nobody learnt.
+fn is_lost_look(call: &Call<KeyOp>) -> bool {
+    call.returned_ns.is_none() && call.op == KeyOp::Nothing
+}
+
+/// Tries every order of every choice of operations that keeps real time.
+fn has_order(calls: &[Call<KeyOp>], state: Option<Value>, left: &mut Vec<usize>) -> bool {
+    if left.iter().all(|&number| calls[number].returned_ns.is_none()) {
+        return true;
+    }
+    let is_lost = |number: usize| is_lost_look(&calls[number]);
+    (0..left.len()).any(|at| {
+        let number = left[at];
+        let comes_too_early = left.iter().any(|&other| {
+            calls[other].returned_ns.is_some_and(|returned| returned < calls[number].invoked_ns)
+        });
+        let mut first = calls[number].follows;
+        // A lost look holds up nobody, but what it follows does.
+        while let Some(lost) = first.filter(|&first| left.contains(&first) && is_lost(first)) {
+            first = calls[lost].follows;
+        }
+        if comes_too_early || first.is_some_and(|first| left.contains(&first)) {
+            return false;
+        }
+        let span = Span { from_ns: calls[number].invoked_ns, to_ns: u64::MAX };
+        let next = KEEPS.apply(&state, &calls[number].op, span);
+        left.remove(at);
+        let found = next.into_iter().any(|state| has_order(calls, state, left));
+        left.insert(at, number);
+        found
+    })
+}
+
+#[test]
+fn a_session_s_requests_take_effect_in_order() {
+    let follows = |call: Call<KeyOp>, first| Call { follows: Some(first), ..call };
+    let told_old = [call(0, 9, set(1)), follows(call(1, 8, get(None)), 0)];
+    assert!(!is_good(KEEPS, &told_old), "a session sees its own write");
+    let apart = [call(0, 9, set(1)), call(1, 8, get(None))];
+    assert!(is_good(KEEPS, &apart));
+    let last = [call(0, 9, set(1)), follows(call(0, 9, set(2)), 0), call(10, 11, get(Some(1)))];
+    assert!(!is_good(KEEPS, &last));
+}
+
+#[test]
+fn random_small_histories_agree_with_trying_every_order() {
+    let mut state = 1u64;
+    let mut draw = |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut verdicts = [0u32; 2];
+    for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
+        let mut before_ns = 0;
+        let calls: Vec<Call<KeyOp>> = (0..1 + draw(5) as usize)
+            .map(|at| {
+                let number = draw(2) as i64 + 1;
+                let op = match draw(6) {
+                    0 | 1 => get((draw(3) > 0).then_some(number)),
+                    2 => set_if(number, If::Absent, Some(draw(2) == 0)),
+                    3 => KeyOp::Del { removed: Some(draw(2) == 0) },
+                    4 => KeyOp::Incr { by: 1, sum: (draw(2) == 0).then_some(number) },
+                    _ => set(number),
+                };
+                let invoked_ns = draw(8);
+                let returned_ns = (draw(5) > 0).then(|| invoked_ns + draw(6));
+                // Now and then it follows the one before, which is in time.
+                let follows = (at > 0 && before_ns <= invoked_ns && draw(4) == 0).then(|| at - 1);
+                before_ns = invoked_ns;
+                // Nobody learnt what a look found that did not return.
+                let is_lost = returned_ns.is_none() && matches!(op, KeyOp::Get { .. });
+                let op = if is_lost { KeyOp::Nothing } else { op };
+                Call { invoked_ns, returned_ns, follows, op }
+            })
+            .collect();
+        let expected = has_order(&calls, None, &mut (0..calls.len()).collect());
+        assert_eq!(is_good(KEEPS, &calls), expected, "{calls:?}");
+        verdicts[expected as usize] += 1;
+    }
+    assert!(cfg!(miri) || verdicts.iter().all(|&count| count > 3_000), "{verdicts:?}");
+}

@@ -1,0 +1,52 @@
+//! Worlds as the suite runs them: a fixed set of seeds, each the same twice,
+//! then fresh ones. The longer form is `remora-sim --seeds A..B --minutes M`.
+
+use remora_sim::shrink::Less;
+use remora_sim::world::{Outcome, World};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+fn run(seed: u64, with_faults: bool) -> Outcome {
+    let outcome = World::run(Less::default().of(seed, with_faults), false);
+    let faults = if with_faults { "" } else { " --no-faults" };
+    assert!(
+        outcome.violations.is_empty(),
+        "{}\nto repeat it: remora-sim --seed {seed}{faults} --shrink",
+        outcome.violations[0]
+    );
+    outcome
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let mut hashes = std::collections::BTreeSet::new();
+    for seed in 0..10 {
+        let (first, second) = (run(seed, true), run(seed, true));
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert_eq!(first.virtual_ns, second.virtual_ns);
+        hashes.insert(first.hash);
+    }
+    assert_eq!(hashes.len(), 10, "each seed is a world of its own");
+}
+
+#[test]
+fn fixed_seeds_keep_every_promise() {
+    let mut faults = 0;
+    for seed in 0..60 {
+        faults += run(seed, true).faults.values().sum::<u64>();
+        run(seed, false);
+    }
+    assert!(faults > 300, "things did go wrong: {faults}");
+}
+
+#[test]
+fn fresh_seeds_keep_every_promise() {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let first = since.as_nanos() as u64;
+    println!("fresh seeds from {first}");
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut seed = first;
+    while Instant::now() < until {
+        run(seed, true);
+        seed += 1;
+    }
+}
