@@ -139,7 +139,7 @@ impl Session {
         if self.shards[shard].awaited() == 0 {
             let time = &self.connection.time;
             let began_ns = *began_ns.get_or_insert_with(|| time.now_ns());
-            if time.since(began_ns) > self.options.timeout {
+            if time.since(began_ns) >= self.options.timeout {
                 return Err(self.end(Error::TimedOut));
             }
             return self.help(shard);

@@ -109,7 +109,7 @@ impl Session {
             if let Some(part) = self.connection.large.take(bytes) {
                 return Ok(part);
             }
-            if self.connection.time.since(began_ns) > self.options.timeout {
+            if self.connection.time.since(began_ns) >= self.options.timeout {
                 return Err(Error::TimedOut);
             }
             self.check()?;

@@ -71,7 +71,7 @@ impl Session {
         // Bounded by the session's timeout.
         loop {
             let waited = self.connection.time.since(started_ns);
-            if waited > self.options.timeout {
+            if waited >= self.options.timeout {
                 return Err(self.end(Error::TimedOut));
             }
             self.check()?;
@@ -115,7 +115,7 @@ impl Session {
         // Bounded by the session's timeout.
         loop {
             let waited = self.connection.time.since(started_ns);
-            if waited > self.options.timeout {
+            if waited >= self.options.timeout {
                 return Err(self.end(Error::TimedOut));
             }
             if !self.polls_after(waited, may_poll)
