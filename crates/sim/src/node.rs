@@ -101,11 +101,6 @@ impl Node {
         self.clock.virtual_ns(self.clock.now_ns() + ns).saturating_sub(self.world.now_ns()) + 1
     }
 
-    /// Whether it serves.
-    pub fn is_up(&self) -> bool {
-        self.life.is_some()
-    }
-
     /// Begins a life with empty memory.
     pub fn start(&mut self) {
         assert!(self.life.is_none());
