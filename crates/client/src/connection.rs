@@ -64,11 +64,14 @@ impl Client {
         Ok(Self { connection: Arc::new(connection), options: options.clone() })
     }
 
-    /// A connection over a fabric that is given. Its sessions do not share
-    /// pointers, and each thread waits for itself: one session at a time.
+    /// A connection over a fabric that is given. Each thread waits for itself:
+    /// one session at a time.
     ///
     /// # Errors
     /// The process cannot tell itself from a forked child.
+    ///
+    /// # Panics
+    /// Shared pointers are asked for, and the parts have no table.
     pub fn over(parts: Parts, options: &Options) -> Result<Self, ConnectError> {
         let connection = Arc::new(Connection::over_parts(parts)?);
         Ok(Self { connection, options: options.clone() })
@@ -155,6 +158,9 @@ pub struct Parts {
     pub link: Box<MakeLink>,
     /// The clock of the client's machine.
     pub clock: Clock,
+    /// The table of pointers that the machine's clients share, with the seed
+    /// of its checksums.
+    pub pointers: Option<(Words, u64)>,
 }
 
 /// How one thread sleeps for all of the process.
@@ -256,13 +262,15 @@ impl Connection {
     }
 
     fn over_parts(parts: Parts) -> Result<Self, ConnectError> {
-        let Parts { hello, tables, to_client, large, link, clock: time } = parts;
+        let Parts { hello, tables, to_client, large, link, clock: time, pointers } = parts;
         let lanes = lanes(&hello, &to_client, tables);
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
         let large = LargeBuffer::new(large);
         let carrier = Carrier::Other(link);
         let sleep = Sleep::ByLink;
-        let connection = Self::new(&hello, clock, to_client, None, lanes, large, carrier, sleep)?;
+        let pointers = pointers.map(PointerTable::of_parts);
+        let connection =
+            Self::new(&hello, clock, to_client, pointers, lanes, large, carrier, sleep)?;
         Ok(Self { time, ..connection })
     }
 

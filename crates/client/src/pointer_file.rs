@@ -45,6 +45,11 @@ pub(crate) struct PointerTable {
 }
 
 impl PointerTable {
+    /// One that is given.
+    pub fn of_parts((words, seed): (Words, u64)) -> Self {
+        Self { words, seed, _lock: None }
+    }
+
     /// The one that a server on this machine gives.
     pub fn of_server(fd: BorrowedFd<'_>, seed: u64) -> Result<Self, MapError> {
         let mapping = Mapping::of_peer(fd, RegionKind::Hints, POINTER_TABLE_BYTES)?;

@@ -132,7 +132,8 @@ impl Right {
         if life != self.life {
             return Err(OtherLife);
         }
-        self.until_ns = self.until_ns.max(sent_ns + self.term_ns);
+        let from_ns = if planted(Plant::RightFromReply) { self.looked_ns } else { sent_ns };
+        self.until_ns = self.until_ns.max(from_ns + self.term_ns);
         Ok(())
     }
 

@@ -39,11 +39,27 @@ pub enum Plant {
     ChecksumTooShort = 13,
     /// A client takes its heartbeat's echo to be as fresh as the heartbeat.
     RightFromHeartbeat = 14,
+    /// A client counts its right from when a reply came, not from when its
+    /// request was sent.
+    RightFromReply = 15,
+    /// A client takes what lies in its memory for what a failed READ fetched.
+    BelieveFailedRead = 16,
+    /// A session's number goes to the next session while replies to the former
+    /// are on their way.
+    NumberTooEarly = 17,
+    /// The old guardian of a record that is moved stays live.
+    MovedStaysLive = 18,
+    /// A sender takes a ring to be one frame's alignment longer than it is.
+    RingTooLong = 19,
+    /// A client's unfinished upload keeps its slot when the client has gone.
+    UploadOutlivesClient = 20,
+    /// A slot is free at once although its bytes are still being sent.
+    PinnedIsReused = 21,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 14] = [
+    pub const ALL: [(&'static str, Self); 21] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -58,6 +74,13 @@ impl Plant {
         ("credit-too-early", Self::CreditTooEarly),
         ("checksum-too-short", Self::ChecksumTooShort),
         ("right-from-heartbeat", Self::RightFromHeartbeat),
+        ("right-from-reply", Self::RightFromReply),
+        ("believe-failed-read", Self::BelieveFailedRead),
+        ("number-too-early", Self::NumberTooEarly),
+        ("moved-stays-live", Self::MovedStaysLive),
+        ("ring-too-long", Self::RingTooLong),
+        ("upload-outlives-client", Self::UploadOutlivesClient),
+        ("pinned-is-reused", Self::PinnedIsReused),
     ];
 }
 

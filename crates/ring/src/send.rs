@@ -4,7 +4,8 @@ use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
 };
-use remora_layout::limits::{MAX_WRITE_BYTES, RING_BYTES};
+use remora_layout::limits::{FRAME_ALIGN_BYTES, MAX_WRITE_BYTES, RING_BYTES};
+use remora_layout::plant::{Plant, planted};
 
 // A run of frames fits one WRITE.
 const _: () = assert!(RING_BYTES <= MAX_WRITE_BYTES);
@@ -75,7 +76,8 @@ impl Sender {
     pub fn has_room(&self, payload_bytes: usize) -> bool {
         let frame = frame_bytes(payload_bytes);
         let used = self.sent - self.credit;
-        used + (self.skipped(frame) + frame) as u64 <= RING_BYTES as u64
+        let more = if planted(Plant::RingTooLong) { FRAME_ALIGN_BYTES } else { 0 };
+        used + (self.skipped(frame) + frame) as u64 <= (RING_BYTES + more) as u64
     }
 
     /// The credit as it was last taken.

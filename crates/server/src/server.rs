@@ -112,6 +112,7 @@ impl Server {
                 record_secret: random_u64(),
                 quarantine_bytes: config.quarantine_bytes.div_ceil(shards as u64),
                 eviction: config.eviction,
+                last_generation: u32::MAX,
             };
             let shard = Shard::new(owner, options);
             let words = region.words();

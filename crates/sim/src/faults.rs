@@ -14,14 +14,24 @@ pub enum Fault {
     ServerCrash,
     /// One client's connection breaks.
     SessionLost,
-    /// A client stands still between two operations.
+    /// A client stands still wherever it waits, as by SIGSTOP.
     ClientStall,
+    /// A link is lost with operations under way.
+    LinkLost,
+    /// An operation is held up on its way, and all that follow it on its link.
+    LinkStall,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 4] =
-        [Self::ServerStall, Self::ServerCrash, Self::SessionLost, Self::ClientStall];
+    pub const ALL: [Self; 6] = [
+        Self::ServerStall,
+        Self::ServerCrash,
+        Self::SessionLost,
+        Self::ClientStall,
+        Self::LinkLost,
+        Self::LinkStall,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -30,6 +40,8 @@ impl Fault {
             Self::ServerCrash => "server-crash",
             Self::SessionLost => "session-lost",
             Self::ClientStall => "client-stall",
+            Self::LinkLost => "link-lost",
+            Self::LinkStall => "link-stall",
         }
     }
 
@@ -67,11 +79,16 @@ impl Faults {
     /// None strikes any more.
     pub fn stop(&self) {
         self.stopped.set(true);
+        self.world.calm();
     }
 
-    /// How often each struck.
+    /// How often each struck. Those of links are the fabric's to count.
     pub fn struck(&self) -> BTreeMap<Fault, u64> {
-        self.struck.borrow().clone()
+        let mut struck = self.struck.borrow().clone();
+        let of_links =
+            [(Fault::LinkLost, self.world.lost()), (Fault::LinkStall, self.world.stalled())];
+        struck.extend(of_links.into_iter().filter(|&(_, times)| times > 0));
+        struck
     }
 
     /// A task stands still for so long.

@@ -17,6 +17,7 @@ pub mod history;
 pub mod node;
 pub mod probes;
 pub mod shrink;
+pub mod swarm;
 #[allow(unsafe_code, reason = "see the module's text")]
 pub mod tasks;
 pub mod values;

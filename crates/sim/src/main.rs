@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// A world that takes longer is named.
+const SLOW: Duration = Duration::from_secs(5);
 /// Lines of a trace that a failure shows.
 const SHOWN_LINES: usize = 60;
 
@@ -113,7 +115,11 @@ fn main() -> ExitCode {
         if time.is_some_and(|time| began.elapsed() >= time) {
             break;
         }
+        let seed_began = Instant::now();
         totals.add(&run(&args, seed));
+        if seed_began.elapsed() > SLOW {
+            eprintln!("seed {seed} took {} s", seed_began.elapsed().as_secs());
+        }
     }
     let missed = totals.probes.missed();
     if args.seeds.is_some() && !missed.is_empty() {
@@ -184,8 +190,9 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 9] = [
+    const HUNTED: [Plant; 17] = [
         Plant::SkipRecordValidation,
+        Plant::TrustFormerLife,
         Plant::UpdatedStaysLive,
         Plant::RemovedStaysLive,
         Plant::ConcludeAbsence,
@@ -194,6 +201,13 @@ mod plants {
         Plant::CreditTooEarly,
         Plant::ChecksumTooShort,
         Plant::RightFromHeartbeat,
+        Plant::RightFromReply,
+        Plant::BelieveFailedRead,
+        Plant::NumberTooEarly,
+        Plant::MovedStaysLive,
+        Plant::RingTooLong,
+        Plant::UploadOutlivesClient,
+        Plant::PinnedIsReused,
     ];
 
     #[derive(clap::Args)]

@@ -10,13 +10,16 @@
 use crate::clock::HostClock;
 use crate::faults::{Fault, Faults};
 use crate::probes::Probes;
-use remora_arena::{Mapping, Owner, Words};
+use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::{Clock, Parts};
-use remora_engine::{Now, Shard, ShardOptions};
+use remora_engine::{Command, Now, Shard, ShardOptions};
 use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld, Tasks};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_layout::hash::KeyHash;
 use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
-use remora_layout::limits::{HEARTBEAT_MS, LARGE_BUFFER_BYTES, RIGHT_MARGIN_MS, RIGHT_MS};
+use remora_layout::limits::{
+    CACHE_LINE_BYTES, HEARTBEAT_MS, LARGE_BUFFER_BYTES, LEASE_MAX_S, RIGHT_MARGIN_MS, RIGHT_MS,
+};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_ring::WRITE_ID;
 use remora_server::ring_session::{
@@ -30,6 +33,9 @@ use zerocopy::FromZeros;
 
 const MS: u64 = 1_000_000;
 
+/// Memory is audited about once in so many ticks.
+const AUDIT_TICKS: u64 = 16;
+
 /// How a server is made.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
@@ -41,6 +47,10 @@ pub struct NodeOptions {
     pub shard: ShardOptions,
     /// By how much the server's clock gains, ppm.
     pub clock_gains_ppm: i64,
+    /// Lines of the table of pointers that its clients share; 0: there is none.
+    pub pointer_lines: usize,
+    /// Whether its memory is audited while it serves: nothing is uploaded then.
+    pub audits: bool,
 }
 
 struct Session {
@@ -61,6 +71,8 @@ struct Life {
     shards: Vec<Shard<SimJournal>>,
     journals: Vec<SimJournal>,
     sessions: Vec<Session>,
+    /// The pointers that clients share.
+    pointers: Option<(Words, u64)>,
 }
 
 /// A server.
@@ -76,6 +88,8 @@ pub struct Node {
     /// Sessions that were ended because the client broke the protocol: none
     /// may be, all clients are honest.
     pub violations: u64,
+    /// What did not fit when memory was audited.
+    pub misfits: Vec<String>,
 }
 
 impl Node {
@@ -83,7 +97,8 @@ impl Node {
     pub fn new(world: &SimWorld, options: NodeOptions, faults: Rc<Faults>) -> Self {
         let clock = HostClock::new(world, 1_700_000_000_000 * MS, options.clock_gains_ppm);
         let world = world.clone();
-        Self { world, clock, options, faults, life: None, lives: 0, sessions: 0, violations: 0 }
+        let (life, lives, sessions, violations, misfits) = (None, 0, 0, 0, Vec::new());
+        Self { world, clock, options, faults, life, lives, sessions, violations, misfits }
     }
 
     /// The server's clock, ms.
@@ -116,7 +131,12 @@ impl Node {
         });
         let shards = shards.collect();
         let (number, began_ns) = (self.lives, self.clock.now_ns());
-        self.life = Some(Life { number, began_ns, shards, journals, sessions: Vec::new() });
+        let lines = self.options.pointer_lines;
+        let pointers = (lines > 0).then(|| {
+            (Words::new(Mapping::heap(lines * CACHE_LINE_BYTES)), self.options.shard.hash_seed | 1)
+        });
+        self.life =
+            Some(Life { number, began_ns, shards, journals, sessions: Vec::new(), pointers });
     }
 
     /// The process ends, as by kill -9. What is given back loses the links of
@@ -124,7 +144,8 @@ impl Node {
     /// that a client of the same host has mapped.
     pub fn crash(&mut self) -> impl FnOnce() + use<> {
         let sessions = self.life.take().map_or(Vec::new(), |life| life.sessions);
-        move || sessions.into_iter().for_each(Session::lose)
+        let world = self.world.clone();
+        move || sessions.into_iter().for_each(|session| session.lose(&world))
     }
 
     /// Tells of the shards of this life, if there is one.
@@ -144,7 +165,7 @@ impl Node {
         if let Some(life) = &mut self.life
             && !life.sessions.is_empty()
         {
-            life.end((draw % life.sessions.len() as u64) as usize, &self.clock);
+            life.end((draw % life.sessions.len() as u64) as usize, &self.world, &self.clock);
         }
     }
 
@@ -153,7 +174,7 @@ impl Node {
         if let Some(life) = &mut self.life
             && let Some(at) = life.sessions.iter().position(|session| session.number == number)
         {
-            life.end(at, &self.clock);
+            life.end(at, &self.world, &self.clock);
         }
     }
 
@@ -229,7 +250,8 @@ impl Node {
             violated,
             links,
         });
-        Some(Parts { hello, tables, to_client, large, link: Box::new(link), clock })
+        let (link, pointers) = (Box::new(link), life.pointers.clone());
+        Some(Parts { hello, tables, to_client, large, link, clock, pointers })
     }
 
     /// Serves every ring once. Whether there was anything to do.
@@ -254,7 +276,7 @@ impl Node {
         while let Some(at) =
             life.sessions.iter().position(|session| session.violated.load(Ordering::Relaxed))
         {
-            life.end(at, &self.clock);
+            life.end(at, &self.world, &self.clock);
         }
         worked
     }
@@ -274,6 +296,38 @@ impl Node {
         for session in &mut life.sessions {
             session.beat(life.number, self.options.shard.epoch, now.unix_ms);
         }
+        if self.options.audits && self.world.draw(|random| random.below(AUDIT_TICKS)) == 0 {
+            self.audit("while it served");
+        }
+    }
+
+    fn audit(&mut self, when: &str) {
+        let shards = self.life.iter().flat_map(|life| &life.shards);
+        let misfits = shards.filter_map(|shard| shard.audit().err());
+        self.misfits.extend(misfits.map(|misfit| format!("{when}: {misfit}")));
+    }
+
+    /// Ends this life in order: all sessions end, all keys are removed, all
+    /// leases run out. Nothing may be held by anybody after that.
+    pub fn close(&mut self) {
+        let Some(life) = &mut self.life else { return };
+        while !life.sessions.is_empty() {
+            life.end(0, &self.world, &self.clock);
+        }
+        self.audit("after all sessions");
+        let Some(life) = &mut self.life else { return };
+        let mut now = now(&self.clock, life.began_ns);
+        for shard in &mut life.shards {
+            shard.execute(&Command::Flush, KeyHash(0), now);
+            now.since_start_s += 2 * LEASE_MAX_S;
+            shard.tick(now);
+            let stats = shard.stats();
+            let SlotStats { used_bytes, quarantine_bytes, .. } = stats.slots;
+            if used_bytes + quarantine_bytes + stats.keys + stats.pinned + stats.ask_only > 0 {
+                self.misfits.push(format!("left after FLUSHALL: {stats:?}"));
+            }
+        }
+        self.audit("after FLUSHALL");
     }
 
     fn set_waiting(&self, task: Option<u64>) {
@@ -315,13 +369,13 @@ impl Node {
 
 impl Life {
     /// Gives up a session and what its rings hold of the shards.
-    fn end(&mut self, at: usize, clock: &HostClock) {
+    fn end(&mut self, at: usize, world: &SimWorld, clock: &HostClock) {
         let now = now(clock, self.began_ns);
         let mut session = self.sessions.remove(at);
         for (ring, shard) in session.rings.iter_mut().zip(&mut self.shards) {
             ring.abandon(shard, now);
         }
-        session.lose();
+        session.lose(world);
     }
 }
 
@@ -331,9 +385,11 @@ fn now(clock: &HostClock, began_ns: u64) -> Now {
 }
 
 impl Session {
-    fn lose(self) {
+    /// Its memory is taken back; the connection is closed soon after.
+    fn lose(self, world: &SimWorld) {
         self.target.withdraw_all();
-        self.links.lose();
+        let closes_ns = world.draw(|random| random.below(2) * random.below(2 * MS));
+        world.schedule(closes_ns, move || self.links.lose());
     }
 
     fn beat(&mut self, life: u64, epoch: u64, server_unix_ms: u64) {

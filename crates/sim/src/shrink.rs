@@ -1,7 +1,8 @@
 //! Makes a world that breaks a promise as small as it can and still does.
 
 use crate::faults::Fault;
-use crate::world::{Outcome, Swarm, World};
+use crate::swarm::Swarm;
+use crate::world::{Outcome, World};
 use std::fmt;
 
 /// What is taken away from a seed's draw.

@@ -19,6 +19,8 @@ thread_local! {
     static SUSPENDED: RefCell<BTreeMap<u64, Stack>> = const { RefCell::new(BTreeMap::new()) };
     /// The task that runs, and how it is suspended.
     static RUNNING: Cell<Option<(u64, *const Yielder<(), ()>)>> = const { Cell::new(None) };
+    /// Tasks that stand still, and whether they would go on by now.
+    static STOPPED: RefCell<BTreeMap<u64, bool>> = const { RefCell::new(BTreeMap::new()) };
     /// Tasks that were ever begun: a number is never used again.
     static BEGUN: Cell<u64> = const { Cell::new(0) };
 }
@@ -40,6 +42,20 @@ impl Coroutines {
         task
     }
 
+    /// Lets a task stand still wherever it waits, as by SIGSTOP: what wakes it
+    /// has no effect before [`Coroutines::go_on`]. Not from within the task.
+    pub fn stop(task: u64) {
+        assert!(RUNNING.get().is_none_or(|(running, _)| running != task), "it waits somewhere");
+        STOPPED.with_borrow_mut(|stopped| _ = stopped.entry(task).or_insert(false));
+    }
+
+    /// Lets a stopped task go on, at once if it was woken meanwhile. As an event.
+    pub fn go_on(task: u64) {
+        if STOPPED.with_borrow_mut(|stopped| stopped.remove(&task)) == Some(true) {
+            Self.resume(task);
+        }
+    }
+
     /// Whether a task has not come to its end.
     pub fn is_alive(task: u64) -> bool {
         SUSPENDED.with_borrow(|tasks| tasks.contains_key(&task))
@@ -49,6 +65,7 @@ impl Coroutines {
     /// Forgets all suspended tasks, and frees what they hold.
     pub fn forget_all() {
         assert!(RUNNING.get().is_none(), "a task does not end the world it runs in");
+        STOPPED.take();
         let tasks = SUSPENDED.take();
         // In the order of their numbers: what is dropped may have effects.
         for (task, stack) in tasks {
@@ -56,6 +73,16 @@ impl Coroutines {
             // nothing may suspend any more.
             drop((task, stack));
         }
+    }
+}
+
+impl Coroutines {
+    /// Leaves all tasks where they are, after one of them has panicked: what
+    /// they hold is never freed.
+    pub fn abandon_all() {
+        RUNNING.set(None);
+        STOPPED.take();
+        std::mem::forget(SUSPENDED.take());
     }
 }
 
@@ -75,6 +102,12 @@ impl Tasks for Coroutines {
 
     fn resume(&self, task: u64) {
         assert!(RUNNING.get().is_none(), "tasks are resumed by events, not by tasks");
+        let is_stopped = STOPPED.with_borrow_mut(|stopped| {
+            stopped.get_mut(&task).map(|is_woken| *is_woken = true).is_some()
+        });
+        if is_stopped {
+            return;
+        }
         // It may have ended, or been woken twice and be at something else.
         let Some(mut stack) = SUSPENDED.with_borrow_mut(|tasks| tasks.remove(&task)) else {
             return;

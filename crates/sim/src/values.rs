@@ -6,8 +6,18 @@
 
 use remora_fabric::sim::Random;
 
-/// Key, number and length in front of the filling.
+/// Key, length of the filling and number in front of it.
 const HEADER_BYTES: usize = 16;
+
+/// How long values are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lengths {
+    /// Most bytes with which a value is filled up.
+    pub most_bytes: u64,
+    /// Whether all values of a key are of one length, so that one may be
+    /// written over another.
+    pub one_for_each_key: bool,
+}
 
 /// The bytes of a key's name.
 pub fn key_bytes(key: u32) -> Vec<u8> {
@@ -19,29 +29,33 @@ pub fn is_counter(key: u32) -> bool {
     key % 2 == 1
 }
 
-/// The bytes that stand for a number under a key; up to `most_bytes` more than
-/// the least.
-pub fn encode(key: u32, number: i64, most_bytes: u64) -> Vec<u8> {
+/// The bytes that stand for a number under a key.
+pub fn encode(key: u32, number: i64, lengths: Lengths) -> Vec<u8> {
     if is_counter(key) {
         return number.to_string().into_bytes();
     }
+    let number_or_none = if lengths.one_for_each_key { 0 } else { number as u64 };
+    let length = Random::new((key as u64) << 40 ^ number_or_none).below(lengths.most_bytes + 1);
     let mut filling = Random::new((key as u64) << 40 ^ number as u64);
-    let length = filling.below(most_bytes + 1) as usize;
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + length);
-    bytes.extend_from_slice(&key.to_le_bytes());
-    bytes.extend_from_slice(&(length as u32).to_le_bytes());
-    bytes.extend_from_slice(&number.to_le_bytes());
-    bytes.extend((0..length).map(|_| filling.number() as u8));
-    bytes
+    let bytes = HEADER_BYTES + length as usize;
+    let mut value = Vec::with_capacity(bytes + 8);
+    value.extend_from_slice(&key.to_le_bytes());
+    value.extend_from_slice(&(length as u32).to_le_bytes());
+    value.extend_from_slice(&number.to_le_bytes());
+    while value.len() < bytes {
+        value.extend_from_slice(&filling.number().to_le_bytes());
+    }
+    value.truncate(bytes);
+    value
 }
 
 /// The number that these bytes stand for under this key; `None` if nobody
 /// ever wrote them there.
-pub fn decode(key: u32, bytes: &[u8], most_bytes: u64) -> Option<i64> {
+pub fn decode(key: u32, bytes: &[u8], lengths: Lengths) -> Option<i64> {
     if is_counter(key) {
         return std::str::from_utf8(bytes).ok()?.parse().ok();
     }
     let (header, _) = bytes.split_at_checked(HEADER_BYTES)?;
     let number = i64::from_le_bytes(header[8..].try_into().ok()?);
-    (encode(key, number, most_bytes) == bytes).then_some(number)
+    (encode(key, number, lengths) == bytes).then_some(number)
 }

@@ -1,124 +1,25 @@
 //! One world: a server, its clients, what goes wrong, and the judgement.
 
 use crate::check::keys::Keys;
-use crate::client::{Mix, SimClient};
+use crate::client::SimClient;
 use crate::clock::HostClock;
 use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
-use crate::node::{Node, NodeOptions};
+use crate::node::Node;
 use crate::probes::Probes;
+use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
 use remora_client::{Error, Options, PointerCacheKind, Wake};
-use remora_engine::ShardOptions;
 use remora_engine::evict::Eviction;
-use remora_fabric::sim::{Random, SimOptions, SimWorld, Tasks};
+use remora_fabric::sim::{SimWorld, Tasks};
+use remora_layout::limits::STREAM_BYTES;
 use remora_layout::message::Status;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::time::Duration;
 
 const MS: u64 = 1_000_000;
-
-/// What a seed draws before its world begins.
-#[derive(Clone, Debug)]
-pub struct Swarm {
-    /// Operations to begin, all clients together.
-    pub operations: u64,
-    /// Clients.
-    pub clients: u32,
-    /// Keys.
-    pub keys: u32,
-    /// Most bytes with which a value is filled up.
-    pub value_bytes: u64,
-    /// What clients do.
-    pub mix: Mix,
-    /// By how much the server's clock gains, ppm.
-    pub server_gains_ppm: i64,
-    /// The same of each client's machine.
-    pub client_gains_ppm: Vec<i64>,
-    /// The fabric.
-    pub fabric: SimOptions,
-    /// The server.
-    pub node: NodeOptions,
-    /// Pointers that a session caches.
-    pub cache_entries: usize,
-    /// Chances of faults, in a million.
-    pub faults: BTreeMap<Fault, u32>,
-}
-
-impl Swarm {
-    /// The draw of a seed.
-    pub fn of(seed: u64, with_faults: bool) -> Self {
-        let mut random = Random::new(seed);
-        let mut draw = |range: std::ops::RangeInclusive<u64>| random.within(&range);
-        let clients = draw(1..=6) as u32;
-        let keys = [1, 3, 10, 60, 400][draw(0..=4) as usize];
-        let mix = Mix {
-            get: 10 + draw(0..=60),
-            get_batch: draw(0..=10),
-            set: 5 + draw(0..=30),
-            set_many: draw(0..=5),
-            del: draw(0..=6),
-            incr: draw(0..=10),
-            submit: draw(0..=4),
-            think: draw(0..=2),
-            most_submitted: 20,
-            expiring_percent: [0, 10, 50][draw(0..=2) as usize],
-            think_ns: [MS, 100 * MS, 3_000 * MS][draw(0..=2) as usize],
-        };
-        let gains = |drawn: u64| drawn as i64 - 100_000;
-        let server_gains_ppm = gains(draw(0..=200_000));
-        let client_gains_ppm = (0..clients).map(|_| gains(draw(0..=200_000))).collect();
-        let slow = draw(0..=3) == 0;
-        let most = if slow { [200_000, 20_000_000][draw(0..=1) as usize] } else { 5_000 };
-        let fabric = SimOptions {
-            seed: draw(0..=u64::MAX - 1),
-            request_ns: 200..=200 + draw(1..=most),
-            effect_ns: 50..=50 + draw(1..=most),
-            answer_ns: 200..=200 + draw(1..=most),
-            tear_ppm: [0, 100_000, 1_000_000][draw(0..=2) as usize],
-            loss_ppm: if with_faults { [0, 20, 500][draw(0..=2) as usize] } else { 0 },
-        };
-        let evicts = draw(0..=3) == 0;
-        let shard = ShardOptions {
-            hash_seed: draw(0..=u64::MAX - 1),
-            record_secret: draw(0..=u64::MAX - 1),
-            buckets: 1 << draw(0..=4),
-            lease_min_s: 1,
-            eviction: if evicts { Eviction::S3Fifo } else { Eviction::None },
-            ..ShardOptions::default()
-        };
-        let node = NodeOptions {
-            shards: draw(1..=3) as usize,
-            arena_bytes: [1 << 20, 2 << 20, 8 << 20][draw(0..=2) as usize],
-            shard,
-            clock_gains_ppm: server_gains_ppm,
-        };
-        let mut faults = BTreeMap::new();
-        if with_faults {
-            for fault in Fault::ALL {
-                let ppm = [0, 100, 1_000][draw(0..=2) as usize];
-                // Once a millisecond a crash is drawn, the others more often.
-                let ppm = if fault == Fault::ServerCrash { ppm / 10 } else { ppm };
-                faults.insert(fault, ppm);
-            }
-        }
-        Self {
-            operations: 2_000,
-            clients,
-            keys,
-            value_bytes: [8, 100, 2_000, 30_000][draw(0..=3) as usize],
-            mix,
-            server_gains_ppm,
-            client_gains_ppm,
-            fabric,
-            node,
-            cache_entries: [0, 1, 64, 4_096][draw(0..=3) as usize],
-            faults,
-        }
-    }
-}
 
 /// A world while it runs.
 pub struct World {
@@ -164,7 +65,7 @@ pub struct Outcome {
 impl World {
     /// Runs one seed's world to its end.
     pub fn run(swarm: Swarm, wants_trace: bool) -> Outcome {
-        let sim = SimWorld::new(swarm.fabric.clone());
+        let sim = SimWorld::new(swarm.fabric_with_faults());
         sim.run_tasks_by(Coroutines);
         let faults = Rc::new(Faults::new(&sim, swarm.faults.clone()));
         let node = Node::new(&sim, swarm.node.clone(), Rc::clone(&faults));
@@ -182,28 +83,41 @@ impl World {
         node.borrow_mut().start();
         Coroutines::spawn(&sim, move || Node::run(&node));
         let clients = world.spawn_clients();
-        let breaker = Rc::clone(&world);
-        Coroutines::spawn(&sim, move || breaker.break_things());
-        world.drive(&clients);
-        let virtual_ns = sim.now_ns();
-        world.node.borrow().tell(&mut world.probes.borrow_mut());
-        Coroutines::forget_all();
+        let (breaker, stoppable) = (Rc::clone(&world), clients.clone());
+        Coroutines::spawn(&sim, move || breaker.break_things(&stoppable));
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            world.drive(&clients);
+            world.node.borrow().tell(&mut world.probes.borrow_mut());
+            world.node.borrow_mut().close();
+            Coroutines::forget_all();
+        }));
+        if let Err(panic) = ran {
+            Coroutines::abandon_all();
+            let message = panic.downcast_ref::<String>().map(String::as_str);
+            let message = message.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            world.history.borrow_mut().violate("nothing panics", message.to_owned());
+        }
         sim.forget_all();
-        let world = Rc::into_inner(world).expect("all tasks are gone");
-        world.judge(virtual_ns)
+        world.judge()
     }
 
     fn spawn_clients(self: &Rc<Self>) -> Vec<u64> {
+        let draw_base = || self.sim.draw(|random| random.within(&(1..=1 << 50)));
+        let shared_base_ns = draw_base();
         (0..self.swarm.clients)
             .map(|number| {
                 let gains_ppm = self.swarm.client_gains_ppm[number as usize];
-                let base_ns = self.sim.draw(|random| random.within(&(1..=1 << 50)));
+                let own = !self.swarm.shares_pointers;
+                let base_ns = if own { draw_base() } else { shared_base_ns };
                 let clock = HostClock::new(&self.sim, base_ns, gains_ppm);
                 let options = Options {
                     wake: Wake::Event,
-                    pointer_cache: PointerCacheKind::Private,
+                    pointer_cache: match self.swarm.shares_pointers {
+                        true => PointerCacheKind::Shared,
+                        false => PointerCacheKind::Private,
+                    },
                     pointer_cache_entries: self.swarm.cache_entries,
-                    timeout: Duration::from_secs(5),
+                    timeout: self.swarm.timeout,
                     ..Options::default()
                 };
                 SimClient::spawn(self, number, clock, options)
@@ -234,10 +148,13 @@ impl World {
     }
 
     /// The task that breaks what does not break by itself.
-    fn break_things(self: &Rc<Self>) {
+    fn break_things(self: &Rc<Self>, clients: &[u64]) {
         let task = Coroutines.current().expect("it runs as a task");
         while !self.is_over() {
-            self.faults.pause(&self.sim, task, 1..=MS);
+            self.faults.pause(&self.sim, task, 1..=self.swarm.chance_ns);
+            if self.faults.strikes(Fault::ClientStall) {
+                self.stop_one(clients);
+            }
             if self.faults.strikes(Fault::SessionLost) {
                 let draw = self.sim.draw(|random| random.number());
                 self.node.borrow_mut().lose_any_session(draw);
@@ -246,7 +163,11 @@ impl World {
                 let from_ns = self.sim.now_ns();
                 self.node.borrow().tell(&mut self.probes.borrow_mut());
                 let lose_links = self.node.borrow_mut().crash();
-                let lingers_ns = self.sim.draw(|random| random.below(2) * random.below(600 * MS));
+                // On the client's host for as long as it is mapped there.
+                let lingers_ns = self.sim.draw(|random| {
+                    let most = [1, 600 * MS, 6_000 * MS][random.below(3) as usize];
+                    random.below(most)
+                });
                 let world = Rc::clone(self);
                 Coroutines::spawn(&self.sim, move || {
                     let task = Coroutines.current().expect("it runs");
@@ -260,6 +181,17 @@ impl World {
                 self.history.borrow_mut().clear_all(from_ns, self.sim.now_ns());
             }
         }
+    }
+
+    /// Lets one client stand still for a while.
+    fn stop_one(&self, clients: &[u64]) {
+        let (stopped, for_ns) = self.sim.draw(|random| {
+            let longest = [2 * MS, 500 * MS, 7_000 * MS][random.below(3) as usize];
+            (random.below(clients.len() as u64) as usize, 1 + random.below(longest))
+        });
+        let stopped = clients[stopped];
+        Coroutines::stop(stopped);
+        self.sim.schedule(for_ns, move || Coroutines::go_on(stopped));
     }
 
     /// Whether clients begin nothing more.
@@ -278,7 +210,9 @@ impl World {
     /// Whether the server may refuse something so.
     pub fn may_refuse(&self, error: Error) -> bool {
         self.probes.borrow_mut().add_error(error);
+        let needs_buffer = self.swarm.lengths.most_bytes > STREAM_BYTES as u64;
         matches!(error, Error::Refused(Status::OutOfMemory))
+            || (needs_buffer && error == Error::Refused(Status::NeedsBuffer))
     }
 
     /// A client's session came to its end.
@@ -286,6 +220,10 @@ impl World {
         self.probes.borrow_mut().add_error(error);
         let now_ns = self.sim.now_ns();
         self.history.borrow_mut().note(now_ns, client, 0, format_args!("session ended: {error}"));
+        if error == Error::TimedOut && self.faults.struck().is_empty() {
+            let seen = format!("client {client} at {now_ns} ns");
+            self.history.borrow_mut().violate("without faults nothing times out", seen);
+        }
         let is_ours = matches!(error, Error::Protocol(_) | Error::Forked);
         if is_ours {
             let seen = format!("client {client}: {error}");
@@ -293,18 +231,22 @@ impl World {
         }
     }
 
-    fn judge(self, virtual_ns: u64) -> Outcome {
-        let mut history = self.history.into_inner();
+    fn judge(&self) -> Outcome {
+        let virtual_ns = self.sim.now_ns();
+        let mut history = self.history.take();
         if self.node.borrow().violations > 0 {
             let seen = "the server ended a session for what its client wrote".to_owned();
             history.violate("nobody breaks the protocol", seen);
+        }
+        for misfit in std::mem::take(&mut self.node.borrow_mut().misfits) {
+            history.violate("no slot is lost, and none is in two hands", misfit);
         }
         let trace = history.trace.take().unwrap_or_default();
         let (operations, hash) = (history.calls, history.hash());
         let evicts = self.swarm.node.shard.eviction != Eviction::None;
         let judgement = history.judge(Keys { evicts });
         let Judgement { violations, undecided, keys } = judgement;
-        let (faults, probes) = (self.faults.struck(), self.probes.into_inner());
+        let (faults, probes) = (self.faults.struck(), self.probes.take());
         Outcome { operations, virtual_ns, faults, hash, probes, violations, undecided, keys, trace }
     }
 }

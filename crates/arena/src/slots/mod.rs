@@ -119,6 +119,11 @@ impl Slots {
         SlotStats { uncarved_bytes: free_pages * PAGE_BYTES as u64, ..self.stats }
     }
 
+    /// Bytes of all the pages that it was given.
+    pub fn range_bytes(&self) -> u64 {
+        self.range.len() as u64 * PAGE_BYTES as u64
+    }
+
     /// Bytes of the largest run of free pages.
     pub fn largest_run_bytes(&self) -> u64 {
         self.pages.largest_run() as u64 * PAGE_BYTES as u64
@@ -153,8 +158,8 @@ impl Slots {
         self.freed_bytes
     }
 
-    /// Bytes that a slot takes: its class's, or its pages'.
-    fn bytes_of(&self, slot: Slot) -> u64 {
+    /// Bytes that a slot in use takes: its class's, or its pages'.
+    pub fn bytes_of(&self, slot: Slot) -> u64 {
         if is_small(slot.class) {
             return class_bytes(slot.class) as u64;
         }

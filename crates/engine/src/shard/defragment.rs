@@ -19,6 +19,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     DEFRAGMENT_MOVED_WINDOWS, DEFRAGMENT_SCANS, DEFRAGMENT_WINDOWS, SPAN_BYTES,
 };
+use remora_layout::plant::{Plant, planted};
 
 /// What room is wanted for.
 #[derive(Clone, Copy)]
@@ -187,6 +188,9 @@ impl<J: Journal> Shard<J> {
         copy_pending(&mut self.owner, secret, region, found.slot.slot, to);
         publish_live(&mut self.owner, to);
         let dead = flip_dead(&mut self.owner, found.slot.slot);
+        if planted(Plant::MovedStaysLive) {
+            publish_live(&mut self.owner, dead);
+        }
         let word = BucketSlot {
             slot: to.slot,
             class: to.class,

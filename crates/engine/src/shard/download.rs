@@ -14,6 +14,7 @@ use remora_arena::{Journal, Slot, class_for};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{SLOT_UNIT_BYTES, STREAM_BYTES};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::record::RECORD_HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -73,9 +74,15 @@ impl Pins {
         self.by_slot.len() as u64
     }
 
+    /// Slots whose release waits for their pins.
+    pub fn waiting(&self) -> impl Iterator<Item = Slot> {
+        self.by_slot.values().filter_map(|pin| pin.release.map(|(slot, _)| slot))
+    }
+
     /// Lets the release of a slot wait for its pins. False if there are none.
     fn defer(&mut self, dead: Slot, lease_end_s: Option<u64>) -> bool {
-        let Some(pin) = self.by_slot.get_mut(&dead.slot) else { return false };
+        let pin = self.by_slot.get_mut(&dead.slot).filter(|_| !planted(Plant::PinnedIsReused));
+        let Some(pin) = pin else { return false };
         pin.release = Some((dead, lease_end_s));
         true
     }

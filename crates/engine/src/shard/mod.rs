@@ -5,6 +5,7 @@
 //! before the new one is reachable, so that no two paths lead to two values.
 
 mod ask_only;
+mod audit;
 mod defragment;
 mod download;
 mod evict;
@@ -64,6 +65,9 @@ pub struct ShardOptions {
     pub quarantine_bytes: u64,
     /// What happens when the arena is full.
     pub eviction: Eviction,
+    /// Slots are used no more once they have had so many generations: all that
+    /// 32 bits hold, but in tests and worlds, where it is to happen often.
+    pub last_generation: u32,
 }
 
 impl Default for ShardOptions {
@@ -79,6 +83,7 @@ impl Default for ShardOptions {
             record_secret: 0,
             quarantine_bytes: 0,
             eviction: Eviction::None,
+            last_generation: u32::MAX,
         }
     }
 }
@@ -160,7 +165,8 @@ impl<J: Journal> Shard<J> {
     pub fn new(mut owner: Owner<J>, options: ShardOptions) -> Self {
         let region_bytes = owner.region_bytes();
         let table = Table::new(&mut owner, ARENA_HEADER_BYTES, options.buckets);
-        let slots = Slots::new(table_end(options.buckets) as usize, region_bytes)
+        let from = table_end(options.buckets) as usize;
+        let slots = Slots::with_last_generation(from, region_bytes, options.last_generation)
             .with_quarantine_bytes(options.quarantine_bytes);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
         owner.store(word::LIFE, options.life);

@@ -6,21 +6,19 @@
 //! The intervals of a link's operations do not overlap: that is the order
 //! between operations. Inside an interval nothing is ordered.
 
+use super::flight::Flight;
 use super::target::SimTarget;
-use super::world::{SimWorld, lock};
-use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
+use super::world::{Plan, SimWorld, lock};
+use crate::{Completion, Link, LinkError, Transport, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// WRITEs become visible in at most so many steps.
-const MAX_STEPS: u64 = 8;
-
 /// Bytes of a READ and their place.
-type Fetched = Option<(usize, Vec<u8>)>;
+pub(super) type Fetched = Option<(usize, Vec<u8>)>;
 
-struct State {
+pub(super) struct State {
     world: SimWorld,
     /// The task that waits for a completion.
     waiting: Mutex<Option<u64>>,
@@ -30,8 +28,8 @@ struct State {
     /// Links that are lost with this one.
     bundle: SimBundle,
     /// Why the target executes nothing more for this link.
-    refused: Option<LinkError>,
-    lost: Option<LinkError>,
+    pub refused: Option<LinkError>,
+    pub lost: Option<LinkError>,
     /// When the last operation's effect ends, and its completion comes.
     effect_ends_ns: u64,
     completes_ns: u64,
@@ -53,7 +51,7 @@ impl State {
     }
 
     /// Completes the oldest operation, unless the link was lost before.
-    fn complete(&mut self, result: Result<Fetched, LinkError>) {
+    pub fn complete(&mut self, result: Result<Fetched, LinkError>) {
         if self.lost.is_some() {
             return;
         }
@@ -66,7 +64,7 @@ impl State {
         self.world.wake(&self.waiting);
     }
 
-    fn lose(&mut self, reason: LinkError) {
+    pub fn lose(&mut self, reason: LinkError) {
         if self.lost.is_some() {
             return;
         }
@@ -79,7 +77,7 @@ impl State {
         self.world.schedule(0, move || bundle.lose());
     }
 
-    fn dead(&self) -> Option<LinkError> {
+    pub fn dead(&self) -> Option<LinkError> {
         self.lost.or(self.refused)
     }
 }
@@ -94,115 +92,6 @@ impl SimBundle {
         for state in std::mem::take(&mut *lock(&self.0)).iter().filter_map(Weak::upgrade) {
             lock(&state).lose(LinkError::Disconnected);
         }
-    }
-}
-
-/// What happens to one operation.
-struct Flight {
-    world: SimWorld,
-    target: SimTarget,
-    state: Arc<Mutex<State>>,
-    completes_ns: u64,
-    torn: bool,
-    /// With it the link is lost: before its effect, or after.
-    lost_before: bool,
-    lost_after: bool,
-}
-
-impl Flight {
-    /// The effect is over: completes, with its result, when the answer comes.
-    fn finish(self, result: Result<Fetched, LinkError>) {
-        let mut state = lock(&self.state);
-        if let Err(reason) = result {
-            state.refused.get_or_insert(reason);
-        }
-        if self.lost_after {
-            state.lose(LinkError::Disconnected);
-        }
-        drop(state);
-        let state = Arc::clone(&self.state);
-        self.world.schedule_at(self.completes_ns, move || lock(&state).complete(result));
-    }
-
-    /// Whether the operation takes effect at all.
-    fn begin(&self) -> Result<(), LinkError> {
-        let mut state = lock(&self.state);
-        if self.lost_before {
-            state.lose(LinkError::Disconnected);
-        }
-        state.dead().map_or(Ok(()), Err)
-    }
-
-    fn read(self, from: RemoteAddress, into: usize, bytes: usize, ends_ns: u64) {
-        let found = self.begin().and_then(|()| self.target.readable(from, bytes));
-        let (words, journal, offset) = match found {
-            Ok(found) => found,
-            Err(reason) => return self.finish(Err(reason)),
-        };
-        let reader = lock(&journal.0).begin();
-        let world = self.world.clone();
-        world.schedule_at(ends_ns, move || {
-            let mut history = lock(&journal.0);
-            // Withdrawn meanwhile: it must not succeed.
-            let result = self.target.readable(from, bytes).map(|_| {
-                let compose = |random: &mut _| {
-                    history.compose(reader, &words, offset, bytes, self.torn, random)
-                };
-                Some((into, self.world.draw(compose)))
-            });
-            history.end(reader);
-            drop(history);
-            self.finish(result);
-        });
-    }
-
-    fn write(self, to: RemoteAddress, bytes: Vec<u8>, imm: Option<u32>, ends_ns: u64) {
-        let length = bytes.len();
-        let found = self.begin().and_then(|()| self.target.writable(to, length));
-        let (words, offset) = match found {
-            Ok(found) => found,
-            Err(reason) => return self.finish(Err(reason)),
-        };
-        let (world, begins_ns) = (self.world.clone(), self.world.now_ns());
-        for (time_ns, step) in self.steps(&bytes, offset / 8, begins_ns, ends_ns) {
-            let (words, target) = (words.clone(), self.target.clone());
-            let state = Arc::clone(&self.state);
-            world.schedule_at(time_ns, move || {
-                if lock(&state).lost.is_none() && target.writable(to, length).is_ok() {
-                    step.into_iter().for_each(|(index, word)| words.store(index, word));
-                }
-            });
-        }
-        world.schedule_at(ends_ns, move || {
-            let result = self.target.writable(to, length).map(|_| None);
-            if result.is_ok() && lock(&self.state).lost.is_none() {
-                self.target.arrived(imm, &self.world);
-            }
-            self.finish(result);
-        });
-    }
-
-    /// The words of a WRITE, each in one of some steps at some times.
-    fn steps(
-        &self,
-        bytes: &[u8],
-        first: usize,
-        begins_ns: u64,
-        ends_ns: u64,
-    ) -> Vec<(u64, Vec<(usize, u64)>)> {
-        self.world.draw(|random| {
-            let count = if self.torn { 1 + random.below(MAX_STEPS) } else { 1 };
-            let times = begins_ns..=ends_ns;
-            let mut steps: Vec<_> =
-                (0..count).map(|_| (random.within(&times), Vec::new())).collect();
-            for (at, chunk) in bytes.chunks(8).enumerate() {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                let step = random.below(count) as usize;
-                steps[step].1.push((first + at, u64::from_le_bytes(word)));
-            }
-            steps
-        })
     }
 }
 
@@ -288,17 +177,7 @@ impl SimLink {
             self.world.schedule_at(at, move || lock(&shared).complete(Err(reason)));
             return;
         }
-        let options = self.world.options();
-        let (request, effect, answer, torn, lost, before) = self.world.draw(|random| {
-            (
-                random.within(&options.request_ns),
-                random.within(&options.effect_ns),
-                random.within(&options.answer_ns),
-                random.happens(options.tear_ppm),
-                random.happens(options.loss_ppm),
-                random.below(2) == 0,
-            )
-        });
+        let Plan { request, effect, answer, torn, lost, before } = self.world.plan();
         let begins_ns = state.effect_ends_ns.max(now + request);
         let ends_ns = begins_ns + effect;
         state.effect_ends_ns = ends_ns;

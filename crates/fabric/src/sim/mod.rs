@@ -8,6 +8,7 @@
 //! link, and that no word is torn. Everything that happens is drawn from the
 //! seed, so a run repeats itself exactly.
 
+mod flight;
 mod history;
 mod link;
 mod random;

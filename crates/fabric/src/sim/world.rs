@@ -3,7 +3,7 @@
 use super::random::Random;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How a world behaves. Times are in virtual nanoseconds.
@@ -23,6 +23,11 @@ pub struct SimOptions {
     /// Operations in a million with which their link is lost, before or after
     /// they took effect.
     pub loss_ppm: u32,
+    /// Operations in a million that are held up on their way, and with them
+    /// what follows them on their link.
+    pub stall_ppm: u32,
+    /// How long at most.
+    pub stall_ns: u64,
 }
 
 impl Default for SimOptions {
@@ -35,8 +40,21 @@ impl Default for SimOptions {
             answer_ns: 500..=3_000,
             tear_ppm: 1_000_000,
             loss_ppm: 0,
+            stall_ppm: 0,
+            stall_ns: 0,
         }
     }
+}
+
+/// What is to become of one operation. Times are in virtual nanoseconds.
+pub(super) struct Plan {
+    pub request: u64,
+    pub effect: u64,
+    pub answer: u64,
+    pub torn: bool,
+    /// With it the link is lost: before its effect, or after.
+    pub lost: bool,
+    pub before: bool,
 }
 
 type Event = Box<dyn FnOnce() + Send>;
@@ -67,6 +85,10 @@ struct State {
     /// By time, then in the order in which they were scheduled.
     events: Mutex<BTreeMap<Scheduled, Event>>,
     scheduled: AtomicU64,
+    /// No link is lost and none stalls any more.
+    is_calm: AtomicBool,
+    lost: AtomicU64,
+    stalled: AtomicU64,
     tasks: OnceLock<Box<dyn Tasks>>,
 }
 
@@ -89,6 +111,9 @@ impl SimWorld {
             random,
             events: Mutex::default(),
             scheduled: AtomicU64::new(0),
+            is_calm: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+            stalled: AtomicU64::new(0),
             tasks: OnceLock::new(),
         }))
     }
@@ -112,6 +137,43 @@ impl SimWorld {
     /// Draws from the world's generator. Not from within itself.
     pub fn draw<T>(&self, draw: impl FnOnce(&mut Random) -> T) -> T {
         draw(&mut lock(&self.0.random))
+    }
+
+    /// From now on no link is lost and none stalls.
+    pub fn calm(&self) {
+        self.0.is_calm.store(true, Ordering::Relaxed);
+    }
+
+    /// Operations that were to lose their link so far.
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+
+    /// Operations that were held up so far.
+    pub fn stalled(&self) -> u64 {
+        self.0.stalled.load(Ordering::Relaxed)
+    }
+
+    /// Draws what is to become of an operation.
+    pub(super) fn plan(&self) -> Plan {
+        let State { options, is_calm, lost, stalled, .. } = &*self.0;
+        let is_calm = is_calm.load(Ordering::Relaxed);
+        self.draw(|random| {
+            let mut plan = Plan {
+                request: random.within(&options.request_ns),
+                effect: random.within(&options.effect_ns),
+                answer: random.within(&options.answer_ns),
+                torn: random.happens(options.tear_ppm),
+                lost: random.happens(options.loss_ppm) && !is_calm,
+                before: random.below(2) == 0,
+            };
+            lost.fetch_add(plan.lost as u64, Ordering::Relaxed);
+            if random.happens(options.stall_ppm) && !is_calm {
+                plan.request += random.below(options.stall_ns + 1);
+                stalled.fetch_add(1, Ordering::Relaxed);
+            }
+            plan
+        })
     }
 
     /// Lets something happen after so long.

@@ -20,6 +20,7 @@ use remora_layout::limits::{
     STREAM_PIECE_BYTES,
 };
 use remora_layout::message::{BufferName, Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
+use remora_layout::plant::{Plant, planted};
 use remora_ring::WRITE_ID;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -287,7 +288,9 @@ impl Large {
 
     /// The client has gone.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
-        for (_, incoming) in std::mem::take(&mut self.incoming) {
+        let incoming = std::mem::take(&mut self.incoming);
+        for (_, incoming) in incoming.into_iter().filter(|_| !planted(Plant::UploadOutlivesClient))
+        {
             self.drop_incoming(shard, Some(incoming), now);
         }
         for (_, items) in self.outgoing.drain(..) {

@@ -51,6 +51,11 @@ pub enum KeyOp {
         /// Whether it was.
         done: Option<bool>,
     },
+    /// A value written over the one that is there, whose expiry stays.
+    Edit {
+        /// The number that the new value stands for.
+        number: i64,
+    },
     /// DEL, and FLUSHALL for each key.
     Del {
         /// Whether there was something to remove.
@@ -116,6 +121,10 @@ impl Model for Keys {
                     if agrees(done, holds) {
                         next.push(if holds { Some(value) } else { state });
                     }
+                }
+                KeyOp::Edit { number } => {
+                    let expiry = state.and_then(|value| value.expiry);
+                    next.push(Some(Value { number, expiry }));
                 }
                 KeyOp::Del { removed } => {
                     if agrees(removed, state.is_some()) {

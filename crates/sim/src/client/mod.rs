@@ -1,0 +1,226 @@
+//! A simulated client: the production library, doing random operations and
+//! writing down what it saw.
+
+mod operations;
+mod submit;
+
+use crate::check::keys::KeyOp;
+use crate::clock::HostClock;
+use crate::history::Begun;
+use crate::tasks::Coroutines;
+use crate::values::decode;
+use crate::world::World;
+use remora_client::{Client, Error, Options, Path, Session};
+use remora_fabric::sim::Tasks;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+
+/// Weights of what a client does, drawn by each seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Single GETs.
+    pub get: u64,
+    /// GETs of several keys at once.
+    pub get_batch: u64,
+    /// SETs, some conditional, some with an expiry.
+    pub set: u64,
+    /// SETs of several keys at once.
+    pub set_many: u64,
+    /// DELs.
+    pub del: u64,
+    /// INCRBYs.
+    pub incr: u64,
+    /// Runs of submitted requests.
+    pub submit: u64,
+    /// Most requests of such a run.
+    pub most_submitted: u64,
+    /// Values written over in place.
+    pub edit: u64,
+    /// After how many of a thousand operations a session gives way to another
+    /// one of its connection, with requests under way.
+    pub hand_over: u64,
+    /// How many of a hundred SETs carry an expiry.
+    pub expiring_percent: u64,
+    /// How many of a hundred operations are followed by a pause.
+    pub think_percent: u64,
+    /// Longest of these pauses, ns.
+    pub think_ns: u64,
+}
+
+/// One client.
+pub struct SimClient {
+    number: u32,
+    world: Rc<World>,
+    clock: HostClock,
+    options: Options,
+    task: u64,
+}
+
+/// Why a client left its session.
+enum Left {
+    Done,
+    Ended(Error),
+    /// To the next one of the connection, with requests under way.
+    HandedOver,
+}
+
+impl SimClient {
+    /// Begins a client's task.
+    pub fn spawn(world: &Rc<World>, number: u32, clock: HostClock, options: Options) -> u64 {
+        let inner = Rc::clone(world);
+        Coroutines::spawn(&world.sim, move || {
+            let task = Coroutines.current().expect("it runs");
+            SimClient { number, world: inner, clock, options, task }.run();
+        })
+    }
+
+    fn draw(&self, below: u64) -> u64 {
+        self.world.sim.draw(|random| random.below(below))
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.world.sim.now_ns()
+    }
+
+    fn pause(&self, ns: u64) {
+        self.world.faults.pause(&self.world.sim, self.task, ns..=ns);
+    }
+
+    fn run(&mut self) {
+        // Ends when the world has had its operations.
+        while !self.world.is_over() {
+            let parts = self.world.node.borrow_mut().connect(&self.clock);
+            let Some(parts) = parts else {
+                self.pause(5 * MS);
+                continue;
+            };
+            let number = parts.hello.session.get();
+            let client = Client::over(parts, &self.options).expect("no process forks here");
+            if let Left::Ended(error) = self.use_client(&client) {
+                self.world.ended(self.number, error);
+            }
+            drop(client);
+            // The server hears of it some time later.
+            let (world, hears_ns) = (Rc::clone(&self.world), self.draw(50 * MS));
+            Coroutines::spawn(&self.world.sim, move || {
+                let task = Coroutines.current().expect("it runs");
+                world.faults.pause(&world.sim, task, hears_ns..=hears_ns);
+                world.node.borrow_mut().end_session(number);
+            });
+            let backs_off_ns = 1 + self.draw(2 * MS);
+            self.pause(backs_off_ns);
+        }
+    }
+
+    /// One session after another on one connection.
+    fn use_client(&mut self, client: &Client) -> Left {
+        loop {
+            let mut session = match client.session() {
+                Ok(session) => session,
+                Err(error) => return Left::Ended(error),
+            };
+            let left = self.use_session(&mut session);
+            self.world.probes.borrow_mut().add_session(&session.totals());
+            if !matches!(left, Left::HandedOver) {
+                return left;
+            }
+        }
+    }
+
+    fn use_session(&mut self, session: &mut Session) -> Left {
+        while !self.world.is_over() {
+            if self.draw(1_000) < self.world.swarm.mix.hand_over {
+                let submitted = self.submit_only(session);
+                return submitted.map_or_else(Left::Ended, |()| Left::HandedOver);
+            }
+            if let Err(error) = self.operate(session) {
+                return Left::Ended(error);
+            }
+            if self.draw(100) < self.world.swarm.mix.think_percent {
+                let thinks_ns = self.draw(self.world.swarm.mix.think_ns);
+                self.pause(thinks_ns);
+            }
+        }
+        Left::Done
+    }
+
+    fn operate(&mut self, session: &mut Session) -> Result<(), Error> {
+        let mix = self.world.swarm.mix;
+        let weights = [
+            mix.get,
+            mix.get_batch,
+            mix.set,
+            mix.set_many,
+            mix.del,
+            mix.incr,
+            mix.submit,
+            mix.edit,
+        ];
+        let mut at = self.draw(weights.iter().sum());
+        let chosen = weights.iter().position(|&weight| {
+            let is_it = at < weight;
+            at = at.saturating_sub(weight);
+            is_it
+        });
+        match chosen {
+            Some(0) => self.get(session),
+            Some(1) => self.get_batch(session),
+            Some(2) => self.set(session),
+            Some(3) => self.set_many(session),
+            Some(4) => self.del(session),
+            Some(5) => self.incr(session),
+            Some(6) => self.submit(session),
+            _ => self.edit(session),
+        }
+    }
+
+    fn key(&self) -> u32 {
+        // Two draws: lower numbers are more popular.
+        let keys = self.world.swarm.keys as u64;
+        self.draw(1 + self.draw(keys)) as u32
+    }
+
+    fn path(&self) -> Path {
+        [Path::Ask, Path::Read, Path::Choose][self.draw(3) as usize]
+    }
+
+    fn begin(&self, key: u32, op: KeyOp) -> Begun {
+        self.begin_after(key, op, None)
+    }
+
+    /// Begins a call that takes effect after another of the same session.
+    fn begin_after(&self, key: u32, op: KeyOp, follows: Option<Begun>) -> Begun {
+        self.world.history.borrow_mut().begin(self.number, key, self.now_ns(), op, follows)
+    }
+
+    fn end(&self, begun: Begun, op: KeyOp) {
+        self.world.history.borrow_mut().end(self.number, begun, self.now_ns(), op);
+    }
+
+    /// A call failed. If it was refused it had no effect, and the session
+    /// lives on.
+    fn failed(&self, begun: Begun, error: Error) -> Result<(), Error> {
+        if error.is_final() {
+            return Err(error);
+        }
+        if !self.world.may_refuse(error) {
+            let seen = format!("client {}: {error}", self.number);
+            self.world.history.borrow_mut().violate("nothing is refused without a reason", seen);
+        }
+        self.world.history.borrow_mut().forget(self.number, begun, self.now_ns(), &error);
+        Ok(())
+    }
+
+    /// The number that was found under a key.
+    fn number_of(&self, key: u32, value: Option<&[u8]>) -> Option<i64> {
+        let value = value?;
+        let number = decode(key, value, self.world.swarm.lengths);
+        if number.is_none() {
+            let seen = format!("client {} read of key {key}: {value:02x?}", self.number);
+            let mut history = self.world.history.borrow_mut();
+            history.violate("a value is one that was written to its key", seen);
+        }
+        number
+    }
+}

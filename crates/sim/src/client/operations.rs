@@ -1,0 +1,194 @@
+//! Single operations of a simulated client, and several at once.
+
+use super::SimClient;
+use crate::check::keys::{If, KeyOp, Value, Window};
+use crate::history::Begun;
+use crate::probes::Probe;
+use crate::values::{encode, key_bytes};
+use remora_client::{Error, Path, Session, SetOptions, Via};
+use remora_engine::{Condition, Expiry};
+
+const MS: u64 = 1_000_000;
+
+impl SimClient {
+    pub(super) fn get(&mut self, session: &mut Session) -> Result<(), Error> {
+        let (key, path) = (self.key(), self.path());
+        self.get_after(session, key, path, None)
+    }
+
+    pub(super) fn get_after(
+        &mut self,
+        session: &mut Session,
+        key: u32,
+        path: Path,
+        follows: Option<Begun>,
+    ) -> Result<(), Error> {
+        let begun = self.begin_after(key, KeyOp::Nothing, follows);
+        match session.get(&key_bytes(key), path) {
+            Ok(got) => {
+                let after_all = got.via == Via::AskedAfterRead;
+                self.world.probes.borrow_mut().add(Probe::AskedAfterRead, after_all as u64);
+                let found = self.number_of(key, got.value);
+                self.end(begun, KeyOp::Get { found });
+                Ok(())
+            }
+            Err(error) => self.failed(begun, error),
+        }
+    }
+
+    pub(super) fn get_batch(&mut self, session: &mut Session) -> Result<(), Error> {
+        let count = 1 + self.draw(6);
+        let keys: Vec<u32> = (0..count).map(|_| self.key()).collect();
+        let names: Vec<Vec<u8>> = keys.iter().map(|&key| key_bytes(key)).collect();
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let begun: Vec<Begun> = keys.iter().map(|&key| self.begin(key, KeyOp::Nothing)).collect();
+        let path = self.path();
+        let mut found = vec![None; keys.len()];
+        let result = session.get_batch(&names, path, &mut |index, value, _| {
+            found[index] = Some(value.map(<[u8]>::to_vec));
+        });
+        let mut failed = result.err();
+        for (at, found) in found.into_iter().enumerate() {
+            match found {
+                Some(value) => {
+                    let found = self.number_of(keys[at], value.as_deref());
+                    self.end(begun[at], KeyOp::Get { found });
+                }
+                None => match failed {
+                    Some(error) if error.is_final() => {}
+                    Some(error) => self.failed(begun[at], error)?,
+                    None => {
+                        let seen = format!("key {} of a batch was left out", keys[at]);
+                        self.world.history.borrow_mut().violate("a batch answers every key", seen);
+                    }
+                },
+            }
+        }
+        match failed.take_if(|error| error.is_final()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// A value that was never written before, and how it is written.
+    fn new_value(&self) -> (i64, SetOptions, Option<Window>) {
+        let number = self.world.next_number();
+        let condition = match self.draw(6) {
+            0 => Condition::IfAbsent,
+            1 => Condition::IfPresent,
+            _ => Condition::Always,
+        };
+        let expires = self.draw(100) < self.world.swarm.mix.expiring_percent;
+        let at_ms = self.world.node.borrow().unix_ms() + 1 + self.draw(2_000);
+        let expiry = if expires { Expiry::At(at_ms) } else { Expiry::Never };
+        let window = expires.then(|| self.window(at_ms));
+        (number, SetOptions { condition, expiry }, window)
+    }
+
+    /// When a key disappears that expires at this time of the server's clock:
+    /// a tick of a millisecond either way.
+    fn window(&self, at_ms: u64) -> Window {
+        let at_ns = self.world.node.borrow().virtual_ns(at_ms);
+        Window { from_ns: at_ns.saturating_sub(2 * MS), by_ns: at_ns + 2 * MS }
+    }
+
+    pub(super) fn set(&mut self, session: &mut Session) -> Result<(), Error> {
+        let key = self.key();
+        let (number, options, expiry) = self.new_value();
+        let condition = match options.condition {
+            Condition::IfAbsent => If::Absent,
+            Condition::IfPresent => If::Present,
+            Condition::Always => If::Always,
+        };
+        let bytes = encode(key, number, self.world.swarm.lengths);
+        let value = Value { number, expiry };
+        let begun = self.begin(key, KeyOp::Set { value, condition, done: None });
+        match session.set(&key_bytes(key), &bytes, options) {
+            Ok(done) => {
+                self.end(begun, KeyOp::Set { value, condition, done: Some(done) });
+                Ok(())
+            }
+            Err(error) => self.failed(begun, error),
+        }
+    }
+
+    pub(super) fn set_many(&mut self, session: &mut Session) -> Result<(), Error> {
+        let count = 1 + self.draw(5);
+        let mut keys: Vec<u32> = (0..count).map(|_| self.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let plain = |number| KeyOp::Set {
+            value: Value { number, expiry: None },
+            condition: If::Always,
+            done: None,
+        };
+        let numbers: Vec<i64> = keys.iter().map(|_| self.world.next_number()).collect();
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = keys
+            .iter()
+            .zip(&numbers)
+            .map(|(&key, &number)| (key_bytes(key), encode(key, number, self.world.swarm.lengths)))
+            .collect();
+        let begun: Vec<Begun> = keys
+            .iter()
+            .zip(&numbers)
+            .map(|(&key, &number)| self.begin(key, plain(number)))
+            .collect();
+        let pairs: Vec<(&[u8], &[u8])> =
+            pairs.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
+        match session.set_many(&pairs) {
+            Ok(()) => {
+                for (&begun, &number) in begun.iter().zip(&numbers) {
+                    self.end(begun, plain(number));
+                }
+                Ok(())
+            }
+            // Some may have been set.
+            Err(error) if !error.is_final() && self.world.may_refuse(error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn del(&mut self, session: &mut Session) -> Result<(), Error> {
+        let key = self.key();
+        let begun = self.begin(key, KeyOp::Del { removed: None });
+        match session.del(&key_bytes(key)) {
+            Ok(removed) => {
+                self.end(begun, KeyOp::Del { removed: Some(removed) });
+                Ok(())
+            }
+            Err(error) => self.failed(begun, error),
+        }
+    }
+
+    pub(super) fn incr(&mut self, session: &mut Session) -> Result<(), Error> {
+        let key = self.key() | 1;
+        let by = 1 + self.draw(9) as i64;
+        let begun = self.begin(key, KeyOp::Incr { by, sum: None });
+        match session.incr(&key_bytes(key), by) {
+            Ok(sum) => {
+                self.end(begun, KeyOp::Incr { by, sum: Some(sum) });
+                Ok(())
+            }
+            Err(error) => self.failed(begun, error),
+        }
+    }
+
+    /// Writes a value over the one that is there, in its place if that is long.
+    pub(super) fn edit(&mut self, session: &mut Session) -> Result<(), Error> {
+        let (key, number) = (self.key() & !1, self.world.next_number());
+        let bytes = encode(key, number, self.world.swarm.lengths);
+        let begun = self.begin(key, KeyOp::Edit { number });
+        match session.set_range(&key_bytes(key), 0, &bytes) {
+            Ok(length) => {
+                if length != bytes.len() as u64 {
+                    let seen = format!("key {key} has {length} bytes, not {}", bytes.len());
+                    let mut history = self.world.history.borrow_mut();
+                    history.violate("a value is one that was written to its key", seen);
+                }
+                self.end(begun, KeyOp::Edit { number });
+                Ok(())
+            }
+            Err(error) => self.failed(begun, error),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Requests of which several are under way.
+
+use super::SimClient;
+use crate::check::keys::{If, KeyOp, Value};
+use crate::history::Begun;
+use crate::values::{encode, key_bytes};
+use remora_client::{Error, Session, Ticket};
+use remora_engine::{Command, Condition, Expiry};
+use remora_layout::message::Status;
+use std::collections::BTreeMap;
+
+/// What was submitted and not answered yet.
+#[derive(Default)]
+struct Submitted {
+    under_way: Vec<(Ticket, u32, Begun, Option<KeyOp>)>,
+    /// The last request of each key, and the last SET.
+    last: BTreeMap<u32, Begun>,
+    last_set: BTreeMap<u32, Begun>,
+}
+
+impl SimClient {
+    /// Several requests at once; a read of one of the keys in between must
+    /// see this session's own write.
+    pub(super) fn submit(&mut self, session: &mut Session) -> Result<(), Error> {
+        let submitted = self.submit_some(session)?;
+        if self.draw(3) == 0 {
+            let (key, path) = (self.key(), self.path());
+            // It may overtake a GET, but no write.
+            self.get_after(session, key, path, submitted.last_set.get(&key).copied())?;
+        }
+        for (ticket, key, begun, set) in submitted.under_way {
+            let mut answer = None;
+            session.next_reply(&mut |found, reply| {
+                answer = Some((found, reply.status, reply.value.map(<[u8]>::to_vec)));
+            })?;
+            let Some((found, status, value)) = answer else {
+                let seen = format!("client {}: no reply to {ticket:?}", self.number);
+                self.world.history.borrow_mut().violate("every request is answered", seen);
+                continue;
+            };
+            if found != ticket {
+                let seen = format!("client {}: {found:?} instead of {ticket:?}", self.number);
+                self.world.history.borrow_mut().violate("replies come in order", seen);
+            }
+            match (status, set) {
+                (Status::Ok | Status::NotFound, None) => {
+                    let found = self.number_of(key, value.as_deref());
+                    self.end(begun, KeyOp::Get { found });
+                }
+                (Status::Ok, Some(set)) => self.end(begun, set),
+                (refused, _) => self.failed(begun, Error::Refused(refused))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Several requests whose replies nobody waits for.
+    pub(super) fn submit_only(&mut self, session: &mut Session) -> Result<(), Error> {
+        self.submit_some(session).map(drop)
+    }
+
+    fn submit_some(&mut self, session: &mut Session) -> Result<Submitted, Error> {
+        let mut submitted = Submitted::default();
+        let Submitted { under_way, last, last_set } = &mut submitted;
+        for _ in 0..1 + self.draw(self.world.swarm.mix.most_submitted) {
+            let key = self.key();
+            let name = key_bytes(key);
+            let is_get = self.draw(2) == 0;
+            let number = self.world.next_number();
+            let value = encode(key, number, self.world.swarm.lengths);
+            let set = KeyOp::Set {
+                value: Value { number, expiry: None },
+                condition: If::Always,
+                done: None,
+            };
+            let op = if is_get { KeyOp::Nothing } else { set };
+            let begun = self.begin_after(key, op, last.get(&key).copied());
+            last.insert(key, begun);
+            if !is_get {
+                last_set.insert(key, begun);
+            }
+            let command = if is_get {
+                Command::Get { key: &name }
+            } else {
+                let (condition, expiry) = (Condition::Always, Expiry::Never);
+                Command::Set { key: &name, value: &value, condition, expiry, get: false }
+            };
+            let ticket = session.submit(&command)?;
+            under_way.push((ticket, key, begun, if is_get { None } else { Some(set) }));
+        }
+        Ok(submitted)
+    }
+}

@@ -1,0 +1,180 @@
+//! What a seed draws before its world begins: every world is of its own kind.
+
+use crate::client::Mix;
+use crate::faults::Fault;
+use crate::node::NodeOptions;
+use crate::values::Lengths;
+use remora_engine::ShardOptions;
+use remora_engine::evict::Eviction;
+use remora_fabric::sim::{Random, SimOptions};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+
+/// A kind of world.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// Operations to begin, all clients together.
+    pub operations: u64,
+    /// Clients.
+    pub clients: u32,
+    /// Keys.
+    pub keys: u32,
+    /// How long values are.
+    pub lengths: Lengths,
+    /// What clients do.
+    pub mix: Mix,
+    /// By how much each client's machine gains, ppm.
+    pub client_gains_ppm: Vec<i64>,
+    /// Whether all clients are of one machine and share their pointers.
+    pub shares_pointers: bool,
+    /// The fabric.
+    pub fabric: SimOptions,
+    /// The server.
+    pub node: NodeOptions,
+    /// Pointers that a session caches.
+    pub cache_entries: usize,
+    /// How long an operation may wait.
+    pub timeout: Duration,
+    /// Chances of faults, in a million.
+    pub faults: BTreeMap<Fault, u32>,
+    /// Longest time between two chances of a fault that comes from outside, ns.
+    pub chance_ns: u64,
+}
+
+/// Draws from a seed.
+struct Draws(Random);
+
+impl Draws {
+    fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
+        self.0.within(&range)
+    }
+
+    fn one_of<T: Copy, const N: usize>(&mut self, of: [T; N]) -> T {
+        of[self.0.below(N as u64) as usize]
+    }
+
+    /// True once in so many times.
+    fn once_in(&mut self, times: u64) -> bool {
+        self.0.below(times) == 0
+    }
+}
+
+impl Swarm {
+    /// The fabric, with what goes wrong on its links.
+    pub fn fabric_with_faults(&self) -> SimOptions {
+        let ppm = |fault| self.faults.get(&fault).copied().unwrap_or(0);
+        let (loss_ppm, stall_ppm) = (ppm(Fault::LinkLost), ppm(Fault::LinkStall));
+        SimOptions { loss_ppm, stall_ppm, ..self.fabric.clone() }
+    }
+
+    /// The draw of a seed.
+    pub fn of(seed: u64, with_faults: bool) -> Self {
+        let mut draw = Draws(Random::new(seed));
+        let clients = draw.within(1..=6) as u32;
+        let keys = draw.one_of([1, 3, 10, 60, 400]);
+        let lengths = Lengths {
+            most_bytes: draw.one_of([8, 100, 100, 2_000, 2_000, 30_000, 30_000, 200_000]),
+            one_for_each_key: draw.once_in(2),
+        };
+        let is_large = lengths.most_bytes > 100_000;
+        // Bursts and pauses: the whole world takes from some milliseconds to half a minute.
+        let operations = if is_large { 500 } else { 2_000 };
+        let pace_ns = draw.one_of([0, MS, 10 * MS, 60 * MS]);
+        let think_percent = draw.one_of([2, 10, 50]);
+        let mix = Mix {
+            get: 10 + draw.within(0..=60),
+            get_batch: draw.within(0..=10),
+            set: 5 + draw.within(0..=30),
+            set_many: draw.within(0..=5),
+            del: draw.within(0..=6),
+            incr: draw.within(0..=10),
+            submit: draw.within(0..=4),
+            most_submitted: draw.one_of([3, 3, 3, 3]),
+            edit: if lengths.one_for_each_key { draw.within(0..=10) } else { 0 },
+            hand_over: draw.one_of([0, 0, 0]),
+            expiring_percent: draw.one_of([0, 10, 50]),
+            think_percent,
+            think_ns: 1 + 2 * pace_ns * 100 / think_percent,
+        };
+        let gains = |drawn: u64| drawn as i64 - 100_000;
+        let clock_gains_ppm = gains(draw.within(0..=200_000));
+        let shares_pointers = draw.once_in(4);
+        let mut client_gains_ppm: Vec<i64> =
+            (0..clients).map(|_| gains(draw.within(0..=200_000))).collect();
+        if shares_pointers {
+            client_gains_ppm = vec![client_gains_ppm[0]; clients as usize];
+        }
+        let fabric = Self::fabric(&mut draw);
+        let shard = ShardOptions {
+            hash_seed: draw.within(0..=u64::MAX - 1),
+            record_secret: draw.within(0..=u64::MAX - 1),
+            buckets: 1 << draw.within(0..=4),
+            lease_min_s: 1,
+            eviction: if draw.once_in(4) { Eviction::S3Fifo } else { Eviction::None },
+            quarantine_bytes: draw.one_of([0, 0, 4_096]),
+            last_generation: draw.one_of([u32::MAX, u32::MAX, 300, 20]),
+            ..ShardOptions::default()
+        };
+        let shards = draw.within(1..=3) as usize;
+        let roomy = draw.one_of([2 << 20, 8 << 20]);
+        // Just enough for what is written, or less.
+        let crowded =
+            keys as u64 * lengths.most_bytes / 2 / shards as u64 * draw.within(8..=20) / 10;
+        let arena_bytes = if draw.once_in(2) { roomy } else { crowded.max(1 << 20) as usize };
+        let node = NodeOptions {
+            shards,
+            arena_bytes: arena_bytes.next_multiple_of(4_096),
+            shard,
+            clock_gains_ppm,
+            pointer_lines: if shares_pointers { draw.one_of([8, 64, 1_024]) } else { 0 },
+            audits: !is_large,
+        };
+        Self {
+            operations,
+            clients,
+            keys,
+            lengths,
+            mix,
+            client_gains_ppm,
+            shares_pointers,
+            fabric,
+            node,
+            cache_entries: draw.one_of([0, 1, 64, 4_096]),
+            timeout: Duration::from_millis(draw.one_of([1_000, 5_000])),
+            faults: if with_faults { Self::faults(&mut draw) } else { BTreeMap::new() },
+            // About as often as something is done.
+            chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
+        }
+    }
+
+    fn fabric(draw: &mut Draws) -> SimOptions {
+        let is_slow = draw.once_in(4);
+        let most = if is_slow { draw.one_of([200_000, 20_000_000]) } else { 5_000 };
+        SimOptions {
+            seed: draw.within(0..=u64::MAX - 1),
+            request_ns: 200..=200 + draw.within(1..=most),
+            effect_ns: 50..=50 + draw.within(1..=most),
+            answer_ns: 200..=200 + draw.within(1..=most),
+            tear_ppm: draw.one_of([0, 100_000, 1_000_000]),
+            stall_ns: draw.one_of([5 * MS, 300 * MS, 3_000 * MS]),
+            ..SimOptions::default()
+        }
+    }
+
+    fn faults(draw: &mut Draws) -> BTreeMap<Fault, u32> {
+        let mut chance = |fault: Fault| match fault {
+            // At each turn of the server's loop.
+            Fault::ServerStall => draw.one_of([0, 100, 1_000]),
+            // Each time that a chance comes from outside.
+            Fault::ServerCrash => draw.one_of([0, 300, 3_000]),
+            Fault::SessionLost => draw.one_of([0, 1_000, 10_000]),
+            Fault::ClientStall => draw.one_of([0, 1_000, 10_000]),
+            // At each operation of the fabric.
+            Fault::LinkLost | Fault::LinkStall => draw.one_of([0, 20, 500]),
+        };
+        Fault::ALL.into_iter().map(|fault| (fault, chance(fault))).collect()
+    }
+}
