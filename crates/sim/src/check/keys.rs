@@ -3,10 +3,8 @@
 //! Values are numbers, so that a history stays small; the workload writes each
 //! as bytes that nobody can mistake for another key's.
 
-use super::linear::{Model, Span};
-
 /// When a key disappears by itself.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Window {
     /// Before this time it is there.
     pub from_ns: u64,
@@ -15,7 +13,7 @@ pub struct Window {
 }
 
 /// A key's value.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Value {
     /// The number that it stands for.
     pub number: i64,
@@ -72,6 +70,109 @@ pub enum KeyOp {
     Nothing,
 }
 
+/// What an operation's result says about the state before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    /// Nothing.
+    Anything,
+    /// This number was there.
+    Number(i64),
+    /// Nothing was there, or a 0.
+    AbsentOrZero,
+    /// Nothing was there.
+    Absent,
+    /// Something was there.
+    Present,
+}
+
+impl KeyOp {
+    /// Whether it never changes the state.
+    pub(super) fn only_looks(&self) -> bool {
+        match self {
+            Self::Get { .. } | Self::Nothing => true,
+            Self::Set { done, .. } => *done == Some(false),
+            Self::Del { removed } => *removed == Some(false),
+            Self::Edit { .. } | Self::Incr { .. } => false,
+        }
+    }
+
+    /// Whether the state after it does not depend on the state before it.
+    pub(super) fn is_blind(&self) -> bool {
+        matches!(self, Self::Set { condition: If::Always, .. } | Self::Del { .. })
+    }
+
+    /// Whether the state after it depends on more than its result tells.
+    /// An expiry that stays is told by nothing, and does not count.
+    pub(super) fn is_vague(&self) -> bool {
+        match self {
+            Self::Set { condition, done, .. } => *condition != If::Always && done.is_none(),
+            Self::Incr { sum, .. } => sum.is_none(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn need(&self) -> Need {
+        let is_there = |is| if is { Need::Present } else { Need::Absent };
+        match *self {
+            Self::Get { found: Some(number) } => Need::Number(number),
+            Self::Get { found: None } => Need::Absent,
+            Self::Set { condition: If::Present, done: Some(done), .. } => is_there(done),
+            Self::Set { condition: If::Absent, done: Some(done), .. } => is_there(!done),
+            Self::Del { removed: Some(removed) } => is_there(removed),
+            Self::Incr { by, sum: Some(sum) } if sum == by => Need::AbsentOrZero,
+            Self::Incr { by, sum: Some(sum) } => Need::Number(sum.wrapping_sub(by)),
+            _ => Need::Anything,
+        }
+    }
+
+    /// The number that is there after it, if it had an effect and that tells.
+    pub(super) fn makes(&self) -> Option<i64> {
+        match *self {
+            Self::Set { value, done, .. } => (done != Some(false)).then_some(value.number),
+            Self::Edit { number } => Some(number),
+            Self::Incr { sum, .. } => sum,
+            _ => None,
+        }
+    }
+
+    /// The state after it; `None` if its result contradicts the state before.
+    fn on(&self, state: Option<Value>) -> Option<Option<Value>> {
+        match *self {
+            Self::Get { found } => (found == state.map(|value| value.number)).then_some(state),
+            Self::Set { value, condition, done } => {
+                let holds = match condition {
+                    If::Always => true,
+                    If::Absent => state.is_none(),
+                    If::Present => state.is_some(),
+                };
+                agrees(done, holds).then_some(if holds { Some(value) } else { state })
+            }
+            Self::Edit { number } => {
+                let expiry = state.and_then(|value| value.expiry);
+                Some(Some(Value { number, expiry }))
+            }
+            Self::Del { removed } => agrees(removed, state.is_some()).then_some(None),
+            Self::Incr { by, sum } => {
+                let before = state.unwrap_or(Value { number: 0, expiry: None });
+                let number = before.number.wrapping_add(by);
+                agrees(sum, number).then_some(Some(Value { number, ..before }))
+            }
+            Self::Nothing => Some(state),
+        }
+    }
+}
+
+fn agrees<T: PartialEq>(told: Option<T>, is: T) -> bool {
+    told.is_none_or(|told| told == is)
+}
+
+/// A key at some time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Moment {
+    pub(super) state: Option<Value>,
+    pub(super) at_ns: u64,
+}
+
 /// Keys of one server.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Keys {
@@ -80,67 +181,27 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// What may be there when an operation of this time takes effect.
-    fn at(self, state: Option<Value>, span: Span) -> impl Iterator<Item = Option<Value>> {
+    /// What the operation may leave behind if it takes effect now or later,
+    /// but by `to_ns`; each at the earliest time at which it can, and that at
+    /// which nothing disappeared first.
+    pub(super) fn effects(
+        self,
+        now: Moment,
+        op: &KeyOp,
+        to_ns: u64,
+    ) -> impl Iterator<Item = Moment> {
+        let Moment { state, at_ns } = now;
         let expiry = state.and_then(|value| value.expiry);
-        let is_gone = expiry.is_some_and(|expiry| span.from_ns > expiry.by_ns);
-        let may_be_gone = expiry.is_some_and(|expiry| span.to_ns >= expiry.from_ns);
-        let there = state.filter(|_| !is_gone).map(Some);
-        let gone = (state.is_none() || may_be_gone || self.evicts).then_some(None);
+        let there = expiry.is_none_or(|expiry| at_ns <= expiry.by_ns).then_some(now);
+        let evicted_ns = (self.evicts && state.is_some()).then_some(at_ns);
+        let gone_ns = evicted_ns.or(expiry.map(|expiry| at_ns.max(expiry.from_ns)));
+        let gone = gone_ns.map(|at_ns| Moment { state: None, at_ns });
+        let after = |before: Option<Moment>| {
+            let Moment { state, at_ns } = before.filter(|before| before.at_ns <= to_ns)?;
+            Some(Moment { state: op.on(state)?, at_ns })
+        };
+        let (there, gone) = (after(there), after(gone));
+        let gone = gone.filter(|gone| there.is_none_or(|there| there.state != gone.state));
         there.into_iter().chain(gone)
-    }
-}
-
-fn agrees<T: PartialEq>(told: Option<T>, is: T) -> bool {
-    told.is_none_or(|told| told == is)
-}
-
-impl Model for Keys {
-    type State = Option<Value>;
-    type Op = KeyOp;
-
-    fn only_looks(&self, op: &Self::Op) -> bool {
-        matches!(op, KeyOp::Get { .. } | KeyOp::Nothing)
-    }
-
-    fn apply(&self, state: &Self::State, op: &Self::Op, span: Span) -> Vec<Self::State> {
-        let mut next = Vec::with_capacity(2);
-        for state in self.at(*state, span) {
-            match *op {
-                KeyOp::Get { found } => {
-                    if found == state.map(|value| value.number) {
-                        next.push(state);
-                    }
-                }
-                KeyOp::Set { value, condition, done } => {
-                    let holds = match condition {
-                        If::Always => true,
-                        If::Absent => state.is_none(),
-                        If::Present => state.is_some(),
-                    };
-                    if agrees(done, holds) {
-                        next.push(if holds { Some(value) } else { state });
-                    }
-                }
-                KeyOp::Edit { number } => {
-                    let expiry = state.and_then(|value| value.expiry);
-                    next.push(Some(Value { number, expiry }));
-                }
-                KeyOp::Del { removed } => {
-                    if agrees(removed, state.is_some()) {
-                        next.push(None);
-                    }
-                }
-                KeyOp::Nothing => next.push(state),
-                KeyOp::Incr { by, sum } => {
-                    let before = state.unwrap_or(Value { number: 0, expiry: None });
-                    let number = before.number.wrapping_add(by);
-                    if agrees(sum, number) {
-                        next.push(Some(Value { number, ..before }));
-                    }
-                }
-            }
-        }
-        next
     }
 }

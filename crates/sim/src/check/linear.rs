@@ -1,36 +1,27 @@
-//! A linearizability checker for histories in which few operations overlap.
+//! A linearizability checker for the calls of one key.
 //!
-//! It goes along the history once and keeps every way in which the operations
-//! so far may have taken effect: which of the open ones already have, and the
-//! state after that (just-in-time linearization: G. Lowe, "Testing for
-//! linearizability", 2017). An operation whose outcome nobody learnt stays
-//! open for ever: it may take effect at any later time, or never.
+//! It looks for an order of the calls that explains all that was seen, one call
+//! after another, and goes back where it can go no further (J. Wing, C. Gong,
+//! "Testing and verifying concurrent objects", 1993; never twice from the same
+//! place: G. Lowe, "Testing for linearizability", 2017). Each call takes effect
+//! at the earliest time at which it can, after those before it.
+//!
+//! What keeps it fast, and loses no order:
+//! * A look that agrees with the state takes effect at once: it explains what
+//!   it explains wherever it stands.
+//! * A value is not overwritten while somebody still has to see it whom nothing
+//!   else could show it. Values are numbers that are mostly written once.
+//! * A call whose outcome nobody learnt may take effect at any later time, or
+//!   never. So it does only where what it leaves is what a call that returned
+//!   needs next ([`super::wants`]): elsewhere it could as well come later, or
+//!   not at all. What a session did before it then took effect just before, and
+//!   was overwritten; where that might show, these calls are free to be tried
+//!   anywhere.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-/// What the operations of a history mean.
-pub trait Model {
-    /// What is there between two operations.
-    type State: Clone + Ord;
-    /// An operation together with its result, if that is known.
-    type Op;
-
-    /// Whether the operation never changes the state and its result is known.
-    fn only_looks(&self, op: &Self::Op) -> bool;
-
-    /// The states that the operation may lead to if it takes effect between
-    /// these two times; none if its result contradicts the state.
-    fn apply(&self, state: &Self::State, op: &Self::Op, span: Span) -> Vec<Self::State>;
-}
-
-/// An interval of virtual time, in nanoseconds, both ends included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// Its begin.
-    pub from_ns: u64,
-    /// Its end.
-    pub to_ns: u64,
-}
+use super::calls::Calls;
+use super::keys::{KeyOp, Keys, Moment, Value};
+use super::visited::{Done, Visited};
+use super::wants::Wants;
 
 /// One operation of a history.
 #[derive(Clone, Debug)]
@@ -50,203 +41,295 @@ pub struct Call<Op> {
 /// A history that no order of its operations explains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotLinearizable {
-    /// The operation at whose return no explanation was left.
+    /// The operation that no explanation came past.
     pub call: usize,
     /// Whether all possibilities were tried.
     pub is_certain: bool,
 }
 
-/// Numbers of operations.
-type Numbers = BTreeSet<usize>;
+/// Places and comparisons of places after which the answer is given up.
+const MOST_STEPS: usize = 500_000;
 
-/// One way to explain the history so far.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Explanation<State> {
-    /// Operations of unknown outcome that have taken effect, ever. Of two
-    /// explanations that differ only here, the one that spent less can do all
-    /// that the other can, unless others follow what it did not spend.
-    spent: Numbers,
-    /// Other open operations that have taken effect.
-    done: Numbers,
-    state: State,
-}
-
-/// Most explanations that are followed before the answer is given up.
-const MOST_EXPLANATIONS: usize = 50_000;
-
-/// Checks one object's history, in any order of its calls.
-///
-/// Operations without a known outcome multiply the explanations. So they first
-/// take effect only where nothing else explains what was seen; all their
-/// possibilities are tried where that fails.
+/// Checks one key's history, in any order of its calls.
 ///
 /// # Errors
-/// No order of the operations explains it, or too many possibilities were left.
-pub fn check<M: Model>(
-    model: &M,
-    initial: M::State,
-    calls: &[Call<M::Op>],
+/// No order of the calls explains it, or too many possibilities were left.
+pub fn check(
+    keys: &Keys,
+    initial: Option<Value>,
+    calls: &[Call<KeyOp>],
 ) -> Result<(), NotLinearizable> {
-    let lazily = search(model, initial.clone(), calls, true);
-    lazily.or_else(|found| match search(model, initial, calls, false) {
-        Err(certain) if !certain.is_certain => Err(NotLinearizable { is_certain: false, ..found }),
-        other => other,
-    })
+    let calls = Calls::new(calls);
+    let mut search = Search {
+        keys: *keys,
+        calls: &calls,
+        done: Done::none_of(&calls),
+        first: 0,
+        first_invoked: 0,
+        trail: Vec::new(),
+        visited: Visited::nowhere(&calls),
+        steps: 0,
+        furthest: 0,
+    };
+    match search.run(Moment { state: initial, at_ns: 0 }) {
+        Some(true) => Ok(()),
+        outcome => Err(NotLinearizable {
+            call: calls[search.furthest].original,
+            is_certain: outcome.is_some(),
+        }),
+    }
 }
 
-fn search<M: Model>(
-    model: &M,
-    initial: M::State,
-    calls: &[Call<M::Op>],
-    lazily: bool,
-) -> Result<(), NotLinearizable> {
-    // At equal times invocations come first: such operations overlap.
-    let mut events: BTreeSet<(u64, bool, usize)> = BTreeSet::new();
-    for (number, call) in calls.iter().enumerate() {
-        events.insert((call.invoked_ns, false, number));
-        events.extend(call.returned_ns.map(|returned_ns| (returned_ns, true, number)));
-    }
-    let mut budget = MOST_EXPLANATIONS;
-    let leaders = calls.iter().filter_map(|call| call.follows).collect();
-    let mut open = Open { model, calls, open: BTreeSet::new(), leaders };
-    let nothing = BTreeSet::new();
-    let mut explanations =
-        vec![Explanation { spent: nothing.clone(), done: nothing, state: initial }];
-    for (now_ns, returns, number) in events {
-        if !returns {
-            open.open.insert(number);
-            continue;
-        }
-        let seen = Seen { number, now_ns };
-        let mut next = Some(Vec::new());
-        if lazily {
-            next = with_effect(&open, &explanations, seen, false, &mut budget);
-        }
-        if next.as_ref().is_some_and(Vec::is_empty) {
-            next = with_effect(&open, &explanations, seen, true, &mut budget);
-        }
-        match next {
-            None => return Err(NotLinearizable { call: number, is_certain: false }),
-            Some(found) if found.is_empty() => {
-                return Err(NotLinearizable { call: number, is_certain: true });
+/// A place in the search, and what is to be tried from there.
+struct Place {
+    now: Moment,
+    /// Calls that had taken effect.
+    trail: usize,
+    /// What may take effect next and what it leaves; the best is the last.
+    next: Vec<(usize, Moment)>,
+    /// Whether those of unknown outcome were among it.
+    tried_unknown: bool,
+}
+
+struct Search<'c> {
+    keys: Keys,
+    calls: &'c Calls,
+    done: Done,
+    /// No call that returned before this one is left.
+    first: usize,
+    /// The same by invocation.
+    first_invoked: usize,
+    /// Calls that have taken effect.
+    trail: Vec<usize>,
+    visited: Visited,
+    steps: usize,
+    /// The furthest call that had to be explained.
+    furthest: usize,
+}
+
+impl Search<'_> {
+    /// Whether there is an explanation; `None` if it was given up.
+    fn run(&mut self, initial: Moment) -> Option<bool> {
+        let mut places: Vec<Place> = Vec::new();
+        let mut entered = Some((initial, 0));
+        // Bounded by the steps: each place is entered once.
+        loop {
+            if let Some((now, trail)) = entered.take() {
+                let now = self.look_around(now);
+                if self.first == self.calls.known {
+                    return Some(true);
+                }
+                self.furthest = self.furthest.max(self.first);
+                let (is_known, compared) = self.visited.visit(&self.done, now);
+                self.steps += 1 + compared / 8;
+                if self.steps > MOST_STEPS {
+                    return None;
+                }
+                if is_known {
+                    self.undo(trail);
+                } else {
+                    let next = self.returned_next(now);
+                    places.push(Place { now, trail, next, tried_unknown: false });
+                }
             }
-            Some(found) => explanations = found,
+            let Some(place) = places.last_mut() else { return Some(false) };
+            if let Some((number, after)) = place.next.pop() {
+                entered = Some((after, self.trail.len()));
+                self.take_effect(number);
+            } else if !place.tried_unknown {
+                place.tried_unknown = true;
+                place.next = self.unknown_next(place.now);
+            } else {
+                let trail = place.trail;
+                places.pop();
+                self.undo(trail);
+            }
         }
-        open.open.remove(&number);
-    }
-    Ok(())
-}
-
-/// An operation whose result was seen, and when.
-#[derive(Clone, Copy)]
-struct Seen {
-    number: usize,
-    now_ns: u64,
-}
-
-/// Operations that were invoked and have not returned.
-struct Open<'c, M: Model> {
-    model: &'c M,
-    calls: &'c [Call<M::Op>],
-    open: Numbers,
-    /// Operations that others follow.
-    leaders: Numbers,
-}
-
-impl<'c, M: Model> Open<'c, M> {
-    /// Open operations that may take effect next.
-    fn enabled(
-        &self,
-        explanation: &Explanation<M::State>,
-    ) -> impl Iterator<Item = (usize, &'c Call<M::Op>)> {
-        let has = |number: &usize| {
-            explanation.done.contains(number) || explanation.spent.contains(number)
-        };
-        let calls = self.calls;
-        let may = move |number: &usize| !has(number) && !self.waits(*number, &has);
-        self.open.iter().copied().filter(may).map(move |number| (number, &calls[number]))
     }
 
-    /// Whether the operation follows one that has not taken effect. A look whose
-    /// result nobody learnt holds up nobody.
-    fn waits(&self, number: usize, has: &impl Fn(&usize) -> bool) -> bool {
+    /// When the next call that returned and has not taken effect must have.
+    fn deadline_ns(&self) -> u64 {
+        self.calls[self.first].returned_ns
+    }
+
+    fn advance(&mut self) {
+        while self.first < self.calls.known && self.done.has(self.first) {
+            self.first += 1;
+        }
+        let order = &self.calls.by_invocation;
+        while self.first_invoked < order.len() && self.done.has(order[self.first_invoked]) {
+            self.first_invoked += 1;
+        }
+    }
+
+    /// The call takes effect, and just before it what its session did before
+    /// it without learning the outcome.
+    fn take_effect(&mut self, number: usize) {
+        let mut next = Some(number);
+        while let Some(number) = next.filter(|&number| !self.done.has(number)) {
+            self.done.insert(number);
+            self.trail.push(number);
+            next = self.calls[number].follows;
+        }
+        self.advance();
+    }
+
+    fn undo(&mut self, trail: usize) {
+        for number in self.trail.drain(trail..) {
+            self.done.remove(number);
+            self.first = self.first.min(number);
+        }
+        // Calls that returned were taken back in any order.
+        self.first_invoked = 0;
+        self.advance();
+    }
+
+    /// Whether what its session did before allows the call to take effect. One
+    /// that leaves the same whatever was there may follow calls of unknown
+    /// outcome at once.
+    fn is_ready(&self, number: usize) -> bool {
+        let overwrites = number >= self.calls.known && self.calls[number].op.is_blind();
         let mut follows = self.calls[number].follows;
-        // Bounded: an operation follows an earlier one.
-        while let Some(first) = follows {
-            let call = &self.calls[first];
-            if !self.open.contains(&first) || has(&first) {
+        // Bounded: a call follows an earlier one.
+        while let Some(first) = follows.filter(|&first| !self.done.has(first)) {
+            if !overwrites || first < self.calls.known {
                 return false;
             }
-            if call.returned_ns.is_some() || !self.model.only_looks(&call.op) {
-                return true;
-            }
-            follows = call.follows;
+            follows = self.calls[first].follows;
         }
-        false
+        true
     }
 
-    /// Lets every open operation that changes nothing take effect: whatever
-    /// explains the history without that explains it with it.
-    fn look_around(&self, explanation: &mut Explanation<M::State>, now_ns: u64) {
-        // Bounded: each round lets one more take effect.
-        loop {
-            let state = &explanation.state;
-            let looks = self.enabled(explanation).find(|(_, call)| {
-                let span = Span { from_ns: call.invoked_ns, to_ns: now_ns };
-                let is_known = call.returned_ns.is_some() && self.model.only_looks(&call.op);
-                is_known && self.model.apply(state, &call.op, span).contains(state)
-            });
-            let Some((number, _)) = looks else { return };
-            explanation.done.insert(number);
-        }
+    /// Calls that returned and may take effect next.
+    fn returned(&self) -> impl Iterator<Item = usize> {
+        let deadline_ns = self.deadline_ns();
+        let order = &self.calls.by_invocation[self.first_invoked..];
+        let is_open = move |number: &usize| self.calls[*number].invoked_ns <= deadline_ns;
+        let may = |number: &usize| !self.done.has(*number) && self.is_ready(*number);
+        order.iter().copied().take_while(is_open).filter(may)
     }
 
-    /// Whether whoever spent `less` can do all that the other can.
-    fn is_free(&self, less: &Numbers, spent: &Numbers) -> bool {
-        less.is_subset(spent) && spent.difference(less).all(|one| !self.leaders.contains(one))
+    /// Calls of unknown outcome that may take effect next.
+    fn unknown(&self) -> impl Iterator<Item = usize> + Clone {
+        let deadline_ns = self.deadline_ns();
+        let is_open = move |number: &usize| self.calls[*number].invoked_ns <= deadline_ns;
+        let may = |number: &usize| !self.done.has(*number) && self.is_ready(*number);
+        (self.calls.known..self.calls.count_all()).take_while(is_open).filter(may)
     }
-}
 
-/// All explanations in which the operation that was seen has taken effect,
-/// with those of unknown outcome or without. `None` if they are too many.
-fn with_effect<M: Model>(
-    open: &Open<'_, M>,
-    explanations: &[Explanation<M::State>],
-    Seen { number: needed, now_ns }: Seen,
-    spends: bool,
-    budget: &mut usize,
-) -> Option<Vec<Explanation<M::State>>> {
-    // What was spent to come to each state; those who spend less come first.
-    let mut seen: BTreeMap<(Numbers, M::State), Vec<Numbers>> = BTreeMap::new();
-    let mut left: BTreeSet<(usize, Explanation<M::State>)> =
-        explanations.iter().map(|one| (one.spent.len(), one.clone())).collect();
-    let mut found = Vec::new();
-    while let Some((_, mut explanation)) = left.pop_first() {
-        open.look_around(&mut explanation, now_ns);
-        let Explanation { spent, done, state } = &explanation;
-        let known = seen.entry((done.clone(), state.clone())).or_default();
-        if known.iter().any(|less| open.is_free(less, spent)) {
-            continue;
+    fn effects(&self, now: Moment, number: usize) -> impl Iterator<Item = Moment> {
+        let Moment { state, at_ns } = now;
+        let call = &self.calls[number];
+        let now = Moment { state, at_ns: at_ns.max(call.invoked_ns) };
+        self.keys.effects(now, &call.op, self.deadline_ns())
+    }
+
+    /// Lets looks that agree with the state take effect, if no value's time is
+    /// over by then.
+    fn look_around(&mut self, mut now: Moment) -> Moment {
+        self.advance();
+        // Bounded: each round lets one take effect.
+        while self.first < self.calls.known {
+            let agrees = |&number: &usize| {
+                let is_look = self.calls[number].op.only_looks();
+                let after = self.effects(now, number).next().filter(|_| is_look);
+                after.is_some_and(|after| {
+                    let ends = self.calls.ends_between(now.at_ns, after.at_ns);
+                    after.state == now.state && !ends
+                })
+            };
+            let Some(number) = self.returned().find(agrees) else { break };
+            now.at_ns = now.at_ns.max(self.calls[number].invoked_ns);
+            self.take_effect(number);
         }
-        known.push(spent.clone());
-        *budget = budget.checked_sub(1)?;
-        if done.contains(&needed) {
-            explanation.done.remove(&needed);
-            found.push(explanation);
-            continue;
+        now
+    }
+
+    /// Whether with this call's effect a number is gone that somebody must still
+    /// see, and nothing could show it again.
+    fn loses(&self, now: Moment, &(number, after): &(usize, Moment)) -> bool {
+        let Some(gone) = now.state.map(|value| value.number) else { return false };
+        let is_left = |&other: &usize| other != number && !self.done.has(other);
+        after.state.map(|value| value.number) != Some(gone)
+            && self.calls.needers(gone).iter().any(is_left)
+            && !self.calls.makers(gone).iter().any(is_left)
+            && !self.calls.may_be_sum(gone)
+    }
+
+    /// What calls that returned may do next; that last for which there is
+    /// least time.
+    fn returned_next(&self, now: Moment) -> Vec<(usize, Moment)> {
+        let mut next = Vec::new();
+        for number in self.returned() {
+            next.extend(self.effects(now, number).map(|after| (number, after)));
         }
-        for (number, call) in open.enabled(&explanation) {
-            let is_known = call.returned_ns.is_some();
-            if !is_known && !spends {
+        next.retain(|effect| !self.loses(now, effect));
+        // Those who need a number are in the order in which they returned.
+        let by = |&(number, after): &(usize, Moment)| {
+            let made = after.state.map_or(&[][..], |value| self.calls.needers(value.number));
+            let needer = made.iter().copied().find(|&needer| !self.done.has(needer));
+            std::cmp::Reverse(needer.unwrap_or(number).min(number))
+        };
+        next.sort_by_key(by);
+        next
+    }
+
+    /// What calls of unknown outcome may do to give others what they need.
+    fn unknown_next(&self, now: Moment) -> Vec<(usize, Moment)> {
+        let mut wants = Wants::default();
+        for number in self.returned() {
+            let call = &self.calls[number];
+            let at_ns = now.at_ns.max(call.invoked_ns);
+            let is_content = self.effects(now, number).any(|after| after.at_ns == at_ns);
+            wants.add(self.calls, &call.op, is_content);
+        }
+        wants.close(self.calls, now.state, self.unknown().map(|number| &self.calls[number].op));
+        let mut next: Vec<(usize, Moment)> = Vec::new();
+        for number in self.unknown() {
+            let call = &self.calls[number];
+            let is_same = |&(other, _): &(usize, Moment)| self.is_same(other, number);
+            if !call.is_free && next.iter().any(is_same) {
                 continue;
             }
-            let span = Span { from_ns: call.invoked_ns, to_ns: now_ns };
-            for state in open.model.apply(&explanation.state, &call.op, span) {
-                let mut next = Explanation { state, ..explanation.clone() };
-                if is_known { &mut next.done } else { &mut next.spent }.insert(number);
-                left.insert((next.spent.len(), next));
-            }
+            let is_wanted =
+                |after: &Moment| after.state != now.state && wants.has(now.state, after.state);
+            let effects = self.effects(now, number);
+            let matters = effects.filter(|after| call.is_free || is_wanted(after));
+            next.extend(matters.map(|after| (number, after)));
         }
+        next.retain(|effect| !self.loses(now, effect));
+        let rank = |&(number, after): &(usize, Moment)| {
+            let is_idle = after.state.is_none_or(|value| self.calls.is_idle(value.number));
+            (wants.has_number(after.state), is_idle, std::cmp::Reverse(number))
+        };
+        next.sort_by_key(rank);
+        next
     }
-    Some(found)
+
+    /// Whether two calls of unknown outcome can stand for each other: they leave
+    /// the same for all that anybody can see, and no others depend on them.
+    /// Then the one that was invoked first does for both.
+    fn is_same(&self, first: usize, second: usize) -> bool {
+        let is_alone = |number: usize| {
+            let call = &self.calls[number];
+            let is_last = call.follows.is_none_or(|leader| self.done.has(leader));
+            is_last && !call.leads && !call.is_free
+        };
+        let is_same = match (self.calls[first].op, self.calls[second].op) {
+            (
+                KeyOp::Set { value, condition, .. },
+                KeyOp::Set { value: other, condition: other_condition, .. },
+            ) => {
+                let are_idle = [value, other].iter().all(|value| self.calls.is_idle(value.number));
+                are_idle && value.expiry == other.expiry && condition == other_condition
+            }
+            (KeyOp::Incr { by, .. }, KeyOp::Incr { by: other, .. }) => by == other,
+            (KeyOp::Del { .. }, KeyOp::Del { .. }) => true,
+            (KeyOp::Edit { number }, KeyOp::Edit { number: other }) => {
+                self.calls.is_idle(number) && self.calls.is_idle(other)
+            }
+            _ => false,
+        };
+        is_same && is_alone(first) && is_alone(second)
+    }
 }

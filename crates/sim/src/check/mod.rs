@@ -1,4 +1,7 @@
 //! Checkers of histories.
 
+mod calls;
 pub mod keys;
 pub mod linear;
+mod visited;
+mod wants;

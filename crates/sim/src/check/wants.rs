@@ -1,0 +1,92 @@
+//! Which calls of unknown outcome may explain what was seen next.
+
+use super::calls::Calls;
+use super::keys::{If, KeyOp, Need, Value};
+use std::collections::BTreeSet;
+
+/// What calls that returned need to be there, and is not.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Wants {
+    numbers: BTreeSet<i64>,
+    absent: bool,
+    present: bool,
+    /// Any expiry but that of the state.
+    other_expiry: bool,
+}
+
+impl Wants {
+    /// A call that returned may take effect, at once with what its result says
+    /// if `is_content`. What its effect keeps of the state is wanted otherwise
+    /// all the same.
+    pub(super) fn add(&mut self, calls: &Calls, op: &KeyOp, is_content: bool) {
+        let keeps = calls.has_ends() && matches!(op, KeyOp::Incr { .. } | KeyOp::Edit { .. });
+        if is_content && !keeps {
+            return;
+        }
+        match op.need() {
+            Need::Anything => self.other_expiry |= keeps,
+            Need::Number(number) => _ = self.numbers.insert(number),
+            Need::AbsentOrZero => {
+                self.numbers.insert(0);
+                self.absent = true;
+            }
+            Need::Absent => self.absent = true,
+            Need::Present => self.present = true,
+        }
+    }
+
+    /// Adds what calls of unknown outcome need to make what is wanted.
+    pub(super) fn close<'c>(
+        &mut self,
+        calls: &Calls,
+        state: Option<Value>,
+        unknown: impl Iterator<Item = &'c KeyOp> + Clone,
+    ) {
+        // Bounded: each round but the last wants more, of what there is.
+        loop {
+            let before = self.clone();
+            for op in unknown.clone() {
+                match *op {
+                    KeyOp::Incr { by, .. } => self.add_summands(calls, by),
+                    KeyOp::Edit { number } => {
+                        self.other_expiry |= calls.has_ends() && self.numbers.contains(&number);
+                    }
+                    KeyOp::Set { value, condition, .. } if self.has(state, Some(value)) => {
+                        self.present |= condition == If::Present;
+                        self.absent |= condition == If::Absent;
+                    }
+                    _ => {}
+                }
+            }
+            if *self == before {
+                return;
+            }
+        }
+    }
+
+    fn add_summands(&mut self, calls: &Calls, by: i64) {
+        let summands = self.numbers.iter().map(|sum| sum.wrapping_sub(by));
+        let can_be = |&number: &i64| {
+            number == 0 || !calls.makers(number).is_empty() || calls.may_be_sum(number)
+        };
+        let summands: Vec<i64> = summands.filter(can_be).collect();
+        self.absent |= summands.contains(&0);
+        self.numbers.extend(summands);
+    }
+
+    /// Whether it is wanted that a call of unknown outcome leaves this.
+    pub(super) fn has(&self, before: Option<Value>, after: Option<Value>) -> bool {
+        let expiry = |state: Option<Value>| state.and_then(|value| value.expiry);
+        let is_other = expiry(before) != expiry(after);
+        let may_end = after.is_none() || (is_other && expiry(after).is_some());
+        (self.present && after.is_some())
+            || (self.absent && may_end)
+            || (self.other_expiry && is_other)
+            || self.has_number(after)
+    }
+
+    /// Whether this number is wanted.
+    pub(super) fn has_number(&self, state: Option<Value>) -> bool {
+        state.is_some_and(|value| self.numbers.contains(&value.number))
+    }
+}
