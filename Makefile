@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fresh fuzz bench tables clean
+.PHONY: help build demo test check fresh worlds fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -26,6 +26,11 @@ check: ## formatting, lints, imports, unsafe code, sizes, documents
 
 fresh: ## all of it from a clean clone on a bare Debian 12 (root)
 	@cargo xtask fresh
+
+worlds: ## run worlds from fresh seeds for ten minutes; ARGS="--minutes 60"
+	@cargo build --locked --release --package remora-sim
+	@from=$$(od -An -N6 -tu8 /dev/urandom | tr -d ' '); \
+	"$(TARGET)/release/remora-sim" --seeds $$from..$$((from + 1000000000)) --all-probes $(or $(ARGS),--minutes 10)
 
 fuzz: ## feed hostile bytes to the parsers
 	@bash fuzz/run.sh

@@ -1,7 +1,8 @@
 //! Planted bugs: the control arm of the tests.
 //!
 //! In a build with the feature `plants` a test may switch one named bug on at
-//! run time and must then see its checker fail. In every other build
+//! run time, or name it in `REMORA_PLANT` for a whole process, and must then see
+//! its checker fail. In every other build
 //! [`planted`] is a constant `false` and costs nothing.
 
 /// A deliberate bug, each a few lines where production code would have it.
@@ -89,12 +90,28 @@ mod chosen {
     use super::Plant;
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    static CHOSEN: AtomicU8 = AtomicU8::new(0);
+    /// Nothing was chosen yet: the environment may name one.
+    const UNASKED: u8 = u8::MAX;
+
+    static CHOSEN: AtomicU8 = AtomicU8::new(UNASKED);
 
     /// Whether `plant` is switched on in this process.
     #[inline]
     pub fn planted(plant: Plant) -> bool {
-        CHOSEN.load(Ordering::Relaxed) == plant as u8
+        let chosen = CHOSEN.load(Ordering::Relaxed);
+        (if chosen == UNASKED { ask() } else { chosen }) == plant as u8
+    }
+
+    /// The plant that the environment names. An unknown name is a usage error
+    /// of whoever runs the tests.
+    #[cold]
+    fn ask() -> u8 {
+        let named = std::env::var("REMORA_PLANT").ok().map(|name| {
+            let found = Plant::ALL.iter().find(|(known, _)| *known == name);
+            found.unwrap_or_else(|| panic!("no plant is named {name}")).1
+        });
+        choose(named);
+        CHOSEN.load(Ordering::Relaxed)
     }
 
     /// Switches one bug on, or all off.

@@ -7,6 +7,7 @@ use remora_sim::faults::Fault;
 use remora_sim::probes::{Probe, Probes};
 use remora_sim::shrink::{Less, shrink};
 use remora_sim::world::{Outcome, World};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -77,7 +78,8 @@ fn parse_fault(name: &str) -> Result<Fault, String> {
 struct Totals {
     seeds: u64,
     operations: u64,
-    faults: u64,
+    faults: BTreeMap<Fault, u64>,
+    virtual_ns: u64,
     violations: u64,
     undecided: u64,
     keys: u64,
@@ -88,7 +90,10 @@ impl Totals {
     fn add(&mut self, outcome: &Outcome) {
         self.seeds += 1;
         self.operations += outcome.operations;
-        self.faults += outcome.faults.values().sum::<u64>();
+        for (&fault, &times) in &outcome.faults {
+            *self.faults.entry(fault).or_default() += times;
+        }
+        self.virtual_ns += outcome.virtual_ns;
         self.violations += outcome.violations.len() as u64;
         self.undecided += outcome.undecided;
         self.keys += outcome.keys;
@@ -130,7 +135,13 @@ fn main() -> ExitCode {
         println!("not judged, as their calls overlap in too many ways: {undecided} of {keys} keys");
     }
     let (hit, all) = (Probe::ALL.len() - missed.len(), Probe::ALL.len());
-    let Totals { seeds, operations, faults, violations, .. } = totals;
+    if args.seeds.is_some() {
+        let kinds = totals.faults.iter().map(|(fault, times)| format!(" {}={times}", fault.name()));
+        println!("faults:{}", kinds.collect::<String>());
+        println!("virtual_s={}", totals.virtual_ns / 1_000_000_000);
+    }
+    let faults: u64 = totals.faults.values().sum();
+    let Totals { seeds, operations, violations, .. } = totals;
     println!(
         "seeds={seeds} ops={operations} faults={faults} probes={hit}/{all} violations={violations}"
     );

@@ -1,8 +1,9 @@
-//! Worlds as the suite runs them: a fixed set of seeds, some of them twice. The
-//! longer form is `remora-sim --seeds A..B --minutes M`.
+//! Worlds as the suite runs them: a fixed set of seeds, some of them twice, and
+//! fresh ones. The longer form is `make worlds`.
 
 use remora_sim::shrink::Less;
 use remora_sim::world::{Outcome, World};
+use std::hash::{BuildHasher, RandomState};
 
 fn run(seed: u64, with_faults: bool) -> Outcome {
     let outcome = World::run(Less::default().of(seed, with_faults), false);
@@ -30,9 +31,18 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn fixed_seeds_keep_every_promise() {
     let mut faults = 0;
-    for seed in 0..60 {
+    for seed in 0..150 {
         faults += run(seed, true).faults.values().sum::<u64>();
         run(seed, false);
     }
-    assert!(faults > 300, "things did go wrong: {faults}");
+    assert!(faults > 3_000, "things did go wrong: {faults}");
+}
+
+/// Others each time: a failure names its seed.
+#[test]
+fn fresh_seeds_keep_every_promise() {
+    let first = RandomState::new().hash_one("a number that differs with each process");
+    for seed in (0..100).map(|at| first.wrapping_add(at)) {
+        run(seed, true);
+    }
 }
