@@ -16,12 +16,22 @@ pub enum Fault {
     SessionLost,
     /// A client stands still between two operations.
     ClientStall,
+    /// The server's RESP thread stands still.
+    RespStall,
+    /// A RESP connection breaks.
+    RespLost,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 4] =
-        [Self::ServerStall, Self::ServerCrash, Self::SessionLost, Self::ClientStall];
+    pub const ALL: [Self; 6] = [
+        Self::ServerStall,
+        Self::ServerCrash,
+        Self::SessionLost,
+        Self::ClientStall,
+        Self::RespStall,
+        Self::RespLost,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -30,6 +40,8 @@ impl Fault {
             Self::ServerCrash => "server-crash",
             Self::SessionLost => "session-lost",
             Self::ClientStall => "client-stall",
+            Self::RespStall => "resp-stall",
+            Self::RespLost => "resp-lost",
         }
     }
 

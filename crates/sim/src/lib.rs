@@ -16,6 +16,7 @@ pub mod faults;
 pub mod history;
 pub mod node;
 pub mod probes;
+pub mod resp;
 pub mod shrink;
 #[allow(unsafe_code, reason = "see the module's text")]
 pub mod tasks;

@@ -7,6 +7,7 @@ use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
 use crate::node::{Node, NodeOptions};
 use crate::probes::Probes;
+use crate::resp::{Resp, RespClient, RespSwarm};
 use crate::tasks::Coroutines;
 use remora_client::{Error, Options, PointerCacheKind, Wake};
 use remora_engine::ShardOptions;
@@ -45,6 +46,8 @@ pub struct Swarm {
     pub cache_entries: usize,
     /// Chances of faults, in a million.
     pub faults: BTreeMap<Fault, u32>,
+    /// RESP.
+    pub resp: RespSwarm,
 }
 
 impl Swarm {
@@ -99,8 +102,13 @@ impl Swarm {
         if with_faults {
             for fault in Fault::ALL {
                 let ppm = [0, 100, 1_000][draw(0..=2) as usize];
-                // Once a millisecond a crash is drawn, the others more often.
-                let ppm = if fault == Fault::ServerCrash { ppm / 10 } else { ppm };
+                // Once a millisecond a crash is drawn, most others more often; the
+                // loss of a RESP connection once a pipeline.
+                let ppm = match fault {
+                    Fault::ServerCrash => ppm / 10,
+                    Fault::RespLost => 20 * ppm,
+                    _ => ppm,
+                };
                 faults.insert(fault, ppm);
             }
         }
@@ -116,6 +124,7 @@ impl Swarm {
             node,
             cache_entries: [0, 1, 64, 4_096][draw(0..=3) as usize],
             faults,
+            resp: RespSwarm::of(&mut draw),
         }
     }
 }
@@ -128,6 +137,8 @@ pub struct World {
     pub swarm: Swarm,
     /// The server.
     pub node: Rc<RefCell<Node>>,
+    /// Its RESP.
+    pub resp: Resp,
     /// What clients saw.
     pub history: RefCell<History>,
     /// What goes wrong.
@@ -173,24 +184,40 @@ impl World {
             sim: sim.clone(),
             swarm,
             node: Rc::clone(&node),
+            resp: Resp::default(),
             history: RefCell::new(History::new(wants_trace)),
             faults,
             probes: RefCell::default(),
             number: Cell::new(0),
             over: Cell::new(false),
         });
-        node.borrow_mut().start();
+        world.start_server();
         Coroutines::spawn(&sim, move || Node::run(&node));
-        let clients = world.spawn_clients();
+        let mut clients = world.spawn_clients();
+        clients.extend(RespClient::spawn_all(&world));
         let breaker = Rc::clone(&world);
         Coroutines::spawn(&sim, move || breaker.break_things());
         world.drive(&clients);
         let virtual_ns = sim.now_ns();
-        world.node.borrow().tell(&mut world.probes.borrow_mut());
+        world.tell();
         Coroutines::forget_all();
         sim.forget_all();
         let world = Rc::into_inner(world).expect("all tasks are gone");
         world.judge(virtual_ns)
+    }
+
+    fn start_server(&self) {
+        self.node.borrow_mut().start();
+        let resp = self.swarm.resp;
+        if resp.clients > 0 {
+            self.resp.begin(&self.sim, &self.node.borrow(), &self.faults, resp.read_ns);
+        }
+    }
+
+    /// The server's present life tells of itself.
+    fn tell(&self) {
+        self.node.borrow().tell(&mut self.probes.borrow_mut());
+        self.resp.tell(&mut self.probes.borrow_mut());
     }
 
     fn spawn_clients(self: &Rc<Self>) -> Vec<u64> {
@@ -244,8 +271,9 @@ impl World {
             }
             if self.faults.strikes(Fault::ServerCrash) {
                 let from_ns = self.sim.now_ns();
-                self.node.borrow().tell(&mut self.probes.borrow_mut());
+                self.tell();
                 let lose_links = self.node.borrow_mut().crash();
+                self.resp.crash();
                 let lingers_ns = self.sim.draw(|random| random.below(2) * random.below(600 * MS));
                 let world = Rc::clone(self);
                 Coroutines::spawn(&self.sim, move || {
@@ -256,7 +284,7 @@ impl World {
                 let wait_ns = self.node.borrow().clock_takes_ns(Node::waits_ns());
                 let down_ns = wait_ns + self.sim.draw(|random| random.below(50 * MS));
                 self.faults.pause(&self.sim, task, down_ns..=down_ns);
-                self.node.borrow_mut().start();
+                self.start_server();
                 self.history.borrow_mut().clear_all(from_ns, self.sim.now_ns());
             }
         }

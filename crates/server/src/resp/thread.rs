@@ -93,10 +93,10 @@ impl RespThread {
                 self.listener = None;
                 self.connections.stop_reading(|gone| forget(&self.poll, gone));
             }
-            if let Some(until) = drain_until {
-                if self.connections.open() == 0 || Instant::now() >= until {
-                    return;
-                }
+            if let Some(until) = drain_until
+                && (self.connections.open() == 0 || Instant::now() >= until)
+            {
+                return;
             }
             let may_sleep = self.replies.may_sleep() && self.connections.are_idle();
             let timeout = match (may_sleep, drain_until) {

@@ -34,6 +34,30 @@ pub enum If {
     Present,
 }
 
+/// How long a key stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// It is not there.
+    Absent,
+    /// It has no expiry.
+    Forever,
+    /// Until some time in this interval.
+    Until(Window),
+}
+
+impl Left {
+    /// Whether this may be said of what is there.
+    fn agrees(self, state: Option<Value>) -> bool {
+        match (self, state.map(|value| value.expiry)) {
+            (Self::Absent, None) | (Self::Forever, Some(None)) => true,
+            (Self::Until(told), Some(Some(is))) => {
+                told.from_ns <= is.by_ns && is.from_ns <= told.by_ns
+            }
+            _ => false,
+        }
+    }
+}
+
 /// An operation on a key, with its result if that is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOp {
@@ -62,6 +86,22 @@ pub enum KeyOp {
         by: i64,
         /// The sum.
         sum: Option<i64>,
+    },
+    /// EXISTS.
+    Exists {
+        /// Whether it does.
+        there: bool,
+    },
+    /// PTTL.
+    TimeLeft {
+        /// How much is left.
+        left: Left,
+    },
+    /// A SET of several keys that was refused: of this key it may have had an
+    /// effect all the same.
+    MaySet {
+        /// What is written.
+        value: Value,
     },
     /// It was refused: no effect.
     Nothing,
@@ -95,7 +135,8 @@ impl Model for Keys {
     type Op = KeyOp;
 
     fn only_looks(&self, op: &Self::Op) -> bool {
-        matches!(op, KeyOp::Get { .. } | KeyOp::Nothing)
+        use KeyOp::{Exists, Get, Nothing, TimeLeft};
+        matches!(op, Get { .. } | Exists { .. } | TimeLeft { .. } | Nothing)
     }
 
     fn apply(&self, state: &Self::State, op: &Self::Op, span: Span) -> Vec<Self::State> {
@@ -122,6 +163,17 @@ impl Model for Keys {
                         next.push(None);
                     }
                 }
+                KeyOp::Exists { there } => {
+                    if there == state.is_some() {
+                        next.push(state);
+                    }
+                }
+                KeyOp::TimeLeft { left } => {
+                    if left.agrees(state) {
+                        next.push(state);
+                    }
+                }
+                KeyOp::MaySet { value } => next.extend([state, Some(value)]),
                 KeyOp::Nothing => next.push(state),
                 KeyOp::Incr { by, sum } => {
                     let before = state.unwrap_or(Value { number: 0, expiry: None });
