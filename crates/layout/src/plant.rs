@@ -39,11 +39,17 @@ pub enum Plant {
     ChecksumTooShort = 13,
     /// A client takes its heartbeat's echo to be as fresh as the heartbeat.
     RightFromHeartbeat = 14,
+    /// A RESP connection reads while writes of its own are unanswered.
+    RespPastOwnWrites = 15,
+    /// A shard's reply goes to whatever RESP connection has the slot now.
+    RespAnswersSlot = 16,
+    /// An optimistic read of the server does not look at a record's expiry.
+    RespIgnoresExpiry = 17,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 14] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -58,6 +64,9 @@ impl Plant {
         ("credit-too-early", Self::CreditTooEarly),
         ("checksum-too-short", Self::ChecksumTooShort),
         ("right-from-heartbeat", Self::RightFromHeartbeat),
+        ("resp-past-own-writes", Self::RespPastOwnWrites),
+        ("resp-answers-slot", Self::RespAnswersSlot),
+        ("resp-ignores-expiry", Self::RespIgnoresExpiry),
     ];
 }
 

@@ -43,6 +43,9 @@ struct Args {
     /// So many clients only.
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
+    /// So many RESP clients only.
+    #[arg(long, value_name = "N")]
+    resp_clients: Option<u32>,
     /// Leaves out a kind of fault; may be given several times.
     #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
     without: Vec<Fault>,
@@ -137,6 +140,7 @@ fn run(args: &Args, seed: u64) -> Outcome {
     let mut less = Less {
         operations: args.ops,
         clients: args.clients,
+        resp_clients: args.resp_clients,
         without: args.without.clone(),
         untorn: args.untorn,
     };
@@ -184,7 +188,7 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 9] = [
+    const HUNTED: [Plant; 12] = [
         Plant::SkipRecordValidation,
         Plant::UpdatedStaysLive,
         Plant::RemovedStaysLive,
@@ -194,6 +198,9 @@ mod plants {
         Plant::CreditTooEarly,
         Plant::ChecksumTooShort,
         Plant::RightFromHeartbeat,
+        Plant::RespPastOwnWrites,
+        Plant::RespAnswersSlot,
+        Plant::RespIgnoresExpiry,
     ];
 
     #[derive(clap::Args)]

@@ -273,7 +273,7 @@ impl World {
                 let from_ns = self.sim.now_ns();
                 self.tell();
                 let lose_links = self.node.borrow_mut().crash();
-                self.resp.crash();
+                self.resp.crash(&self.sim);
                 let lingers_ns = self.sim.draw(|random| random.below(2) * random.below(600 * MS));
                 let world = Rc::clone(self);
                 Coroutines::spawn(&self.sim, move || {

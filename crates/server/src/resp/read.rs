@@ -13,6 +13,7 @@ use remora_front::resp::encode;
 use remora_index::hash::walk_locally;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
+use remora_layout::plant::{Plant, planted};
 
 /// What an optimistic read found.
 enum Read {
@@ -78,7 +79,8 @@ impl<H: Host> Executor<H> {
         match walk_locally(memory, table, key, hash, &mut self.record) {
             Ok(found) => {
                 let expires_at_ms = found.mutable.expires_at_ms;
-                if expires_at_ms != 0 && expires_at_ms <= self.now_ms {
+                let is_over = expires_at_ms != 0 && expires_at_ms <= self.now_ms;
+                if is_over && !planted(Plant::RespIgnoresExpiry) {
                     // The owner removes what has expired.
                     return Read::Ask;
                 }

@@ -87,6 +87,13 @@ pub enum KeyOp {
         /// The sum.
         sum: Option<i64>,
     },
+    /// PEXPIRE.
+    Expire {
+        /// When the key disappears from now on.
+        expiry: Window,
+        /// Whether it was there.
+        done: Option<bool>,
+    },
     /// EXISTS.
     Exists {
         /// Whether it does.
@@ -161,6 +168,11 @@ impl Model for Keys {
                 KeyOp::Del { removed } => {
                     if agrees(removed, state.is_some()) {
                         next.push(None);
+                    }
+                }
+                KeyOp::Expire { expiry, done } => {
+                    if agrees(done, state.is_some()) {
+                        next.push(state.map(|value| Value { expiry: Some(expiry), ..value }));
                     }
                 }
                 KeyOp::Exists { there } => {

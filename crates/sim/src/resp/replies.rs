@@ -1,11 +1,11 @@
 //! What replies say about each key.
 
 use super::requests::time_left;
-use crate::check::keys::{KeyOp, Left};
+use crate::check::keys::{KeyOp, Left, Value};
 use crate::history::Begun;
 use crate::values::decode;
 use crate::world::World;
-use remora_front::resp::Value;
+use remora_front::resp::Value as Reply;
 
 /// What is to come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub enum Expect {
     Ok,
     /// OK, or null if nothing was done.
     OkOrNull,
+    /// 1, or 0 if nothing was done.
+    WasDone,
     /// The number of keys for which it holds.
     Sum,
     /// A number.
@@ -55,8 +57,8 @@ pub enum Came {
 
 impl Asked {
     /// What a reply says.
-    pub fn judge(&self, world: &World, reply: &Value<'_>) -> Came {
-        if let Value::Error(text) = reply {
+    pub fn judge(&self, world: &World, reply: &Reply<'_>) -> Came {
+        if let Reply::Error(text) = reply {
             let may_be = matches!(self.expect, Expect::Ok | Expect::OkOrNull | Expect::Number);
             let is_full = may_be && text.starts_with(b"OOM ");
             return if is_full { Came::OutOfMemory } else { Came::Wrong };
@@ -65,7 +67,7 @@ impl Asked {
     }
 
     /// The operation of each key with its result; `None` if that cannot be.
-    fn ops(&self, world: &World, reply: &Value<'_>) -> Option<Vec<KeyOp>> {
+    fn ops(&self, world: &World, reply: &Reply<'_>) -> Option<Vec<KeyOp>> {
         let now_ms = world.node.borrow().unix_ms();
         let ops = self.calls.iter().map(|&(_, _, op)| op);
         match (self.expect, reply) {
@@ -73,17 +75,20 @@ impl Asked {
                 let &(key, ..) = self.calls.first()?;
                 Some(vec![found(world, key, value)?])
             }
-            (Expect::Values, Value::Array(values)) if values.len() == self.calls.len() => {
+            (Expect::Values, Reply::Array(values)) if values.len() == self.calls.len() => {
                 let pairs = self.calls.iter().zip(values);
                 pairs.map(|(&(key, ..), value)| found(world, key, value)).collect()
             }
-            (Expect::Ok | Expect::OkOrNull, Value::Simple(b"OK")) => {
+            (Expect::Ok | Expect::OkOrNull, Reply::Simple(b"OK")) => {
                 Some(ops.map(|op| self.done(world, op, true, now_ms)).collect())
             }
-            (Expect::OkOrNull, Value::Null) => {
+            (Expect::OkOrNull, Reply::Null) => {
                 Some(ops.map(|op| self.done(world, op, false, now_ms)).collect())
             }
-            (Expect::Sum, &Value::Integer(sum)) => {
+            (Expect::WasDone, &Reply::Integer(done @ 0..=1)) => {
+                Some(ops.map(|op| self.done(world, op, done == 1, now_ms)).collect())
+            }
+            (Expect::Sum, &Reply::Integer(sum)) => {
                 let count = self.calls.len() as i64;
                 // Of some it is not known which.
                 let all = [(0, false), (count, true)];
@@ -94,18 +99,18 @@ impl Asked {
                 };
                 (0..=count).contains(&sum).then(|| ops.map(of_one).collect())
             }
-            (Expect::Number, &Value::Integer(sum)) => {
+            (Expect::Number, &Reply::Integer(sum)) => {
                 let counted = |op| match op {
                     KeyOp::Incr { by, .. } => KeyOp::Incr { by, sum: Some(sum) },
                     other => other,
                 };
                 Some(ops.map(counted).collect())
             }
-            (Expect::TimeLeft, &Value::Integer(told_ms)) => {
+            (Expect::TimeLeft, &Reply::Integer(told_ms)) => {
                 let left: Left = time_left(world, told_ms, self.asked_ms, now_ms)?;
                 Some(vec![KeyOp::TimeLeft { left }])
             }
-            (Expect::Pong, Value::Simple(b"PONG")) | (Expect::Facts, Value::Map(_)) => {
+            (Expect::Pong, Reply::Simple(b"PONG")) | (Expect::Facts, Reply::Map(_)) => {
                 Some(Vec::new())
             }
             _ => None,
@@ -114,12 +119,15 @@ impl Asked {
 
     /// A write of which is known whether it was done, and now also when.
     fn done(&self, world: &World, op: KeyOp, is_done: bool, now_ms: u64) -> KeyOp {
+        let window = self.expiry.map(|px| px.window(world, self.asked_ms, now_ms));
+        let done = Some(is_done);
         match op {
-            KeyOp::Set { mut value, condition, .. } => {
-                if let Some(px) = self.expiry {
-                    value.expiry = Some(px.window(world, self.asked_ms, now_ms));
-                }
-                KeyOp::Set { value, condition, done: Some(is_done) }
+            KeyOp::Set { value, condition, .. } => {
+                let expiry = window.or(value.expiry);
+                KeyOp::Set { value: Value { expiry, ..value }, condition, done }
+            }
+            KeyOp::Expire { expiry, .. } => {
+                KeyOp::Expire { expiry: window.unwrap_or(expiry), done }
             }
             other => other,
         }
@@ -127,10 +135,10 @@ impl Asked {
 }
 
 /// What was found under a key; `None` if nobody ever wrote it there.
-fn found(world: &World, key: u32, value: &Value<'_>) -> Option<KeyOp> {
+fn found(world: &World, key: u32, value: &Reply<'_>) -> Option<KeyOp> {
     match value {
-        Value::Null => Some(KeyOp::Get { found: None }),
-        Value::Bulk(bytes) => {
+        Reply::Null => Some(KeyOp::Get { found: None }),
+        Reply::Bulk(bytes) => {
             let found = Some(decode(key, bytes, world.swarm.value_bytes)?);
             Some(KeyOp::Get { found })
         }

@@ -27,6 +27,8 @@ pub enum Kind {
     Exists,
     /// PTTL.
     PTtl,
+    /// PEXPIRE.
+    PExpire,
     /// PING.
     Ping,
     /// FLUSHALL.
@@ -35,7 +37,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Get,
         Self::MGet,
         Self::Set,
@@ -44,6 +46,7 @@ impl Kind {
         Self::IncrBy,
         Self::Exists,
         Self::PTtl,
+        Self::PExpire,
         Self::Ping,
         Self::FlushAll,
     ];
@@ -54,7 +57,7 @@ impl Kind {
             Self::Get => 600,
             Self::Set => 300,
             Self::FlushAll => 2,
-            Self::Ping => 20,
+            Self::PExpire | Self::Ping => 20,
             _ => 100,
         }
     }
@@ -159,6 +162,14 @@ impl Maker {
             }
             Kind::Exists => self.each("EXISTS", self.keys(), Expect::Sum, KeyOp::Nothing),
             Kind::PTtl => self.each("PTTL", vec![self.key()], Expect::TimeLeft, KeyOp::Nothing),
+            Kind::PExpire => {
+                let ms = 1 + self.draw(2_000);
+                let op = KeyOp::Expire { expiry: self.open_window(Px::In(ms)), done: None };
+                let mut request = self.each("PEXPIRE", vec![self.key()], Expect::WasDone, op);
+                request.words.push(ms.to_string().into_bytes());
+                request.expiry = Some(Px::In(ms));
+                request
+            }
             Kind::Ping => self.each("PING", Vec::new(), Expect::Pong, KeyOp::Nothing),
             Kind::FlushAll => {
                 // INCRBY goes one key further than the others.
@@ -207,14 +218,16 @@ impl Maker {
             words.extend([name.as_bytes().to_vec(), number.to_string().into_bytes()]);
             px
         });
-        // When it is taken is not known before it is answered.
-        let window = expiry.map(|px| {
-            let now_ms = self.world.node.borrow().unix_ms();
-            Window { by_ns: u64::MAX, ..px.window(&self.world, now_ms, now_ms) }
-        });
-        let value = Value { number, expiry: window };
+        let value = Value { number, expiry: expiry.map(|px| self.open_window(px)) };
         let op = KeyOp::Set { value, condition, done: None };
         Request { words, expect: Expect::OkOrNull, ops: vec![(key, op)], expiry }
+    }
+
+    /// When a key disappears, of a request that is sent now: when it is taken is
+    /// not known before it is answered.
+    fn open_window(&self, px: Px) -> Window {
+        let now_ms = self.world.node.borrow().unix_ms();
+        Window { by_ns: u64::MAX, ..px.window(&self.world, now_ms, now_ms) }
     }
 
     fn mset(&self) -> Request {

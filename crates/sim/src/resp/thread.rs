@@ -154,10 +154,11 @@ impl Resp {
         Coroutines::spawn(world, move || thread.run(host));
     }
 
-    /// The server's process has died.
-    pub fn crash(&self) {
+    /// The server's process has died. Its kernel closes its streams.
+    pub fn crash(&self, world: &SimWorld) {
         if let Some((events, _)) = self.life.take() {
             events.dead.store(true, Ordering::Relaxed);
+            world.wake(&events.waiting);
         }
     }
 
