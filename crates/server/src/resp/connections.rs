@@ -134,7 +134,8 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
     fn take_reply(&mut self, token: Token, reply: OwnedReply) {
         let Some(Some((_, connection))) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
-        if connection.serial == token.serial || planted(Plant::RespAnswersSlot) {
+        let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);
+        if connection.serial == token.serial || is_planted {
             connection.answer(token, reply);
             self.unfinished.insert(token.connection);
         }

@@ -75,7 +75,7 @@ impl RespClient {
             if let Some(stream) = self.world.resp.connect(&self.world.sim, options) {
                 self.use_stream(stream);
             }
-            self.pause(1 + self.draw(5 * MS));
+            self.pause(1 + self.draw([1, 5 * MS][self.draw(2) as usize]));
         }
     }
 
@@ -100,7 +100,11 @@ impl RespClient {
         if self.draw(2) == 0 {
             self.say_hello(pipeline);
         }
-        while !self.world.is_over() {
+        let bursts = 1 + self.draw([4, 400][self.draw(2) as usize]);
+        for _ in 0..bursts {
+            if self.world.is_over() {
+                break;
+            }
             if self.world.faults.strikes(Fault::ClientStall) {
                 self.pause(self.draw(500 * MS));
             }
@@ -115,16 +119,29 @@ impl RespClient {
             self.ask(pipeline, 1 + self.draw(most));
             self.take(pipeline, self.draw(most) as usize)?;
         }
-        // One half says that nothing more comes before it takes the last replies.
-        let closes = self.draw(2) == 0;
-        if closes {
-            pipeline.stream.close();
+        self.leave(pipeline)
+    }
+
+    /// A client may say that nothing more comes and take the last replies, take
+    /// them and be gone, or not care for them.
+    fn leave(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
+        match self.draw(6) {
+            0 if !self.world.is_over() => self.give_up(pipeline),
+            1 | 2 => {
+                self.take(pipeline, 0)?;
+                pipeline.stream.break_off(0);
+                Ok(())
+            }
+            _ => {
+                pipeline.stream.close();
+                self.take(pipeline, 0)
+            }
         }
-        self.take(pipeline, 0)?;
-        if !closes {
-            pipeline.stream.break_off(0);
-        }
-        Ok(())
+    }
+
+    fn give_up(&self, pipeline: &Pipeline) -> Result<(), Ended> {
+        pipeline.stream.break_off(self.draw(MS));
+        Err(Ended::Broken)
     }
 
     fn say_hello(&self, pipeline: &mut Pipeline) {
@@ -181,10 +198,8 @@ impl RespClient {
             if pipeline.input.len() < need {
                 let had = pipeline.input.len();
                 pipeline.stream.take(&mut pipeline.input)?;
-                if pipeline.input.len() == had {
-                    pipeline.stream.set_waiting(Some(self.task));
-                    self.world.sim.suspend_until(self.task, u64::MAX);
-                    pipeline.stream.set_waiting(None);
+                if pipeline.input.len() == had && !self.wait(pipeline) {
+                    return self.give_up(pipeline);
                 }
                 continue;
             }
@@ -207,6 +222,17 @@ impl RespClient {
             pipeline.input.drain(..consumed);
         }
         Ok(())
+    }
+
+    /// Waits until something has come. False if it took too long.
+    fn wait(&self, pipeline: &Pipeline) -> bool {
+        let patience_ns = self.world.swarm.resp.patience_ns;
+        let until_ns = self.world.sim.now_ns().saturating_add(patience_ns);
+        pipeline.stream.set_waiting(Some(self.task));
+        self.world.sim.suspend_until(self.task, until_ns);
+        pipeline.stream.set_waiting(None);
+        // At the end each waits for its replies: they have to come.
+        self.world.sim.now_ns() < until_ns || self.world.is_over()
     }
 
     fn end(&self, asked: &Asked, reply: &Value<'_>) {

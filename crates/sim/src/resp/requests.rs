@@ -163,7 +163,7 @@ impl Maker {
             Kind::Exists => self.each("EXISTS", self.keys(), Expect::Sum, KeyOp::Nothing),
             Kind::PTtl => self.each("PTTL", vec![self.key()], Expect::TimeLeft, KeyOp::Nothing),
             Kind::PExpire => {
-                let ms = 1 + self.draw(2_000);
+                let ms = 1 + self.draw([30, 2_000][self.draw(2) as usize]);
                 let op = KeyOp::Expire { expiry: self.open_window(Px::In(ms)), done: None };
                 let mut request = self.each("PEXPIRE", vec![self.key()], Expect::WasDone, op);
                 request.words.push(ms.to_string().into_bytes());
@@ -208,7 +208,7 @@ impl Maker {
         }
         let expires = self.draw(100) < self.world.swarm.mix.expiring_percent;
         let expiry = expires.then(|| {
-            let ms = 1 + self.draw(2_000);
+            let ms = 1 + self.draw([30, 2_000][self.draw(2) as usize]);
             let now_ms = self.world.node.borrow().unix_ms();
             let (name, number, px) = match self.draw(3) {
                 0 => ("PX", ms, Px::In(ms)),
