@@ -56,11 +56,17 @@ pub enum Plant {
     UploadOutlivesClient = 20,
     /// A slot is free at once although its bytes are still being sent.
     PinnedIsReused = 21,
+    /// A RESP connection reads while writes of its own are unanswered.
+    RespPastOwnWrites = 22,
+    /// A shard's reply goes to whatever RESP connection has the slot now.
+    RespAnswersSlot = 23,
+    /// An optimistic read of the server does not look at a record's expiry.
+    RespIgnoresExpiry = 24,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 21] = [
+    pub const ALL: [(&'static str, Self); 24] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -82,6 +88,9 @@ impl Plant {
         ("ring-too-long", Self::RingTooLong),
         ("upload-outlives-client", Self::UploadOutlivesClient),
         ("pinned-is-reused", Self::PinnedIsReused),
+        ("resp-past-own-writes", Self::RespPastOwnWrites),
+        ("resp-answers-slot", Self::RespAnswersSlot),
+        ("resp-ignores-expiry", Self::RespIgnoresExpiry),
     ];
 }
 

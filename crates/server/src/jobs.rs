@@ -104,17 +104,17 @@ impl Inbox {
     }
 }
 
-/// Replies on their way back to a thread that polls with mio.
+/// Replies on their way back to a thread that may sleep.
 pub struct ReplyQueue {
     queue: SegQueue<(Token, OwnedReply)>,
     asleep: AtomicBool,
-    waker: mio::Waker,
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl ReplyQueue {
-    /// A queue whose reader is woken by `waker`.
-    pub fn new(waker: mio::Waker) -> Self {
-        Self { queue: SegQueue::new(), asleep: AtomicBool::new(false), waker }
+    /// A queue whose reader `wake` wakes.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { queue: SegQueue::new(), asleep: AtomicBool::new(false), wake: Box::new(wake) }
     }
 
     /// Sends a reply back.
@@ -128,8 +128,7 @@ impl ReplyQueue {
 
     /// Wakes the reader in any case.
     pub fn wake(&self) {
-        // Fails only if the poll is gone, and then nobody waits.
-        let _ = self.waker.wake();
+        (self.wake)();
     }
 
     /// The next reply.

@@ -6,12 +6,12 @@
 //! behind a large one after it.
 
 use crate::jobs::{Job, OwnedReply, ReplyQueue, Token};
-use remora_arena::NoJournal;
+use remora_arena::Journal;
 use remora_engine::command::Command;
 use remora_engine::{Download, LargeSet, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{JOBS_PER_TURN, STREAM_PIECE_BYTES};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// One connection of one RESP thread.
@@ -48,7 +48,7 @@ struct Line {
 pub struct LargeJobs {
     lines: VecDeque<Line>,
     /// The jobs behind the large one of each line.
-    behind: HashMap<Origin, VecDeque<Job>>,
+    behind: BTreeMap<Origin, VecDeque<Job>>,
 }
 
 impl LargeJobs {
@@ -59,7 +59,7 @@ impl LargeJobs {
 
     /// Executes a job, begins it if it is large, or lets it wait for an
     /// earlier one of its connection.
-    pub fn execute(&mut self, shard: &mut Shard<NoJournal>, job: Job, now: Now) {
+    pub fn execute<J: Journal>(&mut self, shard: &mut Shard<J>, job: Job, now: Now) {
         let origin = origin_of(&job);
         if let Some(behind) = self.behind.get_mut(&origin) {
             behind.push_back(job);
@@ -70,7 +70,7 @@ impl LargeJobs {
     }
 
     /// Moves one piece; with the last one goes on with the jobs behind it.
-    pub fn turn(&mut self, shard: &mut Shard<NoJournal>, now: Now) {
+    pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
         let Some(mut line) = self.lines.pop_front() else { return };
         if let Some(large) = line.large.take() {
             line.large = advance(shard, large, now);
@@ -92,7 +92,7 @@ impl LargeJobs {
 }
 
 /// Executes a job, or begins it if it moves a large value.
-fn begin(shard: &mut Shard<NoJournal>, job: Job, now: Now) -> Option<LargeJob> {
+fn begin<J: Journal>(shard: &mut Shard<J>, job: Job, now: Now) -> Option<LargeJob> {
     let Job { command: bytes, reply_to, token } = job;
     let outcome = match Command::decode(&bytes) {
         Ok((Command::Set { key, value, condition, expiry, get }, _))
@@ -133,7 +133,7 @@ fn answer(outcome: Outcome<'_>, reply_to: Arc<ReplyQueue>, token: Token) -> Opti
 }
 
 /// Moves one piece of a large value. What is left of the job.
-fn advance(shard: &mut Shard<NoJournal>, large: LargeJob, now: Now) -> Option<LargeJob> {
+fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Option<LargeJob> {
     let LargeJob { reply_to, token, work } = large;
     match work {
         Work::Upload { command, mut upload } => {
@@ -165,7 +165,7 @@ fn advance(shard: &mut Shard<NoJournal>, large: LargeJob, now: Now) -> Option<La
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remora_arena::Owner;
+    use remora_arena::{NoJournal, Owner};
     use remora_engine::ShardOptions;
     use remora_engine::command::{Condition, Expiry};
     use remora_layout::message::Status;
@@ -174,16 +174,13 @@ mod tests {
         shard: Shard<NoJournal>,
         jobs: LargeJobs,
         replies: Arc<ReplyQueue>,
-        _poll: mio::Poll,
     }
 
     impl World {
         fn new() -> Self {
-            let poll = mio::Poll::new().unwrap();
-            let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
             let shard = Shard::new(Owner::heap(32 << 20, NoJournal), ShardOptions::default());
-            let replies = Arc::new(ReplyQueue::new(waker));
-            Self { shard, jobs: LargeJobs::default(), replies, _poll: poll }
+            let replies = Arc::new(ReplyQueue::new(|| ()));
+            Self { shard, jobs: LargeJobs::default(), replies }
         }
 
         fn job(&mut self, connection: usize, request: u64, command: &Command<'_>) {

@@ -7,7 +7,6 @@ use crate::touch_hints::TouchHints;
 use remora_arena::{Region, Words};
 use remora_engine::ShardStats;
 use remora_fabric::Transport;
-use remora_layout::hash::KeyHash;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -130,12 +129,6 @@ impl Counts {
 }
 
 impl Shared {
-    /// A key's hash, and the shard that owns it.
-    pub fn route(&self, key: &[u8]) -> (KeyHash, usize) {
-        let hash = KeyHash::of(key, self.hash_seed);
-        (hash, hash.shard(self.shards.len()))
-    }
-
     /// Wakes the control thread: the server ends, or a session does.
     pub fn wake_control(&self) {
         if let Some(waker) = self.control.get() {

@@ -20,17 +20,23 @@ pub enum Fault {
     LinkLost,
     /// An operation is held up on its way, and all that follow it on its link.
     LinkStall,
+    /// The server's RESP thread stands still.
+    RespStall,
+    /// A RESP connection breaks.
+    RespLost,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::ServerStall,
         Self::ServerCrash,
         Self::SessionLost,
         Self::ClientStall,
         Self::LinkLost,
         Self::LinkStall,
+        Self::RespStall,
+        Self::RespLost,
     ];
 
     /// Its name on the command line.
@@ -42,6 +48,8 @@ impl Fault {
             Self::ClientStall => "client-stall",
             Self::LinkLost => "link-lost",
             Self::LinkStall => "link-stall",
+            Self::RespStall => "resp-stall",
+            Self::RespLost => "resp-lost",
         }
     }
 

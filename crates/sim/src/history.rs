@@ -82,6 +82,12 @@ impl History {
         call.returned_ns = Some(now_ns);
     }
 
+    /// Nobody learns what came of the call, nor whether those before it of the
+    /// same session were refused: it need not take effect after them.
+    pub fn follow_nobody(&mut self, begun: Begun) {
+        self.keys.get_mut(&begun.key).expect("it was begun")[begun.at].follows = None;
+    }
+
     /// All keys are cleared by somebody, between these times.
     pub fn clear_all(&mut self, from_ns: u64, to_ns: u64) {
         for calls in self.keys.values_mut() {

@@ -3,9 +3,9 @@
 //!
 //! What is not simulated: the Unix socket and TCP dialogue by which a real
 //! client finds its server; eventfds and the kernel's sleep; threads of one
-//! client process that share a ring, or pointers; RESP and the optimistic reads
-//! behind it; values that no frame carries; FLUSHALL and edits of strings; peers
-//! that break the protocol; a second server.
+//! client process that share a ring, or pointers; the sockets of RESP, and what a
+//! session answers itself beyond PING and HELLO; values that no frame carries;
+//! edits of strings; peers that break the protocol; a second server.
 
 #![deny(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod faults;
 pub mod history;
 pub mod node;
 pub mod probes;
+pub mod resp;
 pub mod shrink;
 pub mod swarm;
 #[allow(unsafe_code, reason = "see the module's text")]

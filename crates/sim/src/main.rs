@@ -46,6 +46,9 @@ struct Args {
     /// So many clients only.
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
+    /// So many RESP clients only.
+    #[arg(long, value_name = "N")]
+    resp_clients: Option<u32>,
     /// Leaves out a kind of fault; may be given several times.
     #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
     without: Vec<Fault>,
@@ -154,6 +157,7 @@ fn run(args: &Args, seed: u64) -> Outcome {
     let mut less = Less {
         operations: args.ops,
         clients: args.clients,
+        resp_clients: args.resp_clients,
         without: args.without.clone(),
         untorn: args.untorn,
     };
@@ -201,7 +205,7 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 17] = [
+    const HUNTED: [Plant; 20] = [
         Plant::SkipRecordValidation,
         Plant::TrustFormerLife,
         Plant::UpdatedStaysLive,
@@ -219,6 +223,9 @@ mod plants {
         Plant::RingTooLong,
         Plant::UploadOutlivesClient,
         Plant::PinnedIsReused,
+        Plant::RespPastOwnWrites,
+        Plant::RespAnswersSlot,
+        Plant::RespIgnoresExpiry,
     ];
 
     #[derive(clap::Args)]

@@ -10,6 +10,7 @@
 use crate::clock::HostClock;
 use crate::faults::{Fault, Faults};
 use crate::probes::Probes;
+use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::{Clock, Parts};
 use remora_engine::{Command, Now, Shard, ShardOptions};
@@ -70,6 +71,7 @@ struct Life {
     began_ns: u64,
     shards: Vec<Shard<SimJournal>>,
     journals: Vec<SimJournal>,
+    jobs: Vec<ShardJobs>,
     sessions: Vec<Session>,
     /// The pointers that clients share.
     pointers: Option<(Words, u64)>,
@@ -131,12 +133,14 @@ impl Node {
         });
         let shards = shards.collect();
         let (number, began_ns) = (self.lives, self.clock.now_ns());
+        let jobs = || ShardJobs::new(&self.world, self.options.shard.eviction);
+        let jobs = std::iter::repeat_with(jobs).take(self.options.shards).collect();
         let lines = self.options.pointer_lines;
         let pointers = (lines > 0).then(|| {
             (Words::new(Mapping::heap(lines * CACHE_LINE_BYTES)), self.options.shard.hash_seed | 1)
         });
-        self.life =
-            Some(Life { number, began_ns, shards, journals, sessions: Vec::new(), pointers });
+        let sessions = Vec::new();
+        self.life = Some(Life { number, began_ns, shards, journals, jobs, sessions, pointers });
     }
 
     /// The process ends, as by kill -9. What is given back loses the links of
@@ -254,11 +258,28 @@ impl Node {
         Some(Parts { hello, tables, to_client, large, link, clock, pointers })
     }
 
-    /// Serves every ring once. Whether there was anything to do.
+    /// What a RESP thread knows of the present life, whose reads take so long.
+    pub fn resp_host(&self, read_ns: u64) -> Option<SimHost> {
+        let life = self.life.as_ref()?;
+        let shards = life.shards.iter().zip(&life.journals).zip(&life.jobs);
+        let shards = shards.map(|((shard, journal), jobs)| {
+            let words = shard.owner().words().clone();
+            let memory = BesideMemory::new(&self.world, words, journal.clone(), read_ns);
+            ShardBeside { memory, inbox: jobs.inbox() }
+        });
+        let hash_seed = self.options.shard.hash_seed;
+        let (clock, shards) = (self.clock.clone(), shards.collect());
+        Some(SimHost { clock, hash_seed, shards, counts: Default::default() })
+    }
+
+    /// Takes jobs and serves every ring once. Whether there was anything to do.
     fn turn(&mut self) -> bool {
         let Some(life) = &mut self.life else { return false };
         let now = now(&self.clock, life.began_ns);
         let mut worked = false;
+        for (jobs, shard) in life.jobs.iter_mut().zip(&mut life.shards) {
+            worked |= jobs.turn(shard, now);
+        }
         for session in &mut life.sessions {
             for (ring, shard) in session.rings.iter_mut().zip(&mut life.shards) {
                 match ring.turn(shard, now) {
@@ -282,6 +303,9 @@ impl Node {
     }
 
     fn has_work(&self) -> bool {
+        if self.life.iter().flat_map(|life| &life.jobs).any(ShardJobs::has_work) {
+            return true;
+        }
         let sessions = self.life.iter().flat_map(|life| &life.sessions);
         sessions.flat_map(|session| &session.rings).any(RingSession::has_work)
     }
@@ -333,6 +357,9 @@ impl Node {
     fn set_waiting(&self, task: Option<u64>) {
         for session in self.life.iter().flat_map(|life| &life.sessions) {
             session.target.set_waiting(task);
+        }
+        for jobs in self.life.iter().flat_map(|life| &life.jobs) {
+            jobs.set_waiting(task);
         }
     }
 

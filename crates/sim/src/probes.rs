@@ -39,11 +39,19 @@ pub enum Probe {
     SessionEnded,
     /// A call timed out.
     TimedOut,
+    /// An optimistic read behind RESP concluded.
+    RespRead,
+    /// One did not, and the shard was asked.
+    RespAsked,
+    /// What one looked at was changed meanwhile, and a mixture was seen.
+    RespTorn,
+    /// A RESP connection was lost with requests under way.
+    RespLost,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -59,6 +67,10 @@ impl Probe {
         Self::LinkLost,
         Self::SessionEnded,
         Self::TimedOut,
+        Self::RespRead,
+        Self::RespAsked,
+        Self::RespTorn,
+        Self::RespLost,
     ];
 }
 

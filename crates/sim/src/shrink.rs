@@ -12,6 +12,8 @@ pub struct Less {
     pub operations: Option<u64>,
     /// So many clients only.
     pub clients: Option<u32>,
+    /// So many RESP clients only.
+    pub resp_clients: Option<u32>,
     /// None of these faults.
     pub without: Vec<Fault>,
     /// No operation of the fabric is torn.
@@ -27,6 +29,9 @@ impl Less {
         }
         if let Some(clients) = self.clients {
             swarm.clients = clients.clamp(1, swarm.clients);
+        }
+        if let Some(clients) = self.resp_clients {
+            swarm.resp.clients = clients.min(swarm.resp.clients);
         }
         for fault in &self.without {
             swarm.faults.remove(fault);
@@ -46,6 +51,9 @@ impl fmt::Display for Less {
         }
         if let Some(clients) = self.clients {
             write!(f, " --clients {clients}")?;
+        }
+        if let Some(clients) = self.resp_clients {
+            write!(f, " --resp-clients {clients}")?;
         }
         for fault in &self.without {
             write!(f, " --without {}", fault.name())?;
@@ -78,6 +86,13 @@ pub fn shrink(seed: u64, with_faults: bool, less: &Less, promise: &str) -> Less 
     let clients = best.of(seed, with_faults).clients;
     if let Some(fewer) =
         (1..clients).map(|clients| Less { clients: Some(clients), ..best.clone() }).find(&breaks)
+    {
+        best = fewer;
+    }
+    let clients = best.of(seed, with_faults).resp.clients;
+    if let Some(fewer) = (0..clients)
+        .map(|clients| Less { resp_clients: Some(clients), ..best.clone() })
+        .find(&breaks)
     {
         best = fewer;
     }

@@ -3,6 +3,7 @@
 use crate::client::Mix;
 use crate::faults::Fault;
 use crate::node::NodeOptions;
+use crate::resp::RespSwarm;
 use crate::values::Lengths;
 use remora_engine::ShardOptions;
 use remora_engine::evict::Eviction;
@@ -40,6 +41,8 @@ pub struct Swarm {
     pub timeout: Duration,
     /// Chances of faults, in a million.
     pub faults: BTreeMap<Fault, u32>,
+    /// RESP.
+    pub resp: RespSwarm,
     /// Longest time between two chances of a fault that comes from outside, ns.
     pub chance_ns: u64,
 }
@@ -144,6 +147,7 @@ impl Swarm {
             node,
             cache_entries: draw.one_of([0, 1, 64, 4_096]),
             timeout: Duration::from_millis(draw.one_of([1_000, 5_000])),
+            resp: RespSwarm::of(&mut |range| draw.within(range)),
             faults: if with_faults { Self::faults(&mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
@@ -172,6 +176,10 @@ impl Swarm {
             Fault::ServerCrash => draw.one_of([0, 300, 3_000]),
             Fault::SessionLost => draw.one_of([0, 1_000, 10_000]),
             Fault::ClientStall => draw.one_of([0, 1_000, 10_000]),
+            // At each turn of the RESP thread.
+            Fault::RespStall => draw.one_of([0, 100, 1_000]),
+            // At each pipeline.
+            Fault::RespLost => draw.one_of([0, 2_000, 20_000]),
             // At each operation of the fabric.
             Fault::LinkLost | Fault::LinkStall => draw.one_of([0, 20, 500]),
         };

@@ -7,6 +7,7 @@ use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
 use crate::node::Node;
 use crate::probes::Probes;
+use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
 use remora_client::{Error, Options, PointerCacheKind, Wake};
@@ -29,6 +30,8 @@ pub struct World {
     pub swarm: Swarm,
     /// The server.
     pub node: Rc<RefCell<Node>>,
+    /// Its RESP.
+    pub resp: Resp,
     /// What clients saw.
     pub history: RefCell<History>,
     /// What goes wrong.
@@ -74,20 +77,22 @@ impl World {
             sim: sim.clone(),
             swarm,
             node: Rc::clone(&node),
+            resp: Resp::default(),
             history: RefCell::new(History::new(wants_trace)),
             faults,
             probes: RefCell::default(),
             number: Cell::new(0),
             over: Cell::new(false),
         });
-        node.borrow_mut().start();
+        world.start_server();
         Coroutines::spawn(&sim, move || Node::run(&node));
-        let clients = world.spawn_clients();
+        let mut clients = world.spawn_clients();
+        clients.extend(RespClient::spawn_all(&world));
         let (breaker, stoppable) = (Rc::clone(&world), clients.clone());
         Coroutines::spawn(&sim, move || breaker.break_things(&stoppable));
         let ran = catch_unwind(AssertUnwindSafe(|| {
             world.drive(&clients);
-            world.node.borrow().tell(&mut world.probes.borrow_mut());
+            world.tell();
             world.node.borrow_mut().close();
             Coroutines::forget_all();
         }));
@@ -99,6 +104,20 @@ impl World {
         }
         sim.forget_all();
         world.judge()
+    }
+
+    fn start_server(&self) {
+        self.node.borrow_mut().start();
+        let resp = self.swarm.resp;
+        if resp.clients > 0 {
+            self.resp.begin(&self.sim, &self.node.borrow(), &self.faults, resp.read_ns);
+        }
+    }
+
+    /// The server's present life tells of itself.
+    fn tell(&self) {
+        self.node.borrow().tell(&mut self.probes.borrow_mut());
+        self.resp.tell(&mut self.probes.borrow_mut());
     }
 
     fn spawn_clients(self: &Rc<Self>) -> Vec<u64> {
@@ -161,8 +180,9 @@ impl World {
             }
             if self.faults.strikes(Fault::ServerCrash) {
                 let from_ns = self.sim.now_ns();
-                self.node.borrow().tell(&mut self.probes.borrow_mut());
+                self.tell();
                 let lose_links = self.node.borrow_mut().crash();
+                self.resp.crash(&self.sim);
                 // On the client's host for as long as it is mapped there.
                 let lingers_ns = self.sim.draw(|random| {
                     let most = [1, 600 * MS, 6_000 * MS][random.below(3) as usize];
@@ -177,7 +197,7 @@ impl World {
                 let wait_ns = self.node.borrow().clock_takes_ns(Node::waits_ns());
                 let down_ns = wait_ns + self.sim.draw(|random| random.below(50 * MS));
                 self.faults.pause(&self.sim, task, down_ns..=down_ns);
-                self.node.borrow_mut().start();
+                self.start_server();
                 self.history.borrow_mut().clear_all(from_ns, self.sim.now_ns());
             }
         }

@@ -16,7 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("front", &["engine", "layout"]),
     ("server", &["front", "engine", "ring", "index", "fabric", "arena", "layout"]),
     ("client", &["ring", "index", "engine", "fabric", "arena", "layout"]),
-    ("sim", &["client", "server", "engine", "ring", "index", "fabric", "arena", "layout"]),
+    ("sim", &["client", "server", "front", "engine", "ring", "index", "fabric", "arena", "layout"]),
     (
         "remora",
         &["client", "server", "front", "engine", "ring", "index", "fabric", "arena", "layout"],

@@ -6,7 +6,7 @@
 //! under way are kept.
 
 use super::random::Random;
-use super::world::lock;
+use super::world::{SimWorld, lock};
 use remora_arena::{Journal, Words};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -108,6 +108,27 @@ impl SimJournal {
     /// The journal of a fresh region.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A read by a thread that shares the owner's memory and uses no link. It
+    /// begins now and is over when `last` returns: meanwhile a task may be
+    /// suspended and the owner go on. What it finds is composed as a READ is.
+    pub fn read_beside(
+        &self,
+        world: &SimWorld,
+        words: &Words,
+        offset: usize,
+        into: &mut [u8],
+        last: impl FnOnce(),
+    ) {
+        let reader = lock(&self.0).begin();
+        last();
+        let torn = world.draw(|random| random.happens(world.options().tear_ppm));
+        let mut history = lock(&self.0);
+        let shown =
+            world.draw(|random| history.compose(reader, words, offset, into.len(), torn, random));
+        history.end(reader);
+        into.copy_from_slice(&shown);
     }
 
     /// Stores that it keeps for READs under way.

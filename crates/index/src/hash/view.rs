@@ -6,7 +6,7 @@
 //! leads to the key's bucket, or to one whose header says that the key has
 //! left ([`Home::is_left`]).
 
-use remora_arena::Words;
+use super::memory::Memory;
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
@@ -64,11 +64,10 @@ impl TableRef {
 
     /// As [`TableRef::parse`], from memory that this process maps. Tries again
     /// where the page changed meanwhile.
-    pub fn read(region: u32, arena: &Words) -> Option<Self> {
+    pub fn read(region: u32, arena: &impl Memory) -> Option<Self> {
         let mut page = [0; ARENA_HEADER_BYTES];
         (0..=READ_RETRIES).find_map(|_| {
-            arena.check(0, page.len()).ok()?;
-            arena.copy_out(0, &mut page);
+            arena.fetch(0, &mut page).then_some(())?;
             Self::parse(region, arena.bytes() as u64, &page)
         })
     }
@@ -86,15 +85,14 @@ impl TableRef {
     /// Whether a key with this hash may have a record in a slot of at least
     /// this class, as the buckets in mapped memory have it now: a hint, and
     /// yes where this view cannot say.
-    pub fn may_hold_class(&self, arena: &Words, hash: KeyHash, class: u8) -> bool {
+    pub fn may_hold_class(&self, arena: &impl Memory, hash: KeyHash, class: u8) -> bool {
         let home = self.home(hash);
         let mut offset = home.offset;
         for _ in 0..CHAIN_BUCKETS {
             let mut bytes = [0; BUCKET_BYTES];
-            if arena.check(offset, bytes.len()).is_err() {
+            if !arena.fetch(offset, &mut bytes) {
                 return true;
             }
-            arena.copy_out(offset as usize, &mut bytes);
             let word = |index: usize| {
                 let word = &bytes[index * WORD_BYTES..(index + 1) * WORD_BYTES];
                 u64::from_le_bytes(word.try_into().expect("eight bytes"))

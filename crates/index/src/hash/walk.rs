@@ -5,8 +5,9 @@
 //! Then, as when a bound is reached, the owner is asked. A walk whose view of
 //! the table is too old for its key says so, and goes on with a newer one.
 
+use super::memory::Memory;
 use super::view::{Home, TableRef};
-use remora_arena::{CLASSES, Words, class_bytes};
+use remora_arena::{CLASSES, class_bytes};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WALK_CANDIDATES};
@@ -222,7 +223,7 @@ impl<'k> Walk<'k> {
 /// server, or a test. `scratch` is grown as needed and holds the record;
 /// `table` is brought up to date when the walk finds it old.
 pub fn walk_locally<'s>(
-    words: &Words,
+    memory: &impl Memory,
     table: &mut TableRef,
     key: &[u8],
     hash: KeyHash,
@@ -234,15 +235,14 @@ pub fn walk_locally<'s>(
         if scratch.len() < want.bytes {
             scratch.resize(want.bytes, 0);
         }
-        if words.check(want.offset, want.bytes).is_err() {
+        if !memory.fetch(want.offset, &mut scratch[..want.bytes]) {
             return Err(AskReason::TooManyTries);
         }
-        words.copy_out(want.offset as usize, &mut scratch[..want.bytes]);
         match walk.feed(&scratch[..want.bytes]) {
             Step::Fetch(next) => want = next,
             Step::Ask(reason) => return Err(reason),
             Step::Moved => {
-                if let Some(newer) = TableRef::read(table.region, words) {
+                if let Some(newer) = TableRef::read(table.region, memory) {
                     *table = newer;
                 }
                 want = walk.refresh(table)?;

@@ -2,15 +2,16 @@
 
 use super::connection::Connection;
 use super::execute::Executor;
+use super::host::Host;
 use super::pending::Waiting;
-use crate::jobs::{Job, Message, Token};
+use crate::jobs::{Job, Token};
 use remora_engine::command::{Command, Pairs};
 use remora_engine::shard::STREAM_CLASS;
 use remora_front::request::{self, Render};
 use remora_layout::limits::STREAM_BYTES;
 use std::sync::Arc;
 
-impl Executor {
+impl<H: Host> Executor<H> {
     /// One command for the shard that owns its key.
     pub(super) fn ask_owner(
         &self,
@@ -18,7 +19,7 @@ impl Executor {
         command: &Command<'_>,
         render: Render,
     ) {
-        let (_, shard) = self.shared.route(command.key().unwrap_or_default());
+        let (_, shard) = self.host.route(command.key().unwrap_or_default());
         let writes_at = if command.is_write() { vec![shard] } else { Vec::new() };
         self.submit(connection, shard, 0, command);
         connection.wait(Waiting { render, parts: vec![None], missing: 1, bytes: 0, writes_at });
@@ -33,7 +34,7 @@ impl Executor {
     ) {
         let mut writes_at = Vec::new();
         for (part, command) in commands.enumerate() {
-            let (_, shard) = self.shared.route(command.key().unwrap_or_default());
+            let (_, shard) = self.host.route(command.key().unwrap_or_default());
             self.submit(connection, shard, part, &command);
             writes_at.push(shard);
         }
@@ -48,7 +49,7 @@ impl Executor {
         command: &Command<'_>,
         render: Render,
     ) {
-        let shards = self.shared.shards.len();
+        let shards = self.host.shards();
         for shard in 0..shards {
             self.submit(connection, shard, shard, command);
         }
@@ -64,9 +65,9 @@ impl Executor {
 
     /// Each shard's pairs as one change.
     pub(super) fn multi_set(&self, connection: &mut Connection, pairs: request::Pairs<'_>) {
-        let mut lists: Vec<Vec<u8>> = vec![Vec::new(); self.shared.shards.len()];
+        let mut lists: Vec<Vec<u8>> = vec![Vec::new(); self.host.shards()];
         for (key, value) in pairs {
-            let (_, shard) = self.shared.route(key);
+            let (_, shard) = self.host.route(key);
             Pairs::push(&mut lists[shard], key, value);
         }
         let mut writes_at = Vec::new();
@@ -91,9 +92,8 @@ impl Executor {
         }
         command.brings_value()
             && command.key().is_some_and(|key| {
-                let (hash, _) = self.shared.route(key);
-                let words = &self.shared.shards[shard].words;
-                self.tables[shard].may_hold_class(words, hash, STREAM_CLASS)
+                let (hash, _) = self.host.route(key);
+                self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
             })
     }
 
@@ -117,6 +117,6 @@ impl Executor {
             part,
         };
         let reply_to = Arc::clone(&self.replies);
-        self.shared.shards[shard].inbox.push(Message::Job(Job { command: bytes, reply_to, token }));
+        self.host.hand(shard, Job { command: bytes, reply_to, token });
     }
 }

@@ -1,18 +1,21 @@
-//! One RESP connection: bytes in, replies out, in order.
+//! One RESP connection: bytes in, replies out, in order. Its stream of bytes
+//! is handed in whenever it is served.
 
 use super::execute::Executor;
+use super::host::Host;
 use super::pending::{Pending, Waiting, write_reply};
 use crate::jobs::{OwnedReply, Token};
 use crate::shared::count;
-use mio::net::TcpStream;
 use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
 use remora_layout::limits::{
     RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES,
     RESP_PAUSE_PENDING,
 };
 use remora_layout::message::Status;
+use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 
 /// Buffers larger than this are given back when they are empty.
 const KEEP_BYTES: usize = 256 << 10;
@@ -30,8 +33,8 @@ pub enum Flow {
 
 /// A connection.
 pub struct Connection {
-    /// Its socket.
-    pub socket: TcpStream,
+    /// Where the client is.
+    pub peer: SocketAddr,
     /// Its slot.
     pub slot: usize,
     /// Which connection of the slot; also its id for clients.
@@ -71,9 +74,9 @@ pub struct Connection {
 
 impl Connection {
     /// A fresh connection.
-    pub fn new(socket: TcpStream, slot: usize, serial: u64, shards: usize) -> Self {
+    pub fn new(peer: SocketAddr, slot: usize, serial: u64, shards: usize) -> Self {
         Self {
-            socket,
+            peer,
             slot,
             serial,
             protocol: Protocol::Resp2,
@@ -113,20 +116,24 @@ impl Connection {
     }
 
     /// One turn: send, read, execute, send.
-    pub fn serve(&mut self, executor: &mut Executor) -> Flow {
-        if !self.flush() {
+    pub fn serve<H: Host>(
+        &mut self,
+        stream: &mut (impl Read + Write),
+        executor: &mut Executor<H>,
+    ) -> Flow {
+        if !self.flush(stream) {
             return self.over(executor);
         }
         // What is not read now raises no event of its own later.
         let mut again = !self.closing;
         if again && !self.is_paused() {
-            match self.read(&mut executor.scratch) {
+            match self.read(stream, &mut executor.scratch) {
                 Ok(more) => again = more,
                 Err(()) => return Flow::Close,
             }
         }
         self.execute(executor);
-        if !self.flush() {
+        if !self.flush(stream) {
             return self.over(executor);
         }
         let parse_more = self.input.len() >= self.need;
@@ -139,7 +146,7 @@ impl Connection {
     }
 
     /// The connection is over; whether that was our doing is counted.
-    fn over(&self, executor: &Executor) -> Flow {
+    fn over<H: Host>(&self, executor: &Executor<H>) -> Flow {
         if self.output.len() - self.sent > RESP_MAX_OUTPUT_BYTES {
             count(&executor.counts().output_cut_off, 1);
             let (serial, unread) = (self.serial, self.output.len() - self.sent);
@@ -167,9 +174,9 @@ impl Connection {
 
     /// Reads what is there, up to a turn's worth. Whether there may be more;
     /// an error if the connection is broken.
-    fn read(&mut self, scratch: &mut [u8]) -> Result<bool, ()> {
+    fn read(&mut self, stream: &mut impl Read, scratch: &mut [u8]) -> Result<bool, ()> {
         loop {
-            match self.socket.read(scratch) {
+            match stream.read(scratch) {
                 Ok(0) => {
                     // A client may send, close its side and wait for replies.
                     self.closing = true;
@@ -190,7 +197,7 @@ impl Connection {
     }
 
     /// Executes every whole request that is there.
-    fn execute(&mut self, executor: &mut Executor) {
+    fn execute<H: Host>(&mut self, executor: &mut Executor<H>) {
         let input = std::mem::take(&mut self.input);
         let mut args = std::mem::take(&mut self.args);
         let mut from = 0;
@@ -231,7 +238,7 @@ impl Connection {
         }
     }
 
-    fn protocol_error(&mut self, executor: &Executor, text: &str) {
+    fn protocol_error<H: Host>(&mut self, executor: &Executor<H>, text: &str) {
         count(&executor.counts().protocol_errors, 1);
         self.reply(|out, _| encode::error(out, &format!("ERR {text}")));
         self.quit();
@@ -252,7 +259,7 @@ impl Connection {
     /// Whether this session may read from a shard's memory: none of its
     /// earlier writes there is unanswered.
     pub fn may_read(&self, shard: usize) -> bool {
-        self.unanswered[shard] == 0
+        self.unanswered[shard] == 0 || planted(Plant::RespPastOwnWrites)
     }
 
     /// Number that the next waiting request will have.
@@ -311,10 +318,10 @@ impl Connection {
         }
     }
 
-    /// Sends what the socket takes. False if the connection is over.
-    fn flush(&mut self) -> bool {
+    /// Sends what the stream takes. False if the connection is over.
+    fn flush(&mut self, stream: &mut impl Write) -> bool {
         while self.sent < self.output.len() {
-            match self.socket.write(&self.output[self.sent..]) {
+            match stream.write(&self.output[self.sent..]) {
                 Ok(0) => return false,
                 Ok(sent) => self.sent += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,

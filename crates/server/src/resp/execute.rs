@@ -2,8 +2,9 @@
 //! shards that own its keys.
 
 use super::connection::Connection;
+use super::host::Host;
 use crate::jobs::ReplyQueue;
-use crate::shared::{Counts, Shared, count};
+use crate::shared::{Counts, count};
 use remora_engine::command::Command;
 use remora_front::request;
 use remora_front::request::{Render, Request};
@@ -19,8 +20,8 @@ const READ_BYTES: usize = 64 << 10;
 const KEEP_RECORD_BYTES: usize = 256 << 10;
 
 /// Executes requests for all connections of a thread.
-pub struct Executor {
-    pub(super) shared: Arc<Shared>,
+pub struct Executor<H> {
+    pub(super) host: Arc<H>,
     /// Where the shards' replies come back.
     pub replies: Arc<ReplyQueue>,
     /// This thread's views of the shards' tables.
@@ -33,15 +34,15 @@ pub struct Executor {
     pub(super) now_ms: u64,
 }
 
-impl Executor {
+impl<H: Host> Executor<H> {
     /// An executor whose replies come back through `replies`.
-    pub fn new(shared: Arc<Shared>, replies: Arc<ReplyQueue>) -> Self {
-        let tables = shared.shards.iter().enumerate().map(|(number, shard)| {
-            TableRef::read(number as u32, &shard.words).expect("the shard wrote this page")
+    pub fn new(host: Arc<H>, replies: Arc<ReplyQueue>) -> Self {
+        let tables = (0..host.shards()).map(|shard| {
+            TableRef::read(shard as u32, host.memory(shard)).expect("the shard wrote this page")
         });
         Self {
             tables: tables.collect(),
-            shared,
+            host,
             replies,
             record: Vec::new(),
             scratch: vec![0; READ_BYTES],
@@ -51,13 +52,13 @@ impl Executor {
 
     /// The server's counts.
     pub fn counts(&self) -> &Counts {
-        &self.shared.counts
+        self.host.counts()
     }
 
     /// Executes one request of a connection.
     pub fn request(&mut self, connection: &mut Connection, args: &Args, bytes: &[u8]) {
-        count(&self.shared.counts.commands, 1);
-        self.now_ms = self.shared.clock.now().unix_ms;
+        count(&self.counts().commands, 1);
+        self.now_ms = self.host.unix_ms();
         match request(args, bytes, self.now_ms) {
             Ok(request) => self.execute(connection, request),
             Err(error) => connection.reply(|out, _| error.write(out)),

@@ -147,8 +147,8 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
 
 /// The text of CLIENT INFO.
 pub fn client(connection: &Connection) -> Vec<u8> {
-    let address = connection.socket.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string());
-    let mut text = format!("id={} addr={address} name=", connection.serial).into_bytes();
+    let Connection { serial, peer, .. } = connection;
+    let mut text = format!("id={serial} addr={peer} name=").into_bytes();
     text.extend_from_slice(&connection.name);
     text.extend_from_slice(b" lib-name=");
     text.extend_from_slice(&connection.library[0]);

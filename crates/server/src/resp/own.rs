@@ -2,12 +2,13 @@
 
 use super::connection::Connection;
 use super::execute::Executor;
+use super::host::Host;
 use super::info;
 use remora_front::request::{ClientAttribute, Hello, Request};
 use remora_front::resp::encode;
 use remora_front::{CommandError, reply, table};
 
-impl Executor {
+impl<H: Host> Executor<H> {
     /// What the session answers itself.
     pub(super) fn own_answer(&mut self, connection: &mut Connection, request: Request<'_>) {
         match request {
@@ -44,13 +45,13 @@ impl Executor {
             }
             Request::Help(spec) => connection.reply(|out, _| reply::help(out, spec)),
             Request::Info(sections) => {
-                let text = info::server(&self.shared, &sections);
+                let text = self.host.info(&sections);
                 connection.reply(|out, protocol| {
                     encode::verbatim(out, protocol, "txt", text.as_bytes());
                 });
             }
             Request::ConfigGet(patterns) => {
-                let parameters = info::parameters(&self.shared);
+                let parameters = self.host.parameters();
                 let parameters: Vec<(&str, &str)> =
                     parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 connection.reply(|out, protocol| {

@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::execute::Executor;
+use super::host::Host;
 use super::pending::{Waiting, write_reply};
 use crate::jobs::OwnedReply;
 use crate::shared::count;
@@ -12,6 +13,7 @@ use remora_front::resp::encode;
 use remora_index::hash::walk_locally;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
+use remora_layout::plant::{Plant, planted};
 
 /// What an optimistic read found.
 enum Read {
@@ -21,7 +23,7 @@ enum Read {
     Ask,
 }
 
-impl Executor {
+impl<H: Host> Executor<H> {
     /// Answers from the shard's memory, if this session may read it and the
     /// reading concludes. Whether it did.
     pub(super) fn look(
@@ -69,27 +71,27 @@ impl Executor {
 
     /// Reads a key's record from its shard's memory, if this session may.
     fn read(&mut self, connection: &Connection, key: &[u8]) -> Read {
-        let (hash, shard) = self.shared.route(key);
+        let (hash, shard) = self.host.route(key);
         if !connection.may_read(shard) {
             return Read::Ask;
         }
-        let handle = &self.shared.shards[shard];
-        let table = &mut self.tables[shard];
-        match walk_locally(&handle.words, table, key, hash, &mut self.record) {
+        let (memory, table) = (self.host.memory(shard), &mut self.tables[shard]);
+        match walk_locally(memory, table, key, hash, &mut self.record) {
             Ok(found) => {
                 let expires_at_ms = found.mutable.expires_at_ms;
-                if expires_at_ms != 0 && expires_at_ms <= self.now_ms {
+                let is_over = expires_at_ms != 0 && expires_at_ms <= self.now_ms;
+                if is_over && !planted(Plant::RespIgnoresExpiry) {
                     // The owner removes what has expired.
                     return Read::Ask;
                 }
                 let to = found.pointer.length as usize;
                 let from = to - found.value.len();
-                count(&self.shared.counts.optimistic_reads, 1);
-                handle.touched.push(found.pointer);
+                count(&self.host.counts().optimistic_reads, 1);
+                self.host.touched(shard, found.pointer);
                 Read::Found { from, to, expires_at_ms }
             }
             Err(_) => {
-                count(&self.shared.counts.asked_reads, 1);
+                count(&self.host.counts().asked_reads, 1);
                 Read::Ask
             }
         }
@@ -124,7 +126,7 @@ impl Executor {
                     Some(OwnedReply { status: Status::Ok, number: 1, value })
                 }
                 Read::Ask => {
-                    let (_, shard) = self.shared.route(key);
+                    let (_, shard) = self.host.route(key);
                     self.submit(connection, shard, part, &command);
                     missing += 1;
                     None

@@ -178,6 +178,7 @@ impl Calls {
 fn end_ns(op: &KeyOp) -> Option<u64> {
     match op {
         KeyOp::Set { value, .. } => value.expiry.map(|expiry| expiry.by_ns),
+        KeyOp::Expire { expiry, .. } => Some(expiry.by_ns),
         _ => None,
     }
 }

@@ -32,6 +32,30 @@ pub enum If {
     Present,
 }
 
+/// How long a key stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// It is not there.
+    Absent,
+    /// It has no expiry.
+    Forever,
+    /// Until some time in this interval.
+    Until(Window),
+}
+
+impl Left {
+    /// Whether this may be said of what is there.
+    fn agrees(self, state: Option<Value>) -> bool {
+        match (self, state.map(|value| value.expiry)) {
+            (Self::Absent, None) | (Self::Forever, Some(None)) => true,
+            (Self::Until(told), Some(Some(is))) => {
+                told.from_ns <= is.by_ns && is.from_ns <= told.by_ns
+            }
+            _ => false,
+        }
+    }
+}
+
 /// An operation on a key, with its result if that is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOp {
@@ -66,6 +90,23 @@ pub enum KeyOp {
         /// The sum.
         sum: Option<i64>,
     },
+    /// PEXPIRE.
+    Expire {
+        /// When the key disappears from now on.
+        expiry: Window,
+        /// Whether it was there.
+        done: Option<bool>,
+    },
+    /// EXISTS.
+    Exists {
+        /// Whether it does.
+        there: bool,
+    },
+    /// PTTL.
+    TimeLeft {
+        /// How much is left.
+        left: Left,
+    },
     /// It was refused: no effect.
     Nothing,
 }
@@ -89,7 +130,8 @@ impl KeyOp {
     /// Whether it never changes the state.
     pub(super) fn only_looks(&self) -> bool {
         match self {
-            Self::Get { .. } | Self::Nothing => true,
+            Self::Get { .. } | Self::Exists { .. } | Self::TimeLeft { .. } | Self::Nothing => true,
+            Self::Expire { done, .. } => *done == Some(false),
             Self::Set { done, .. } => *done == Some(false),
             Self::Del { removed } => *removed == Some(false),
             Self::Edit { .. } | Self::Incr { .. } => false,
@@ -107,6 +149,7 @@ impl KeyOp {
         match self {
             Self::Set { condition, done, .. } => *condition != If::Always && done.is_none(),
             Self::Incr { sum, .. } => sum.is_none(),
+            Self::Expire { done, .. } => *done != Some(false),
             _ => false,
         }
     }
@@ -119,6 +162,9 @@ impl KeyOp {
             Self::Set { condition: If::Present, done: Some(done), .. } => is_there(done),
             Self::Set { condition: If::Absent, done: Some(done), .. } => is_there(!done),
             Self::Del { removed: Some(removed) } => is_there(removed),
+            Self::Expire { done: Some(done), .. } => is_there(done),
+            Self::Exists { there } => is_there(there),
+            Self::TimeLeft { left } => is_there(left != Left::Absent),
             Self::Incr { by, sum: Some(sum) } if sum == by => Need::AbsentOrZero,
             Self::Incr { by, sum: Some(sum) } => Need::Number(sum.wrapping_sub(by)),
             _ => Need::Anything,
@@ -157,6 +203,10 @@ impl KeyOp {
                 let number = before.number.wrapping_add(by);
                 agrees(sum, number).then_some(Some(Value { number, ..before }))
             }
+            Self::Expire { expiry, done } => agrees(done, state.is_some())
+                .then_some(state.map(|value| Value { expiry: Some(expiry), ..value })),
+            Self::Exists { there } => (there == state.is_some()).then_some(state),
+            Self::TimeLeft { left } => left.agrees(state).then_some(state),
             Self::Nothing => Some(state),
         }
     }

@@ -23,6 +23,7 @@ impl Wants {
         if is_content && !keeps {
             return;
         }
+        self.other_expiry |= matches!(op, KeyOp::TimeLeft { .. });
         match op.need() {
             Need::Anything => self.other_expiry |= keeps,
             Need::Number(number) => _ = self.numbers.insert(number),

@@ -1,0 +1,264 @@
+//! A simulated RESP client: pipelines of requests, and what came back.
+
+use super::replies::{Asked, Came, Expect};
+use super::requests::{Maker, Request};
+use super::stream::{ClientEnd, Ended, StreamOptions};
+use crate::check::keys::KeyOp;
+use crate::faults::Fault;
+use crate::history::Begun;
+use crate::probes::Probe;
+use crate::tasks::Coroutines;
+use crate::world::World;
+use remora_client::Error;
+use remora_fabric::sim::Tasks;
+use remora_front::resp::{ParsedValue, Value};
+use remora_layout::message::Status;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+
+/// One client.
+pub struct RespClient {
+    number: u32,
+    world: Rc<World>,
+    maker: Maker,
+    task: u64,
+}
+
+/// One connection of a client.
+struct Pipeline {
+    stream: ClientEnd,
+    /// Bytes that have come and are no whole reply yet.
+    input: Vec<u8>,
+    asked: VecDeque<Asked>,
+    /// The last call of each key, and the last that writes: a write takes
+    /// effect after all calls before it, a read after all writes.
+    last: BTreeMap<u32, Begun>,
+    last_write: BTreeMap<u32, Begun>,
+}
+
+impl RespClient {
+    /// Begins the tasks of all RESP clients that the seed drew.
+    pub fn spawn_all(world: &Rc<World>) -> Vec<u64> {
+        let from = world.swarm.clients;
+        let numbers = from..from + world.swarm.resp.clients;
+        numbers.map(|number| Self::spawn(world, number)).collect()
+    }
+
+    fn spawn(world: &Rc<World>, number: u32) -> u64 {
+        let inner = Rc::clone(world);
+        Coroutines::spawn(&world.sim, move || {
+            let task = Coroutines.current().expect("it runs");
+            let maker = Maker { world: Rc::clone(&inner) };
+            Self { number, world: inner, maker, task }.run();
+        })
+    }
+
+    fn draw(&self, below: u64) -> u64 {
+        self.world.sim.draw(|random| random.below(below))
+    }
+
+    fn pause(&self, ns: u64) {
+        self.world.faults.pause(&self.world.sim, self.task, ns..=ns);
+    }
+
+    fn violate(&self, promise: &'static str, what: &str) {
+        let seen = format!("client {}, over RESP: {what}", self.number);
+        self.world.history.borrow_mut().violate(promise, seen);
+    }
+
+    fn run(&self) {
+        let swarm = self.world.swarm.resp;
+        let options = StreamOptions { most_ns: swarm.most_ns, bytes: swarm.stream_bytes };
+        while !self.world.is_over() {
+            if let Some(stream) = self.world.resp.connect(&self.world.sim, options) {
+                self.use_stream(stream);
+            }
+            self.pause(1 + self.draw([1, 5 * MS][self.draw(2) as usize]));
+        }
+    }
+
+    fn use_stream(&self, stream: ClientEnd) {
+        let (input, asked) = (Vec::new(), VecDeque::new());
+        let (last, last_write) = (BTreeMap::new(), BTreeMap::new());
+        let mut pipeline = Pipeline { stream, input, asked, last, last_write };
+        let Err(ended) = self.operate(&mut pipeline) else { return };
+        self.world.probes.borrow_mut().add(Probe::RespLost, pipeline.asked.len() as u64);
+        if ended == Ended::Closed && !pipeline.asked.is_empty() {
+            self.violate("every request is answered", "the server closed the connection");
+        }
+        for (_, begun, _) in pipeline.asked.iter().flat_map(|asked| &asked.calls) {
+            self.world.history.borrow_mut().follow_nobody(*begun);
+        }
+    }
+
+    fn operate(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
+        // Calls of one key that overlap are what makes judging slow.
+        let keys = self.world.swarm.keys as u64;
+        let most = (2 * keys).clamp(3, self.world.swarm.resp.most_under_way.max(3));
+        if self.draw(2) == 0 {
+            self.say_hello(pipeline);
+        }
+        let bursts = 1 + self.draw([4, 400][self.draw(2) as usize]);
+        for _ in 0..bursts {
+            if self.world.is_over() {
+                break;
+            }
+            if self.world.faults.strikes(Fault::RespLost) {
+                let (stream, hears_ns) = (pipeline.stream.clone(), self.draw(5 * MS));
+                let breaks_ns = self.draw(MS);
+                self.world.sim.schedule(breaks_ns, move || stream.break_off(hears_ns));
+            }
+            let mix = self.world.swarm.mix;
+            if self.draw(100) < mix.think_percent {
+                self.pause(self.draw(mix.think_ns));
+            }
+            self.ask(pipeline, 1 + self.draw(most));
+            self.take(pipeline, self.draw(most) as usize)?;
+        }
+        self.leave(pipeline)
+    }
+
+    /// A client may say that nothing more comes and take the last replies, take
+    /// them and be gone, or not care for them.
+    fn leave(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
+        match self.draw(6) {
+            0 if !self.world.is_over() => self.give_up(pipeline),
+            1 | 2 => {
+                self.take(pipeline, 0)?;
+                pipeline.stream.break_off(0);
+                Ok(())
+            }
+            _ => {
+                pipeline.stream.close();
+                self.take(pipeline, 0)
+            }
+        }
+    }
+
+    fn give_up(&self, pipeline: &Pipeline) -> Result<(), Ended> {
+        pipeline.stream.break_off(self.draw(MS));
+        Err(Ended::Broken)
+    }
+
+    fn say_hello(&self, pipeline: &mut Pipeline) {
+        let words = vec![b"HELLO".to_vec(), b"3".to_vec()];
+        let hello = Request { words, expect: Expect::Facts, ops: Vec::new(), expiry: None };
+        let mut bytes = Vec::new();
+        self.begin(pipeline, hello, &mut bytes);
+        pipeline.stream.send(&bytes);
+    }
+
+    /// Sends so many requests at once.
+    fn ask(&self, pipeline: &mut Pipeline, count: u64) {
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            self.begin(pipeline, self.maker.next(), &mut bytes);
+        }
+        pipeline.stream.send(&bytes);
+    }
+
+    fn begin(&self, pipeline: &mut Pipeline, request: Request, bytes: &mut Vec<u8>) {
+        let Request { words, expect, ops, expiry } = request;
+        bytes.extend(format!("*{}\r\n", words.len()).into_bytes());
+        for word in words {
+            bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+            bytes.extend(word);
+            bytes.extend(b"\r\n");
+        }
+        let asked_ms = self.world.node.borrow().unix_ms();
+        let mut history = self.world.history.borrow_mut();
+        let now_ns = self.world.sim.now_ns();
+        // One call, of however many keys.
+        let calls_before = history.calls;
+        let mut calls = Vec::with_capacity(ops.len());
+        for (key, op) in ops {
+            let writes = op != KeyOp::Nothing;
+            let before = if writes { &pipeline.last } else { &pipeline.last_write };
+            let follows = before.get(&key).copied();
+            let begun = history.begin(self.number, key, now_ns, op, follows);
+            pipeline.last.insert(key, begun);
+            if writes {
+                pipeline.last_write.insert(key, begun);
+            }
+            calls.push((key, begun, op));
+        }
+        history.calls = calls_before + 1;
+        drop(history);
+        pipeline.asked.push_back(Asked { expect, calls, expiry, asked_ms });
+    }
+
+    /// Takes replies until no more than `keep` requests are under way.
+    fn take(&self, pipeline: &mut Pipeline, keep: usize) -> Result<(), Ended> {
+        let mut need = 1;
+        while pipeline.asked.len() > keep {
+            if pipeline.input.len() < need {
+                let had = pipeline.input.len();
+                pipeline.stream.take(&mut pipeline.input)?;
+                if pipeline.input.len() == had && !self.wait(pipeline) {
+                    return self.give_up(pipeline);
+                }
+                continue;
+            }
+            need = 1;
+            let consumed = match Value::parse(&pipeline.input) {
+                Ok(ParsedValue::Incomplete { need: more }) => {
+                    need = more.max(pipeline.input.len() + 1);
+                    continue;
+                }
+                Ok(ParsedValue::Value { value, consumed }) => {
+                    let asked = pipeline.asked.pop_front().expect("more than none");
+                    self.end(&asked, &value);
+                    consumed
+                }
+                Err(error) => {
+                    self.violate("nobody breaks the protocol", &error.to_string());
+                    return Err(Ended::Broken);
+                }
+            };
+            pipeline.input.drain(..consumed);
+        }
+        Ok(())
+    }
+
+    /// Waits until something has come. False if it took too long.
+    fn wait(&self, pipeline: &Pipeline) -> bool {
+        let patience_ns = self.world.swarm.resp.patience_ns;
+        let until_ns = self.world.sim.now_ns().saturating_add(patience_ns);
+        pipeline.stream.set_waiting(Some(self.task));
+        self.world.sim.suspend_until(self.task, until_ns);
+        pipeline.stream.set_waiting(None);
+        // At the end each waits for its replies: they have to come.
+        self.world.sim.now_ns() < until_ns || self.world.is_over()
+    }
+
+    fn end(&self, asked: &Asked, reply: &Value<'_>) {
+        let came = asked.judge(&self.world, reply);
+        let now_ns = self.world.sim.now_ns();
+        match came {
+            Came::Of(ops) => {
+                let mut history = self.world.history.borrow_mut();
+                for (&(_, begun, _), op) in asked.calls.iter().zip(ops) {
+                    history.end(self.number, begun, now_ns, op);
+                }
+            }
+            Came::OutOfMemory => {
+                let error = Error::Refused(Status::OutOfMemory);
+                assert!(self.world.may_refuse(error), "memory may always be full");
+                let mut history = self.world.history.borrow_mut();
+                for &(_, begun, op) in &asked.calls {
+                    match op {
+                        // Of several shards some may have had room: its outcome stays open.
+                        KeyOp::Set { .. } if asked.expect == Expect::Ok => {}
+                        _ => history.forget(self.number, begun, now_ns, &error),
+                    }
+                }
+            }
+            Came::Wrong => {
+                let what = format!("{reply:?} to {:?} {:?}", asked.expect, asked.calls);
+                self.violate("a reply is one to its request, with values of its keys", &what);
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What replies say about each key.
+
+use super::requests::time_left;
+use crate::check::keys::{KeyOp, Left, Value};
+use crate::history::Begun;
+use crate::values::decode;
+use crate::world::World;
+use remora_front::resp::Value as Reply;
+
+/// What is to come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expect {
+    /// A value or null.
+    Value,
+    /// One of them for each key.
+    Values,
+    /// OK.
+    Ok,
+    /// OK, or null if nothing was done.
+    OkOrNull,
+    /// 1, or 0 if nothing was done.
+    WasDone,
+    /// The number of keys for which it holds.
+    Sum,
+    /// A number.
+    Number,
+    /// ms, -1 or -2.
+    TimeLeft,
+    /// PONG.
+    Pong,
+    /// Facts about the server.
+    Facts,
+}
+
+/// A request under way.
+pub struct Asked {
+    /// What is to come back.
+    pub expect: Expect,
+    /// What it does to each key.
+    pub calls: Vec<(u32, Begun, KeyOp)>,
+    /// How it says when its key expires.
+    pub expiry: Option<super::requests::Px>,
+    /// The server's clock when it was sent, ms.
+    pub asked_ms: u64,
+}
+
+/// What came of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Came {
+    /// This, for each key.
+    Of(Vec<KeyOp>),
+    /// It was refused because memory is full.
+    OutOfMemory,
+    /// Something that no request of this kind is answered with.
+    Wrong,
+}
+
+impl Asked {
+    /// What a reply says.
+    pub fn judge(&self, world: &World, reply: &Reply<'_>) -> Came {
+        if let Reply::Error(text) = reply {
+            let may_be = matches!(self.expect, Expect::Ok | Expect::OkOrNull | Expect::Number);
+            let is_full = may_be && text.starts_with(b"OOM ");
+            return if is_full { Came::OutOfMemory } else { Came::Wrong };
+        }
+        self.ops(world, reply).map_or(Came::Wrong, Came::Of)
+    }
+
+    /// The operation of each key with its result; `None` if that cannot be.
+    fn ops(&self, world: &World, reply: &Reply<'_>) -> Option<Vec<KeyOp>> {
+        let now_ms = world.node.borrow().unix_ms();
+        let ops = self.calls.iter().map(|&(_, _, op)| op);
+        match (self.expect, reply) {
+            (Expect::Value, value) => {
+                let &(key, ..) = self.calls.first()?;
+                Some(vec![found(world, key, value)?])
+            }
+            (Expect::Values, Reply::Array(values)) if values.len() == self.calls.len() => {
+                let pairs = self.calls.iter().zip(values);
+                pairs.map(|(&(key, ..), value)| found(world, key, value)).collect()
+            }
+            (Expect::Ok | Expect::OkOrNull, Reply::Simple(b"OK")) => {
+                Some(ops.map(|op| self.done(world, op, true, now_ms)).collect())
+            }
+            (Expect::OkOrNull, Reply::Null) => {
+                Some(ops.map(|op| self.done(world, op, false, now_ms)).collect())
+            }
+            (Expect::WasDone, &Reply::Integer(done @ 0..=1)) => {
+                Some(ops.map(|op| self.done(world, op, done == 1, now_ms)).collect())
+            }
+            (Expect::Sum, &Reply::Integer(sum)) => {
+                let count = self.calls.len() as i64;
+                // Of some it is not known which.
+                let all = [(0, false), (count, true)];
+                let all = all.into_iter().find(|&(of, _)| of == sum).map(|(_, all)| all);
+                let of_one = |op| match op {
+                    KeyOp::Del { .. } => KeyOp::Del { removed: all },
+                    _ => all.map_or(KeyOp::Nothing, |there| KeyOp::Exists { there }),
+                };
+                (0..=count).contains(&sum).then(|| ops.map(of_one).collect())
+            }
+            (Expect::Number, &Reply::Integer(sum)) => {
+                let counted = |op| match op {
+                    KeyOp::Incr { by, .. } => KeyOp::Incr { by, sum: Some(sum) },
+                    other => other,
+                };
+                Some(ops.map(counted).collect())
+            }
+            (Expect::TimeLeft, &Reply::Integer(told_ms)) => {
+                let left: Left = time_left(world, told_ms, self.asked_ms, now_ms)?;
+                Some(vec![KeyOp::TimeLeft { left }])
+            }
+            (Expect::Pong, Reply::Simple(b"PONG")) | (Expect::Facts, Reply::Map(_)) => {
+                Some(Vec::new())
+            }
+            _ => None,
+        }
+    }
+
+    /// A write of which is known whether it was done, and now also when.
+    fn done(&self, world: &World, op: KeyOp, is_done: bool, now_ms: u64) -> KeyOp {
+        let window = self.expiry.map(|px| px.window(world, self.asked_ms, now_ms));
+        let done = Some(is_done);
+        match op {
+            KeyOp::Set { value, condition, .. } => {
+                let expiry = window.or(value.expiry);
+                KeyOp::Set { value: Value { expiry, ..value }, condition, done }
+            }
+            KeyOp::Expire { expiry, .. } => {
+                KeyOp::Expire { expiry: window.unwrap_or(expiry), done }
+            }
+            other => other,
+        }
+    }
+}
+
+/// What was found under a key; `None` if nobody ever wrote it there.
+fn found(world: &World, key: u32, value: &Reply<'_>) -> Option<KeyOp> {
+    match value {
+        Reply::Null => Some(KeyOp::Get { found: None }),
+        Reply::Bulk(bytes) => {
+            let found = Some(decode(key, bytes, world.swarm.lengths)?);
+            Some(KeyOp::Get { found })
+        }
+        _ => None,
+    }
+}

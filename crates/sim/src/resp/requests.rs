@@ -1,0 +1,257 @@
+//! What RESP clients ask, and what it means for each key.
+
+use crate::check::keys::{If, KeyOp, Left, Value, Window};
+use crate::resp::replies::Expect;
+use crate::values::{encode, key_bytes};
+use crate::world::World;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+
+/// A kind of request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// GET.
+    Get,
+    /// MGET.
+    MGet,
+    /// SET, some conditional, some with an expiry.
+    Set,
+    /// MSET.
+    MSet,
+    /// DEL of some keys.
+    Del,
+    /// INCRBY.
+    IncrBy,
+    /// EXISTS of some keys.
+    Exists,
+    /// PTTL.
+    PTtl,
+    /// PEXPIRE.
+    PExpire,
+    /// PING.
+    Ping,
+    /// FLUSHALL.
+    FlushAll,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Get,
+        Self::MGet,
+        Self::Set,
+        Self::MSet,
+        Self::Del,
+        Self::IncrBy,
+        Self::Exists,
+        Self::PTtl,
+        Self::PExpire,
+        Self::Ping,
+        Self::FlushAll,
+    ];
+
+    /// Its largest weight.
+    pub fn most_weight(self) -> u64 {
+        match self {
+            Self::Get => 600,
+            Self::Set => 300,
+            Self::FlushAll => 2,
+            Self::PExpire | Self::Ping => 20,
+            _ => 100,
+        }
+    }
+}
+
+/// A request, ready to be sent.
+pub struct Request {
+    /// Command and arguments.
+    pub words: Vec<Vec<u8>>,
+    /// What is to come back.
+    pub expect: Expect,
+    /// What it does to each key.
+    pub ops: Vec<(u32, KeyOp)>,
+    /// How it says when its key expires; `None`: it does not.
+    pub expiry: Option<Px>,
+}
+
+/// How a SET says when its key expires, in ms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Px {
+    /// After so long.
+    In(u64),
+    /// At that time.
+    At(u64),
+}
+
+impl Px {
+    /// When the key disappears, if the server's clock was between these times, ms,
+    /// when it took the request; a tick of a millisecond either way.
+    pub fn window(self, world: &World, from_ms: u64, by_ms: u64) -> Window {
+        let (from_ms, by_ms) = match self {
+            Self::In(ms) => (from_ms + ms, by_ms.saturating_add(ms)),
+            Self::At(ms) => (ms, ms),
+        };
+        window(world, from_ms, by_ms)
+    }
+}
+
+/// An interval of the server's clock, ms, as one of virtual time.
+pub fn window(world: &World, from_ms: u64, by_ms: u64) -> Window {
+    let virtual_ns = |ms| world.node.borrow().virtual_ns(ms);
+    Window {
+        from_ns: virtual_ns(from_ms).saturating_sub(2 * MS),
+        by_ns: virtual_ns(by_ms).saturating_add(2 * MS),
+    }
+}
+
+/// Makes requests.
+pub struct Maker {
+    /// The world they are for.
+    pub world: Rc<World>,
+}
+
+impl Maker {
+    fn draw(&self, below: u64) -> u64 {
+        self.world.sim.draw(|random| random.below(below))
+    }
+
+    fn key(&self) -> u32 {
+        // Two draws: lower numbers are more popular.
+        self.draw(1 + self.draw(self.world.swarm.keys as u64)) as u32
+    }
+
+    /// Some keys, each once.
+    fn keys(&self) -> Vec<u32> {
+        let mut keys: Vec<u32> = (0..1 + self.draw(5)).map(|_| self.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn kind(&self) -> Kind {
+        let weights = self.world.swarm.resp.weights;
+        let mut at = self.draw(weights.iter().sum::<u64>().max(1));
+        let chosen = weights.iter().position(|&weight| {
+            let is_it = at < weight;
+            at = at.saturating_sub(weight);
+            is_it
+        });
+        chosen.map_or(Kind::Get, |chosen| Kind::ALL[chosen])
+    }
+
+    fn value(&self, key: u32) -> (i64, Vec<u8>) {
+        let number = self.world.next_number();
+        (number, encode(key, number, self.world.swarm.lengths))
+    }
+
+    /// The next request.
+    pub fn next(&self) -> Request {
+        match self.kind() {
+            Kind::Get => self.each("GET", vec![self.key()], Expect::Value, KeyOp::Nothing),
+            Kind::MGet => self.each("MGET", self.keys(), Expect::Values, KeyOp::Nothing),
+            Kind::Set => self.set(),
+            Kind::MSet => self.mset(),
+            Kind::Del => self.each("DEL", self.keys(), Expect::Sum, KeyOp::Del { removed: None }),
+            Kind::IncrBy => {
+                let by = 1 + self.draw(9) as i64;
+                let op = KeyOp::Incr { by, sum: None };
+                let mut request = self.each("INCRBY", vec![self.key() | 1], Expect::Number, op);
+                request.words.push(by.to_string().into_bytes());
+                request
+            }
+            Kind::Exists => self.each("EXISTS", self.keys(), Expect::Sum, KeyOp::Nothing),
+            Kind::PTtl => self.each("PTTL", vec![self.key()], Expect::TimeLeft, KeyOp::Nothing),
+            Kind::PExpire => {
+                let ms = 1 + self.draw([30, 2_000][self.draw(2) as usize]);
+                let op = KeyOp::Expire { expiry: self.open_window(Px::In(ms)), done: None };
+                let mut request = self.each("PEXPIRE", vec![self.key()], Expect::WasDone, op);
+                request.words.push(ms.to_string().into_bytes());
+                request.expiry = Some(Px::In(ms));
+                request
+            }
+            Kind::Ping => self.each("PING", Vec::new(), Expect::Pong, KeyOp::Nothing),
+            Kind::FlushAll => {
+                // INCRBY goes one key further than the others.
+                let keys = 0..=self.world.swarm.keys;
+                let mut request = self.each("FLUSHALL", Vec::new(), Expect::Ok, KeyOp::Nothing);
+                request.ops = keys.map(|key| (key, KeyOp::Del { removed: None })).collect();
+                request
+            }
+        }
+    }
+
+    fn each(&self, name: &str, keys: Vec<u32>, expect: Expect, op: KeyOp) -> Request {
+        let mut words = vec![name.as_bytes().to_vec()];
+        words.extend(keys.iter().map(|&key| key_bytes(key)));
+        Request {
+            words,
+            expect,
+            ops: keys.into_iter().map(|key| (key, op)).collect(),
+            expiry: None,
+        }
+    }
+
+    fn set(&self) -> Request {
+        let key = self.key();
+        let (number, bytes) = self.value(key);
+        let mut words = vec![b"SET".to_vec(), key_bytes(key), bytes];
+        let condition = match self.draw(6) {
+            0 => If::Absent,
+            1 => If::Present,
+            _ => If::Always,
+        };
+        match condition {
+            If::Absent => words.push(b"NX".to_vec()),
+            If::Present => words.push(b"XX".to_vec()),
+            If::Always => {}
+        }
+        let expires = self.draw(100) < self.world.swarm.mix.expiring_percent;
+        let expiry = expires.then(|| {
+            let ms = 1 + self.draw([30, 2_000][self.draw(2) as usize]);
+            let now_ms = self.world.node.borrow().unix_ms();
+            let (name, number, px) = match self.draw(3) {
+                0 => ("PX", ms, Px::In(ms)),
+                1 => ("EX", 1, Px::In(1_000)),
+                _ => ("PXAT", now_ms + ms, Px::At(now_ms + ms)),
+            };
+            words.extend([name.as_bytes().to_vec(), number.to_string().into_bytes()]);
+            px
+        });
+        let value = Value { number, expiry: expiry.map(|px| self.open_window(px)) };
+        let op = KeyOp::Set { value, condition, done: None };
+        Request { words, expect: Expect::OkOrNull, ops: vec![(key, op)], expiry }
+    }
+
+    /// When a key disappears, of a request that is sent now: when it is taken is
+    /// not known before it is answered.
+    fn open_window(&self, px: Px) -> Window {
+        let now_ms = self.world.node.borrow().unix_ms();
+        Window { by_ns: u64::MAX, ..px.window(&self.world, now_ms, now_ms) }
+    }
+
+    fn mset(&self) -> Request {
+        let mut words = vec![b"MSET".to_vec()];
+        let mut ops = Vec::new();
+        for key in self.keys() {
+            let (number, bytes) = self.value(key);
+            words.extend([key_bytes(key), bytes]);
+            let value = Value { number, expiry: None };
+            ops.push((key, KeyOp::Set { value, condition: If::Always, done: None }));
+        }
+        Request { words, expect: Expect::Ok, ops, expiry: None }
+    }
+}
+
+/// What PTTL said between these times of the server's clock, ms.
+pub fn time_left(world: &World, told_ms: i64, from_ms: u64, by_ms: u64) -> Option<Left> {
+    match told_ms {
+        -2 => Some(Left::Absent),
+        -1 => Some(Left::Forever),
+        0.. => {
+            let told_ms = told_ms as u64;
+            Some(Left::Until(window(world, from_ms + told_ms, by_ms + told_ms)))
+        }
+        _ => None,
+    }
+}

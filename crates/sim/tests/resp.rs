@@ -1,0 +1,44 @@
+//! Worlds of RESP clients alone: every call goes through the production
+//! connections, and all reading is the server's own.
+
+use remora_sim::probes::Probe;
+use remora_sim::shrink::Less;
+use remora_sim::world::{Outcome, Swarm, World};
+
+fn resp_only(seed: u64) -> Swarm {
+    let mut swarm = Less::default().of(seed, true);
+    swarm.clients = 0;
+    swarm.resp.clients = 3;
+    swarm
+}
+
+fn run(seed: u64, swarm: Swarm) -> Outcome {
+    let outcome = World::run(swarm, false);
+    let violations = &outcome.violations;
+    assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
+    outcome
+}
+
+#[test]
+fn resp_alone_keeps_every_promise_and_reaches_its_rare_paths() {
+    let mut all = [(Probe::RespRead, 0), (Probe::RespAsked, 0), (Probe::RespTorn, 0)];
+    for seed in 0..30 {
+        let outcome = run(seed, resp_only(seed));
+        assert!(outcome.operations >= 2_000);
+        for (probe, times) in &mut all {
+            *times += outcome.probes.reached(*probe);
+        }
+    }
+    assert!(all.iter().all(|&(_, times)| times > 100), "{all:?}");
+}
+
+#[test]
+fn values_that_go_in_pieces_keep_every_promise() {
+    for seed in 0..12 {
+        let mut swarm = resp_only(seed);
+        swarm.value_bytes = 300_000;
+        swarm.node.arena_bytes = 32 << 20;
+        swarm.operations = 400;
+        run(seed, swarm);
+    }
+}
