@@ -61,6 +61,14 @@ fn good_histories_are_explained() {
             call(0, 1, KeyOp::Incr { by: 2, sum: Some(2) }),
             call(0, 1, KeyOp::Incr { by: 3, sum: Some(5) }),
         ],
+        // Before the server began anew, or after it by somebody new.
+        &[
+            unknown(7),
+            call(6, 7, get(Some(7))),
+            call(8, 9, KeyOp::Restart),
+            call(10, 11, get(None)),
+        ],
+        &[call(2, 5, KeyOp::Restart), unknown(7), call(6, 7, get(Some(7)))],
         // At equal times operations overlap.
         &[call(0, 5, set(1)), call(5, 6, get(None))],
         &[call(0, 1, expiring(1, 10, 20)), call(5, 9, get(Some(1))), call(15, 16, get(None))],
@@ -98,6 +106,12 @@ fn bad_histories_are_found() {
             call(1, 2, get(Some(7))),
             call(3, 4, set(1)),
             call(5, 6, get(Some(1))),
+            call(7, 8, get(Some(7))),
+        ],
+        // What was asked of one life of the server takes effect in the next.
+        &[
+            open(0, set_if(7, If::Always, None)),
+            call(5, 6, KeyOp::Restart),
             call(7, 8, get(Some(7))),
         ],
         // Two of them won.
@@ -154,6 +168,16 @@ impl Trial<'_> {
         self.calls[number].returned_ns.is_none() && self.calls[number].op == KeyOp::Nothing
     }
 
+    /// What can have no effect any more after a restart.
+    fn lost_by(&self, number: usize) -> u32 {
+        let Call { returned_ns: Some(by_ns), op: KeyOp::Restart, .. } = self.calls[number] else {
+            return 0;
+        };
+        let is_lost = |call: &Call<KeyOp>| call.returned_ns.is_none() && call.invoked_ns < by_ns;
+        let bit = |(at, call)| u32::from(is_lost(call)) << at;
+        self.calls.iter().enumerate().map(bit).sum()
+    }
+
     fn follows_done(&self, number: usize, done: u32) -> bool {
         self.calls[number].follows.is_none_or(|first| {
             let is_done = done & 1 << first != 0;
@@ -187,7 +211,8 @@ impl Trial<'_> {
                 let may =
                     self.calls[number].invoked_ns <= now_ns && self.follows_done(number, done);
                 let after = if may { after(state, self.calls[number].op) } else { None };
-                after.is_some_and(|state| self.goes_on(now_ns, done | 1 << number, state))
+                let done = done | 1 << number | self.lost_by(number);
+                after.is_some_and(|state| self.goes_on(now_ns, done, state))
             });
         if !goes_on {
             self.failed.insert((now_ns, done, state));
@@ -213,6 +238,7 @@ fn after(state: Option<Value>, op: KeyOp) -> Option<Option<Value>> {
             (None, true, Some(Value { number, expiry: state.and_then(|value| value.expiry) }))
         }
         KeyOp::Del { removed } => (removed, state.is_some(), None),
+        KeyOp::Restart => (None, true, None),
         KeyOp::Incr { by, sum } => {
             let number = number.unwrap_or(0) + by;
             let expiry = state.and_then(|value| value.expiry);
@@ -261,12 +287,13 @@ impl Draw {
                 KeyOp::Incr { by, sum: Some(seen + by) }
             }
             6 if kind & 32 != 0 => KeyOp::Edit { number },
+            7 if kind & 0x400 != 0 => KeyOp::Restart,
             _ => KeyOp::Set { value, condition: If::Always, done: Some(true) },
         }
     }
 
     fn history(&mut self) -> Vec<Call<KeyOp>> {
-        let kind = self.below(1 << 10);
+        let kind = self.below(1 << 11);
         let (mut before_ns, count) = (0, 1 + self.below(8));
         let spread = 4 + self.below(10);
         (0..count as usize)
@@ -278,7 +305,7 @@ impl Draw {
                 let may_follow = at > 0 && before_ns <= invoked_ns;
                 let follows = (may_follow && self.has(kind, 6)).then(|| at - 1);
                 before_ns = invoked_ns;
-                let is_unknown = self.has(kind, 7);
+                let is_unknown = op != KeyOp::Restart && self.has(kind, 7);
                 // Some that returned do not know either what they did.
                 let is_vague = kind & 0x300 == 0x300 && self.below(6) == 0;
                 let op = if is_unknown || is_vague { untold(op) } else { op };
@@ -294,7 +321,7 @@ fn untold(op: KeyOp) -> KeyOp {
     match op {
         KeyOp::Get { .. } | KeyOp::Nothing => KeyOp::Nothing,
         KeyOp::Set { value, condition, .. } => KeyOp::Set { value, condition, done: None },
-        KeyOp::Edit { .. } => op,
+        KeyOp::Edit { .. } | KeyOp::Restart => op,
         KeyOp::Del { .. } => KeyOp::Del { removed: None },
         KeyOp::Incr { by, .. } => KeyOp::Incr { by, sum: None },
     }

@@ -136,6 +136,13 @@ impl Calls {
         self.all.len()
     }
 
+    /// The calls of unknown outcome that have no effect after a restart.
+    pub(super) fn lost_by(&self, restart: usize) -> impl Iterator<Item = usize> {
+        let by_ns = self.all[restart].returned_ns;
+        let is_older = move |&number: &usize| self.all[number].invoked_ns < by_ns;
+        (self.known..self.all.len()).take_while(is_older)
+    }
+
     /// The calls that returned and need this number, in the order in which
     /// they returned.
     pub(super) fn needers(&self, number: i64) -> &[usize] {

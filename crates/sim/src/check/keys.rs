@@ -54,7 +54,7 @@ pub enum KeyOp {
         /// The number that the new value stands for.
         number: i64,
     },
-    /// DEL, and FLUSHALL for each key.
+    /// DEL.
     Del {
         /// Whether there was something to remove.
         removed: Option<bool>,
@@ -66,6 +66,9 @@ pub enum KeyOp {
         /// The sum.
         sum: Option<i64>,
     },
+    /// The server begins anew, with nothing. What was invoked before it did and
+    /// never returned took effect before that or never.
+    Restart,
     /// It was refused: no effect.
     Nothing,
 }
@@ -92,13 +95,17 @@ impl KeyOp {
             Self::Get { .. } | Self::Nothing => true,
             Self::Set { done, .. } => *done == Some(false),
             Self::Del { removed } => *removed == Some(false),
-            Self::Edit { .. } | Self::Incr { .. } => false,
+            Self::Edit { .. } | Self::Incr { .. } | Self::Restart => false,
         }
     }
 
     /// Whether the state after it does not depend on the state before it.
     pub(super) fn is_blind(&self) -> bool {
-        matches!(self, Self::Set { condition: If::Always, .. } | Self::Del { .. })
+        match self {
+            Self::Set { condition, .. } => *condition == If::Always,
+            Self::Del { .. } | Self::Restart => true,
+            _ => false,
+        }
     }
 
     /// Whether the state after it depends on more than its result tells.
@@ -157,6 +164,7 @@ impl KeyOp {
                 let number = before.number.wrapping_add(by);
                 agrees(sum, number).then_some(Some(Value { number, ..before }))
             }
+            Self::Restart => Some(None),
             Self::Nothing => Some(state),
         }
     }

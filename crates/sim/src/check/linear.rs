@@ -163,15 +163,25 @@ impl Search<'_> {
     }
 
     /// The call takes effect, and just before it what its session did before
-    /// it without learning the outcome.
+    /// it without learning the outcome. What can have no effect any more counts
+    /// as done.
     fn take_effect(&mut self, number: usize) {
         let mut next = Some(number);
         while let Some(number) = next.filter(|&number| !self.done.has(number)) {
-            self.done.insert(number);
-            self.trail.push(number);
+            self.finish(number);
             next = self.calls[number].follows;
         }
+        if self.calls[number].op == KeyOp::Restart {
+            self.calls.lost_by(number).for_each(|lost| self.finish(lost));
+        }
         self.advance();
+    }
+
+    fn finish(&mut self, number: usize) {
+        if !self.done.has(number) {
+            self.done.insert(number);
+            self.trail.push(number);
+        }
     }
 
     fn undo(&mut self, trail: usize) {
