@@ -1,8 +1,9 @@
-//! Worlds as the suite runs them: a fixed set of seeds, some of them twice. The
-//! longer form is `remora-sim --seeds A..B --minutes M`.
+//! Worlds as the suite runs them: a fixed set of seeds, some of them twice, then
+//! fresh ones. The longer form is `remora-sim --seeds A..B --minutes M`.
 
 use remora_sim::shrink::Less;
 use remora_sim::world::{Outcome, World};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 fn run(seed: u64, with_faults: bool) -> Outcome {
     let outcome = World::run(Less::default().of(seed, with_faults), false);
@@ -31,8 +32,22 @@ fn the_same_seed_gives_the_same_run() {
 fn fixed_seeds_keep_every_promise() {
     let mut faults = 0;
     for seed in 0..60 {
-        faults += run(seed, true).faults.values().sum::<u64>();
-        run(seed, false);
+        let (faulty, faultless) = (run(seed, true), run(seed, false));
+        assert_eq!(faulty.undecided + faultless.undecided, 0, "seed {seed}: every key is judged");
+        faults += faulty.faults.values().sum::<u64>();
     }
     assert!(faults > 300, "things did go wrong: {faults}");
+}
+
+#[test]
+fn fresh_seeds_keep_every_promise() {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let first = since.as_nanos() as u64;
+    let until = Instant::now() + Duration::from_secs(20);
+    let (mut seed, mut undecided) = (first, 0);
+    while Instant::now() < until {
+        undecided += run(seed, true).undecided;
+        seed += 1;
+    }
+    println!("fresh seeds {first}..{seed}, keys that were not judged: {undecided}");
 }

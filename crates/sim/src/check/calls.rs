@@ -170,6 +170,30 @@ impl Calls {
         self.needers.range(sums).next().is_none()
     }
 
+    /// Whether two calls of unknown outcome, if they need not follow any, can
+    /// stand for each other: they leave the same for all that anybody can see,
+    /// and no others depend on them. Then the one that was invoked first does
+    /// for both.
+    pub(super) fn are_same(&self, first: usize, second: usize) -> bool {
+        let (first, second) = (&self.all[first], &self.all[second]);
+        if [first, second].iter().any(|call| call.leads || call.is_free) {
+            return false;
+        }
+        match (first.op, second.op) {
+            (
+                KeyOp::Set { value, condition, .. },
+                KeyOp::Set { value: other, condition: other_condition, .. },
+            ) => {
+                let are_idle = self.is_idle(value.number) && self.is_idle(other.number);
+                are_idle && value.expiry == other.expiry && condition == other_condition
+            }
+            (KeyOp::Edit { number }, KeyOp::Edit { number: other }) => {
+                self.is_idle(number) && self.is_idle(other)
+            }
+            (first, second) => first == second,
+        }
+    }
+
     /// Whether a value may disappear by itself.
     pub(super) fn has_ends(&self) -> bool {
         !self.ends_ns.is_empty()
