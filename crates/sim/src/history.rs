@@ -88,10 +88,10 @@ impl History {
         self.keys.get_mut(&begun.key).expect("it was begun")[begun.at].follows = None;
     }
 
-    /// All keys are cleared by somebody, between these times.
+    /// The server began anew with nothing, between these times.
     pub fn clear_all(&mut self, from_ns: u64, to_ns: u64) {
         for calls in self.keys.values_mut() {
-            let op = KeyOp::Del { removed: None };
+            let op = KeyOp::Restart;
             calls.push(Call { invoked_ns: from_ns, returned_ns: Some(to_ns), follows: None, op });
         }
     }

@@ -136,6 +136,13 @@ impl Calls {
         self.all.len()
     }
 
+    /// The calls of unknown outcome that have no effect after a restart.
+    pub(super) fn lost_by(&self, restart: usize) -> impl Iterator<Item = usize> {
+        let by_ns = self.all[restart].returned_ns;
+        let is_older = move |&number: &usize| self.all[number].invoked_ns < by_ns;
+        (self.known..self.all.len()).take_while(is_older)
+    }
+
     /// The calls that returned and need this number, in the order in which
     /// they returned.
     pub(super) fn needers(&self, number: i64) -> &[usize] {
@@ -161,6 +168,30 @@ impl Calls {
         let (less, more) = self.unknown_sums.unwrap_or((0, 0));
         let sums = number.saturating_add(less)..=number.saturating_add(more);
         self.needers.range(sums).next().is_none()
+    }
+
+    /// Whether two calls of unknown outcome, if they need not follow any, can
+    /// stand for each other: they leave the same for all that anybody can see,
+    /// and no others depend on them. Then the one that was invoked first does
+    /// for both.
+    pub(super) fn are_same(&self, first: usize, second: usize) -> bool {
+        let (first, second) = (&self.all[first], &self.all[second]);
+        if [first, second].iter().any(|call| call.leads || call.is_free) {
+            return false;
+        }
+        match (first.op, second.op) {
+            (
+                KeyOp::Set { value, condition, .. },
+                KeyOp::Set { value: other, condition: other_condition, .. },
+            ) => {
+                let are_idle = self.is_idle(value.number) && self.is_idle(other.number);
+                are_idle && value.expiry == other.expiry && condition == other_condition
+            }
+            (KeyOp::Edit { number }, KeyOp::Edit { number: other }) => {
+                self.is_idle(number) && self.is_idle(other)
+            }
+            (first, second) => first == second,
+        }
     }
 
     /// Whether a value may disappear by itself.

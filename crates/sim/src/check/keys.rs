@@ -78,7 +78,7 @@ pub enum KeyOp {
         /// The number that the new value stands for.
         number: i64,
     },
-    /// DEL, and FLUSHALL for each key.
+    /// DEL.
     Del {
         /// Whether there was something to remove.
         removed: Option<bool>,
@@ -107,6 +107,9 @@ pub enum KeyOp {
         /// How much is left.
         left: Left,
     },
+    /// The server begins anew, with nothing. What was invoked before it did and
+    /// never returned took effect before that or never.
+    Restart,
     /// It was refused: no effect.
     Nothing,
 }
@@ -134,13 +137,17 @@ impl KeyOp {
             Self::Expire { done, .. } => *done == Some(false),
             Self::Set { done, .. } => *done == Some(false),
             Self::Del { removed } => *removed == Some(false),
-            Self::Edit { .. } | Self::Incr { .. } => false,
+            Self::Edit { .. } | Self::Incr { .. } | Self::Restart => false,
         }
     }
 
     /// Whether the state after it does not depend on the state before it.
     pub(super) fn is_blind(&self) -> bool {
-        matches!(self, Self::Set { condition: If::Always, .. } | Self::Del { .. })
+        match self {
+            Self::Set { condition, .. } => *condition == If::Always,
+            Self::Del { .. } | Self::Restart => true,
+            _ => false,
+        }
     }
 
     /// Whether the state after it depends on more than its result tells.
@@ -207,6 +214,7 @@ impl KeyOp {
                 .then_some(state.map(|value| Value { expiry: Some(expiry), ..value })),
             Self::Exists { there } => (there == state.is_some()).then_some(state),
             Self::TimeLeft { left } => left.agrees(state).then_some(state),
+            Self::Restart => Some(None),
             Self::Nothing => Some(state),
         }
     }

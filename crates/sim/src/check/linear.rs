@@ -12,11 +12,9 @@
 //! * A value is not overwritten while somebody still has to see it whom nothing
 //!   else could show it. Values are numbers that are mostly written once.
 //! * A call whose outcome nobody learnt may take effect at any later time, or
-//!   never. So it does only where what it leaves is what a call that returned
-//!   needs next ([`super::wants`]): elsewhere it could as well come later, or
-//!   not at all. What a session did before it then took effect just before, and
-//!   was overwritten; where that might show, these calls are free to be tried
-//!   anywhere.
+//!   never. It does so only where what it leaves is needed: see
+//!   [`super::wants`].
+//! * A restart of the server ends what was asked of the life before.
 
 use super::calls::Calls;
 use super::keys::{KeyOp, Keys, Moment, Value};
@@ -48,7 +46,7 @@ pub struct NotLinearizable {
 }
 
 /// Places and comparisons of places after which the answer is given up.
-const MOST_STEPS: usize = 500_000;
+const MOST_STEPS: usize = 200_000;
 
 /// Checks one key's history, in any order of its calls.
 ///
@@ -163,15 +161,25 @@ impl Search<'_> {
     }
 
     /// The call takes effect, and just before it what its session did before
-    /// it without learning the outcome.
+    /// it without learning the outcome. What can have no effect any more counts
+    /// as done.
     fn take_effect(&mut self, number: usize) {
         let mut next = Some(number);
         while let Some(number) = next.filter(|&number| !self.done.has(number)) {
-            self.done.insert(number);
-            self.trail.push(number);
+            self.finish(number);
             next = self.calls[number].follows;
         }
+        if self.calls[number].op == KeyOp::Restart {
+            self.calls.lost_by(number).for_each(|lost| self.finish(lost));
+        }
         self.advance();
+    }
+
+    fn finish(&mut self, number: usize) {
+        if !self.done.has(number) {
+            self.done.insert(number);
+            self.trail.push(number);
+        }
     }
 
     fn undo(&mut self, trail: usize) {
@@ -287,8 +295,13 @@ impl Search<'_> {
         let mut next: Vec<(usize, Moment)> = Vec::new();
         for number in self.unknown() {
             let call = &self.calls[number];
-            let is_same = |&(other, _): &(usize, Moment)| self.is_same(other, number);
-            if !call.is_free && next.iter().any(is_same) {
+            let is_alone = call.follows.is_none_or(|leader| self.done.has(leader));
+            let is_same = |&(first, _): &(usize, Moment)| {
+                let leader = self.calls[first].follows;
+                leader.is_none_or(|leader| self.done.has(leader))
+                    && self.calls.are_same(first, number)
+            };
+            if is_alone && next.iter().any(is_same) {
                 continue;
             }
             let is_wanted =
@@ -304,32 +317,5 @@ impl Search<'_> {
         };
         next.sort_by_key(rank);
         next
-    }
-
-    /// Whether two calls of unknown outcome can stand for each other: they leave
-    /// the same for all that anybody can see, and no others depend on them.
-    /// Then the one that was invoked first does for both.
-    fn is_same(&self, first: usize, second: usize) -> bool {
-        let is_alone = |number: usize| {
-            let call = &self.calls[number];
-            let is_last = call.follows.is_none_or(|leader| self.done.has(leader));
-            is_last && !call.leads && !call.is_free
-        };
-        let is_same = match (self.calls[first].op, self.calls[second].op) {
-            (
-                KeyOp::Set { value, condition, .. },
-                KeyOp::Set { value: other, condition: other_condition, .. },
-            ) => {
-                let are_idle = [value, other].iter().all(|value| self.calls.is_idle(value.number));
-                are_idle && value.expiry == other.expiry && condition == other_condition
-            }
-            (KeyOp::Incr { by, .. }, KeyOp::Incr { by: other, .. }) => by == other,
-            (KeyOp::Del { .. }, KeyOp::Del { .. }) => true,
-            (KeyOp::Edit { number }, KeyOp::Edit { number: other }) => {
-                self.calls.is_idle(number) && self.calls.is_idle(other)
-            }
-            _ => false,
-        };
-        is_same && is_alone(first) && is_alone(second)
     }
 }

@@ -1,4 +1,18 @@
 //! Which calls of unknown outcome may explain what was seen next.
+//!
+//! Why no order is lost if no others take effect: take an order that explains
+//! the history, and in it calls of unknown outcome, one or more, just before a
+//! call that returned, R. If R can take effect at once without them, then
+//! * if R leaves the same with them and without, they are left out;
+//! * if R changes nothing, they are put after R.
+//!
+//! So they stand only where R needs what they leave, or keeps a part of it that
+//! its result does not tell, as INCR keeps an expiry; at the end of the order
+//! they are left out. If one that is left out is followed by another that is
+//! not, it is put just before that one, which overwrites what it left. Where
+//! one may be followed by a call that does not overwrite, or where results of
+//! calls that returned are not known, [`super::calls`] sets them free: they are
+//! tried anywhere.
 
 use super::calls::Calls;
 use super::keys::{If, KeyOp, Need, Value};
