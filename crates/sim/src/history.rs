@@ -2,7 +2,7 @@
 
 use crate::check::keys::{KeyOp, Keys};
 use crate::check::linear::{Call, check};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A promise that was broken.
@@ -24,6 +24,9 @@ impl fmt::Display for Violation {
 #[derive(Default)]
 pub struct History {
     keys: BTreeMap<u32, Vec<Call<KeyOp>>>,
+    /// Calls of which nobody knows whether they had an effect, although others
+    /// that follow them did.
+    optional: BTreeSet<(u32, usize)>,
     /// FNV-1a over all that happened, in order.
     hash: u64,
     /// Calls that were made.
@@ -88,6 +91,12 @@ impl History {
         self.keys.get_mut(&begun.key).expect("it was begun")[begun.at].follows = None;
     }
 
+    /// The call was refused as a part of several: it had its effect, or none.
+    /// Nobody follows it, who followed it follows what it follows.
+    pub fn may_have_had_effect(&mut self, begun: Begun) {
+        self.optional.insert((begun.key, begun.at));
+    }
+
     /// The server began anew with nothing, between these times.
     pub fn clear_all(&mut self, from_ns: u64, to_ns: u64) {
         for calls in self.keys.values_mut() {
@@ -120,12 +129,20 @@ impl History {
     /// Checks what can only be seen at the end.
     pub fn judge(mut self, model: Keys) -> Judgement {
         let mut undecided = 0;
-        for (key, calls) in &self.keys {
+        for (&key, calls) in &mut self.keys {
+            for at in 0..calls.len() {
+                // Bounded: a call follows an earlier one.
+                while let Some(first) =
+                    calls[at].follows.filter(|&at| self.optional.contains(&(key, at)))
+                {
+                    calls[at].follows = calls[first].follows;
+                }
+            }
             match check(&model, None, calls) {
                 Ok(()) => {}
                 Err(found) if !found.is_certain => undecided += 1,
                 Err(found) => {
-                    let seen = explain(*key, calls, found.call);
+                    let seen = explain(key, calls, found.call);
                     self.violations.push(Violation { promise: "keys are linearizable", seen });
                 }
             }

@@ -3,7 +3,8 @@
 
 use remora_sim::probes::Probe;
 use remora_sim::shrink::Less;
-use remora_sim::world::{Outcome, Swarm, World};
+use remora_sim::swarm::Swarm;
+use remora_sim::world::{Outcome, World};
 
 fn resp_only(seed: u64) -> Swarm {
     let mut swarm = Less::default().of(seed, true);

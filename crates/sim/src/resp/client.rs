@@ -249,8 +249,10 @@ impl RespClient {
                 let mut history = self.world.history.borrow_mut();
                 for &(_, begun, op) in &asked.calls {
                     match op {
-                        // Of several shards some may have had room: its outcome stays open.
-                        KeyOp::Set { .. } if asked.expect == Expect::Ok => {}
+                        // Of several shards some may have had room.
+                        KeyOp::Set { .. } if asked.expect == Expect::Ok => {
+                            history.may_have_had_effect(begun);
+                        }
                         _ => history.forget(self.number, begun, now_ns, &error),
                     }
                 }
