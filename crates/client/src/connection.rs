@@ -197,6 +197,10 @@ pub(crate) struct Lane {
     pub sender: Mutex<Sender>,
     pub receiver: Mutex<Receiver>,
     pub credit_word: usize,
+    /// Credit goes by this link alone, once there is some: that of an earlier
+    /// reply must not arrive after that of a later one, and only the operations
+    /// of one link are ordered.
+    pub credit_link: Mutex<Option<AnyLink>>,
     /// The shard's table, as it was when the process connected.
     pub table: TableRef,
     /// Requests whose replies nobody has taken out of the ring.
@@ -433,6 +437,7 @@ fn lanes(hello: &ServerHello, to_client: &Words, tables: Vec<TableRef>) -> Vec<L
             sender: Mutex::new(sender.with_immediate(number as u32)),
             receiver: Mutex::new(receiver),
             credit_word: credit_word(number),
+            credit_link: Mutex::new(None),
             table,
             outstanding: AtomicU32::new(0),
         }

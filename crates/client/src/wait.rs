@@ -13,7 +13,7 @@
 //!   a reply is due in, with nobody else at its receiver.
 
 use crate::api::Wake;
-use crate::connection::{Connection, Lane, Sleep, try_lock};
+use crate::connection::{Connection, Lane, Sleep, lock, try_lock};
 use crate::error::Error;
 use crate::inbox::Inbox;
 use crate::session::{InFlight, RequestId, Session};
@@ -333,13 +333,11 @@ impl AtRing<'_> {
         let to = RemoteAddress { region: self.connection.mailbox(), offset };
         let bytes = consumed.to_le_bytes();
         // The shard may hold replies back for want of this credit: it is woken.
-        self.link.post(&[Work::Write {
-            id: WRITE_ID,
-            to,
-            bytes: &bytes,
-            imm: Some(self.shard as u32),
-        }]);
-        self.connection.pass_over_writes(self.link)
+        let imm = Some(self.shard as u32);
+        let mut link = lock(&self.lane.credit_link);
+        let link = link.get_or_insert_with(|| self.connection.link());
+        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);
+        self.connection.pass_over_writes(link)
     }
 }
 

@@ -89,7 +89,7 @@ pub struct Node {
     sessions: u64,
     /// Sessions that were ended because the client broke the protocol: none
     /// may be, all clients are honest.
-    pub violations: u64,
+    pub violations: Vec<SessionError>,
     /// What did not fit when memory was audited.
     pub misfits: Vec<String>,
 }
@@ -99,7 +99,8 @@ impl Node {
     pub fn new(world: &SimWorld, options: NodeOptions, faults: Rc<Faults>) -> Self {
         let clock = HostClock::new(world, 1_700_000_000_000 * MS, options.clock_gains_ppm);
         let world = world.clone();
-        let (life, lives, sessions, violations, misfits) = (None, 0, 0, 0, Vec::new());
+        let (life, lives, sessions) = (None, 0, 0);
+        let (violations, misfits) = (Vec::new(), Vec::new());
         Self { world, clock, options, faults, life, lives, sessions, violations, misfits }
     }
 
@@ -288,7 +289,7 @@ impl Node {
                         // A lost link, or half a frame that came before it was.
                         let is_lost =
                             matches!(error, SessionError::Link(_) | SessionError::TornForever);
-                        self.violations += !is_lost as u64;
+                        self.violations.extend(Some(error).filter(|_| !is_lost));
                         session.violated.store(true, Ordering::Relaxed);
                     }
                 }

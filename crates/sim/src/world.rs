@@ -254,8 +254,8 @@ impl World {
     fn judge(&self) -> Outcome {
         let virtual_ns = self.sim.now_ns();
         let mut history = self.history.take();
-        if self.node.borrow().violations > 0 {
-            let seen = "the server ended a session for what its client wrote".to_owned();
+        for error in &self.node.borrow().violations {
+            let seen = format!("the server ended a session for what its client wrote: {error}");
             history.violate("nobody breaks the protocol", seen);
         }
         for misfit in std::mem::take(&mut self.node.borrow_mut().misfits) {
