@@ -196,3 +196,6 @@ impl Slots {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
