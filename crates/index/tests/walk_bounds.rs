@@ -96,7 +96,7 @@ fn a_record_is_found_live_and_asked_for_while_it_is_pending() {
 fn a_torn_record_is_fetched_again_a_few_times() {
     let (mut owner, view, slot) = record_alone();
     publish_live(&mut owner, record(slot));
-    let torn = drive(&owner, &view, slot, class_bytes(slot.class) - 40);
+    let torn = drive(&owner, &view, slot, class_bytes(slot.class) - 36);
     assert_eq!(torn, (Err(AskReason::TooManyTries), 1, TRIES));
 }
 
