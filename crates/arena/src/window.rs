@@ -197,5 +197,6 @@ impl Slots {
     }
 }
 
-#[cfg(test)]
+// Miri would take long: nothing here touches raw memory.
+#[cfg(all(test, not(miri)))]
 mod tests;

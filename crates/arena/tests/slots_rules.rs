@@ -1,0 +1,123 @@
+//! Single rules of the allocator, each by a history made for it.
+
+use remora_arena::{Leave, NoJournal, Owner, Slot, Slots, class_bytes, class_for, flip_dead};
+use remora_layout::limits::{PAGE_BYTES, QUARANTINE_SHARE, SMALL_SLOT_BYTES, SPAN_BYTES};
+
+const BYTES: usize = 1 << 20;
+
+fn arena() -> (Owner, Slots) {
+    (Owner::heap(BYTES, NoJournal), Slots::new(0, BYTES))
+}
+
+fn release(owner: &mut Owner, slots: &mut Slots, number: u32) {
+    let dead = flip_dead(owner, number);
+    slots.release(owner, dead, None, 0);
+}
+
+#[test]
+fn a_share_of_all_pages_may_wait_for_leases() {
+    let (_, slots) = arena();
+    let all = (BYTES - PAGE_BYTES) as u64;
+    assert_eq!(slots.quarantine_limit_bytes(), all / QUARANTINE_SHARE);
+    assert_eq!(slots.with_quarantine_bytes(5).quarantine_limit_bytes(), 5);
+}
+
+#[test]
+fn a_slot_has_room_for_its_class_or_as_far_as_its_pages_go() {
+    let (mut owner, mut slots) = arena();
+    for bytes in [1, 80, 81, 5000, SMALL_SLOT_BYTES, SMALL_SLOT_BYTES + 1, 70_000, 300_001] {
+        let slot = slots.allocate(&mut owner, bytes, 0).unwrap();
+        let class = class_bytes(slot.class);
+        let is_small = bytes <= SMALL_SLOT_BYTES;
+        let pages = bytes.next_multiple_of(PAGE_BYTES);
+        assert_eq!(slots.room(slot), if is_small { class } else { class.min(pages) }, "{bytes}");
+        assert!(slots.room(slot) >= bytes);
+    }
+}
+
+#[test]
+fn only_a_large_slot_is_renewed_until_its_generations_end() {
+    let mut owner = Owner::heap(BYTES, NoJournal);
+    let mut slots = Slots::with_last_generation(0, BYTES, 3);
+    let small = slots.allocate(&mut owner, 80, 0).unwrap();
+    assert_eq!(slots.renewed(small), None);
+    let large = slots.allocate(&mut owner, 50_000, 0).unwrap();
+    let second = slots.renewed(large);
+    assert_eq!(second, Some(Slot { generation: 2, ..large }));
+    let third = slots.renewed(second.unwrap());
+    assert_eq!(third, Some(Slot { generation: 3, ..large }));
+    assert_eq!(slots.renewed(third.unwrap()), None);
+}
+
+#[test]
+fn what_was_freed_is_counted() {
+    let (mut owner, mut slots) = arena();
+    let small = slots.allocate(&mut owner, 80, 0).unwrap();
+    let large = slots.allocate(&mut owner, 50_000, 0).unwrap();
+    assert_eq!(slots.freed_bytes(), 0);
+    release(&mut owner, &mut slots, small.slot);
+    assert_eq!(slots.freed_bytes(), 80);
+    release(&mut owner, &mut slots, large.slot);
+    assert_eq!(slots.freed_bytes(), 80 + 50_000u64.next_multiple_of(PAGE_BYTES as u64));
+}
+
+#[test]
+fn a_class_keeps_one_empty_span_and_gives_the_others() {
+    let (mut owner, mut slots) = arena();
+    let all = slots.stats().uncarved_bytes;
+    let of_a_span = SPAN_BYTES / 1024;
+    let held: Vec<Slot> =
+        (0..3 * of_a_span).map(|_| slots.allocate(&mut owner, 1024, 0).unwrap()).collect();
+    assert_eq!(slots.stats().uncarved_bytes, all - 3 * SPAN_BYTES as u64);
+    for (freed, slot) in held.into_iter().enumerate() {
+        release(&mut owner, &mut slots, slot.slot);
+        // The first span to become empty is kept, each later one given.
+        let given = ((freed + 1) / of_a_span).saturating_sub(1);
+        assert_eq!(slots.stats().uncarved_bytes, all - ((3 - given) * SPAN_BYTES) as u64);
+    }
+    let free = slots.stats().free_bytes;
+    assert_eq!(free, SPAN_BYTES as u64);
+    slots.allocate(&mut owner, 1024, 0).unwrap();
+    assert_eq!(slots.stats().free_bytes, free - 1024, "the kept one serves first");
+}
+
+#[test]
+fn a_retired_large_slot_stays_where_it_is() {
+    let mut owner = Owner::heap(BYTES, NoJournal);
+    let mut slots = Slots::with_last_generation(0, BYTES, 1);
+    let total = slots.stats().total_bytes();
+    let large = slots.allocate(&mut owner, 500_000, 0).unwrap();
+    let whole = slots.stats().used_bytes;
+    assert!(slots.cheapest_window(600_000, &[], Leave::Anyhow, &mut 0).is_some());
+    release(&mut owner, &mut slots, large.slot);
+    assert_eq!((slots.stats().retired_bytes, slots.stats().total_bytes()), (whole, total));
+    assert_eq!(slots.cheapest_window(600_000, &[], Leave::Anyhow, &mut 0), None);
+}
+
+#[test]
+fn bytes_of_the_tables_runs_are_counted_and_come_back() {
+    let (_, mut slots) = arena();
+    let before = slots.stats();
+    let offset = slots.take_run(3 * PAGE_BYTES + 1).unwrap();
+    let stats = slots.stats();
+    assert_eq!(stats.run_bytes, 4 * PAGE_BYTES as u64);
+    assert_eq!(stats.total_bytes(), before.total_bytes());
+    slots.give_run(offset, 3 * PAGE_BYTES + 1);
+    assert_eq!(slots.stats(), before);
+}
+
+#[test]
+fn a_larger_slot_is_the_smallest_free_one_up_to_the_limit() {
+    let (mut owner, mut slots) = arena();
+    let [one, two] = [1024, 2048].map(|bytes| {
+        let slot = slots.allocate(&mut owner, bytes, 0).unwrap();
+        release(&mut owner, &mut slots, slot.slot);
+        slot.slot
+    });
+    assert!(slots.allocate_larger(&mut owner, 600, 1023).is_err());
+    let slot = slots.allocate_larger(&mut owner, 600, 1024).unwrap();
+    assert_eq!((slot.slot, Some(slot.class)), (one, class_for(1024)));
+    assert!(slots.allocate_larger(&mut owner, 1025, 2047).is_err());
+    assert_eq!(slots.allocate_larger(&mut owner, 1025, SPAN_BYTES).unwrap().slot, two);
+    assert!(slots.allocate_larger(&mut owner, SMALL_SLOT_BYTES + 1, usize::MAX).is_err());
+}
