@@ -23,6 +23,28 @@ fn a_share_of_all_pages_may_wait_for_leases() {
 }
 
 #[test]
+fn a_slot_waits_only_for_a_lease_that_runs_and_within_the_limit() {
+    let (mut owner, slots) = arena();
+    let mut slots = slots.with_quarantine_bytes(160);
+    let held = [(); 4].map(|()| slots.allocate(&mut owner, 80, 7).unwrap());
+    for (slot, lease_end_s, waiting) in [(0, 7, 0), (1, 8, 80), (2, 9, 160), (3, 9, 160)] {
+        let dead = flip_dead(&mut owner, held[slot].slot);
+        slots.release(&mut owner, dead, Some(lease_end_s), 7);
+        assert_eq!(slots.stats().quarantine_bytes, waiting);
+        assert_eq!(slots.has_quarantine(), waiting > 0);
+    }
+    assert_eq!(slots.stats().reused_early, 1);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_limit() {
+    let (mut owner, mut slots) = arena();
+    let error = slots.allocate(&mut owner, BYTES, 0).unwrap_err();
+    assert_eq!((error.bytes, error.limit_bytes), (BYTES, (BYTES - PAGE_BYTES) as u64));
+    assert_eq!(slots.take_run(BYTES), Err(error));
+}
+
+#[test]
 fn a_slot_has_room_for_its_class_or_as_far_as_its_pages_go() {
     let (mut owner, mut slots) = arena();
     for bytes in [1, 80, 81, 5000, SMALL_SLOT_BYTES, SMALL_SLOT_BYTES + 1, 70_000, 300_001] {
