@@ -19,6 +19,8 @@ fn a_share_of_all_pages_may_wait_for_leases() {
     let (_, slots) = arena();
     let all = (BYTES - PAGE_BYTES) as u64;
     assert_eq!(slots.quarantine_limit_bytes(), all / QUARANTINE_SHARE);
+    let slots = slots.with_quarantine_bytes(0);
+    assert_eq!(slots.quarantine_limit_bytes(), all / QUARANTINE_SHARE, "0 says nothing");
     assert_eq!(slots.with_quarantine_bytes(5).quarantine_limit_bytes(), 5);
 }
 
@@ -101,6 +103,23 @@ fn a_class_keeps_one_empty_span_and_gives_the_others() {
     assert_eq!(free, SPAN_BYTES as u64);
     slots.allocate(&mut owner, 1024, 0).unwrap();
     assert_eq!(slots.stats().free_bytes, free - 1024, "the kept one serves first");
+}
+
+#[test]
+fn a_retired_slot_stays_where_it_is() {
+    let mut owner = Owner::heap(BYTES, NoJournal);
+    let mut slots = Slots::with_last_generation(0, BYTES, 1);
+    let all_whole_spans = BYTES - SPAN_BYTES;
+    let [one, other] = [(); 2].map(|()| slots.allocate(&mut owner, 80, 0).unwrap().slot);
+    let can_empty = |slots: &Slots| {
+        slots.cheapest_window(all_whole_spans, &[], Leave::Anyhow, &mut 0).is_some()
+    };
+    assert!(can_empty(&slots));
+    release(&mut owner, &mut slots, one);
+    assert!(!can_empty(&slots));
+    release(&mut owner, &mut slots, other);
+    assert_eq!(slots.stats().retired_bytes, 160);
+    assert!(!can_empty(&slots));
 }
 
 #[test]
