@@ -87,7 +87,12 @@ fn a_record_written_whole_and_its_copy_are_the_same_to_a_reader() {
         arena.publish_and_check(slot, pointer, &key, &value);
         // The copy lies in a larger slot, so that it is another place.
         let other = arena.slot(&key, values + 500);
+        let before = arena.owner.slice(0, BYTES).to_vec();
         let copy = copy_pending(&mut arena.owner, SECRET, REGION, slot.slot, other);
+        let from = copy.offset() as usize;
+        let to = from + record.record_bytes().next_multiple_of(8);
+        let after = arena.owner.slice(0, BYTES);
+        assert!(after[..from] == before[..from] && after[to..] == before[to..], "nothing else");
         arena.publish_and_check(other, copy, &key, &value);
         flip_dead(&mut arena.owner, slot.slot);
         assert_eq!(arena.read(pointer, &key), Err(Reject::Dead));

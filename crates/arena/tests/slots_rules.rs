@@ -145,6 +145,7 @@ fn bytes_of_the_tables_runs_are_counted_and_come_back() {
     assert_eq!(stats.total_bytes(), before.total_bytes());
     slots.give_run(offset, 3 * PAGE_BYTES + 1);
     assert_eq!(slots.stats(), before);
+    assert_eq!(slots.largest_run_bytes(), before.uncarved_bytes, "the same pages");
 }
 
 #[test]
@@ -161,4 +162,45 @@ fn a_larger_slot_is_the_smallest_free_one_up_to_the_limit() {
     assert!(slots.allocate_larger(&mut owner, 1025, 2047).is_err());
     assert_eq!(slots.allocate_larger(&mut owner, 1025, SPAN_BYTES).unwrap().slot, two);
     assert!(slots.allocate_larger(&mut owner, SMALL_SLOT_BYTES + 1, usize::MAX).is_err());
+}
+
+/// Spans of slots of 1024 bytes, of which so many each stay in use.
+fn spans_with(used: &[usize]) -> (Owner, Slots) {
+    let (mut owner, mut slots) = arena();
+    const OF_A_SPAN: usize = SPAN_BYTES / 1024;
+    let held: Vec<Slot> =
+        (0..used.len() * OF_A_SPAN).map(|_| slots.allocate(&mut owner, 1024, 0).unwrap()).collect();
+    for (span, slots_of_span) in held.chunks(OF_A_SPAN).enumerate() {
+        for slot in &slots_of_span[used[span]..] {
+            release(&mut owner, &mut slots, slot.slot);
+        }
+    }
+    (owner, slots)
+}
+
+#[test]
+fn slots_are_taken_from_the_fullest_span() {
+    for used in [[6, 20, 40, 60], [60, 40, 20, 6], [40, 6, 60, 20]] {
+        let (mut owner, mut slots) = spans_with(&used);
+        let mut taken_from = Vec::new();
+        for _ in 0..used.iter().map(|used| 64 - used).sum() {
+            let slot = slots.allocate(&mut owner, 1024, 0).unwrap();
+            // Pages for spans come from the first whole one on.
+            let span = slot.slot as usize * 16 / SPAN_BYTES - 1;
+            if taken_from.last() != Some(&used[span]) {
+                taken_from.push(used[span]);
+            }
+        }
+        assert_eq!(taken_from, [60, 40, 20, 6]);
+    }
+}
+
+#[test]
+fn a_full_span_does_not_leave_for_the_only_free_one() {
+    // 15 whole spans, one of them free.
+    let (_, slots) = spans_with(&[64; 14]);
+    let look = |bytes, tried: &[_]| slots.cheapest_window(bytes, tried, Leave::ByMove, &mut 0);
+    let free = look(SPAN_BYTES, &[]).expect("the free one");
+    assert_eq!(look(SPAN_BYTES, &[free]), None, "it would only change places");
+    assert!(look(2 * SPAN_BYTES, &[]).is_some());
 }
