@@ -204,3 +204,22 @@ fn a_full_span_does_not_leave_for_the_only_free_one() {
     assert_eq!(look(SPAN_BYTES, &[free]), None, "it would only change places");
     assert!(look(2 * SPAN_BYTES, &[]).is_some());
 }
+
+#[test]
+fn what_stays_in_a_window_counts_as_before() {
+    let (_, mut slots) = spans_with(&[40, 40]);
+    assert_eq!(slots.sparsest_span(), None, "24 free places each are too few for 40");
+    // Free windows cost less: they are passed over.
+    let mut tried = Vec::new();
+    let mut look = || {
+        let window = slots.cheapest_window(SPAN_BYTES, &tried, Leave::Anyhow, &mut 0).unwrap();
+        tried.push(window);
+        window
+    };
+    let used: Vec<_> = (0..15).map(|_| look()).skip(13).collect();
+    for window in used {
+        slots.begin_emptying(window);
+        slots.end_emptying();
+        assert_eq!(slots.sparsest_span(), None);
+    }
+}

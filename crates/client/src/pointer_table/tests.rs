@@ -94,7 +94,8 @@ fn a_key_takes_its_own_line_or_one_whose_lease_has_ended() {
     for hash in 0..lines {
         table.put(&hint(hash, 1, 10 * S + hash), S);
     }
-    for hash in 0..lines {
+    // The last one first: another's lease ends before its own.
+    for hash in (0..lines).rev() {
         table.put(&hint(hash, 2, 20 * S + hash), S);
     }
     for hash in 0..lines {
