@@ -248,7 +248,11 @@ mod tests {
     #[test]
     fn who_is_parked_wakes_for_a_reply_a_nudge_or_the_time() {
         let inbox = held();
-        inbox.expect_replies(2);
+        inbox.expect_replies(3);
+        inbox.deliver(0, b"already here");
+        inbox.announce_parking();
+        inbox.park(0, LONG);
+        assert!(inbox.take(0).is_some());
         inbox.deliver(1, b"of another shard");
         for wakes in [0, 1, 2] {
             inbox.announce_parking();
