@@ -94,16 +94,15 @@ fn a_key_takes_its_own_line_or_one_whose_lease_has_ended() {
     for hash in 0..lines {
         table.put(&hint(hash, 1, 10 * S + hash), S);
     }
-    // The last one first: another's lease ends before its own.
-    for hash in (0..lines).rev() {
-        table.put(&hint(hash, 2, 20 * S + hash), S);
-    }
-    for hash in 0..lines {
-        assert_eq!(seen(&table, hash), Some(of(&hint(hash, 2, 20 * S + hash))), "all have theirs");
+    // Another's lease ends before that of the last one.
+    table.put(&hint(lines - 1, 2, 20 * S), S);
+    assert_eq!(seen(&table, lines - 1), Some(of(&hint(lines - 1, 2, 20 * S))));
+    for hash in 0..lines - 1 {
+        assert_eq!(seen(&table, hash), Some(of(&hint(hash, 1, 10 * S + hash))), "all have theirs");
     }
     // Two leases have ended; that it was this very moment is enough.
-    table.put(&hint(50, 1, 30 * S), 20 * S + 1);
-    table.put(&hint(51, 1, 30 * S), 20 * S + 1);
+    table.put(&hint(50, 1, 30 * S), 10 * S + 1);
+    table.put(&hint(51, 1, 30 * S), 10 * S + 1);
     let left: Vec<u64> = (0..60).filter(|&hash| seen(&table, hash).is_some()).collect();
     assert_eq!(left, (2..lines).chain([50, 51]).collect::<Vec<_>>());
 }
