@@ -302,4 +302,81 @@ mod tests {
         assert!(file.set_len(4096).is_err() && file.set_len(16384).is_err());
         assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err(), "sealed for good");
     }
+
+    #[test]
+    fn a_peer_wants_all_seals_and_whole_words() {
+        let all = [SealFlags::SHRINK, SealFlags::GROW, SealFlags::SEAL];
+        for missing in all {
+            let fd = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
+            rustix::fs::ftruncate(&fd, 4096).unwrap();
+            // The seal against further seals comes last.
+            for seal in all.into_iter().filter(|&seal| seal != missing) {
+                rustix::fs::fcntl_add_seals(&fd, seal).unwrap();
+            }
+            let mapped = Mapping::of_peer(fd.as_fd(), RegionKind::Readable, 4096);
+            assert!(matches!(mapped, Err(MapError::Unacceptable(_))), "without {missing:?}");
+        }
+        for bytes in [0, 4095] {
+            let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+            rustix::fs::ftruncate(&file, bytes).unwrap();
+            let mapped = Mapping::of_own_file(file.as_fd(), bytes as usize);
+            assert!(matches!(mapped, Err(MapError::Unacceptable(_))), "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn an_arena_has_one_owner_and_a_mailbox_none() {
+        let arena = Region::create("test", RegionKind::Readable, 8192).unwrap();
+        let mut owner = arena.owner(crate::NoJournal).expect("the first");
+        owner.store(9, 4);
+        assert_eq!(arena.words().load(9), 4);
+        assert!(arena.owner(crate::NoJournal).is_none(), "the second");
+        let mailbox = Region::create("test", RegionKind::Mailbox, 8192).unwrap();
+        assert!(mailbox.owner(crate::NoJournal).is_none());
+    }
+
+    #[test]
+    fn discarded_pages_are_zero_and_their_neighbours_stay() {
+        let region = Region::create("test", RegionKind::Mailbox, 4 * 4096).unwrap();
+        let words = region.words();
+        (0..4).for_each(|page| words.store(page * 512, 7));
+        region.discard(4096, 2 * 4096);
+        let left: Vec<u64> = (0..4).map(|page| words.load(page * 512)).collect();
+        assert_eq!(left, [7, 0, 0, 7]);
+    }
+
+    #[test]
+    fn what_is_dropped_is_unmapped() {
+        let name = "remora-dropped";
+        let is_mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains(name);
+        let region = Region::create(name, RegionKind::Readable, 8192).unwrap();
+        let view = Mapping::of_peer(region.fd(), RegionKind::Readable, 8192).unwrap();
+        drop(region);
+        assert!(is_mapped());
+        drop(view);
+        assert!(!is_mapped());
+    }
+
+    #[test]
+    fn a_forked_child_reads_an_arena_and_has_no_mailbox() {
+        use nix::sys::wait::{WaitStatus, waitpid};
+        use nix::unistd::{ForkResult, fork};
+        for (kind, exits) in
+            [(RegionKind::Readable, true), (RegionKind::Mailbox, false), (RegionKind::Hints, false)]
+        {
+            let region = Region::create("test", kind, 4096).unwrap();
+            let view = Words::new(Mapping::of_peer(region.fd(), kind, 4096).unwrap());
+            // SAFETY: the child only loads one word and exits, which is allowed
+            // after a fork of a process with several threads.
+            let status = match unsafe { fork() }.unwrap() {
+                ForkResult::Child => {
+                    let word = view.load(1);
+                    // SAFETY: ends the child at once, without running destructors.
+                    unsafe { nix::libc::_exit(word as i32) }
+                }
+                ForkResult::Parent { child } => waitpid(child, None).unwrap(),
+            };
+            assert_eq!(matches!(status, WaitStatus::Exited(_, 0)), exits, "{kind:?}: {status:?}");
+        }
+    }
 }

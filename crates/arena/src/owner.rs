@@ -183,15 +183,18 @@ impl<J: Journal> Owner<J> {
 mod tests {
     use super::*;
 
+    /// The words stored, and how many had been when each fence came.
     #[derive(Default)]
-    struct Listening(Vec<(usize, u64)>);
+    struct Listening(Vec<(usize, u64)>, Vec<usize>);
 
     impl Journal for Listening {
         const ACTIVE: bool = true;
         fn stored(&mut self, index: usize, value: u64) {
             self.0.push((index, value));
         }
-        fn fenced(&mut self) {}
+        fn fenced(&mut self) {
+            self.1.push(self.0.len());
+        }
     }
 
     #[test]
@@ -234,6 +237,34 @@ mod tests {
                 }
                 assert_eq!(replayed.slice(0, 128), heard.slice(0, 128));
             }
+        }
+    }
+
+    #[test]
+    fn a_release_is_told_before_the_store_that_it_orders() {
+        let mut owner = Owner::heap(128, Listening::default());
+        assert_eq!(owner.region_bytes(), 128);
+        owner.store(3, 1);
+        owner.store_release(4, 2);
+        owner.release();
+        assert_eq!(owner.journal.0, [(3, 1), (4, 2)]);
+        assert_eq!(owner.journal.1, [1, 2]);
+    }
+
+    #[test]
+    fn long_zeros_and_copies_reach_to_their_ends_and_no_further() {
+        const BYTES: usize = 48 << 10;
+        let pattern: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8 | 1).collect();
+        for length in [4088, 4096, 4104, 12_288, 13_000] {
+            let mut owner = Owner::heap(BYTES, NoJournal);
+            owner.store_bytes(0, &pattern);
+            let mut expected = pattern.clone();
+            owner.copy_within(800, 24_000, length);
+            expected.copy_within(800..800 + length, 24_000);
+            assert!(owner.slice(0, BYTES) == expected, "{length} copied");
+            owner.store_zeros(803, length);
+            expected[803..803 + length].fill(0);
+            assert!(owner.slice(0, BYTES) == expected, "{length} zeroed");
         }
     }
 }

@@ -231,10 +231,13 @@ mod tests {
                 }
                 let runs: Vec<_> = pages.free_in(0..END).collect();
                 prop_assert_eq!(&runs, &oracle.runs());
+                let kept: Vec<_> = pages.runs.iter().map(|(&first, &count)| (first, count)).collect();
+                prop_assert_eq!(&kept, &runs, "none is empty");
+                prop_assert_eq!(pages.holds_a_span(), oracle.holds_a_span());
                 prop_assert_eq!(pages.free_pages(), runs.iter().map(|&(_, count)| count).sum::<u32>());
                 prop_assert_eq!(pages.largest_run(), runs.iter().map(|&(_, count)| count).max().unwrap_or(0));
                 let part: Vec<_> = pages.free_in(50..90).collect();
-                prop_assert!(part.iter().all(|&(first, count)| first >= 50 && first + count <= 90));
+                prop_assert!(part.iter().all(|&(first, count)| first >= 50 && count > 0 && first + count <= 90));
                 let count = (50..90).filter(|&page| oracle.free[page]).count() as u32;
                 prop_assert_eq!(part.iter().map(|&(_, count)| count).sum::<u32>(), count);
             }

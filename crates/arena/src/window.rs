@@ -196,3 +196,7 @@ impl Slots {
             .collect()
     }
 }
+
+// Miri would take long: nothing here touches raw memory.
+#[cfg(all(test, not(miri)))]
+mod tests;

@@ -187,3 +187,32 @@ pub struct SetOptions {
 /// A request that was sent and whose reply has not been taken yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Ticket(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_add_up_and_differences_are_what_was_added() {
+        let counts = |from: u64| Counts {
+            operations: from,
+            round_trips: from + 1,
+            bytes: from + 2,
+            nodes: from + 3,
+            asked: from + 4,
+            read: from + 5,
+            hits: from + 6,
+            stale: from + 7,
+            retries: from + 8,
+            lease_expired: from + 9,
+            right_lapsed: from + 10,
+        };
+        let (before, more) = (counts(100), counts(7));
+        let mut sum = before;
+        sum.add(&more);
+        assert_eq!((sum.operations, sum.bytes, sum.right_lapsed), (107, 111, 127));
+        assert_eq!(sum.since(&before), more);
+        assert_eq!(sum.since(&more), before);
+        assert_eq!(sum.since(&sum), Counts::default());
+    }
+}

@@ -173,6 +173,15 @@ mod tests {
     use super::*;
     use remora_arena::Mapping;
 
+    /// The first part of this length that none of `held` overlaps.
+    fn first_gap(held: &mut [Range<usize>], bytes: usize) -> Option<Range<usize>> {
+        held.sort_unstable_by_key(|part| part.start);
+        let starts = std::iter::once(0).chain(held.iter().map(|part| part.end));
+        let ends = held.iter().map(|part| part.start).chain([LARGE_BUFFER_BYTES]);
+        let gap = starts.zip(ends).find(|(start, end)| end - start >= bytes);
+        gap.map(|(start, _)| start..start + bytes)
+    }
+
     #[test]
     fn parts_never_overlap_and_come_back() {
         let buffer = LargeBuffer::new(Words::new(Mapping::heap(64)));
@@ -184,16 +193,11 @@ mod tests {
             state ^= state >> 7;
             state ^= state << 17;
             if state % 5 < 3 {
-                match buffer.take((state >> 20) as usize % (30 << 20)) {
-                    Some(part) => {
-                        assert!(part.end <= LARGE_BUFFER_BYTES && part.start.is_multiple_of(8));
-                        assert!(held.iter().all(|other| {
-                            part.end <= other.start || other.end <= part.start || part.is_empty()
-                        }));
-                        held.push(part);
-                    }
-                    None => refused += 1,
-                }
+                let bytes = 1 + (state >> 20) as usize % (30 << 20);
+                let part = buffer.take(bytes);
+                assert_eq!(part, first_gap(&mut held, bytes.next_multiple_of(8)));
+                refused += part.is_none() as u32;
+                held.extend(part);
             } else if !held.is_empty() {
                 let part = held.swap_remove((state >> 40) as usize % held.len());
                 buffer.give(&part);

@@ -245,7 +245,33 @@ mod tests {
             assert!(!cache.find(KeyHash(1)).unwrap().wants_renewal(7_900_000_000));
         }
         let entry = *cache.find(KeyHash(1)).unwrap();
-        assert!(entry.wants_renewal(7_900_000_000));
-        assert!(!entry.wants_renewal(6_900_000_000), "not in the first seven eighths");
+        assert!(entry.wants_renewal(7_900_000_000) && entry.wants_renewal(7_000_000_001));
+        assert!(!entry.wants_renewal(7_000_000_000), "not in the first seven eighths");
+    }
+
+    #[test]
+    fn a_cache_is_as_large_as_what_it_holds_asks_for_and_no_larger() {
+        let entries = |cache: &PointerCache| cache.entries.len() - WINDOW;
+        let hash = |number: u32| KeyHash(remora_layout::hash::mix(number as u64, 1));
+        let mut cache = PointerCache::new(4 * FIRST_ENTRIES);
+        for number in 0..20 * FIRST_ENTRIES as u32 {
+            cache.put(hash(number), pointer(number), 1_000, 1);
+            cache.remove(hash(number));
+        }
+        assert_eq!(entries(&cache), FIRST_ENTRIES, "nothing is in it");
+        // It is at most half full before it grows.
+        for number in 0..FIRST_ENTRIES as u32 / 2 {
+            cache.put(hash(number), pointer(number), 1_000, 1);
+        }
+        assert_eq!(entries(&cache), FIRST_ENTRIES);
+        for number in 0..20 * FIRST_ENTRIES as u32 {
+            cache.put(hash(number), pointer(number), 1_000, number as u64 + 1);
+            assert!(entries(&cache) <= 4 * FIRST_ENTRIES);
+            assert_eq!(
+                cache.find(hash(number)).map(|entry| entry.pointer()),
+                Some(pointer(number))
+            );
+        }
+        assert_eq!(entries(&cache), 4 * FIRST_ENTRIES);
     }
 }

@@ -72,7 +72,12 @@ impl PointerTable {
 /// The rule of the server's socket, but in memory: a login's directory if
 /// there is one.
 fn default_directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+    directory_under(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from))
+}
+
+/// Under a login's directory, if there is one.
+fn directory_under(runtime: Option<PathBuf>) -> PathBuf {
+    match runtime {
         Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("remora"),
         _ => format!("/dev/shm/remora-{}", geteuid().as_raw()).into(),
     }
@@ -290,5 +295,19 @@ mod tests {
         assert!(matches!(file.find().unwrap(), Found::Busy));
         drop(sweeper);
         assert!(matches!(file.find().unwrap(), Found::Locked(_)));
+    }
+
+    #[test]
+    fn the_default_directory_is_under_the_logins_if_that_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let login = place.path().to_owned();
+        assert_eq!(directory_under(Some(login.clone())), login.join("remora"));
+        let own = PathBuf::from(format!("/dev/shm/remora-{}", geteuid().as_raw()));
+        std::fs::write(login.join("file"), b"").unwrap();
+        // `src` is there, but relative.
+        for other in [None, Some("src".into()), Some(login.join("none")), Some(login.join("file"))]
+        {
+            assert_eq!(directory_under(other), own);
+        }
     }
 }

@@ -119,3 +119,56 @@ impl Session {
             && self.shards[shard].table.holds(pointer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::{Mapping, Words};
+    use remora_layout::limits::{CACHE_LINE_BYTES, POINTER_WINDOW_LINES};
+
+    const HASH: KeyHash = KeyHash(77);
+
+    fn pointer(slot: u32) -> RemotePointer {
+        RemotePointer { region: 2, slot, length: 80, generation: 9 }
+    }
+
+    fn both() -> [Pointers; 2] {
+        let words = Words::new(Mapping::heap(POINTER_WINDOW_LINES * CACHE_LINE_BYTES));
+        [Pointers::Private(PointerCache::new(16)), Pointers::Shared(SharedPointers::new(words, 5))]
+    }
+
+    fn seen(pointers: &mut Pointers) -> Option<(RemotePointer, u64)> {
+        pointers.find(HASH).map(|entry| (entry.pointer(), entry.lease_end_ns()))
+    }
+
+    #[test]
+    fn a_pointer_is_kept_for_its_term_until_it_is_forgotten() {
+        for mut pointers in both() {
+            let keep = |pointers: &mut Pointers| {
+                pointers.put(HASH, pointer(3), 4_000, 500);
+                assert_eq!(seen(pointers), Some((pointer(3), 4_000_000_500)));
+            };
+            assert_eq!(seen(&mut pointers), None);
+            keep(&mut pointers);
+            pointers.remove(HASH);
+            assert_eq!(seen(&mut pointers), None);
+            keep(&mut pointers);
+            pointers.forget_dead(HASH, pointer(3));
+            assert_eq!(seen(&mut pointers), None);
+            keep(&mut pointers);
+            pointers.forget_expired(HASH, pointer(3), 4_000_000_500);
+            assert_eq!(seen(&mut pointers), None);
+        }
+    }
+
+    #[test]
+    fn a_shared_pointer_that_was_renewed_stays_and_no_term_is_endless() {
+        let [_, mut shared] = both();
+        shared.put(HASH, pointer(3), u64::MAX, 10);
+        let longest = LEASE_CONFIG_MAX_S * 1_000_000_000;
+        assert_eq!(seen(&mut shared), Some((pointer(3), longest + 10)));
+        shared.forget_expired(HASH, pointer(3), longest + 9);
+        shared.forget_dead(HASH, pointer(4));
+        assert_eq!(seen(&mut shared), Some((pointer(3), longest + 10)));
+    }
+}

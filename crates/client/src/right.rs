@@ -188,15 +188,19 @@ mod tests {
 
     impl Bed {
         fn beat(&mut self, life: u64, unix_ms: u64) {
+            self.beat_for(4, life, unix_ms);
+        }
+
+        fn beat_for(&mut self, session: u64, life: u64, unix_ms: u64) {
             self.beats += 1;
             let words = Heartbeat {
                 sequence: self.beats,
-                utilisation_ppm_plus_1: 1,
+                utilisation_ppm_plus_1: 1 + self.beats,
                 life,
                 epoch: 1,
                 server_unix_ms: unix_ms,
                 echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
-                session: 4,
+                session,
             }
             .to_words();
             for (at, word) in words.into_iter().enumerate() {
@@ -235,6 +239,50 @@ mod tests {
     }
 
     #[test]
+    fn it_looks_and_writes_its_clock_now_and_then() {
+        let mut bed = bed();
+        let start = 10 * REFRESH_NS;
+        assert_eq!(bed.right.clock_written_ns(), 0);
+        bed.right.refresh(start).unwrap();
+        assert_eq!(bed.right.clock_written_ns(), start);
+        assert_eq!(bed.to_server.load(CLIENT_CLOCK_WORD), start);
+        assert_eq!(bed.right.utilisation_ppm_plus_1(), 0, "no beat has come");
+        bed.beat(77, 1_000);
+        for early in [start - 1, start, start + LOOK_NS - 1] {
+            bed.right.refresh(early).unwrap();
+            assert!(!bed.right.holds(early), "it did not look");
+        }
+        bed.right.refresh(start + LOOK_NS).unwrap();
+        assert!(bed.right.holds(start + LOOK_NS));
+        assert_eq!(bed.right.utilisation_ppm_plus_1(), 2);
+        bed.right.refresh(start + REFRESH_NS - 1).unwrap();
+        assert_eq!(bed.right.clock_written_ns(), start);
+        bed.right.refresh(start + REFRESH_NS - 1 + LOOK_NS).unwrap();
+        assert_eq!(bed.right.clock_written_ns(), start + REFRESH_NS - 1 + LOOK_NS);
+        bed.beat(78, 1_000);
+        assert_eq!(bed.right.refresh(start + 2 * REFRESH_NS), Err(OtherLife));
+    }
+
+    #[test]
+    fn a_heartbeat_of_another_session_or_an_old_one_gives_nothing() {
+        let mut bed = bed();
+        bed.right.refresh_now(5 * MS).unwrap();
+        bed.beat_for(5, 78, 1_000);
+        bed.right.refresh_now(6 * MS).unwrap();
+        assert!(!bed.right.holds(6 * MS));
+        bed.beats = 8;
+        bed.beat(77, 1_000);
+        bed.right.refresh_now(7 * MS).unwrap();
+        let until = bed.right.until_ns;
+        assert!(bed.right.holds(7 * MS));
+        bed.right.refresh_now(7 * MS + REFRESH_NS).unwrap();
+        bed.beats = 3;
+        bed.beat(78, 1_000);
+        bed.right.refresh_now(8 * MS + REFRESH_NS).unwrap();
+        assert_eq!(bed.right.until_ns, until);
+    }
+
+    #[test]
     fn expiry_is_judged_by_an_upper_bound_of_the_servers_clock() {
         let mut bed = bed();
         assert!(bed.right.may_have_expired(u64::MAX >> 20, 0), "unknown: ask");
@@ -243,6 +291,9 @@ mod tests {
         bed.right.refresh_now(12 * MS).unwrap();
         // 50,000 was read when the client's clock showed at least 10 ms.
         assert!(!bed.right.may_have_expired(0, 20 * MS));
+        // It may have been almost 50,001.
+        assert!(bed.right.may_have_expired(50_001, 10 * MS));
+        assert!(!bed.right.may_have_expired(50_002, 10 * MS));
         assert!(!bed.right.may_have_expired(50_020, 15 * MS));
         assert!(bed.right.may_have_expired(50_020, 29 * MS));
     }

@@ -177,6 +177,7 @@ fn a_walk_survives_changes_between_its_fetches() {
     let mut store = new_store(1);
     store.set(b"moving", b"one");
     let (mut walk, want) = Walk::begin(b"moving", poor_hash(b"moving"), &store.view());
+    assert_eq!((walk.nodes(), walk.retries()), (0, 0));
     let bucket = store.owner.slice(want.offset as usize, want.bytes).to_vec();
     let Step::Fetch(record) = walk.feed(&bucket) else { panic!("a candidate") };
     // Between the two READs the key is rewritten: the old record is dead.
@@ -188,7 +189,7 @@ fn a_walk_survives_changes_between_its_fetches() {
     let Step::Fetch(record) = walk.feed(&bucket) else { panic!("the new candidate") };
     let bytes = store.owner.slice(record.offset as usize, record.bytes).to_vec();
     let Step::Found(found) = walk.feed(&bytes) else { panic!("the new record") };
-    assert_eq!((found.value, walk.retries()), (&b"two"[..], 1));
+    assert_eq!((found.value, walk.retries(), walk.nodes()), (&b"two"[..], 1, 4));
 }
 
 /// A header page that tells of a true table with several chunks.

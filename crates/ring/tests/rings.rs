@@ -2,8 +2,8 @@
 //! torn, stale, forged and hostile frames.
 
 use remora_arena::{Mapping, Words};
-use remora_fabric::Link;
 use remora_fabric::shm::ShmLink;
+use remora_fabric::{Link, LinkError};
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
 };
@@ -58,8 +58,10 @@ fn every_message_arrives_once_in_order_over_many_laps() {
     let mut queue: VecDeque<Vec<u8>> = VecDeque::new();
     let (mut sent, mut full, mut bytes) = (0u64, 0u64, 0u64);
     let mut state = 7u64;
-    let (mut credit, mut longest) = (0, 0);
+    let (mut credit, mut longest, mut turns) = (0, 0, 0);
     while bytes < 60 * RING_BYTES as u64 {
+        turns += 1;
+        assert!(turns < 10_000, "it goes on: {bytes} bytes");
         let burst = random(&mut state) % 20;
         for _ in 0..burst {
             let payload = message(sent, length(&mut state));
@@ -97,6 +99,7 @@ fn every_message_arrives_once_in_order_over_many_laps() {
         }
         for _ in 0..random(&mut state) % 24 {
             let mut into = vec![0xee; 3];
+            assert_eq!(ends.receiver.has_frame(), !queue.is_empty());
             match ends.receiver.poll(&mut into) {
                 Poll::Frame(length) => {
                     let expected = queue.pop_front().expect("nothing is invented");
@@ -167,6 +170,7 @@ fn a_concurrent_sender_is_never_misread() {
     let mut number = 0;
     while number < MESSAGES {
         into.clear();
+        let has_ended = sender.is_finished();
         match ends.receiver.poll(&mut into) {
             Poll::Frame(_) => {
                 let bytes = (random(&mut state) % 300) as usize;
@@ -176,7 +180,10 @@ fn a_concurrent_sender_is_never_misread() {
                     credits.store_release(0, due);
                 }
             }
-            Poll::Empty | Poll::Torn => std::thread::yield_now(),
+            Poll::Empty | Poll::Torn => {
+                assert!(!has_ended, "message {number} never came");
+                std::thread::yield_now();
+            }
             Poll::Violated(violation) => panic!("{violation}"),
         }
     }
@@ -237,6 +244,56 @@ fn hostile_lengths_are_violations() {
     forge(&ends.words, 0, 1, WRAP, b"", SEED);
     let poll = ends.receiver.poll(&mut Vec::new());
     assert!(matches!(poll, Poll::Violated(_) | Poll::Empty), "{poll:?}");
+}
+
+#[test]
+fn the_longest_frames_arrive_and_no_longer_ones() {
+    let mut ends = ends();
+    let longest = message(1, MAX_PAYLOAD_BYTES);
+    ends.sender.send(&mut ends.link, &[&longest]).unwrap();
+    let mut into = Vec::new();
+    assert_eq!(ends.receiver.poll(&mut into), Poll::Frame(MAX_PAYLOAD_BYTES));
+    assert!(into == longest);
+    let longer = [longest, vec![0]].concat();
+    let sent = ends.sender.send(&mut ends.link, &[&longer]);
+    assert_eq!(sent, Err(SendError::TooLong(longer.len())));
+}
+
+#[test]
+fn a_frame_may_end_where_the_ring_does_and_credit_comes_with_each_quarter() {
+    const EIGHTH: usize = RING_BYTES / 8;
+    const LAST: usize = 64;
+    for (claimed, fits) in [(LAST - FRAME_HEADER_BYTES, true), (LAST, false)] {
+        let mut ends = ends();
+        for eighth in 1..=8 {
+            // All but the last few bytes of the ring.
+            let bytes = if eighth < 8 { EIGHTH } else { EIGHTH - LAST };
+            let payload = vec![eighth as u8; bytes - FRAME_HEADER_BYTES];
+            ends.sender.send(&mut ends.link, &[&payload]).unwrap();
+            assert_eq!(ends.receiver.poll(&mut Vec::new()), Poll::Frame(payload.len()));
+            let due = (eighth < 8 && eighth % 2 == 0).then_some((eighth * EIGHTH) as u64);
+            assert_eq!(ends.receiver.credit_due(), due);
+            assert_eq!(ends.receiver.credit_due(), None, "it is told once");
+        }
+        forge(
+            &ends.words,
+            RING_BYTES - LAST,
+            8,
+            claimed as u32,
+            &vec![7; claimed][..LAST - 16],
+            SEED,
+        );
+        let expected = if fits { Poll::Frame(claimed) } else { Poll::Violated(Violation::Length) };
+        assert_eq!(ends.receiver.poll(&mut Vec::new()), expected);
+    }
+}
+
+#[test]
+fn each_write_carries_the_immediate() {
+    let mut ends = ends();
+    let mut sender = Sender::new(0, BASE as u64, SEED).with_immediate(3);
+    let sent = sender.send(&mut ends.link, &[b"nobody listens for it"]);
+    assert_eq!(sent, Err(SendError::Link(LinkError::NoSuchImmediate(3))));
 }
 
 #[test]

@@ -88,6 +88,43 @@ fn never_gives_a_pointer_that_was_not_put_last() {
 }
 
 #[test]
+fn a_key_takes_its_own_line_or_one_whose_lease_has_ended() {
+    let table = table(POINTER_WINDOW_LINES);
+    let lines = POINTER_WINDOW_LINES as u64;
+    for hash in 0..lines {
+        table.put(&hint(hash, 1, 10 * S + hash), S);
+    }
+    // Another's lease ends before that of the last one.
+    table.put(&hint(lines - 1, 2, 20 * S), S);
+    assert_eq!(seen(&table, lines - 1), Some(of(&hint(lines - 1, 2, 20 * S))));
+    for hash in 0..lines - 1 {
+        assert_eq!(seen(&table, hash), Some(of(&hint(hash, 1, 10 * S + hash))), "all have theirs");
+    }
+    // Two leases have ended; that it was this very moment is enough.
+    table.put(&hint(50, 1, 30 * S), 10 * S + 1);
+    table.put(&hint(51, 1, 30 * S), 10 * S + 1);
+    let left: Vec<u64> = (0..60).filter(|&hash| seen(&table, hash).is_some()).collect();
+    assert_eq!(left, (2..lines).chain([50, 51]).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_two_writers_left_twice_stands_once_after_the_next_put() {
+    let table = table(4 * POINTER_WINDOW_LINES);
+    table.put(&hint(7, 1, 10 * S), S);
+    let window: Vec<usize> = table.window(KeyHash(7)).collect();
+    let has = |line: usize| table.hint_of(line, KeyHash(7)).is_some();
+    let held: Vec<usize> = window.iter().copied().filter(|&line| has(line)).collect();
+    for at in 0..LINE_WORDS {
+        let word = table.words.load(held[0] * LINE_WORDS + at);
+        window.iter().for_each(|&line| table.words.store(line * LINE_WORDS + at, word));
+    }
+    assert!(window.iter().all(|&line| has(line)));
+    table.put(&hint(7, 2, 20 * S), S);
+    assert_eq!(window.iter().filter(|&&line| has(line)).count(), 1);
+    assert_eq!(seen(&table, 7), Some(of(&hint(7, 2, 20 * S))));
+}
+
+#[test]
 fn what_is_pushed_out_has_expired_or_ends_first() {
     let table = table(POINTER_WINDOW_LINES);
     let lines = POINTER_WINDOW_LINES as u64;

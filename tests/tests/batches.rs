@@ -1,0 +1,177 @@
+//! Batches of GETs: the answers of as many single ones, and their cost in fewer
+//! trips.
+
+use remora_client::{Counts, Options, Path, Session, SetOptions, Via, Wake};
+use remora_engine::{Condition, Expiry};
+use remora_tests::ServerProcess;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const KEYS: u32 = 60;
+/// A session may lose its right to read for a moment: then it is tried again.
+const TRIES: usize = 50;
+
+fn server() -> ServerProcess {
+    ServerProcess::start(&["--shards=2", "--max-memory=32MiB"])
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key-{number}").into_bytes()
+}
+
+fn value(number: u32, round: u32) -> Vec<u8> {
+    vec![(number + round) as u8; 10 + number as usize * 7]
+}
+
+fn set(session: &mut Session, numbers: impl Iterator<Item = u32>, round: u32) {
+    for number in numbers {
+        session.set(&key(number), &value(number, round), SetOptions::default()).unwrap();
+    }
+}
+
+type Answers = Vec<(Option<Vec<u8>>, Via)>;
+
+/// Each key's answer, which comes once, and the cost of all.
+fn batch(session: &mut Session, keys: &[Vec<u8>], path: Path) -> (Answers, Counts) {
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut answers = vec![None; keys.len()];
+    let before = session.totals();
+    let counts = session.get_batch(&keys, path, &mut |at, value, via| {
+        let answer = (value.map(<[u8]>::to_vec), via);
+        assert!(answers[at].replace(answer).is_none(), "key {at} was answered twice");
+    });
+    let counts = counts.unwrap();
+    assert_eq!(session.totals().since(&before), counts);
+    let answers: Answers = answers.into_iter().map(|answer| answer.expect("answered")).collect();
+    assert_eq!(counts.operations, keys.len() as u64);
+    assert_eq!(counts.read + counts.asked, counts.operations);
+    let read = answers.iter().filter(|(_, via)| matches!(via, Via::Read | Via::ReadAfter(_)));
+    assert_eq!(counts.read, read.count() as u64);
+    (answers, counts)
+}
+
+/// The same, one at a time; and the most trips that one took.
+fn singles(session: &mut Session, keys: &[Vec<u8>], path: Path) -> (Answers, Counts, u64) {
+    let (mut counts, mut most_trips) = (Counts::default(), 0);
+    let answers = keys.iter().map(|key| {
+        let got = session.get(key, path).unwrap();
+        counts.add(&got.counts);
+        most_trips = most_trips.max(got.counts.round_trips);
+        (got.value.map(<[u8]>::to_vec), got.via)
+    });
+    let answers = answers.collect();
+    (answers, counts, most_trips)
+}
+
+fn keys() -> Vec<Vec<u8>> {
+    (0..KEYS).map(key).collect()
+}
+
+/// A session that knows no pointer and may read.
+fn cold(server: &ServerProcess) -> Session {
+    let mut session = server.session();
+    session.exists(b"anything").unwrap();
+    session
+}
+
+#[test]
+fn by_pointers_a_batch_is_one_trip() {
+    let server = server();
+    let mut session = server.session();
+    set(&mut session, 0..KEYS, 0);
+    for path in [Path::Choose, Path::Read] {
+        let both = (0..TRIES).find_map(|_| {
+            let many = batch(&mut session, &keys(), path);
+            let (answers, counts, _) = singles(&mut session, &keys(), path);
+            (many.1.asked + counts.asked == 0).then_some((many, (answers, counts)))
+        });
+        let (many, (answers, counts)) = both.expect("both were read");
+        assert_eq!(many.0, answers);
+        assert_eq!(many.1, Counts { round_trips: 1, ..counts });
+        assert_eq!((counts.hits, counts.nodes), (KEYS as u64, KEYS as u64));
+        for (number, (found, via)) in (0..).zip(many.0) {
+            assert_eq!((found, via), (Some(value(number, 0)), Via::Read));
+        }
+    }
+}
+
+#[test]
+fn without_pointers_a_batch_walks_in_step_or_asks() {
+    let server = server();
+    set(&mut server.session(), 0..KEYS, 0);
+    let both = (0..TRIES).find_map(|_| {
+        let mut session = cold(&server);
+        let many = batch(&mut session, &keys(), Path::Read);
+        let (answers, counts, most_trips) = singles(&mut cold(&server), &keys(), Path::Read);
+        let tried_again = many.1.asked + counts.asked + many.1.retries + counts.retries;
+        (tried_again == 0).then_some((session, many, (answers, counts), most_trips))
+    });
+    let (mut session, many, (answers, counts), most_trips) = both.expect("both were read");
+    assert_eq!(many.0, answers);
+    assert_eq!(many.1, Counts { round_trips: most_trips, ..counts });
+    // What it found it knows from now on.
+    let again = (0..TRIES).map(|_| batch(&mut session, &keys(), Path::Choose).1);
+    let again = again.into_iter().find(|counts| counts.asked == 0).expect("all are read");
+    assert_eq!((again.hits, again.round_trips), (KEYS as u64, 1));
+    for path in [Path::Choose, Path::Ask] {
+        let (asked, counts) = batch(&mut cold(&server), &keys(), path);
+        assert_eq!((counts.asked, counts.hits, counts.nodes), (KEYS as u64, 0, 0));
+        for (number, (found, via)) in (0..).zip(asked) {
+            assert_eq!((found, via), (Some(value(number, 0)), Via::Asked));
+        }
+    }
+}
+
+#[test]
+fn what_was_overwritten_or_is_absent_is_asked_for() {
+    let server = server();
+    let mut writer = server.session();
+    let mut reader = cold(&server);
+    for (path, round) in [(Path::Choose, 1), (Path::Read, 2)] {
+        set(&mut writer, 0..KEYS, 0);
+        batch(&mut reader, &keys(), Path::Ask);
+        set(&mut writer, (0..KEYS).step_by(3), round);
+        let mut wanted = keys();
+        wanted.push(b"absent".to_vec());
+        let (answers, counts) = batch(&mut reader, &wanted, path);
+        assert!(counts.right_lapsed > 0 || counts.stale == KEYS as u64 / 3, "{counts:?}");
+        for (number, (found, via)) in (0..KEYS).zip(&answers) {
+            let is_new = number % 3 == 0;
+            let expected = value(number, if is_new { round } else { 0 });
+            assert_eq!(found.as_ref(), Some(&expected));
+            assert!(!is_new || *via != Via::Read);
+        }
+        assert_eq!(answers[KEYS as usize].0, None);
+    }
+}
+
+#[test]
+fn a_batch_never_reads_what_has_expired() {
+    let server = server();
+    let lease = Some(Duration::from_secs(3600));
+    let options = Options { wake: Wake::Event, lease, ..Options::default() };
+    let mut session = server.session_with(&options);
+    let unix_ms = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let (mut read, mut late) = (0, 0);
+    for round in 0..6 {
+        let at = unix_ms() + 50;
+        let expires = SetOptions { condition: Condition::Always, expiry: Expiry::At(at) };
+        for number in 0..4 {
+            session.set(&key(number), &value(number, round), expires).unwrap();
+        }
+        let wanted: Vec<Vec<u8>> = (0..4).map(key).collect();
+        let path = [Path::Read, Path::Choose][round as usize % 2];
+        while unix_ms() <= at + 20 {
+            let before = unix_ms();
+            let (answers, counts) = batch(&mut session, &wanted, path);
+            let after = unix_ms();
+            for (found, via) in answers {
+                // The server's clock is cut to ms and may lag by as much.
+                assert!(after >= at || found.is_some(), "gone {} ms early", at - after);
+                assert!(before <= at + 1 || found.is_none(), "{} ms late by {via:?}", before - at);
+                late += (before > at + 1) as u32;
+            }
+            read += counts.read;
+        }
+    }
+    assert!(read > 100 && late > 0, "{read} {late}");
+}
