@@ -61,8 +61,10 @@ impl Words {
         }
     }
 
+    /// One word as the atomic that it is, for protocols that know nothing of
+    /// regions.
     #[inline(always)]
-    fn atomic(&self, index: usize) -> &AtomicU64 {
+    pub fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.bytes / 8, "word {index} of {}", self.bytes / 8);
         // SAFETY: in bounds and aligned; the mapping lives as long as `self`.
         unsafe { AtomicU64::from_ptr(self.base.add(index * 8).cast()) }
@@ -71,26 +73,26 @@ impl Words {
     /// One word, relaxed.
     #[inline(always)]
     pub fn load(&self, index: usize) -> u64 {
-        self.atomic(index).load(Ordering::Relaxed)
+        self.word(index).load(Ordering::Relaxed)
     }
 
     /// One word; later loads see at least what its writer had stored before.
     #[inline(always)]
     pub fn load_acquire(&self, index: usize) -> u64 {
-        self.atomic(index).load(Ordering::Acquire)
+        self.word(index).load(Ordering::Acquire)
     }
 
     /// One word, relaxed. Panics (SIGSEGV) on memory mapped read-only: only
     /// mailboxes of one's own, and hints, are written through a view.
     #[inline(always)]
     pub fn store(&self, index: usize, word: u64) {
-        self.atomic(index).store(word, Ordering::Relaxed);
+        self.word(index).store(word, Ordering::Relaxed);
     }
 
     /// One word, after everything stored before it.
     #[inline(always)]
     pub fn store_release(&self, index: usize, word: u64) {
-        self.atomic(index).store(word, Ordering::Release);
+        self.word(index).store(word, Ordering::Release);
     }
 
     /// Orders everything before against everything after, loads included: the

@@ -17,8 +17,9 @@ use crate::inbox::Inbox;
 use crate::large::LargeBuffer;
 use crate::pointer_file::PointerTable;
 use crate::session::Session;
+use crate::sync::{AtomicU32, AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
 use remora_arena::{ForkGuard, Mapping, Words};
-use remora_fabric::shm::{self, Bell, ShmLink, Sleeper};
+use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::tcp::{self, TcpLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
 use remora_index::hash::TableRef;
@@ -30,10 +31,9 @@ use remora_layout::session::{
     CLIENT_ASLEEP_WORD, SESSION_HEADER_BYTES, WITHDRAWN_WORD, credit_word, ring_offset,
 };
 use remora_ring::{Receiver, Sender};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// A client process's connection to one server. Cheap to clone; every thread
@@ -132,7 +132,7 @@ enum Carrier {
         /// Wakes each shard.
         bells: Vec<Bell>,
         /// Wakes the thread that sleeps for all.
-        eventfd: Arc<OwnedFd>,
+        own_bell: OwnBell,
     },
     Tcp(Arc<tcp::Connection>),
     /// What makes a link for one session.
@@ -227,12 +227,14 @@ impl Connection {
         sleeper.watch(connected.socket.as_fd())?;
         connected.socket.set_nonblocking(true)?;
         let clock = connected.to_server.clone();
+        let eventfd = Arc::new(connected.eventfd);
+        let own_bell = OwnBell::new(clock.clone(), CLIENT_ASLEEP_WORD, eventfd);
         let carrier = Carrier::Shm {
             socket: connected.socket,
             to_server: connected.to_server,
             arenas: connected.arenas,
             bells: connected.bells,
-            eventfd: Arc::new(connected.eventfd),
+            own_bell,
         };
         let sleep = Sleep::Shm(sleeper);
         let large = LargeBuffer::new(connected.large);
@@ -404,9 +406,7 @@ impl Connection {
     /// arrived before it sleeps: only it takes in more.)
     pub fn wake_sleeper(&self) {
         match &self.carrier {
-            Carrier::Shm { to_server, eventfd, .. } => {
-                Bell::new(to_server.clone(), CLIENT_ASLEEP_WORD, Arc::clone(eventfd)).signal();
-            }
+            Carrier::Shm { own_bell, .. } => own_bell.signal(),
             Carrier::Tcp(connection) if self.over().is_some() => connection.close(),
             Carrier::Tcp(_) | Carrier::Other(_) => {}
         }
@@ -459,3 +459,6 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::WouldBlock) => None,
     }
 }
+
+#[cfg(test)]
+mod models;

@@ -1,10 +1,11 @@
 //! Where a session finds replies that another thread has taken out of a ring.
 
 use crate::connection::lock;
+use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex};
 use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How the session's thread waits.

@@ -9,6 +9,7 @@ use crate::ask::Answer;
 use crate::connection::lock;
 use crate::error::Error;
 use crate::session::Session;
+use crate::sync::Mutex;
 use remora_arena::Words;
 use remora_engine::command::Command;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, STREAM_PIECE_BYTES};
@@ -16,7 +17,6 @@ use remora_layout::message::{
     BufferName, PIECE, RELEASE, REPLY_HEADER_BYTES, RequestHeader, Status, form,
 };
 use std::ops::Range;
-use std::sync::Mutex;
 use zerocopy::IntoBytes;
 
 /// A length that may have grown since it was told is asked for again this
@@ -184,6 +184,11 @@ mod tests {
 
     #[test]
     fn parts_never_overlap_and_come_back() {
+        // In tests locks are the model checker's, and belong into a run of it.
+        shuttle::check_random(take_and_give, 1);
+    }
+
+    fn take_and_give() {
         let buffer = LargeBuffer::new(Words::new(Mapping::heap(64)));
         let mut held: Vec<Range<usize>> = Vec::new();
         let mut state = 9u64;

@@ -29,11 +29,16 @@ mod large;
 mod pointer_cache;
 mod pointer_file;
 mod pointer_table;
+// Not inside of it: `models` compiles that file too.
+#[cfg(test)]
+#[path = "pointer_table/tests.rs"]
+mod pointer_table_tests;
 mod pointers;
 mod read;
 mod right;
 mod session;
 mod strings;
+mod sync;
 mod wait;
 
 pub use api::*;

@@ -14,7 +14,7 @@
 //! lose both; the next one who asks the server puts it right.
 
 use crate::pointer_cache::{Entry, POPULAR_USES};
-use remora_arena::Words;
+use crate::sync::Words;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CACHE_LINE_BYTES, LEASE_CONFIG_MAX_S, POINTER_WINDOW_LINES};
 use remora_layout::pointer::RemotePointer;
@@ -30,15 +30,15 @@ const LONGEST_LEASE_NS: u64 = LEASE_CONFIG_MAX_S * 1_000_000_000;
 
 /// One session's view of the table.
 pub struct SharedPointers {
-    words: Words,
+    pub(crate) words: Words,
     seed: u64,
     /// A power of two.
-    lines: usize,
+    pub(crate) lines: usize,
 }
 
 /// The stores of one operation, in their order: word and new content.
 #[derive(Clone, Copy, Debug)]
-struct Stores {
+pub(crate) struct Stores {
     stores: [(usize, u64); MOST_STORES],
     length: usize,
 }
@@ -51,7 +51,7 @@ impl Stores {
         self.length += 1;
     }
 
-    fn as_slice(&self) -> &[(usize, u64)] {
+    pub(crate) fn as_slice(&self) -> &[(usize, u64)] {
         &self.stores[..self.length]
     }
 }
@@ -148,7 +148,7 @@ impl SharedPointers {
         }
     }
 
-    fn stores_of_put(&self, hint: &Hint, now_ns: u64) -> Stores {
+    pub(crate) fn stores_of_put(&self, hint: &Hint, now_ns: u64) -> Stores {
         let leased = now_ns + 1..=now_ns.saturating_add(LONGEST_LEASE_NS);
         let rank = |line: usize| match self.hint_at(line) {
             Some(old) if old.hash == hint.hash => 0,
@@ -173,7 +173,11 @@ impl SharedPointers {
         stores
     }
 
-    fn stores_of_emptying(&self, hash: KeyHash, is_it: impl Fn(&Hint) -> bool) -> Stores {
+    pub(crate) fn stores_of_emptying(
+        &self,
+        hash: KeyHash,
+        is_it: impl Fn(&Hint) -> bool,
+    ) -> Stores {
         let mut stores = Stores::NONE;
         for line in self.window(hash) {
             if self.hint_of(line, hash).is_some_and(|hint| is_it(&hint)) {
@@ -183,6 +187,3 @@ impl SharedPointers {
         stores
     }
 }
-
-#[cfg(test)]
-mod tests;

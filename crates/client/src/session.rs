@@ -293,7 +293,7 @@ impl Session {
     /// Lets others go on for a moment.
     pub(crate) fn pause(&mut self) {
         if self.link.completes_at_once() {
-            std::thread::yield_now();
+            crate::sync::yield_now();
         } else {
             // What comes meanwhile is found by whoever looks next.
             self.link.wait(Some(PAUSE));

@@ -17,6 +17,7 @@ use crate::connection::{Connection, Lane, Sleep, lock, try_lock};
 use crate::error::Error;
 use crate::inbox::Inbox;
 use crate::session::{InFlight, RequestId, Session};
+use crate::sync::{POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Work};
 use remora_layout::message::ReplyHeader;
 use remora_layout::plant::{Plant, planted};
@@ -28,8 +29,6 @@ use zerocopy::FromBytes;
 
 /// Hybrid mode polls this long for a reply before it blocks.
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
-/// Empty polls between two looks at the clock.
-const POLLS_PER_CLOCK: u32 = 128;
 /// A poller looks after the server's life this often.
 const LIFE_LOOK: Duration = Duration::from_millis(10);
 
@@ -139,7 +138,7 @@ impl Session {
                 if at.take_delivered() {
                     return Ok(Look::Mine);
                 }
-                std::hint::spin_loop();
+                spin_loop();
             }
             return Ok(Look::Nothing);
         };
@@ -155,7 +154,7 @@ impl Session {
                     return Ok(Look::Mine);
                 }
                 Some(Look::Nothing) => {}
-                None if at.link.completes_at_once() => std::hint::spin_loop(),
+                None if at.link.completes_at_once() => spin_loop(),
                 // What the server wrote has to be taken in first.
                 None => at.connection.pass_over_writes(at.link)?,
             }

@@ -44,6 +44,7 @@ fn ask(reply: &[u8]) -> (Result<bool, Error>, Option<Error>) {
             AnyLink::Shm(link)
         }),
         clock: Clock::default(),
+        pointers: None,
     };
     let options = Options { timeout: Duration::from_secs(20), ..Options::default() };
     let client = Client::over(parts, &options).unwrap();

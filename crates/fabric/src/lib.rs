@@ -29,6 +29,7 @@ mod connect;
 pub mod detect;
 pub mod shm;
 pub mod sim;
+mod sync;
 pub mod tcp;
 
 pub use any::AnyLink;

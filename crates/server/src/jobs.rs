@@ -1,15 +1,14 @@
 //! In-process messages to a shard, and their replies.
 //!
-//! A shard's inbox uses the same wake-up protocol as its rings: push, full
-//! fence, look whether it sleeps.
+//! Both use the same wake-up protocol as the rings: [`asleep`].
 
 use crate::ring_session::RingSession;
 use crossbeam_queue::SegQueue;
 use remora_engine::Reply;
-use remora_fabric::shm::Bell;
+use remora_fabric::shm::{Bell, asleep};
 use remora_layout::message::Status;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::AtomicU64;
 
 /// What other threads tell a shard.
 pub enum Message {
@@ -107,21 +106,20 @@ impl Inbox {
 /// Replies on their way back to a thread that may sleep.
 pub struct ReplyQueue {
     queue: SegQueue<(Token, OwnedReply)>,
-    asleep: AtomicBool,
+    asleep: AtomicU64,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl ReplyQueue {
     /// A queue whose reader `wake` wakes.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { queue: SegQueue::new(), asleep: AtomicBool::new(false), wake: Box::new(wake) }
+        Self { queue: SegQueue::new(), asleep: AtomicU64::new(0), wake: Box::new(wake) }
     }
 
     /// Sends a reply back.
     pub fn push(&self, token: Token, reply: OwnedReply) {
         self.queue.push((token, reply));
-        fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed) {
+        if asleep::must_signal(&self.asleep) {
             self.wake();
         }
     }
@@ -138,13 +136,12 @@ impl ReplyQueue {
 
     /// The reader is about to sleep; false if it must not.
     pub fn may_sleep(&self) -> bool {
-        self.asleep.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        asleep::announce(&self.asleep);
         self.queue.is_empty()
     }
 
     /// The reader is awake.
     pub fn awake(&self) {
-        self.asleep.store(false, Ordering::Relaxed);
+        asleep::awake(&self.asleep);
     }
 }

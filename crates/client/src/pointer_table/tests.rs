@@ -1,8 +1,12 @@
 //! One writer against a map; many at once; and a kill between any two stores.
 
-use super::*;
-use remora_arena::{Mapping, Region, RegionKind};
-use remora_layout::hash::mix;
+use crate::pointer_cache::POPULAR_USES;
+use crate::pointer_table::{SharedPointers, Stores};
+use remora_arena::{Mapping, Region, RegionKind, Words};
+use remora_layout::hash::{KeyHash, mix};
+use remora_layout::limits::{CACHE_LINE_BYTES, POINTER_WINDOW_LINES};
+use remora_layout::pointer::RemotePointer;
+use remora_layout::pointer_table::{CHECKSUM_WORD, Hint, LINE_WORDS, home_line};
 use std::collections::HashMap;
 
 const SEED: u64 = 0x5eed;

@@ -1,15 +1,7 @@
-//! Waking without losing a wake-up (design, "Fabric"; the shared-memory form
-//! of Catfish 4.2's event detection, C17).
-//!
-//! ```text
-//!   sender                         receiver
-//!   store the frame                store asleep = 1
-//!   full fence                     full fence
-//!   load asleep, signal if 1       scan once more, sleep if nothing is there
-//! ```
-//! Whichever fence comes second sees the other side's store: either the
-//! receiver finds the frame, or the sender finds it asleep.
+//! Bells and sleepers: the wake-up protocol of [`asleep`] over a word of
+//! shared memory and an eventfd.
 
+use super::asleep;
 use remora_arena::Words;
 use remora_layout::plant::{Plant, planted};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -42,12 +34,11 @@ impl Bell {
     /// Says whether it had to.
     #[inline]
     pub fn ring(&self) -> bool {
-        Words::full_fence();
-        if self.asleep.load(self.word) == 0 {
-            return false;
+        let must_signal = asleep::must_signal(self.asleep.word(self.word));
+        if must_signal {
+            self.signal();
         }
-        self.signal();
-        true
+        must_signal
     }
 
     /// Wakes the receiver whether it sleeps or not.
@@ -108,26 +99,25 @@ impl Sleeper {
             // Others get on between the caller's last look and the sleep.
             std::thread::sleep(Duration::from_micros(20));
         }
-        self.asleep.store(self.word, 1);
-        Words::full_fence();
-        if !planted(Plant::SleepWithoutScan) && scan() {
-            self.asleep.store(self.word, 0);
-            return Woken::Found;
-        }
-        self.sleeps += 1;
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut events = [epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        }; 8];
-        let woken = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
-            Ok(0) => Woken::TimedOut,
-            Ok(_) | Err(Errno::INTR) => Woken::Signalled,
-            // The set is ours; nothing else can go wrong with it.
-            Err(error) => panic!("epoll_wait: {error}"),
-        };
-        self.asleep.store(self.word, 0);
-        woken
+        let Self { asleep, word, epoll, sleeps } = self;
+        let slept = asleep::sleep_unless(asleep.word(*word), scan, || {
+            *sleeps += 1;
+            wait(epoll, timeout)
+        });
+        slept.unwrap_or(Woken::Found)
+    }
+}
+
+/// Sleeps in the kernel until a watched descriptor is ready.
+fn wait(epoll: &OwnedFd, timeout: Option<Duration>) -> Woken {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    let mut events =
+        [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 8];
+    match epoll::wait(epoll, &mut events[..], timeout.as_ref()) {
+        Ok(0) => Woken::TimedOut,
+        Ok(_) | Err(Errno::INTR) => Woken::Signalled,
+        // The set is ours; nothing else can go wrong with it.
+        Err(error) => panic!("epoll_wait: {error}"),
     }
 }
 

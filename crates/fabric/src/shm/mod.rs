@@ -4,6 +4,7 @@
 //! call is on the data path. READs cost the server nothing. A mapping cannot
 //! be taken away from a hostile process; SECURITY.md says what that means.
 
+pub mod asleep;
 mod bell;
 mod connect;
 mod link;

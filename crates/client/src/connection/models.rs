@@ -1,0 +1,204 @@
+//! Threads that share a connection, in thousands of orders of their steps: no
+//! reply is lost, and nobody sleeps for ever while its reply has come.
+//!
+//! The client is production's, over rings in ordinary memory. The server is a
+//! few lines: it takes requests out of the rings and answers each with the
+//! number that it carries.
+
+use super::*;
+use crate::api::Wake;
+use crate::sync::SLEEPS;
+use remora_engine::command::Command;
+use remora_layout::arena_header::ARENA_HEADER_BYTES;
+use remora_layout::limits::RING_BYTES;
+use remora_layout::message::{ReplyHeader, RequestHeader, Status};
+use remora_layout::session::mailbox_bytes;
+use remora_ring::Poll;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner, thread};
+use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+const SHARDS: usize = 2;
+const LIFE: u64 = 7;
+const SEED: u64 = 0x5eed;
+
+/// The parts of a connection that the server has too.
+struct Bed {
+    client: Client,
+    to_server: Words,
+    to_client: Words,
+    /// Its end would be the session's.
+    _socket: UnixStream,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let to_server = Words::new(Mapping::heap(mailbox_bytes(SHARDS)));
+        let to_client = Words::new(Mapping::heap(mailbox_bytes(SHARDS)));
+        let mut hello = ServerHello::new_zeroed();
+        hello.life.set(LIFE);
+        hello.session_seed.set(SEED);
+        hello.shards.set(SHARDS as u32);
+        let eventfd = Bell::eventfd().expect("an eventfd");
+        let arenas: Vec<Words> =
+            (0..SHARDS).map(|_| Words::new(Mapping::heap(ARENA_HEADER_BYTES))).collect();
+        let (socket, of_server) = UnixStream::pair().expect("a pair of sockets");
+        let carrier = Carrier::Shm {
+            socket,
+            to_server: to_server.clone(),
+            bells: arenas.iter().map(|a| Bell::new(a.clone(), 0, Arc::clone(&eventfd))).collect(),
+            arenas,
+            own_bell: OwnBell::new(to_server.clone(), CLIENT_ASLEEP_WORD, eventfd),
+        };
+        let mut page = vec![0; ARENA_HEADER_BYTES];
+        for at in [word::BUCKETS, word::BASE_BUCKETS] {
+            page[at * 8] = 1;
+        }
+        let table = TableRef::parse(0, RING_BYTES as u64, &page).expect("a table of one bucket");
+        let connection = Connection::new(
+            &hello,
+            to_server.clone(),
+            to_client.clone(),
+            None,
+            lanes(&hello, &to_client, vec![table; SHARDS]),
+            LargeBuffer::new(Words::new(Mapping::heap(64))),
+            carrier,
+            Sleep::Shm(
+                Sleeper::new(to_server.clone(), CLIENT_ASLEEP_WORD).expect("no system call"),
+            ),
+        );
+        // Each look takes a while, and nobody's time is ever up.
+        let ns = AtomicU64::new(1);
+        let time = Clock::Given(Arc::new(move || ns.fetch_add(10_000, Ordering::Relaxed)));
+        let connection = Connection { time, ..connection.expect("a page") };
+        let options = Options {
+            pointer_cache: PointerCacheKind::Off,
+            timeout: Duration::from_secs(1 << 32),
+            ..Options::default()
+        };
+        let client = Client { connection: Arc::new(connection), options };
+        Self { client, to_server, to_client, _socket: of_server }
+    }
+
+    /// Answers so many requests.
+    fn serve(&self, requests: u32) {
+        let mut link = ShmLink::new(None);
+        link.add_region(0, self.to_client.clone(), true);
+        let mut ends: Vec<(Receiver, Sender)> = (0..SHARDS)
+            .map(|shard| {
+                let ring = ring_offset(shard);
+                let requests =
+                    Receiver::new(self.to_server.clone(), ring, ring_seed(SEED, shard, 0));
+                (requests, Sender::new(0, ring as u64, ring_seed(SEED, shard, 1)))
+            })
+            .collect();
+        let mut answered = 0;
+        while answered < requests {
+            // It takes its time: threads are to come to sleep.
+            thread::yield_now();
+            let shard = thread_rng().gen_range(0..8 * SHARDS);
+            let Some((receiver, sender)) = ends.get_mut(shard) else { continue };
+            let mut request = Vec::new();
+            if matches!(receiver.poll(&mut request), Poll::Frame(_)) {
+                let (request, _) = RequestHeader::ref_from_prefix(&request).expect("a header");
+                let mut reply = ReplyHeader::new_zeroed();
+                reply.status = Status::Ok as u8;
+                reply.id = request.id;
+                reply.number = request.argument;
+                reply.life.set(LIFE);
+                sender.send(&mut link, &[reply.as_bytes()]).expect("room");
+                OwnBell.ring();
+                answered += 1;
+            }
+        }
+    }
+}
+
+/// What one thread does: how it waits, and how often it asks.
+type Asker = (Wake, u32);
+
+fn share(askers: &[Asker]) {
+    let bed = Bed::new();
+    let threads: Vec<_> = (0i64..)
+        .zip(askers)
+        .map(|(thread, &(wake, times))| {
+            let mut client = bed.client.clone();
+            client.options.wake = wake;
+            thread::spawn(move || {
+                let mut session = client.session().expect("a free number");
+                for time in 0..times {
+                    // Keys of either shard.
+                    let key = [thread as u8, time as u8];
+                    let by = thread << 8 | time as i64;
+                    let answer = session.ask(&Command::Incr { key: &key, by });
+                    assert_eq!(answer.expect("an answer").number, by);
+                }
+            })
+        })
+        .collect();
+    bed.serve(askers.iter().map(|(_, times)| times).sum());
+    threads.into_iter().for_each(|thread| thread.join().expect("it ended"));
+}
+
+/// Orders of steps that are tried with each of two schedulers.
+const RUNS: usize = 1_000;
+
+fn run(scheduler: impl Scheduler + 'static, askers: &'static [Asker]) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 18;
+    // A thread that sleeps for ever is a deadlock, or the server waits in vain.
+    config.max_steps = MaxSteps::FailAfter(200_000);
+    Runner::new(scheduler, config).run(|| share(askers));
+}
+
+const CROWDS: [&[Asker]; 6] = {
+    use Wake::{Event, Hybrid, Poll};
+    [
+        &[(Event, 2), (Event, 2)],
+        &[(Event, 1), (Event, 1), (Event, 1)],
+        &[(Event, 2), (Event, 2), (Event, 2)],
+        &[(Event, 1), (Event, 2), (Hybrid, 1)],
+        &[(Hybrid, 2), (Hybrid, 2), (Hybrid, 2)],
+        &[(Poll, 2), (Event, 1), (Event, 1)],
+    ]
+};
+
+/// Plants are switched on for the whole process: one test at a time.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
+    let _guard = lock_for_test();
+    for askers in CROWDS {
+        run(RandomScheduler::new_from_seed(1, RUNS), askers);
+        run(PctScheduler::new_from_seed(2, 3, RUNS), askers);
+    }
+    let sleeps = SLEEPS.load(Ordering::Relaxed);
+    assert!(sleeps > CROWDS.len() * RUNS, "they did sleep in the kernel: {sleeps}");
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn a_sleep_that_is_not_handed_on_is_found() {
+    use remora_layout::plant::{Plant, choose};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    let _guard = lock_for_test();
+    choose(Some(Plant::KeepSleepToOneself));
+    let stuck = CROWDS.map(|askers| {
+        let scheduler = RandomScheduler::new_from_seed(1, RUNS);
+        catch_unwind(AssertUnwindSafe(|| run(scheduler, askers))).err()
+    });
+    choose(None);
+    for (askers, stuck) in CROWDS.iter().zip(stuck) {
+        let panic = stuck.unwrap_or_else(|| panic!("{askers:?}: nobody was stuck"));
+        let message = panic.downcast_ref::<String>().map_or("", String::as_str);
+        assert!(message.contains("deadlock") || message.contains("max_steps"), "{message}");
+    }
+}
+
+fn lock_for_test() -> std::sync::MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}

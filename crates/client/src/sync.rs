@@ -1,0 +1,24 @@
+//! What threads and processes meet at, and sleep on. The library's own tests
+//! put shuttle's in its place, which draws the order of the threads' steps from
+//! a seed; the crate `models` puts loom's in place of [`Words`].
+
+#[cfg(test)]
+mod modelled;
+
+#[cfg(test)]
+pub use modelled::*;
+pub use remora_arena::Words;
+#[cfg(not(test))]
+pub use remora_fabric::shm::{Bell as OwnBell, Sleeper};
+#[cfg(not(test))]
+pub use std::hint::spin_loop;
+#[cfg(not(test))]
+pub use std::sync::atomic::{AtomicU32, AtomicUsize};
+#[cfg(not(test))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(test))]
+pub use std::thread::yield_now;
+
+/// Empty polls between two looks at the clock.
+#[cfg(not(test))]
+pub const POLLS_PER_CLOCK: u32 = 128;
