@@ -69,7 +69,7 @@ impl SharedPointers {
 
     /// The lines that a hash may stand in.
     #[inline(always)]
-    fn window(&self, hash: KeyHash) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn window(&self, hash: KeyHash) -> impl Iterator<Item = usize> + use<> {
         let (home, mask) = (home_line(hash, self.lines), self.lines - 1);
         (home..home + POINTER_WINDOW_LINES).map(move |line| line & mask)
     }
@@ -83,7 +83,7 @@ impl SharedPointers {
 
     /// The hint of this hash in this line.
     #[inline(always)]
-    fn hint_of(&self, line: usize, hash: KeyHash) -> Option<Hint> {
+    pub(crate) fn hint_of(&self, line: usize, hash: KeyHash) -> Option<Hint> {
         // One word says no to almost every other hash.
         if self.words.load(line * LINE_WORDS + HASH_WORD) != hash.0 {
             return None;

@@ -68,6 +68,7 @@ impl Day {
             record_secret: SECRET,
             quarantine_bytes: 0,
             eviction: Eviction::None,
+            ..ShardOptions::default()
         };
         Self {
             shard: Shard::new(Owner::heap(ARENA_BYTES, NoJournal), options),

@@ -57,6 +57,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
         record_secret: 0x5ec2_e7ed,
         quarantine_bytes: 0,
         eviction,
+        ..ShardOptions::default()
     };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }

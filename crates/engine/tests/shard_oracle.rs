@@ -29,6 +29,7 @@ fn shard_with(bytes: usize, buckets: u64) -> Shard {
         record_secret: 0x5ec2_e7ed,
         quarantine_bytes: 0,
         eviction: Eviction::None,
+        ..ShardOptions::default()
     };
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }

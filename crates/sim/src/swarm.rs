@@ -160,7 +160,8 @@ impl Swarm {
         SimOptions {
             seed: draw.within(0..=u64::MAX - 1),
             request_ns: 200..=200 + draw.within(1..=most),
-            effect_ns: 50..=50 + draw.within(1..=most),
+            // The operations of a link take effect one after another.
+            effect_ns: 50..=50 + draw.within(1..=most.min(200_000)),
             answer_ns: 200..=200 + draw.within(1..=most),
             tear_ppm: draw.one_of([0, 100_000, 1_000_000]),
             stall_ns: draw.one_of([5 * MS, 300 * MS, 3_000 * MS]),

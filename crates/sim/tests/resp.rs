@@ -25,7 +25,7 @@ fn resp_alone_keeps_every_promise_and_reaches_its_rare_paths() {
     let mut all = [(Probe::RespRead, 0), (Probe::RespAsked, 0), (Probe::RespTorn, 0)];
     for seed in 0..30 {
         let outcome = run(seed, resp_only(seed));
-        assert!(outcome.operations >= 2_000);
+        assert!(outcome.operations >= 500);
         for (probe, times) in &mut all {
             *times += outcome.probes.reached(*probe);
         }
@@ -37,7 +37,8 @@ fn resp_alone_keeps_every_promise_and_reaches_its_rare_paths() {
 fn values_that_go_in_pieces_keep_every_promise() {
     for seed in 0..12 {
         let mut swarm = resp_only(seed);
-        swarm.value_bytes = 300_000;
+        swarm.lengths.most_bytes = 300_000;
+        swarm.node.audits = false;
         swarm.node.arena_bytes = 32 << 20;
         swarm.operations = 400;
         run(seed, swarm);
