@@ -77,12 +77,20 @@ impl Swarm {
     pub fn of(seed: u64, with_faults: bool) -> Self {
         let mut draw = Draws(Random::new(seed));
         let clients = draw.within(1..=6) as u32;
-        let keys = draw.one_of([1, 3, 10, 60, 400]);
         let lengths = Lengths {
             most_bytes: draw.one_of([8, 100, 100, 2_000, 2_000, 30_000, 30_000, 200_000]),
             one_for_each_key: draw.once_in(2),
         };
         let is_large = lengths.most_bytes > 100_000;
+        let shards = draw.within(1..=3);
+        let (keys, arena_bytes) = if lengths.most_bytes >= 30_000 && draw.once_in(2) {
+            // Just enough memory for what is written, or less.
+            let arena_bytes = if is_large { 4 << 20 } else { 1 << 20 };
+            let at_once = shards * arena_bytes / (lengths.most_bytes / 2);
+            ((at_once * draw.within(8..=20) / 10) as u32, arena_bytes)
+        } else {
+            (draw.one_of([1, 3, 10, 60, 400]), draw.one_of([1 << 20, 2 << 20, 8 << 20]))
+        };
         // Bursts and pauses: the whole world takes from some milliseconds to half a minute.
         let operations = if is_large { 500 } else { 2_000 };
         let pace_ns = draw.one_of([0, MS, 10 * MS, 60 * MS]);
@@ -121,15 +129,9 @@ impl Swarm {
             last_generation: draw.one_of([u32::MAX, u32::MAX, 300, 20]),
             ..ShardOptions::default()
         };
-        let shards = draw.within(1..=3) as usize;
-        let roomy = draw.one_of([2 << 20, 8 << 20]);
-        // Just enough for what is written, or less.
-        let crowded =
-            keys as u64 * lengths.most_bytes / 2 / shards as u64 * draw.within(8..=20) / 10;
-        let arena_bytes = if draw.once_in(2) { roomy } else { crowded.max(1 << 20) as usize };
         let node = NodeOptions {
-            shards,
-            arena_bytes: arena_bytes.next_multiple_of(4_096),
+            shards: shards as usize,
+            arena_bytes: arena_bytes as usize,
             shard,
             clock_gains_ppm,
             pointer_lines: if shares_pointers { draw.one_of([8, 64, 1_024]) } else { 0 },
