@@ -27,7 +27,7 @@ check: ## formatting, lints, imports, unsafe code, sizes, documents
 fresh: ## all of it from a clean clone on a bare Debian 12 (root)
 	@cargo xtask fresh
 
-fuzz: ## feed hostile bytes to the parsers
+fuzz: ## feed hostile bytes to parsers and whole sessions
 	@bash fuzz/run.sh
 
 bench: ## measure, against peers in the same run
