@@ -3,6 +3,8 @@
 #
 #   fuzz/run.sh [seconds] [target ...]
 #
+# Targets named *_session play whole sessions: slow, some tens to some hundreds
+# a second, and of use from some hundred bytes of script on.
 # Needs a nightly toolchain and cargo-fuzz; installs nothing. What it writes
 # stays in fuzz/target (or CARGO_TARGET_DIR) and fuzz/artifacts. Ends with 2 if
 # a tool is missing, with 1 if a target failed.
@@ -37,9 +39,13 @@ for target in "${targets[@]}"; do
     found="$target_dir/fuzz-corpus/$target"
     mkdir -p "$found" "corpus/$target"
     echo "fuzz: $target for $seconds s"
+    lengths=()
+    if [[ "$target" == *_session ]]; then
+        lengths=(-len_control=0 -max_len=1500)
+    fi
     log="$target_dir/fuzz-corpus/$target.log"
     if cargo +nightly fuzz run "$target" "$found" "corpus/$target" -- \
-        -max_total_time="$seconds" -print_final_stats=1 -verbosity=1 >"$log" 2>&1; then
+        -max_total_time="$seconds" "${lengths[@]}" -print_final_stats=1 -verbosity=1 >"$log" 2>&1; then
         passed=$((passed + 1))
         echo "fuzz: $target: $(grep -E 'number_of_executed_units' "$log" | grep -oE '[0-9]+' || echo 0) executions"
     else

@@ -9,6 +9,7 @@ mod raw;
 mod redis;
 mod resp;
 mod role;
+pub mod scripted;
 mod server;
 
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run};

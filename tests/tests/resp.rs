@@ -27,6 +27,22 @@ fn write_all(resp: &Resp, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || socket.write_all(&bytes).unwrap())
 }
 
+/// What was asked before HELLO is answered as it was asked, although the answer
+/// comes after HELLO was understood: a key that is not there is the owner's to
+/// say.
+#[test]
+fn a_change_of_protocol_begins_with_its_own_reply() {
+    let server = server();
+    let mut resp = server.resp();
+    resp.send_raw(b"GET none\r\nMGET none\r\nHELLO 3\r\nGET none\r\nHELLO 2\r\nGET none\r\n")
+        .unwrap();
+    resp.socket.shutdown(Shutdown::Write).unwrap();
+    let replies = resp.rest().unwrap();
+    let replies = String::from_utf8_lossy(&replies);
+    assert!(replies.starts_with("$-1\r\n*1\r\n$-1\r\n%"), "{replies}");
+    assert!(replies.contains("\r\n_\r\n*") && replies.ends_with("\r\n$-1\r\n"), "{replies}");
+}
+
 /// Rewrites keys of its own until told to stop.
 fn busy_neighbour(server: &ServerProcess, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let (mut resp, stop) = (server.resp(), Arc::clone(stop));

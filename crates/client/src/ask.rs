@@ -189,6 +189,7 @@ impl Session {
             hash: hash.filter(|_| brings_pointer),
             sent_ns: self.clock_ns,
             request_bytes: frame_bytes(length) as u32,
+            buffer_bytes: part.map_or(0, Range::len) as u32,
         });
         if is_write && let Some(hash) = hash {
             // What was cached will be dead; the reply may bring its successor.
@@ -210,9 +211,13 @@ impl Session {
         let Some(status) = Status::from_number(header.status) else {
             return Err(self.end(Error::Protocol("a reply with an unknown status")));
         };
-        let in_buffer = (header.flags & IN_BUFFER != 0).then_some(value_bytes);
-        let in_frame = if in_buffer.is_some() { 0 } else { value_bytes };
-        if rest.len() != in_frame || header.id.get() != flight.id.to_number() {
+        let in_buffer = (header.flags == IN_BUFFER).then_some(value_bytes);
+        let fits = match header.flags {
+            0 | HAS_VALUE => rest.len() == value_bytes,
+            IN_BUFFER => rest.is_empty() && value_bytes <= flight.buffer_bytes as usize,
+            _ => false,
+        };
+        if !fits || header.id.get() != flight.id.to_number() {
             return Err(self.end(Error::Protocol("a reply that does not fit its request")));
         }
         self.shards[flight.shard].writes -= flight.is_write as u32;
@@ -224,7 +229,7 @@ impl Session {
                 RemotePointer::from_words([header.pointer[0].get(), header.pointer[1].get()]);
             self.remember(hash, pointer, header.lease_ms.get() as u64, flight.sent_ns);
         }
-        let value = (header.flags & HAS_VALUE != 0)
+        let value = (header.flags == HAS_VALUE)
             .then_some((REPLY_HEADER_BYTES, REPLY_HEADER_BYTES + value_bytes));
         let bytes = flight.request_bytes as u64 + frame_bytes(self.reply.len()) as u64;
         let counts = Counts { operations: 1, round_trips: 1, bytes, asked: 1, ..Counts::default() };

@@ -80,22 +80,23 @@ impl Inbox {
     }
 
     /// Another thread took this session's reply out of a ring. Says whether
-    /// the session's thread sleeps in the kernel and has to be woken there.
-    pub fn deliver(&self, shard: usize, payload: &[u8]) -> bool {
+    /// the session's thread sleeps in the kernel and has to be woken there;
+    /// `None` if no reply is expected, and then it is not kept.
+    pub fn deliver(&self, shard: usize, payload: &[u8]) -> Option<bool> {
         let mut state = lock(&self.state);
+        // Who asked counted the request before it was sent.
+        if self.users.load(Ordering::Relaxed) <= state.is_held as u32 {
+            return None;
+        }
         if state.is_held {
             state.replies.push_back((shard, payload.to_vec()));
             self.waiting.store(state.replies.len(), Ordering::Release);
         }
         self.users.fetch_sub(1, Ordering::AcqRel);
-        match state.asleep {
-            Asleep::No => false,
-            Asleep::Parked => {
-                self.condvar.notify_one();
-                false
-            }
-            Asleep::Kernel => true,
+        if state.asleep == Asleep::Parked {
+            self.condvar.notify_one();
         }
+        Some(state.asleep == Asleep::Kernel)
     }
 
     /// Whether any reply waits here.

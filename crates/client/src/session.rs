@@ -83,6 +83,8 @@ pub(crate) struct InFlight {
     /// The clock before it was sent.
     pub sent_ns: u64,
     pub request_bytes: u32,
+    /// Bytes of the buffer that it named; 0 if it named none.
+    pub buffer_bytes: u32,
 }
 
 /// A request's id: the session that sent it, and which of its requests to

@@ -318,13 +318,16 @@ impl AtRing<'_> {
     /// Puts the payload in `self.reply` into a session's inbox.
     #[cold]
     fn deliver(&mut self, session: u16) -> Result<(), Error> {
-        let Some(inbox) = self.connection.inbox(session) else {
-            return Err(self.connection.end(Error::Protocol("a reply to nobody")));
-        };
-        if inbox.deliver(self.shard, self.reply) {
-            self.connection.wake_sleeper();
+        let inbox = self.connection.inbox(session);
+        match inbox.and_then(|inbox| inbox.deliver(self.shard, self.reply)) {
+            None => Err(self.connection.end(Error::Protocol("a reply to nobody"))),
+            Some(sleeps_in_kernel) => {
+                if sleeps_in_kernel {
+                    self.connection.wake_sleeper();
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn give_credit(&mut self, consumed: u64) -> Result<(), Error> {

@@ -153,8 +153,8 @@ impl World {
             if self.history.borrow().calls >= self.swarm.operations && !self.over.get() {
                 self.over.set(true);
                 self.faults.stop();
-                // Timeouts of calls under way, and a restart.
-                calls_end_ns = Some(self.sim.now_ns() + 20_000 * MS);
+                // Pauses, stalls and timeouts that had begun, and a restart.
+                calls_end_ns = Some(self.sim.now_ns() + 60_000 * MS);
             }
             if !self.sim.step(over_ns) {
                 let seen = format!("a client still waits at {} ns", self.sim.now_ns());

@@ -274,13 +274,15 @@ impl Connection {
         }
         self.held_parts += waiting.parts.len();
         self.held_bytes += waiting.bytes;
-        self.pending.push_back(Pending::Waiting(waiting));
+        self.pending.push_back(Pending::Waiting(waiting, self.protocol));
     }
 
     /// Takes a part's reply from a shard.
     pub fn answer(&mut self, token: Token, mut reply: OwnedReply) {
         let Some(at) = token.request.checked_sub(self.first_pending) else { return };
-        let Some(Pending::Waiting(waiting)) = self.pending.get_mut(at as usize) else { return };
+        let Some(Pending::Waiting(waiting, _)) = self.pending.get_mut(at as usize) else {
+            return;
+        };
         if let Some(&shard) = waiting.writes_at.get(token.part) {
             self.unanswered[shard] -= 1;
         }
@@ -304,12 +306,12 @@ impl Connection {
                     self.held_bytes -= bytes.len();
                     self.output.append(bytes);
                 }
-                Some(Pending::Waiting(waiting)) if waiting.missing == 0 => {
+                Some(Pending::Waiting(waiting, protocol)) if waiting.missing == 0 => {
                     self.held_parts -= waiting.parts.len();
                     self.held_bytes -= waiting.bytes;
                     let parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
-                    write_reply(waiting.render, &mut self.output, self.protocol, &parts);
+                    write_reply(waiting.render, &mut self.output, *protocol, &parts);
                 }
                 _ => return,
             }

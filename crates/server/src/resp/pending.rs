@@ -11,8 +11,9 @@ use remora_layout::message::Status;
 pub enum Pending {
     /// Encoded, but an earlier one is not.
     Ready(Vec<u8>),
-    /// Parts are missing.
-    Waiting(Waiting),
+    /// Parts are missing. The reply is of the protocol that was spoken when it
+    /// was asked for.
+    Waiting(Waiting, Protocol),
 }
 
 /// A request of which parts are missing.
