@@ -195,7 +195,7 @@ mod tests {
         inbox.expect_replies(4);
         assert!(!inbox.has_reply() && inbox.take(1).is_none());
         for (shard, payload) in [(1, b"a"), (2, b"b"), (1, b"c")] {
-            assert!(!inbox.deliver(shard, payload), "nobody sleeps");
+            assert_eq!(inbox.deliver(shard, payload), Some(false), "nobody sleeps");
         }
         assert!(inbox.take(3).is_none() && inbox.has_reply());
         assert_eq!(inbox.take(1).unwrap(), b"a");
@@ -214,7 +214,7 @@ mod tests {
         inbox.took_reply();
         inbox.give_back();
         assert!(!inbox.take_if_free(), "one reply is still to come");
-        assert!(!inbox.deliver(0, b"to nobody"));
+        assert_eq!(inbox.deliver(0, b"to nobody"), Some(false));
         assert!(inbox.take_if_free());
         assert!(!inbox.has_reply(), "a former holder's reply is not the new one's");
         inbox.expect_replies(1);
@@ -228,12 +228,13 @@ mod tests {
         let inbox = held();
         inbox.expect_replies(3);
         assert!(inbox.may_sleep_in_kernel(1));
-        assert!(inbox.deliver(1, b"wakes"));
+        assert_eq!(inbox.deliver(1, b"wakes"), Some(true));
         assert!(!inbox.may_sleep_in_kernel(1), "a reply is here");
-        assert!(!inbox.deliver(1, b"it stayed awake"));
+        assert_eq!(inbox.deliver(1, b"it stayed awake"), Some(false));
         assert!(inbox.may_sleep_in_kernel(2), "it waits for another shard's");
         inbox.awake();
-        assert!(!inbox.deliver(1, b"it is awake"));
+        assert_eq!(inbox.deliver(1, b"it is awake"), Some(false));
+        assert_eq!(inbox.deliver(1, b"nobody asked"), None);
     }
 
     #[test]

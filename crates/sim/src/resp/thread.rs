@@ -221,7 +221,10 @@ impl Thread {
     }
 
     fn has_no_event(&self) -> bool {
-        lock(&self.events.stirred).is_empty() && lock(&self.events.accepted).is_empty()
+        // It may have died while it stood still.
+        !self.events.are_over()
+            && lock(&self.events.stirred).is_empty()
+            && lock(&self.events.accepted).is_empty()
     }
 
     fn accept(&self, connections: &mut Connections<ServerEnd, SimHost>) {

@@ -164,6 +164,7 @@ impl Server {
             large: buffer,
             link: Box::new(link),
             clock,
+            pointers: None,
         };
         (Arc::new(Mutex::new(server)), parts)
     }
