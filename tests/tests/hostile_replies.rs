@@ -45,6 +45,7 @@ impl Bed {
             large: Words::new(Mapping::heap(LARGE_BUFFER_BYTES)),
             link: Box::new(move || AnyLink::Other(Box::new(SimLink::new(&world, &target)))),
             clock: Clock::Given(Arc::new(move || time.now_ns() + 1)),
+            pointers: None,
         };
         let options = Options { wake: remora_client::Wake::Event, ..Options::default() };
         let client = Client::over(parts, &options).unwrap();
