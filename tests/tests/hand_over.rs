@@ -43,7 +43,7 @@ fn a_sleep_that_is_not_handed_over_is_noticed() {
     let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=4", "--wake=event"]);
     choose(Some(Plant::KeepSleepToOneself));
     // Threads that end at once: who stays would take the place of who leaves.
-    let planted = (0..500).any(|_| time_outs(&server, Duration::from_millis(300), 2) > 0);
+    let planted = (0..5_000).any(|_| time_outs(&server, Duration::from_millis(300), 2) > 0);
     choose(None);
     assert!(planted, "eight threads and nobody in the kernel for them");
     for _ in 0..100 {

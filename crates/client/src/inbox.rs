@@ -181,8 +181,6 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(600);
-
     fn held() -> Inbox {
         let inbox = Inbox::default();
         assert!(inbox.take_if_free());
@@ -191,90 +189,84 @@ mod tests {
 
     #[test]
     fn replies_come_in_the_order_of_their_shard() {
-        let inbox = held();
-        inbox.expect_replies(4);
-        assert!(!inbox.has_reply() && inbox.take(1).is_none());
-        for (shard, payload) in [(1, b"a"), (2, b"b"), (1, b"c")] {
-            assert_eq!(inbox.deliver(shard, payload), Some(false), "nobody sleeps");
-        }
-        assert!(inbox.take(3).is_none() && inbox.has_reply());
-        assert_eq!(inbox.take(1).unwrap(), b"a");
-        assert_eq!(inbox.take(1).unwrap(), b"c");
-        assert!(inbox.take(1).is_none() && inbox.has_reply());
-        assert_eq!(inbox.take(2).unwrap(), b"b");
-        assert!(!inbox.has_reply());
+        shuttle::check_random(
+            || {
+                let inbox = held();
+                inbox.expect_replies(4);
+                assert!(!inbox.has_reply() && inbox.take(1).is_none());
+                for (shard, payload) in [(1, b"a"), (2, b"b"), (1, b"c")] {
+                    assert_eq!(inbox.deliver(shard, payload), Some(false), "nobody sleeps");
+                }
+                assert!(inbox.take(3).is_none() && inbox.has_reply());
+                assert_eq!(inbox.take(1).unwrap(), b"a");
+                assert_eq!(inbox.take(1).unwrap(), b"c");
+                assert!(inbox.take(1).is_none() && inbox.has_reply());
+                assert_eq!(inbox.take(2).unwrap(), b"b");
+                assert!(!inbox.has_reply());
+            },
+            1,
+        );
     }
 
     #[test]
     fn a_number_is_free_when_its_last_reply_has_come() {
-        let inbox = held();
-        assert!(!inbox.take_if_free(), "somebody holds it");
-        inbox.expect_replies(3);
-        inbox.expect_fewer(1);
-        inbox.took_reply();
-        inbox.give_back();
-        assert!(!inbox.take_if_free(), "one reply is still to come");
-        assert_eq!(inbox.deliver(0, b"to nobody"), Some(false));
-        assert!(inbox.take_if_free());
-        assert!(!inbox.has_reply(), "a former holder's reply is not the new one's");
-        inbox.expect_replies(1);
-        inbox.deliver(0, b"not taken");
-        inbox.give_back();
-        assert!(inbox.take_if_free() && !inbox.has_reply());
+        shuttle::check_random(
+            || {
+                let inbox = held();
+                assert!(!inbox.take_if_free(), "somebody holds it");
+                inbox.expect_replies(3);
+                inbox.expect_fewer(1);
+                inbox.took_reply();
+                inbox.give_back();
+                assert!(!inbox.take_if_free(), "one reply is still to come");
+                assert_eq!(inbox.deliver(0, b"to nobody"), Some(false));
+                assert!(inbox.take_if_free());
+                assert!(!inbox.has_reply(), "a former holder's reply is not the new one's");
+                inbox.expect_replies(1);
+                inbox.deliver(0, b"not taken");
+                inbox.give_back();
+                assert!(inbox.take_if_free() && !inbox.has_reply());
+            },
+            1,
+        );
     }
 
     #[test]
     fn whoever_sleeps_in_the_kernel_is_to_be_woken_there() {
-        let inbox = held();
-        inbox.expect_replies(3);
-        assert!(inbox.may_sleep_in_kernel(1));
-        assert_eq!(inbox.deliver(1, b"wakes"), Some(true));
-        assert!(!inbox.may_sleep_in_kernel(1), "a reply is here");
-        assert_eq!(inbox.deliver(1, b"it stayed awake"), Some(false));
-        assert!(inbox.may_sleep_in_kernel(2), "it waits for another shard's");
-        inbox.awake();
-        assert_eq!(inbox.deliver(1, b"it is awake"), Some(false));
-        assert_eq!(inbox.deliver(1, b"nobody asked"), None);
+        shuttle::check_random(
+            || {
+                let inbox = held();
+                inbox.expect_replies(3);
+                assert!(inbox.may_sleep_in_kernel(1));
+                assert_eq!(inbox.deliver(1, b"wakes"), Some(true));
+                assert!(!inbox.may_sleep_in_kernel(1), "a reply is here");
+                assert_eq!(inbox.deliver(1, b"it stayed awake"), Some(false));
+                assert!(inbox.may_sleep_in_kernel(2), "it waits for another shard's");
+                inbox.awake();
+                assert_eq!(inbox.deliver(1, b"it is awake"), Some(false));
+                assert_eq!(inbox.deliver(1, b"nobody asked"), None);
+            },
+            1,
+        );
     }
 
     #[test]
     fn a_nudge_reaches_who_is_parked_and_once() {
-        let inbox = held();
-        assert!(!inbox.nudge_if_parked() && !inbox.take_nudge(), "nobody is parked");
-        inbox.nudge();
-        assert!(inbox.take_nudge() && !inbox.take_nudge());
-        inbox.nudge();
-        inbox.announce_parking();
-        assert!(!inbox.take_nudge(), "what came before has had its effect");
-        assert!(inbox.nudge_if_parked() && !inbox.nudge_if_parked());
-        inbox.park(0, LONG);
-        assert!(inbox.take_nudge());
-        assert!(!inbox.nudge_if_parked(), "it is awake");
-    }
-
-    #[test]
-    fn who_is_parked_wakes_for_a_reply_a_nudge_or_the_time() {
-        let inbox = held();
-        inbox.expect_replies(3);
-        inbox.deliver(0, b"already here");
-        inbox.announce_parking();
-        inbox.park(0, LONG);
-        assert!(inbox.take(0).is_some());
-        inbox.deliver(1, b"of another shard");
-        for wakes in [0, 1, 2] {
-            inbox.announce_parking();
-            std::thread::scope(|scope| {
-                let parked =
-                    scope.spawn(|| inbox.park(0, if wakes == 2 { Duration::ZERO } else { LONG }));
-                match wakes {
-                    0 => inbox.nudge(),
-                    1 => assert_eq!(inbox.deliver(0, b"its own"), Some(false)),
-                    _ => {}
-                }
-                parked.join().unwrap();
-            });
-            assert_eq!(inbox.take_nudge(), wakes == 0);
-            assert_eq!(inbox.take(0).is_some(), wakes == 1);
-        }
+        shuttle::check_random(
+            || {
+                let inbox = held();
+                assert!(!inbox.nudge_if_parked() && !inbox.take_nudge(), "nobody is parked");
+                inbox.nudge();
+                assert!(inbox.take_nudge() && !inbox.take_nudge());
+                inbox.nudge();
+                inbox.announce_parking();
+                assert!(!inbox.take_nudge(), "what came before has had its effect");
+                assert!(inbox.nudge_if_parked() && !inbox.nudge_if_parked());
+                inbox.park(0, Duration::from_secs(600));
+                assert!(inbox.take_nudge());
+                assert!(!inbox.nudge_if_parked(), "it is awake");
+            },
+            1,
+        );
     }
 }

@@ -178,7 +178,8 @@ impl SimLink {
             return;
         }
         let Plan { request, effect, answer, torn, lost, before } = self.world.plan();
-        let begins_ns = state.effect_ends_ns.max(now + request);
+        // After the end of the one before, whose completion is to come first.
+        let begins_ns = (state.effect_ends_ns + 1).max(now + request);
         let ends_ns = begins_ns + effect;
         state.effect_ends_ns = ends_ns;
         state.completes_ns = state.completes_ns.max(ends_ns + answer);
