@@ -3,9 +3,10 @@
 //!
 //! What is not simulated: the Unix socket and TCP dialogue by which a real
 //! client finds its server; eventfds and the kernel's sleep; threads of one
-//! client process that share a ring, or pointers; the sockets of RESP, and what a
-//! session answers itself beyond PING and HELLO; values that no frame carries, but
-//! over RESP; edits of strings; peers that break the protocol; a second server.
+//! client process at once (they are model-checked, decision 0017); the sockets of
+//! RESP, and what a session answers itself beyond PING and HELLO; rings of other
+//! than their one size; peers that break the protocol (they are fuzzed); a second
+//! server.
 
 #![deny(unsafe_code)]
 
