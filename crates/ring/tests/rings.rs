@@ -10,6 +10,8 @@ use remora_layout::frame::{
 use remora_layout::limits::{CREDIT_BYTES, RING_BYTES};
 use remora_ring::{Poll, Receiver, SendError, Sender, Violation};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const SEED: u64 = 0x1234_5678_9abc_def0;
 const BASE: usize = 8192;
@@ -144,13 +146,26 @@ fn a_run_ends_where_the_ring_does_even_if_a_frame_does_too() {
     }
 }
 
+/// Says when its thread has ended, by a panic too, and shows what it wrote
+/// before: `JoinHandle::is_finished` promises no such order.
+struct Ended(Arc<AtomicBool>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 #[test]
 fn a_concurrent_sender_is_never_misread() {
     let mut ends = ends();
     const MESSAGES: u64 = if cfg!(miri) { 300 } else { 200_000 };
     let credits = Words::new(Mapping::heap(64));
     let seen = credits.clone();
+    let ended = Arc::new(AtomicBool::new(false));
+    let ends_here = Ended(Arc::clone(&ended));
     let sender = std::thread::spawn(move || {
+        let _ends_here = ends_here;
         let mut state = 99u64;
         for number in 0..MESSAGES {
             let payload = message(number, (random(&mut state) % 300) as usize);
@@ -170,7 +185,7 @@ fn a_concurrent_sender_is_never_misread() {
     let mut number = 0;
     while number < MESSAGES {
         into.clear();
-        let has_ended = sender.is_finished();
+        let has_ended = ended.load(Ordering::Acquire);
         match ends.receiver.poll(&mut into) {
             Poll::Frame(_) => {
                 let bytes = (random(&mut state) % 300) as usize;
