@@ -2,7 +2,7 @@
 
 use super::calls::Calls;
 use super::keys::{Moment, Value};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A set of calls, by their numbers.
 pub(super) struct Done {
@@ -60,7 +60,7 @@ type Spent = (Box<[u64]>, u64);
 
 /// Places from which no explanation was found.
 pub(super) struct Visited {
-    places: HashMap<Place, Vec<Spent>>,
+    places: BTreeMap<Place, Vec<Spent>>,
     /// Calls of unknown outcome that others may need to have taken effect.
     free: Vec<u64>,
 }
@@ -69,7 +69,7 @@ impl Visited {
     pub(super) fn nowhere(calls: &Calls) -> Self {
         let mut free = Done::none_of(calls);
         (0..calls.count_all()).filter(|&at| calls[at].is_free).for_each(|at| free.insert(at));
-        Self { places: HashMap::new(), free: free.unknown().to_vec() }
+        Self { places: BTreeMap::new(), free: free.unknown().to_vec() }
     }
 
     /// Whether the search has been here, or where all could be done that can be
