@@ -95,6 +95,7 @@ impl World {
             world.tell();
             world.node.borrow_mut().close();
             Coroutines::forget_all();
+            assert_eq!(Rc::strong_count(&world), 1, "all tasks are gone");
         }));
         if let Err(panic) = ran {
             Coroutines::abandon_all();

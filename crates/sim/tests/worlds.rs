@@ -30,12 +30,16 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn fixed_seeds_keep_every_promise() {
-    let mut faults = 0;
+    let (mut faults, mut keys, mut undecided) = (0, 0, 0);
     for seed in 0..150 {
-        faults += run(seed, true).faults.values().sum::<u64>();
-        run(seed, false);
+        for outcome in [run(seed, true), run(seed, false)] {
+            faults += outcome.faults.values().sum::<u64>();
+            keys += outcome.keys;
+            undecided += outcome.undecided;
+        }
     }
     assert!(faults > 3_000, "things did go wrong: {faults}");
+    assert!(1_000 * undecided < keys, "nearly all keys are judged: not {undecided} of {keys}");
 }
 
 /// Others each time: a failure names its seed.
