@@ -33,7 +33,12 @@ enum Command {
         only: Vec<String>,
     },
     /// Looks in simulated worlds for every planted bug.
-    Planted,
+    Planted {
+        /// Runs the unit tests of the bugs' crates instead: they notice none
+        /// of those that only the worlds find.
+        #[arg(long)]
+        unit_tests: bool,
+    },
     /// Builds and runs a clean clone of HEAD on a bare Debian 12. Needs root.
     Fresh(fresh::Options),
 }
@@ -55,7 +60,8 @@ fn run() -> Result<ExitCode> {
     let root = workspace_root()?;
     match arguments.command {
         Command::Check { only } => check::run(&root, &only),
-        Command::Planted => planted::run(&root),
+        Command::Planted { unit_tests: true } => planted::unit_tests(&root),
+        Command::Planted { unit_tests: false } => planted::hunt(&root),
         Command::Fresh(options) => fresh::run(&root, &options),
     }
 }

@@ -1,30 +1,89 @@
 //! `cargo xtask planted`: builds the simulator with the planted bugs, and lets
-//! it look for each. One line a bug; fails if one is not found.
+//! it look for each. One line a bug; fails if one is not found. With
+//! `--unit-tests` it shows what the worlds are for: bugs with which the unit
+//! tests of their own crate pass.
 
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Seeds within which every bug has to be found.
 const SEEDS: &str = "0..3000";
 
-/// Runs the hunt.
-pub fn run(root: &Path) -> Result<ExitCode> {
-    // A directory of its own: this build is not the one that is shipped.
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), Into::into)
-        .join("planted");
-    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+/// Bugs that a crate's unit tests do not notice: package, which of its tests
+/// (`--tests` are all of them), bugs.
+const UNNOTICED: [(&str, &str, &[&str]); 4] = [
+    ("remora-layout", "--tests", &["checksum-too-short"]),
+    (
+        "remora-client",
+        "--tests",
+        &["conclude-absence", "read-past-own-writes", "believe-failed-read", "lost-is-refused"],
+    ),
+    (
+        "remora-server",
+        "--tests",
+        &[
+            "upload-outlives-client",
+            "resp-past-own-writes",
+            "resp-answers-slot",
+            "resp-ignores-expiry",
+        ],
+    ),
+    (
+        "remora-engine",
+        "--lib",
+        &["updated-stays-live", "removed-stays-live", "moved-stays-live", "pinned-is-reused"],
+    ),
+];
+
+/// Lets the simulator look for each bug.
+pub fn hunt(root: &Path) -> Result<ExitCode> {
+    let built = cargo(root)
         .args(["build", "--locked", "--release", "--quiet"])
         .args(["--package", "remora-sim", "--features", "plants"])
-        .env("CARGO_TARGET_DIR", &target)
-        .current_dir(root)
         .status()
         .context("cargo cannot be run")?;
     ensure!(built.success(), "the simulator with planted bugs does not build");
-    let hunted = Command::new(target.join("release/remora-sim"))
+    let hunted = Command::new(target(root).join("release/remora-sim"))
         .args(["--hunt", "--seeds", SEEDS])
         .status()
         .context("the simulator cannot be run")?;
     Ok(if hunted.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the unit tests with each bug that they do not notice. One that they
+/// notice fails: the tables here and in `docs/testing.md` are wrong then.
+pub fn unit_tests(root: &Path) -> Result<ExitCode> {
+    let mut noticed = 0;
+    for (package, tests, bugs) in UNNOTICED {
+        let test = || {
+            let mut cargo = cargo(root);
+            cargo.args(["test", "--locked", "--release", "--quiet", "--package", package, tests]);
+            cargo.args(["--features", "remora-layout/plants"]);
+            cargo
+        };
+        let built = test().arg("--no-run").status().context("cargo cannot be run")?;
+        ensure!(built.success(), "the tests of {package} do not build");
+        for bug in bugs {
+            let output = Stdio::null;
+            let tested = test().env("REMORA_PLANT", bug).stdout(output()).stderr(output()).status();
+            let passed = tested.context("cargo cannot be run")?.success();
+            noticed += !passed as u32;
+            println!("planted {bug}: {package} {tests} {}", if passed { "pass" } else { "FAIL" });
+        }
+    }
+    Ok(if noticed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A directory of its own: these builds are not what is shipped.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), Into::into)
+        .join("planted")
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.env("CARGO_TARGET_DIR", target(root)).current_dir(root);
+    cargo
 }

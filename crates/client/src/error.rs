@@ -3,6 +3,7 @@
 use remora_fabric::LinkError;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_KEY_BYTES};
 use remora_layout::message::Status;
+use remora_layout::plant::{Plant, planted};
 use remora_ring::Violation;
 
 pub use remora_fabric::ConnectError;
@@ -64,6 +65,7 @@ impl From<LinkError> for Error {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Withdrawn => Self::SessionEnded,
+            _ if planted(Plant::LostIsRefused) => Self::Refused(Status::OutOfMemory),
             other => Self::Link(other),
         }
     }

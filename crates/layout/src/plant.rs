@@ -62,11 +62,13 @@ pub enum Plant {
     RespAnswersSlot = 23,
     /// An optimistic read of the server does not look at a record's expiry.
     RespIgnoresExpiry = 24,
+    /// What a lost link leaves unknown is told as a refusal: not done.
+    LostIsRefused = 25,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 24] = [
+    pub const ALL: [(&'static str, Self); 25] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -91,6 +93,7 @@ impl Plant {
         ("resp-past-own-writes", Self::RespPastOwnWrites),
         ("resp-answers-slot", Self::RespAnswersSlot),
         ("resp-ignores-expiry", Self::RespIgnoresExpiry),
+        ("lost-is-refused", Self::LostIsRefused),
     ];
 }
 

@@ -205,7 +205,7 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 20] = [
+    const HUNTED: [Plant; 21] = [
         Plant::SkipRecordValidation,
         Plant::TrustFormerLife,
         Plant::UpdatedStaysLive,
@@ -226,6 +226,7 @@ mod plants {
         Plant::RespPastOwnWrites,
         Plant::RespAnswersSlot,
         Plant::RespIgnoresExpiry,
+        Plant::LostIsRefused,
     ];
 
     #[derive(clap::Args)]
