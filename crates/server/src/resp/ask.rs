@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
+use super::unanswered::{Asked, group};
 use crate::jobs::{Job, Token};
 use remora_engine::command::{Command, Pairs};
 use remora_engine::shard::STREAM_CLASS;
@@ -20,9 +21,8 @@ impl<H: Host> Executor<H> {
         render: Render,
     ) {
         let (_, shard) = self.host.route(command.key().unwrap_or_default());
-        let writes_at = if command.is_write() { vec![shard] } else { Vec::new() };
-        self.submit(connection, shard, 0, command);
-        connection.wait(Waiting { render, parts: vec![None], missing: 1, bytes: 0, writes_at });
+        let asked = vec![self.submit(connection, shard, 0, command)];
+        connection.wait(Waiting::all(render, asked));
     }
 
     /// One command for each key, at its own shard.
@@ -32,14 +32,12 @@ impl<H: Host> Executor<H> {
         commands: impl Iterator<Item = Command<'a>>,
         render: Render,
     ) {
-        let mut writes_at = Vec::new();
+        let mut asked = Vec::new();
         for (part, command) in commands.enumerate() {
             let (_, shard) = self.host.route(command.key().unwrap_or_default());
-            self.submit(connection, shard, part, &command);
-            writes_at.push(shard);
+            asked.push(self.submit(connection, shard, part, &command));
         }
-        let parts = vec![None; writes_at.len()];
-        connection.wait(Waiting { render, missing: parts.len(), parts, bytes: 0, writes_at });
+        connection.wait(Waiting::all(render, asked));
     }
 
     /// The same command for every shard.
@@ -49,18 +47,9 @@ impl<H: Host> Executor<H> {
         command: &Command<'_>,
         render: Render,
     ) {
-        let shards = self.host.shards();
-        for shard in 0..shards {
-            self.submit(connection, shard, shard, command);
-        }
-        let writes_at = if command.is_write() { (0..shards).collect() } else { Vec::new() };
-        connection.wait(Waiting {
-            render,
-            parts: vec![None; shards],
-            missing: shards,
-            bytes: 0,
-            writes_at,
-        });
+        let shards = 0..self.host.shards();
+        let asked = shards.map(|shard| self.submit(connection, shard, shard, command)).collect();
+        connection.wait(Waiting::all(render, asked));
     }
 
     /// Each shard's pairs as one change.
@@ -70,16 +59,14 @@ impl<H: Host> Executor<H> {
             let (_, shard) = self.host.route(key);
             Pairs::push(&mut lists[shard], key, value);
         }
-        let mut writes_at = Vec::new();
+        let mut asked = Vec::new();
         for (shard, list) in lists.iter().enumerate() {
             if let Some(pairs) = Pairs::parse(list).filter(|_| !list.is_empty()) {
-                self.submit(connection, shard, writes_at.len(), &Command::MultiSet { pairs });
-                writes_at.push(shard);
+                let command = Command::MultiSet { pairs };
+                asked.push(self.submit(connection, shard, asked.len(), &command));
             }
         }
-        let parts = vec![None; writes_at.len()];
-        let render = Render::AllOk("mset");
-        connection.wait(Waiting { render, missing: parts.len(), parts, bytes: 0, writes_at });
+        connection.wait(Waiting::all(Render::AllOk("mset"), asked));
     }
 
     /// Whether a command may fetch a large value, or make a small one large.
@@ -104,7 +91,7 @@ impl<H: Host> Executor<H> {
         shard: usize,
         part: usize,
         command: &Command<'_>,
-    ) {
+    ) -> Asked {
         let mut bytes = Vec::new();
         command.encode_into(0, &mut bytes);
         if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
@@ -118,5 +105,12 @@ impl<H: Host> Executor<H> {
         };
         let reply_to = Arc::clone(&self.replies);
         self.host.hand(shard, Job { command: bytes, reply_to, token });
+        let asked = match command.key() {
+            _ if command.is_write() => Asked::Write(shard),
+            Some(key) => Asked::Read(group(self.host.route(key).0)),
+            None => Asked::Other,
+        };
+        connection.ask(asked);
+        asked
     }
 }

@@ -4,15 +4,16 @@
 use super::execute::Executor;
 use super::host::Host;
 use super::pending::{Pending, Waiting, write_reply};
+use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{OwnedReply, Token};
 use crate::shared::count;
 use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES,
     RESP_PAUSE_PENDING,
 };
 use remora_layout::message::Status;
-use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -61,9 +62,7 @@ pub struct Connection {
     /// No request is executed before the one with this number is the first
     /// pending one: what is asked before it is large.
     large_until: u64,
-    /// Unanswered writes at each shard: while there are any, its reads go to
-    /// the shard too, so that a session sees its own writes.
-    unanswered: Vec<u32>,
+    unanswered: Unanswered,
     /// No more input is taken; closes when everything is answered.
     closing: bool,
     /// What was read behind a QUIT is not executed.
@@ -92,7 +91,7 @@ impl Connection {
             held_bytes: 0,
             first_pending: 0,
             large_until: 0,
-            unanswered: vec![0; shards],
+            unanswered: Unanswered::new(shards),
             closing: false,
             quit: false,
             end_announced: false,
@@ -256,10 +255,15 @@ impl Connection {
         }
     }
 
-    /// Whether this session may read from a shard's memory: none of its
-    /// earlier writes there is unanswered.
-    pub fn may_read(&self, shard: usize) -> bool {
-        self.unanswered[shard] == 0 || planted(Plant::RespPastOwnWrites)
+    /// Whether this connection may read the key with this hash from its
+    /// shard's memory.
+    pub fn may_read(&self, shard: usize, hash: KeyHash) -> bool {
+        self.unanswered.may_read(shard, hash)
+    }
+
+    /// A part of the next request is about to go to its shard.
+    pub fn ask(&mut self, asked: Asked) {
+        self.unanswered.ask(asked);
     }
 
     /// Number that the next waiting request will have.
@@ -269,9 +273,6 @@ impl Connection {
 
     /// Adds a request of which parts are missing.
     pub fn wait(&mut self, waiting: Waiting) {
-        for &shard in &waiting.writes_at {
-            self.unanswered[shard] += 1;
-        }
         self.held_parts += waiting.parts.len();
         self.held_bytes += waiting.bytes;
         self.pending.push_back(Pending::Waiting(waiting, self.protocol));
@@ -283,9 +284,7 @@ impl Connection {
         let Some(Pending::Waiting(waiting, _)) = self.pending.get_mut(at as usize) else {
             return;
         };
-        if let Some(&shard) = waiting.writes_at.get(token.part) {
-            self.unanswered[shard] -= 1;
-        }
+        self.unanswered.answered(waiting.asked[token.part]);
         waiting.missing -= 1;
         let bytes = reply.value.as_ref().map_or(0, Vec::len);
         if waiting.bytes + bytes > RESP_MAX_REPLY_BYTES {

@@ -12,6 +12,7 @@ mod own;
 mod pending;
 mod read;
 mod thread;
+mod unanswered;
 
 pub use connections::Connections;
 pub use host::Host;

@@ -1,5 +1,6 @@
 //! Replies that wait: for a shard, or for an earlier reply.
 
+use super::unanswered::Asked;
 use crate::jobs::OwnedReply;
 use remora_front::error::status_error;
 use remora_front::request::Render;
@@ -26,8 +27,15 @@ pub struct Waiting {
     pub missing: usize,
     /// Bytes of the values that have come.
     pub bytes: usize,
-    /// Shards at which this request writes, one for each part; empty for reads.
-    pub writes_at: Vec<usize>,
+    /// What each part asks.
+    pub asked: Vec<Asked>,
+}
+
+impl Waiting {
+    /// One of which every part was asked for.
+    pub fn all(render: Render, asked: Vec<Asked>) -> Self {
+        Self { render, parts: vec![None; asked.len()], missing: asked.len(), bytes: 0, asked }
+    }
 }
 
 /// Appends the reply that the parts make.

@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::pending::{Waiting, write_reply};
+use super::unanswered::Asked;
 use crate::jobs::OwnedReply;
 use crate::shared::count;
 use remora_engine::command::Command;
@@ -72,7 +73,7 @@ impl<H: Host> Executor<H> {
     /// Reads a key's record from its shard's memory, if this session may.
     fn read(&mut self, connection: &Connection, key: &[u8]) -> Read {
         let (hash, shard) = self.host.route(key);
-        if !connection.may_read(shard) {
+        if !connection.may_read(shard, hash) {
             return Read::Ask;
         }
         let (memory, table) = (self.host.memory(shard), &mut self.tables[shard]);
@@ -105,10 +106,12 @@ impl<H: Host> Executor<H> {
         render: Render,
     ) {
         let mut parts = Vec::new();
+        let mut asked = Vec::new();
         let mut missing = 0;
         let mut bytes = 0;
         for (part, command) in commands.enumerate() {
             let key = command.key().unwrap_or_default();
+            asked.push(Asked::Other);
             if bytes > RESP_MAX_REPLY_BYTES {
                 // A small request must not make a huge reply.
                 parts.push(Some(OwnedReply::status(Status::TooLarge)));
@@ -127,20 +130,14 @@ impl<H: Host> Executor<H> {
                 }
                 Read::Ask => {
                     let (_, shard) = self.host.route(key);
-                    self.submit(connection, shard, part, &command);
+                    asked[part] = self.submit(connection, shard, part, &command);
                     missing += 1;
                     None
                 }
             });
         }
         if missing > 0 {
-            return connection.wait(Waiting {
-                render,
-                parts,
-                missing,
-                bytes,
-                writes_at: Vec::new(),
-            });
+            return connection.wait(Waiting { render, parts, missing, bytes, asked });
         }
         let parts: Vec<OwnedReply> = parts.into_iter().flatten().collect();
         connection.reply(|out, protocol| write_reply(render, out, protocol, &parts));

@@ -32,10 +32,8 @@ struct Pipeline {
     /// Bytes that have come and are no whole reply yet.
     input: Vec<u8>,
     asked: VecDeque<Asked>,
-    /// The last call of each key, and the last that writes: a write takes
-    /// effect after all calls before it, a read after all writes.
+    /// The last call of each key: the next takes effect after it.
     last: BTreeMap<u32, Begun>,
-    last_write: BTreeMap<u32, Begun>,
 }
 
 impl RespClient {
@@ -81,8 +79,8 @@ impl RespClient {
 
     fn use_stream(&self, stream: ClientEnd) {
         let (input, asked) = (Vec::new(), VecDeque::new());
-        let (last, last_write) = (BTreeMap::new(), BTreeMap::new());
-        let mut pipeline = Pipeline { stream, input, asked, last, last_write };
+        let last = BTreeMap::new();
+        let mut pipeline = Pipeline { stream, input, asked, last };
         let Err(ended) = self.operate(&mut pipeline) else { return };
         self.world.probes.borrow_mut().add(Probe::RespLost, pipeline.asked.len() as u64);
         if ended == Ended::Closed && !pipeline.asked.is_empty() {
@@ -174,14 +172,9 @@ impl RespClient {
         let calls_before = history.calls;
         let mut calls = Vec::with_capacity(ops.len());
         for (key, op) in ops {
-            let writes = op != KeyOp::Nothing;
-            let before = if writes { &pipeline.last } else { &pipeline.last_write };
-            let follows = before.get(&key).copied();
+            let follows = pipeline.last.get(&key).copied();
             let begun = history.begin(self.number, key, now_ns, op, follows);
             pipeline.last.insert(key, begun);
-            if writes {
-                pipeline.last_write.insert(key, begun);
-            }
             calls.push((key, begun, op));
         }
         history.calls = calls_before + 1;
