@@ -19,4 +19,5 @@ pub mod pointer_table;
 pub mod record;
 pub mod session;
 pub mod table;
+pub mod verbs;
 pub mod wire;

@@ -1,0 +1,358 @@
+//! One reliable connection (RC): a queue of operations to a peer's memory.
+
+use super::objects::{
+    Completions, Domain, Registration, VerbsError, checked, library_of, raw_domain,
+};
+use super::places::{Carriage, Place};
+use remora_layout::verbs::VerbsEnd;
+use remora_verbs_sys::*;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// Operations that may be under way. The queue takes no more; the connection
+/// keeps the others back.
+pub const SEND_DEPTH: u32 = 256;
+/// Immediates that may have come and not been taken.
+pub const RECEIVE_DEPTH: u32 = 1024;
+/// WRITEs up to this length go along with their request, if the device can.
+const INLINE_BYTES: u32 = 128;
+/// READs that may be under way on the wire.
+const READ_DEPTH: i32 = 16;
+/// The packet is sent again after 4.096 us * 2^14 = 67 ms without an answer ...
+const TIMEOUT: u8 = 14;
+/// ... and given up after as many tries: 0.3 to 0.6 s. Seven would mean for
+/// ever on some devices.
+const RETRIES: u8 = 6;
+/// A peer that has no room for another immediate is asked again as often ...
+const ROOM_RETRIES: u8 = 6;
+/// ... every 491.52 ms: a process may stand still for 3 s (IBTA 9.7.5.2.8).
+const ROOM_TIMER: u8 = 31;
+
+/// What one operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// Fetches.
+    Read,
+    /// Stores, and tells the peer this if there is something to tell.
+    Write(Option<u32>),
+}
+
+/// One operation on registered memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// What to do.
+    pub verb: Verb,
+    /// Address and key of this end.
+    pub local: (u64, u32),
+    /// Address and key at the peer.
+    pub remote: (u64, u32),
+    /// How many bytes.
+    pub bytes: u32,
+    /// Whether it gives a completion. One that fails always does.
+    pub is_signalled: bool,
+}
+
+/// A queue pair with its completions.
+pub struct QueuePair {
+    domain: Arc<Domain>,
+    /// Of both its queues.
+    pub completions: Arc<Completions>,
+    raw: NonNull<ibv_qp>,
+    inline_bytes: u32,
+}
+
+// SAFETY: libibverbs is safe for threads.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePair {}
+
+impl QueuePair {
+    /// A fresh one, not connected.
+    pub fn new(domain: &Arc<Domain>) -> Result<Self, VerbsError> {
+        let library = library_of(domain);
+        let limits = &domain.context.limits;
+        let depth = |wanted: u32| wanted.min(limits.max_qp_wr.max(1) as u32);
+        let (send, receive) = (depth(SEND_DEPTH), depth(RECEIVE_DEPTH));
+        let completions = Completions::new(Arc::clone(&domain.context), send + receive + 1)?;
+        // SAFETY: plain data, valid as zeros.
+        let mut wanted: ibv_qp_init_attr = unsafe { std::mem::zeroed() };
+        wanted.send_cq = completions.raw();
+        wanted.recv_cq = completions.raw();
+        wanted.qp_type = IBV_QPT_RC;
+        let mut raw = None;
+        // A device that cannot take small WRITEs along says so by refusing.
+        for inline in [INLINE_BYTES, 0] {
+            wanted.cap = ibv_qp_cap {
+                max_send_wr: send,
+                max_recv_wr: receive,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: inline,
+            };
+            // SAFETY: a live domain, and queues of the same device.
+            raw = NonNull::new(unsafe { library.ibv_create_qp(raw_domain(domain), &mut wanted) });
+            if raw.is_some() {
+                break;
+            }
+        }
+        let raw = raw.ok_or_else(|| VerbsError::Failed {
+            step: "make a queue pair",
+            source: std::io::Error::last_os_error(),
+        })?;
+        let inline_bytes = wanted.cap.max_inline_data.min(INLINE_BYTES);
+        Ok(Self { domain: Arc::clone(domain), completions, raw, inline_bytes })
+    }
+
+    /// What the peer has to know of this end.
+    pub fn end(&self, place: &Place, psn: u32) -> Result<VerbsEnd, VerbsError> {
+        let context = &self.domain.context;
+        let reads = context.limits.max_qp_rd_atom.clamp(1, READ_DEPTH) as u8;
+        // SAFETY: a live queue pair.
+        let number = unsafe { self.raw.as_ref() }.qp_num;
+        Ok(VerbsEnd {
+            gid: place.gid,
+            qp_number: number.into(),
+            psn: (psn & 0xff_ffff).into(),
+            lid: context.lid(place.port)?.into(),
+            mtu: context.active_mtu(place.port)? as u8,
+            read_depth: reads,
+        })
+    }
+
+    /// Connects to the peer's end: from now on it may do what the keys that it
+    /// was told allow. `may_write`: whether any of them is for WRITEs.
+    pub fn connect(&self, place: &Place, own: &VerbsEnd, peer: &VerbsEnd) -> Result<(), VerbsError> {
+        // SAFETY: plain data, valid as zeros.
+        let mut init: ibv_qp_attr = unsafe { std::mem::zeroed() };
+        init.qp_state = IBV_QPS_INIT;
+        init.port_num = place.port;
+        init.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+        self.modify(
+            "set up a queue pair",
+            &mut init,
+            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+        )?;
+        for _ in 0..RECEIVE_DEPTH.min(self.domain.context.limits.max_qp_wr.max(1) as u32) {
+            self.expect_immediate()?;
+        }
+        // SAFETY: plain data, valid as zeros.
+        let mut receive: ibv_qp_attr = unsafe { std::mem::zeroed() };
+        receive.qp_state = IBV_QPS_RTR;
+        receive.path_mtu = u32::from(own.mtu.min(peer.mtu).clamp(1, 5));
+        receive.dest_qp_num = peer.qp_number.get();
+        receive.rq_psn = peer.psn.get();
+        receive.max_dest_rd_atomic = own.read_depth;
+        receive.min_rnr_timer = ROOM_TIMER;
+        receive.ah_attr.port_num = place.port;
+        receive.ah_attr.dlid = peer.lid.get();
+        receive.ah_attr.is_global = (place.carriage != Carriage::InfiniBand) as u8;
+        receive.ah_attr.grh.dgid = ibv_gid { raw: peer.gid };
+        receive.ah_attr.grh.sgid_index = place.gid_index;
+        receive.ah_attr.grh.hop_limit = 64;
+        self.modify(
+            "reach the peer's queue pair",
+            &mut receive,
+            IBV_QP_STATE
+                | IBV_QP_AV
+                | IBV_QP_PATH_MTU
+                | IBV_QP_DEST_QPN
+                | IBV_QP_RQ_PSN
+                | IBV_QP_MAX_DEST_RD_ATOMIC
+                | IBV_QP_MIN_RNR_TIMER,
+        )?;
+        // SAFETY: plain data, valid as zeros.
+        let mut send: ibv_qp_attr = unsafe { std::mem::zeroed() };
+        send.qp_state = IBV_QPS_RTS;
+        send.timeout = TIMEOUT;
+        send.retry_cnt = RETRIES;
+        send.rnr_retry = ROOM_RETRIES;
+        send.sq_psn = own.psn.get();
+        send.max_rd_atomic = peer.read_depth.clamp(1, own.read_depth);
+        self.modify(
+            "make a queue pair ready",
+            &mut send,
+            IBV_QP_STATE
+                | IBV_QP_TIMEOUT
+                | IBV_QP_RETRY_CNT
+                | IBV_QP_RNR_RETRY
+                | IBV_QP_SQ_PSN
+                | IBV_QP_MAX_QP_RD_ATOMIC,
+        )
+    }
+
+    /// Nothing more is executed or sent; what is under way fails.
+    pub fn break_off(&self) {
+        // SAFETY: plain data, valid as zeros.
+        let mut error: ibv_qp_attr = unsafe { std::mem::zeroed() };
+        error.qp_state = IBV_QPS_ERR;
+        // It fails only where the queue pair is already in that state.
+        let _ = self.modify("end a queue pair", &mut error, IBV_QP_STATE);
+    }
+
+    fn modify(
+        &self,
+        step: &'static str,
+        attributes: &mut ibv_qp_attr,
+        mask: u32,
+    ) -> Result<(), VerbsError> {
+        let library = library_of(&self.domain);
+        // SAFETY: a live queue pair, and attributes as the mask says.
+        let code = unsafe { library.ibv_modify_qp(self.raw.as_ptr(), attributes, mask as i32) };
+        checked(step, code)
+    }
+
+    /// Makes room for one more immediate.
+    pub fn expect_immediate(&self) -> Result<(), VerbsError> {
+        let mut request =
+            ibv_recv_wr { wr_id: 0, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 0 };
+        let mut bad = ptr::null_mut();
+        // SAFETY: a live queue pair; the request names no memory and is copied.
+        let code = unsafe {
+            let post = (*(*self.raw.as_ptr()).context).ops.post_recv.expect("providers receive");
+            post(self.raw.as_ptr(), &mut request, &mut bad)
+        };
+        checked("make room for an immediate", code)
+    }
+
+    /// Posts operations with one doorbell, all or those before the first that
+    /// the queue has no room for; gives how many.
+    ///
+    /// # Safety
+    /// The local memory stays registered and allocated until the operation has
+    /// completed, or the queue pair is gone; what is READ into is not looked
+    /// at before.
+    pub unsafe fn post(&self, requests: &[Request]) -> usize {
+        let mut places: Vec<ibv_sge> = requests
+            .iter()
+            .map(|request| ibv_sge {
+                addr: request.local.0,
+                length: request.bytes,
+                lkey: request.local.1,
+            })
+            .collect();
+        let mut posts: Vec<ibv_send_wr> = Vec::with_capacity(requests.len());
+        for (request, place) in requests.iter().zip(&mut places) {
+            // SAFETY: plain data, valid as zeros.
+            let mut post: ibv_send_wr = unsafe { std::mem::zeroed() };
+            post.wr_id = request.id;
+            post.sg_list = place;
+            post.num_sge = (request.bytes > 0) as i32;
+            post.wr.rdma.remote_addr = request.remote.0;
+            post.wr.rdma.rkey = request.remote.1;
+            post.send_flags = if request.is_signalled { IBV_SEND_SIGNALED } else { 0 };
+            post.opcode = match request.verb {
+                Verb::Read => IBV_WR_RDMA_READ,
+                Verb::Write(None) => IBV_WR_RDMA_WRITE,
+                Verb::Write(Some(_)) => IBV_WR_RDMA_WRITE_WITH_IMM,
+            };
+            if let Verb::Write(imm) = request.verb {
+                if request.bytes <= self.inline_bytes {
+                    post.send_flags |= IBV_SEND_INLINE;
+                }
+                if let Some(imm) = imm {
+                    post.send_flags |= IBV_SEND_SOLICITED;
+                    post.__bindgen_anon_1.imm_data = imm.to_be();
+                }
+            }
+            posts.push(post);
+        }
+        for at in 1..posts.len() {
+            let next = ptr::from_mut(&mut posts[at]);
+            posts[at - 1].next = next;
+        }
+        let Some(first) = posts.first_mut().map(ptr::from_mut) else { return 0 };
+        let mut bad: *mut ibv_send_wr = ptr::null_mut();
+        // SAFETY: a live queue pair; the chain is well formed and copied; the
+        // memory that it names is the caller's promise.
+        let code = unsafe {
+            let post = (*(*self.raw.as_ptr()).context).ops.post_send.expect("providers send");
+            post(self.raw.as_ptr(), first, &mut bad)
+        };
+        if code == 0 {
+            return posts.len();
+        }
+        posts.iter().position(|post| ptr::eq(post, bad)).unwrap_or(0)
+    }
+
+    /// Binds a window to memory: this queue pair's peer, and no other, may
+    /// WRITE there. The completion has the id.
+    pub fn bind(&self, window: &Window, memory: &Registration, id: u64) -> Result<(), VerbsError> {
+        // SAFETY: plain data, valid as zeros.
+        let mut post: ibv_send_wr = unsafe { std::mem::zeroed() };
+        post.wr_id = id;
+        post.opcode = IBV_WR_BIND_MW;
+        post.send_flags = IBV_SEND_SIGNALED;
+        post.__bindgen_anon_2.bind_mw = ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
+            mw: window.raw.as_ptr(),
+            rkey: window.rkey,
+            bind_info: ibv_mw_bind_info {
+                mr: memory.raw(),
+                addr: memory.address(),
+                length: memory.bytes() as u64,
+                mw_access_flags: IBV_ACCESS_REMOTE_WRITE,
+            },
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: live objects of one domain; the request is copied.
+        let code = unsafe {
+            let send = (*(*self.raw.as_ptr()).context).ops.post_send.expect("providers send");
+            send(self.raw.as_ptr(), &mut post, &mut bad)
+        };
+        checked("bind a memory window", code)
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: made once. When this returns the device executes nothing
+        // more for it.
+        unsafe { library_of(&self.domain).ibv_destroy_qp(self.raw.as_ptr()) };
+    }
+}
+
+/// A memory window of type 2B: a part of a registration that the peer of one
+/// queue pair may reach, and nobody else in the same domain.
+pub struct Window {
+    _domain: Arc<Domain>,
+    raw: NonNull<ibv_mw>,
+    /// The key with which it is bound.
+    pub rkey: u32,
+}
+
+// SAFETY: libibverbs is safe for threads.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+impl Window {
+    /// An unbound one.
+    pub fn new(domain: &Arc<Domain>) -> Result<Self, VerbsError> {
+        let raw_domain = raw_domain(domain);
+        // SAFETY: a live domain; the function is the provider's, if it has it.
+        let raw = unsafe {
+            let ops = &(*(*raw_domain).context).ops;
+            ops.alloc_mw.and_then(|alloc| NonNull::new(alloc(raw_domain, IBV_MW_TYPE_2)))
+        };
+        let raw = raw.ok_or(VerbsError::Failed {
+            step: "make a memory window",
+            source: std::io::Error::last_os_error(),
+        })?;
+        // SAFETY: just made.
+        let rkey = unsafe { raw.as_ref() }.rkey;
+        // Its lower byte counts how often it was bound (ibv_inc_rkey).
+        let rkey = (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff);
+        Ok(Self { _domain: Arc::clone(domain), raw, rkey })
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: made once; the provider that made it frees it.
+        unsafe {
+            let dealloc = (*(*self.raw.as_ptr()).context).ops.dealloc_mw;
+            dealloc.expect("a provider that makes windows frees them")(self.raw.as_ptr());
+        }
+    }
+}
