@@ -1,0 +1,223 @@
+//! Threads that share a connection, in thousands of orders of their steps: no
+//! wake-up is lost, nobody sleeps for ever while its completion is there, and
+//! whoever reads the socket for all hands it on.
+//!
+//! Links and connections are production's, at both ends; the socket between
+//! them is a few lines. Who sleeps without a timeout and is forgotten is a
+//! deadlock, as the peer sleeps too if nobody asks it.
+
+pub(super) mod socket;
+
+use super::*;
+use crate::{Link, LinkError, RemoteAddress, Waited, Work};
+use remora_arena::{Mapping, Words};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner, thread};
+use socket::{SLEEPS, Socket};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What the thread of one link does.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    /// READs so many words, each batch once the former has come: `wait`.
+    Read { batches: u64, words: u64 },
+    /// As well, without ever sleeping: `poll`.
+    Poll { batches: u64 },
+    /// Posts a READ, waits with a timeout, and goes whatever has come.
+    GoEarly,
+    /// Sleeps until the peer has written.
+    AwaitArrival,
+    /// Breaks the connection.
+    Break,
+}
+
+use Task::{AwaitArrival, Break, GoEarly, Poll, Read};
+
+const WORDS: u64 = 16;
+
+fn post(link: &mut TcpLink, first: u64, words: u64) {
+    let batch: Vec<Work<'_>> = (first..first + words)
+        .map(|word| Work::Read {
+            id: word,
+            from: RemoteAddress { region: 0, offset: word % WORDS * 8 },
+            into: (word - first) as usize * 8,
+            bytes: 8,
+        })
+        .collect();
+    link.post(&batch);
+}
+
+/// What the READs of [`post`] bring, or the connection's failure.
+fn complete(link: &mut TcpLink, first: u64, words: u64, sleeps: bool) -> Result<(), LinkError> {
+    for word in first..first + words {
+        let completion = loop {
+            if let Some(completion) = link.poll() {
+                break completion;
+            }
+            if sleeps {
+                assert_ne!(link.wait(None), Waited::TimedOut);
+            } else {
+                thread::yield_now();
+            }
+        };
+        assert_eq!(completion.id, word, "in order");
+        completion.result?;
+        let landed = link.landed((word - first) as usize * 8, 8);
+        assert_eq!(landed, content(word % WORDS).to_le_bytes());
+    }
+    Ok(())
+}
+
+fn content(word: u64) -> u64 {
+    word * 0x0101_0101 + 1
+}
+
+impl Task {
+    fn run(self, connection: &Arc<Connection>, number: u64) -> Result<(), LinkError> {
+        let mut link = TcpLink::new(Arc::clone(connection));
+        link.reserve_landing(WORDS as usize * 8);
+        let (batches, words, sleeps) = match self {
+            Read { batches, words } => (batches, words, true),
+            Poll { batches } => (batches, 1, false),
+            GoEarly => {
+                post(&mut link, number, 1);
+                let waited = link.wait(Some(Duration::from_millis(1)));
+                if waited == Waited::Completed {
+                    return complete(&mut link, number, 1, false);
+                }
+                return Ok(());
+            }
+            AwaitArrival => match link.wait(None) {
+                Waited::Arrived => return Ok(()),
+                Waited::Failed(reason) => return Err(reason),
+                other => panic!("{other:?}: it has posted nothing, and has time"),
+            },
+            Break => {
+                connection.close();
+                return Ok(());
+            }
+        };
+        for batch in 0..batches {
+            let first = number + batch * words;
+            post(&mut link, first, words);
+            complete(&mut link, first, words, sleeps)?;
+        }
+        Ok(())
+    }
+}
+
+/// The peer: serves until the connection ends. It writes once, some time.
+fn serve(peer: &Arc<Connection>) {
+    let mut writer = Some(TcpLink::new(Arc::clone(peer)));
+    loop {
+        if let Some(link) = writer.as_mut()
+            && thread_rng().gen_range(0..3) == 0
+        {
+            let to = RemoteAddress { region: 0, offset: 0 };
+            link.post(&[Work::Write { id: 0, to, bytes: &[1; 8], imm: None }]);
+            writer = None;
+        }
+        let progress = peer.serve(&mut |_| {});
+        match progress.state {
+            State::Idle if writer.is_some() => thread::yield_now(),
+            State::Idle => peer.socket.sleep(progress.wants_write, None),
+            State::More => {}
+            State::Closed => return,
+            State::Failed(reason) => panic!("{reason}"),
+        }
+    }
+}
+
+fn share(tasks: &[Task]) {
+    let [near, far] = Socket::pair();
+    let connection = Arc::new(Connection::over(near, Pumping::ByLinks));
+    connection.expose(0, Words::new(Mapping::heap(64)), Access::Write);
+    let peer = Arc::new(Connection::over(far, Pumping::ByAgent));
+    let region = Words::new(Mapping::heap(WORDS as usize * 8));
+    for word in 0..WORDS {
+        region.store(word as usize, content(word));
+    }
+    peer.expose(0, region, Access::Read);
+    let peer = thread::spawn(move || serve(&peer));
+    let threads: Vec<_> = (0u64..)
+        .zip(tasks)
+        .map(|(number, &task)| {
+            let connection = Arc::clone(&connection);
+            thread::spawn(move || task.run(&connection, number))
+        })
+        .collect();
+    let may_fail = tasks.iter().any(|task| matches!(task, Break));
+    for thread in threads {
+        let ended = thread.join().expect("it ended");
+        assert!(ended.is_ok() || may_fail && ended == Err(LinkError::Disconnected), "{ended:?}");
+    }
+    connection.close();
+    peer.join().expect("it ended");
+}
+
+/// Orders of steps that are tried with each of two schedulers.
+const RUNS: usize = 500;
+
+fn run(scheduler: impl Scheduler + 'static, tasks: &'static [Task]) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 18;
+    config.max_steps = MaxSteps::FailAfter(200_000);
+    Runner::new(scheduler, config).run(|| share(tasks));
+}
+
+const ONE: Task = Read { batches: 1, words: 1 };
+const TWO: Task = Read { batches: 2, words: 1 };
+
+const CROWDS: [&[Task]; 8] = [
+    &[ONE, ONE],
+    &[TWO, TWO, TWO],
+    // More at once than the socket takes.
+    &[Read { batches: 1, words: 4 }, Read { batches: 2, words: 3 }],
+    &[GoEarly, ONE],
+    &[GoEarly, GoEarly, TWO, ONE],
+    &[Poll { batches: 2 }, ONE, TWO],
+    &[AwaitArrival, AwaitArrival, ONE],
+    &[Break, AwaitArrival, TWO, TWO],
+];
+
+/// Plants are switched on for the whole process: one test at a time.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn lock_for_test() -> std::sync::MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[test]
+fn links_that_share_a_connection_lose_no_wake_up() {
+    let _guard = lock_for_test();
+    for tasks in CROWDS {
+        run(RandomScheduler::new_from_seed(1, RUNS), tasks);
+        run(PctScheduler::new_from_seed(2, 3, RUNS), tasks);
+    }
+    let sleeps = SLEEPS.load(Ordering::Relaxed);
+    assert!(sleeps > CROWDS.len() * RUNS, "they did sleep on the socket: {sleeps}");
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn a_socket_that_is_not_handed_on_is_found() {
+    use remora_layout::plant::{Plant, choose};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    let _guard = lock_for_test();
+    choose(Some(Plant::KeepSocketToOneself));
+    let stuck = CROWDS.map(|tasks| {
+        let scheduler = RandomScheduler::new_from_seed(1, RUNS);
+        catch_unwind(AssertUnwindSafe(|| run(scheduler, tasks))).err()
+    });
+    choose(None);
+    for (tasks, stuck) in CROWDS.iter().zip(stuck) {
+        match stuck {
+            None => eprintln!("NOT {tasks:?}"),
+            Some(panic) => eprintln!("{tasks:?}: {:?}", panic.downcast_ref::<String>()),
+        }
+    }
+}
