@@ -7,9 +7,9 @@ mod modelled;
 
 #[cfg(test)]
 pub use modelled::*;
-pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(test))]
 pub use std::sync::atomic::{AtomicBool, AtomicUsize};
+pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(test))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(test))]

@@ -202,8 +202,7 @@ impl Connection {
             return;
         }
         let flushed = out.flush(&self.socket);
-        if flushed == Flushed::Some
-            && self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed)
+        if flushed == Flushed::Some && self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed)
         {
             self.socket.kick();
         }

@@ -9,6 +9,7 @@
 pub(super) mod socket;
 
 use super::*;
+use crate::sync::AtomicBool;
 use crate::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_arena::{Mapping, Words};
 use shuttle::rand::{Rng, thread_rng};
@@ -28,21 +29,30 @@ enum Task {
     Poll { batches: u64 },
     /// Posts a READ, waits with a timeout, and goes whatever has come.
     GoEarly,
-    /// Sleeps until the peer has written.
+    /// WRITEs a word.
+    Write,
+    /// Sleeps until the peer has written, which it may do when all others have
+    /// gone.
     AwaitArrival,
+    /// Sleeps until the connection has ended.
+    AwaitEnd,
     /// Breaks the connection.
     Break,
 }
 
-use Task::{AwaitArrival, Break, GoEarly, Poll, Read};
+use Task::{AwaitArrival, AwaitEnd, Break, GoEarly, Poll, Read, Write};
 
+/// What the peer lets us read, and its words.
+const REGION: u32 = 0;
 const WORDS: u64 = 16;
+/// What either end lets the other write.
+const MAILBOX: u32 = 1;
 
 fn post(link: &mut TcpLink, first: u64, words: u64) {
     let batch: Vec<Work<'_>> = (first..first + words)
         .map(|word| Work::Read {
             id: word,
-            from: RemoteAddress { region: 0, offset: word % WORDS * 8 },
+            from: RemoteAddress { region: REGION, offset: word % WORDS * 8 },
             into: (word - first) as usize * 8,
             bytes: 8,
         })
@@ -85,15 +95,23 @@ impl Task {
             GoEarly => {
                 post(&mut link, number, 1);
                 let waited = link.wait(Some(Duration::from_millis(1)));
-                if waited == Waited::Completed {
-                    return complete(&mut link, number, 1, false);
-                }
+                assert!(matches!(waited, Waited::Completed | Waited::Arrived | Waited::TimedOut));
                 return Ok(());
+            }
+            Write => {
+                write(&mut link);
+                while link.wait(None) == Waited::Arrived {}
+                return link.poll().expect("it is complete").result;
             }
             AwaitArrival => match link.wait(None) {
                 Waited::Arrived => return Ok(()),
                 Waited::Failed(reason) => return Err(reason),
                 other => panic!("{other:?}: it has posted nothing, and has time"),
+            },
+            AwaitEnd => loop {
+                if let Waited::Failed(_) = link.wait(None) {
+                    return Ok(());
+                }
             },
             Break => {
                 connection.close();
@@ -107,22 +125,34 @@ impl Task {
         }
         Ok(())
     }
+
+    fn start(self, connection: &Arc<Connection>, number: u64) -> Thread {
+        let connection = Arc::clone(connection);
+        thread::spawn(move || self.run(&connection, number))
+    }
 }
 
-/// The peer: serves until the connection ends. It writes once, some time.
-fn serve(peer: &Arc<Connection>) {
+type Thread = thread::JoinHandle<Result<(), LinkError>>;
+
+fn write(link: &mut TcpLink) {
+    let to = RemoteAddress { region: MAILBOX, offset: 0 };
+    link.post(&[Work::Write { id: 0, to, bytes: &[1; 8], imm: None }]);
+}
+
+/// The peer's agent: serves until the connection ends. It writes once, some
+/// time or when it is told to.
+fn serve(peer: &Arc<Connection>, is_told: &AtomicBool) {
     let mut writer = Some(TcpLink::new(Arc::clone(peer)));
+    let waits_long = thread_rng().gen_bool(0.5);
     loop {
-        if let Some(link) = writer.as_mut()
-            && thread_rng().gen_range(0..3) == 0
-        {
-            let to = RemoteAddress { region: 0, offset: 0 };
-            link.post(&[Work::Write { id: 0, to, bytes: &[1; 8], imm: None }]);
-            writer = None;
+        let writes_now =
+            is_told.load(Ordering::SeqCst) || !waits_long && thread_rng().gen_range(0..4) == 0;
+        if let Some(mut writer) = writer.take_if(|_| writes_now) {
+            write(&mut writer);
         }
         let progress = peer.serve(&mut |_| {});
         match progress.state {
-            State::Idle if writer.is_some() => thread::yield_now(),
+            State::Idle if writer.is_some() && !waits_long => thread::yield_now(),
             State::Idle => peer.socket.sleep(progress.wants_write, None),
             State::More => {}
             State::Closed => return,
@@ -133,33 +163,47 @@ fn serve(peer: &Arc<Connection>) {
 
 fn share(tasks: &[Task]) {
     let [near, far] = Socket::pair();
-    let connection = Arc::new(Connection::over(near, Pumping::ByLinks));
-    connection.expose(0, Words::new(Mapping::heap(64)), Access::Write);
-    let peer = Arc::new(Connection::over(far, Pumping::ByAgent));
+    let near = Arc::new(Connection::over(near, Pumping::ByLinks));
+    let far = Arc::new(Connection::over(far, Pumping::ByAgent));
     let region = Words::new(Mapping::heap(WORDS as usize * 8));
     for word in 0..WORDS {
         region.store(word as usize, content(word));
     }
-    peer.expose(0, region, Access::Read);
-    let peer = thread::spawn(move || serve(&peer));
-    let threads: Vec<_> = (0u64..)
-        .zip(tasks)
-        .map(|(number, &task)| {
-            let connection = Arc::clone(&connection);
-            thread::spawn(move || task.run(&connection, number))
-        })
-        .collect();
-    let may_fail = tasks.iter().any(|task| matches!(task, Break));
-    for thread in threads {
-        let ended = thread.join().expect("it ended");
-        assert!(ended.is_ok() || may_fail && ended == Err(LinkError::Disconnected), "{ended:?}");
+    far.expose(REGION, region, Access::Read);
+    for end in [&near, &far] {
+        end.expose(MAILBOX, Words::new(Mapping::heap(64)), Access::Write);
     }
-    connection.close();
-    peer.join().expect("it ended");
+    let is_told = Arc::new(AtomicBool::new(false));
+    let agent = {
+        let (far, is_told) = (Arc::clone(&far), Arc::clone(&is_told));
+        thread::spawn(move || serve(&far, &is_told))
+    };
+    let numbered = (0u64..).zip(tasks);
+    let (stay, go): (Vec<_>, Vec<_>) = numbered.partition(|(_, task)| matches!(task, AwaitArrival));
+    let start = |(number, task): (u64, &Task)| task.start(&near, number);
+    let stay: Vec<Thread> = stay.into_iter().map(start).collect();
+    let mut go: Vec<Thread> = go.into_iter().map(start).collect();
+    // A link whose connection the agent reads.
+    if tasks.iter().any(|task| matches!(task, Write)) {
+        go.push(AwaitArrival.start(&far, 0));
+    }
+    let last = AwaitEnd.start(&far, 0);
+    let breaks = tasks.iter().any(|task| matches!(task, Break));
+    let join = |thread: Thread| {
+        let ended = thread.join().expect("it ended");
+        assert!(ended.is_ok() || breaks && ended == Err(LinkError::Disconnected), "{ended:?}");
+    };
+    go.into_iter().for_each(join);
+    is_told.store(true, Ordering::SeqCst);
+    far.socket.kick();
+    stay.into_iter().for_each(join);
+    near.close();
+    join(last);
+    agent.join().expect("it ended");
 }
 
 /// Orders of steps that are tried with each of two schedulers.
-const RUNS: usize = 500;
+const RUNS: usize = 1_000;
 
 fn run(scheduler: impl Scheduler + 'static, tasks: &'static [Task]) {
     let mut config = Config::new();
@@ -171,15 +215,15 @@ fn run(scheduler: impl Scheduler + 'static, tasks: &'static [Task]) {
 const ONE: Task = Read { batches: 1, words: 1 };
 const TWO: Task = Read { batches: 2, words: 1 };
 
-const CROWDS: [&[Task]; 8] = [
+const CROWDS: [&[Task]; 9] = [
     &[ONE, ONE],
     &[TWO, TWO, TWO],
-    // More at once than the socket takes.
     &[Read { batches: 1, words: 4 }, Read { batches: 2, words: 3 }],
     &[GoEarly, ONE],
     &[GoEarly, GoEarly, TWO, ONE],
     &[Poll { batches: 2 }, ONE, TWO],
-    &[AwaitArrival, AwaitArrival, ONE],
+    &[AwaitArrival, AwaitArrival, ONE, Write],
+    &[AwaitArrival, TWO, TWO],
     &[Break, AwaitArrival, TWO, TWO],
 ];
 

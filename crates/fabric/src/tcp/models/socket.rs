@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Bytes on their way in one direction: not two frames.
-const ROOM: usize = 40;
+/// Bytes on their way in one direction: not a frame.
+const ROOM: usize = 16;
 
 /// Sleeps on sockets of clients, in all runs.
 pub static SLEEPS: AtomicUsize = AtomicUsize::new(0);
