@@ -3,13 +3,13 @@
 //! whoever reads the socket for all hands it on.
 //!
 //! Links and connections are production's, at both ends; the socket between
-//! them is a few lines. Who sleeps without a timeout and is forgotten is a
-//! deadlock, as the peer sleeps too if nobody asks it.
+//! them is a few lines. A thread that sleeps without a timeout and is forgotten
+//! is a deadlock: the peer sleeps too while nobody asks it for anything.
 
 pub(super) mod socket;
 
 use super::*;
-use crate::sync::AtomicBool;
+use crate::sync::{AtomicBool, one_at_a_time};
 use crate::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_arena::{Mapping, Words};
 use shuttle::rand::{Rng, thread_rng};
@@ -23,16 +23,17 @@ use std::time::Duration;
 /// What the thread of one link does.
 #[derive(Clone, Copy, Debug)]
 enum Task {
-    /// READs so many words, each batch once the former has come: `wait`.
+    /// READs batches of so many words, one after the other: `poll`, and `wait`
+    /// if nothing is there.
     Read { batches: u64, words: u64 },
-    /// As well, without ever sleeping: `poll`.
+    /// READs single words, without ever sleeping.
     Poll { batches: u64 },
     /// Posts a READ, waits with a timeout, and goes whatever has come.
     GoEarly,
     /// WRITEs a word.
     Write,
-    /// Sleeps until the peer has written, which it may do when all others have
-    /// gone.
+    /// Sleeps until the peer has written, which in half of the runs it does only
+    /// when all others have gone.
     AwaitArrival,
     /// Sleeps until the connection has ended.
     AwaitEnd,
@@ -139,8 +140,8 @@ fn write(link: &mut TcpLink) {
     link.post(&[Work::Write { id: 0, to, bytes: &[1; 8], imm: None }]);
 }
 
-/// The peer's agent: serves until the connection ends. It writes once, some
-/// time or when it is told to.
+/// The peer's agent: serves until the connection ends. It writes once: at some
+/// time, or only when it is told to.
 fn serve(peer: &Arc<Connection>, is_told: &AtomicBool) {
     let mut writer = Some(TcpLink::new(Arc::clone(peer)));
     let waits_long = thread_rng().gen_bool(0.5);
@@ -159,6 +160,10 @@ fn serve(peer: &Arc<Connection>, is_told: &AtomicBool) {
             State::Failed(reason) => panic!("{reason}"),
         }
     }
+}
+
+fn breaks(tasks: &[Task]) -> bool {
+    tasks.iter().any(|task| matches!(task, Break))
 }
 
 fn share(tasks: &[Task]) {
@@ -188,10 +193,12 @@ fn share(tasks: &[Task]) {
         go.push(AwaitArrival.start(&far, 0));
     }
     let last = AwaitEnd.start(&far, 0);
-    let breaks = tasks.iter().any(|task| matches!(task, Break));
     let join = |thread: Thread| {
         let ended = thread.join().expect("it ended");
-        assert!(ended.is_ok() || breaks && ended == Err(LinkError::Disconnected), "{ended:?}");
+        assert!(
+            ended.is_ok() || breaks(tasks) && ended == Err(LinkError::Disconnected),
+            "{ended:?}"
+        );
     };
     go.into_iter().for_each(join);
     is_told.store(true, Ordering::SeqCst);
@@ -203,7 +210,7 @@ fn share(tasks: &[Task]) {
 }
 
 /// Orders of steps that are tried with each of two schedulers.
-const RUNS: usize = 1_000;
+const RUNS: usize = 2_000;
 
 fn run(scheduler: impl Scheduler + 'static, tasks: &'static [Task]) {
     let mut config = Config::new();
@@ -227,16 +234,9 @@ const CROWDS: [&[Task]; 9] = [
     &[Break, AwaitArrival, TWO, TWO],
 ];
 
-/// Plants are switched on for the whole process: one test at a time.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-fn lock_for_test() -> std::sync::MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 #[test]
 fn links_that_share_a_connection_lose_no_wake_up() {
-    let _guard = lock_for_test();
+    let _guard = one_at_a_time();
     for tasks in CROWDS {
         run(RandomScheduler::new_from_seed(1, RUNS), tasks);
         run(PctScheduler::new_from_seed(2, 3, RUNS), tasks);
@@ -251,7 +251,7 @@ fn a_socket_that_is_not_handed_on_is_found() {
     use remora_layout::plant::{Plant, choose};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    let _guard = lock_for_test();
+    let _guard = one_at_a_time();
     choose(Some(Plant::KeepSocketToOneself));
     let stuck = CROWDS.map(|tasks| {
         let scheduler = RandomScheduler::new_from_seed(1, RUNS);
@@ -260,8 +260,12 @@ fn a_socket_that_is_not_handed_on_is_found() {
     choose(None);
     for (tasks, stuck) in CROWDS.iter().zip(stuck) {
         match stuck {
-            None => eprintln!("NOT {tasks:?}"),
-            Some(panic) => eprintln!("{tasks:?}: {:?}", panic.downcast_ref::<String>()),
+            Some(panic) => {
+                let message = panic.downcast_ref::<String>().map_or("", String::as_str);
+                assert!(message.contains("deadlock"), "{message}");
+            }
+            // The connection's end wakes everybody.
+            None => assert!(breaks(tasks), "{tasks:?}: nobody was stuck"),
         }
     }
 }
