@@ -21,7 +21,7 @@
 //!   it any more. What was executed before may still be on its way to an
 //!   initiator on another machine; what is posted afterwards fails.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod any;
 pub mod conformance;
@@ -31,6 +31,8 @@ pub mod shm;
 pub mod sim;
 mod sync;
 pub mod tcp;
+pub mod verbs;
+mod waiting;
 
 pub use any::AnyLink;
 pub use connect::{

@@ -7,7 +7,7 @@ use super::frame::{Frame, Refused, Violation, parse};
 use super::inbound::{Expect, Inbound, Received};
 use super::outbound::{Flight, Flushed};
 use super::regions::Access;
-use super::waiting::lock;
+use crate::waiting::lock;
 use crate::LinkError;
 use remora_arena::Words;
 use remora_layout::limits::{TCP_PIECE_BYTES, TCP_READ_WINDOW_BYTES};
@@ -61,7 +61,7 @@ impl Connection {
     ) -> Result<State, Violation> {
         let mut received = 0;
         while received < turn.bytes {
-            match inbound.receive(&self.stream) {
+            match inbound.receive(&self.socket) {
                 Received::Nothing => return Ok(State::Idle),
                 Received::Closed => {
                     self.break_off(LinkError::Disconnected);
@@ -152,7 +152,7 @@ impl Connection {
                 inbound.executed += 1;
                 inbound.told = inbound.executed;
                 if out.pending_bytes() >= TCP_PIECE_BYTES {
-                    let _ = out.flush(&self.stream);
+                    let _ = out.flush(&self.socket);
                 }
             }
             Some(Err(why)) => {
@@ -296,7 +296,7 @@ impl Connection {
             inbound.told = inbound.executed;
             out.answer(&Frame::Done(inbound.executed));
         }
-        if out.flush(&self.stream) == Flushed::Broken {
+        if out.flush(&self.socket) == Flushed::Broken {
             drop(out);
             self.break_off(LinkError::Disconnected);
             inbound.over = true;

@@ -25,10 +25,16 @@ mod execute;
 mod frame;
 mod inbound;
 mod link;
+#[cfg(test)]
+mod models;
 mod outbound;
 mod regions;
 mod session;
-mod waiting;
+#[cfg(not(test))]
+mod socket;
+
+#[cfg(test)]
+use models::socket;
 
 pub use connection::{Connection, Progress, Pumping, State};
 pub use frame::{Frame, Violation, parse};

@@ -16,19 +16,19 @@
 //! of shared memory: no wake-up is lost.
 
 use crate::LinkError;
+use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
 use remora_layout::plant::{Plant, planted};
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// A lock whose holders never panic half way through a change.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What has come for one link.
 #[derive(Default)]
-pub(super) struct Delivered {
+pub(crate) struct Delivered {
     /// Bytes of its READs, in the order of the operations.
     pub bytes: Vec<u8>,
     /// Operations executed, in order, since it was last looked at.
@@ -43,7 +43,7 @@ pub(super) struct Delivered {
 
 /// The shared end of one link.
 #[derive(Default)]
-pub(super) struct Handle {
+pub(crate) struct Handle {
     delivered: Mutex<Delivered>,
     changed: Condvar,
 }
@@ -117,7 +117,7 @@ impl Handle {
 
 /// The links that wait on one connection.
 #[derive(Default)]
-pub(super) struct Waiters {
+pub(crate) struct Waiters {
     count: AtomicUsize,
     list: Mutex<Vec<Arc<Handle>>>,
 }
