@@ -42,6 +42,11 @@ impl Words {
         Self { base: mapping.base(), bytes: mapping.bytes(), _mapping: mapping }
     }
 
+    /// Where it begins in this process, for a device that reaches it by itself.
+    pub fn address(&self) -> usize {
+        self.base as usize
+    }
+
     /// Size in bytes.
     #[inline(always)]
     pub fn bytes(&self) -> usize {

@@ -69,6 +69,7 @@ pub const fn number_of(chosen: Transport) -> u32 {
     match chosen {
         Transport::Shm => transport::SHM,
         Transport::Tcp => transport::TCP,
+        Transport::Verbs => transport::VERBS,
         Transport::Sim => panic!("the simulated fabric has no hellos"),
     }
 }
@@ -78,6 +79,7 @@ pub fn chosen_of(number: u32) -> Option<Transport> {
     match number {
         transport::SHM => Some(Transport::Shm),
         transport::TCP => Some(Transport::Tcp),
+        transport::VERBS => Some(Transport::Verbs),
         _ => None,
     }
 }

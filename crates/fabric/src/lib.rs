@@ -27,6 +27,7 @@ mod any;
 pub mod conformance;
 mod connect;
 pub mod detect;
+mod ledger;
 pub mod shm;
 pub mod sim;
 mod sync;
@@ -50,6 +51,8 @@ pub enum Transport {
     Shm,
     /// Frames over a TCP connection; the target's agent executes them.
     Tcp,
+    /// RDMA: the target's device executes them.
+    Verbs,
     /// The simulated fabric: in process, virtual time.
     Sim,
 }
@@ -60,6 +63,7 @@ impl Transport {
         match self {
             Self::Shm => "shm",
             Self::Tcp => "tcp",
+            Self::Verbs => "verbs",
             Self::Sim => "sim",
         }
     }
@@ -67,14 +71,14 @@ impl Transport {
 
 /// A name that is not one of a transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no such transport; there are shm, tcp and sim")]
+#[error("no such transport; there are shm, tcp, verbs and sim")]
 pub struct UnknownTransport;
 
 impl std::str::FromStr for Transport {
     type Err = UnknownTransport;
 
     fn from_str(name: &str) -> Result<Self, UnknownTransport> {
-        [Self::Shm, Self::Tcp, Self::Sim]
+        [Self::Shm, Self::Tcp, Self::Verbs, Self::Sim]
             .into_iter()
             .find(|transport| transport.name() == name)
             .ok_or(UnknownTransport)
@@ -199,6 +203,21 @@ pub enum LinkError {
     /// gone.
     #[error("the connection to the peer is lost")]
     Disconnected,
+    /// The peer's machine or the network does not answer.
+    #[error("the peer's RDMA device does not answer: is its machine up, and the network?")]
+    NoAnswer,
+    /// The peer's device refused: the region is not there any more, or is not
+    /// for this operation.
+    #[error("the peer's RDMA device denied access to its memory")]
+    Denied,
+    /// The device of this machine failed; a number of `ibv_wc_status`.
+    #[error("this machine's RDMA device failed an operation (status {0})")]
+    Device(u32),
+    /// Landing memory cannot be registered.
+    #[error(
+        "cannot register {0} bytes for the RDMA device to READ into: raise the limit of locked memory (ulimit -l)"
+    )]
+    NotRegistered(usize),
     /// The peer sent what no honest peer sends.
     #[error("the peer broke the protocol: {0}")]
     Violation(&'static str),

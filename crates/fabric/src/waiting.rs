@@ -16,7 +16,7 @@
 //! of shared memory: no wake-up is lost.
 
 use crate::LinkError;
-use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
+use crate::sync::{AtomicUsize, Condvar, Instant, Mutex, MutexGuard, Ordering, fence};
 use remora_layout::plant::{Plant, planted};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -24,6 +24,66 @@ use std::time::Duration;
 /// A lock whose holders never panic half way through a change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection whose links wait for each other.
+pub(crate) trait Turns {
+    /// Takes the pump, if nobody has it, and takes in what has come; if nothing
+    /// `came` for the caller sleeps once, for all. False if somebody else has
+    /// the pump.
+    fn lead(&self, timeout: Option<Duration>, came: impl FnMut() -> bool) -> bool;
+
+    /// Those who wait.
+    fn waiters(&self) -> &Waiters;
+}
+
+/// Waits until `look` finds something for the link with this handle, leading
+/// if nobody else does. `None` if the time was up.
+pub(crate) fn wait<T>(
+    turns: &impl Turns,
+    handle: &Arc<Handle>,
+    timeout: Option<Duration>,
+    mut look: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    // Ends with whatever comes, or with the time.
+    let waited = loop {
+        let found = look();
+        if found.is_some() {
+            break found;
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            break None;
+        }
+        let mut first = None;
+        let led = turns.lead(left, || {
+            first = look();
+            first.is_some()
+        });
+        if first.is_some() {
+            break first;
+        }
+        if led {
+            continue;
+        }
+        // Somebody else leads: sleep until something concerns us. Entered
+        // first, looked afterwards: see the module's text.
+        handle.arm();
+        turns.waiters().enter(handle);
+        let found = look();
+        let led = found.is_none() && turns.lead(Some(Duration::ZERO), || false);
+        if found.is_none() && !led {
+            handle.sleep(left);
+        }
+        turns.waiters().leave(handle);
+        if found.is_some() {
+            break found;
+        }
+    };
+    // If the pump was offered to us, the next one may have it.
+    turns.waiters().hand_over();
+    waited
 }
 
 /// What has come for one link.

@@ -34,6 +34,8 @@ pub mod offer {
     pub const SHM: u32 = 1;
     /// READ and WRITE over TCP.
     pub const TCP: u32 = 2;
+    /// RDMA: the library can be loaded, and a device has an active port.
+    pub const VERBS: u32 = 4;
 }
 
 /// Numbers of the transports in hellos; as a wish, 0 leaves the choice open.
@@ -44,6 +46,8 @@ pub mod transport {
     pub const SHM: u32 = 1;
     /// TCP.
     pub const TCP: u32 = 2;
+    /// RDMA.
+    pub const VERBS: u32 = 3;
 }
 
 /// What a side has, and where it runs.

@@ -81,10 +81,10 @@ pub const TCP_PIECE_BYTES: usize = 256 << 10;
 pub const TCP_READ_WINDOW_BYTES: usize = 1 << 20;
 /// Bytes that one end of a connection buffers for a peer that does not read;
 /// then the link fails. All response rings at once fit twice.
-pub const TCP_MAX_OUTBOUND_BYTES: usize = 34 << 20;
+pub const MAX_OUTBOUND_BYTES: usize = 34 << 20;
 /// Operations of one end that the other has not yet answered; then the link
 /// fails. Sixty-four threads with a thousand each.
-pub const TCP_MAX_IN_FLIGHT: usize = 1 << 16;
+pub const MAX_POSTED: usize = 1 << 16;
 /// Bytes that one system call fetches at most.
 pub const TCP_RECEIVE_BYTES: usize = 64 << 10;
 /// Bytes that an agent takes from one connection before it looks at the next.
@@ -211,7 +211,7 @@ pub const MAX_STREAMS: usize = 16;
 /// use if there are at least so many bytes of them.
 pub const DISCARD_BYTES: usize = 1 << 20;
 /// Bytes that may wait in a TCP connection before a large value waits too.
-pub const TCP_STREAM_AHEAD_BYTES: usize = 1 << 20;
+pub const STREAM_AHEAD_BYTES: usize = 1 << 20;
 /// Sessions (threads) that share one client process's connection: 12 bits of
 /// a request's id would do, and each costs an inbox.
 pub const MAX_CLIENT_SESSIONS: usize = 4096;
@@ -279,5 +279,5 @@ const _: () = assert!(MAX_FRAME_BYTES <= MAX_WRITE_BYTES);
 const _: () = assert!(MAX_WRITE_BYTES <= u32::MAX as usize);
 const _: () = assert!(2 * TCP_PIECE_BYTES <= TCP_READ_WINDOW_BYTES);
 const _: () = assert!(
-    2 * MAX_SHARDS * RING_BYTES + TCP_READ_WINDOW_BYTES + MAX_WRITE_BYTES <= TCP_MAX_OUTBOUND_BYTES
+    2 * MAX_SHARDS * RING_BYTES + TCP_READ_WINDOW_BYTES + MAX_WRITE_BYTES <= MAX_OUTBOUND_BYTES
 );

@@ -6,11 +6,11 @@ use super::inbound::Inbound;
 use super::outbound::{Flushed, Outbound};
 use super::regions::{Access, Regions};
 use super::socket::Socket;
-use crate::waiting::{Handle, Waiters, lock};
 use crate::LinkError;
 use crate::sync::{AtomicBool, Mutex};
+use crate::waiting::{Handle, Turns, Waiters, lock};
 use remora_arena::Words;
-use remora_layout::limits::{TCP_STREAM_AHEAD_BYTES, TCP_TURN_BYTES};
+use remora_layout::limits::{STREAM_AHEAD_BYTES, TCP_TURN_BYTES};
 use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, TryLockError, Weak};
@@ -149,7 +149,7 @@ impl Connection {
     pub fn takes_more_again(&self) -> bool {
         use std::sync::atomic::Ordering::SeqCst;
         self.room_wanted.load(SeqCst)
-            && lock(&self.out).pending_bytes() <= TCP_STREAM_AHEAD_BYTES
+            && lock(&self.out).pending_bytes() <= STREAM_AHEAD_BYTES
             && self.room_wanted.swap(false, SeqCst)
     }
 
@@ -234,9 +234,21 @@ impl Connection {
         self.pump(inbound, turn, &mut |_| {})
     }
 
-    /// A link waits, and tries to lead: pumps, and if nothing came sleeps on
-    /// the socket once. False if somebody else leads.
-    pub(super) fn lead(&self, timeout: Option<Duration>, mut came: impl FnMut() -> bool) -> bool {
+    fn sleep_on_socket(&self, timeout: Option<Duration>) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let wants_room = {
+            // Under the lock: who posts later sees that we sleep.
+            let out = lock(&self.out);
+            self.leader_sleeps.store(true, Relaxed);
+            out.pending_bytes() > 0
+        };
+        self.socket.sleep(wants_room, timeout);
+        self.leader_sleeps.store(false, Relaxed);
+    }
+}
+
+impl Turns for Connection {
+    fn lead(&self, timeout: Option<Duration>, mut came: impl FnMut() -> bool) -> bool {
         if self.pumping == Pumping::ByAgent {
             return false;
         }
@@ -256,15 +268,7 @@ impl Connection {
         true
     }
 
-    fn sleep_on_socket(&self, timeout: Option<Duration>) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let wants_room = {
-            // Under the lock: who posts later sees that we sleep.
-            let out = lock(&self.out);
-            self.leader_sleeps.store(true, Relaxed);
-            out.pending_bytes() > 0
-        };
-        self.socket.sleep(wants_room, timeout);
-        self.leader_sleeps.store(false, Relaxed);
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
     }
 }

@@ -2,21 +2,14 @@
 
 use super::connection::Connection;
 use super::outbound::Posted;
-use crate::waiting::{Handle, lock};
-use crate::sync::Instant;
+use crate::ledger::Ledger;
+use crate::waiting::{self, Handle, lock};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
-use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, TCP_STREAM_AHEAD_BYTES};
+use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, STREAM_AHEAD_BYTES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// An operation that was posted and not yet polled.
-struct Pending {
-    id: u64,
-    /// It was never sent, for this reason.
-    unsent: Option<LinkError>,
-}
 
 /// Where the bytes of a READ go.
 struct Landing {
@@ -29,16 +22,10 @@ pub struct TcpLink {
     connection: Arc<Connection>,
     handle: Arc<Handle>,
     landing: Vec<u8>,
-    pending: VecDeque<Pending>,
+    ledger: Ledger,
     /// READs whose bytes have not all come, oldest first.
     landings: VecDeque<Landing>,
-    /// Executed operations at the front of `pending`.
-    executed: u64,
     incoming: Vec<u8>,
-    /// Why later posts fail, as far as this link knows.
-    failure: Option<LinkError>,
-    /// Why the connection failed: all that was sent and not executed fails.
-    broken: Option<LinkError>,
     seen_arrivals: u64,
     /// Posts are kept until they are released.
     is_held: bool,
@@ -53,12 +40,9 @@ impl TcpLink {
             connection,
             handle,
             landing: Vec::new(),
-            pending: VecDeque::new(),
+            ledger: Ledger::default(),
             landings: VecDeque::new(),
-            executed: 0,
             incoming: Vec::new(),
-            failure: None,
-            broken: None,
             seen_arrivals: 0,
             is_held: false,
         }
@@ -85,7 +69,7 @@ impl TcpLink {
     /// Whether a large value may go on: not too much waits for the socket. If
     /// it may not, the agent is told that somebody waits for room.
     pub fn has_room(&self) -> bool {
-        let has_room = || lock(&self.connection.out).pending_bytes() <= TCP_STREAM_AHEAD_BYTES;
+        let has_room = || lock(&self.connection.out).pending_bytes() <= STREAM_AHEAD_BYTES;
         if has_room() {
             return true;
         }
@@ -112,11 +96,7 @@ impl TcpLink {
     /// Takes what was delivered: bytes to their places, counts, the failure.
     fn absorb(&mut self) {
         let (executed, failure) = self.handle.take(&mut self.incoming);
-        self.executed += executed;
-        if let Some(reason) = failure {
-            self.broken.get_or_insert(reason);
-            self.failure.get_or_insert(reason);
-        }
+        self.ledger.absorb(executed, failure);
         let mut bytes = &self.incoming[..];
         while let Some(landing) = self.landings.front_mut()
             && (!bytes.is_empty() || landing.left == 0)
@@ -135,32 +115,10 @@ impl TcpLink {
         self.incoming.shrink_to(MAX_WRITE_BYTES);
     }
 
-    fn next_completion(&mut self) -> Option<Completion> {
-        let front = self.pending.front()?;
-        let result = match (front.unsent, self.executed, self.broken) {
-            (Some(reason), _, _) => Err(reason),
-            (None, 1.., _) => {
-                self.executed -= 1;
-                Ok(())
-            }
-            (None, 0, Some(reason)) => Err(reason),
-            (None, 0, None) => return None,
-        };
-        let id = front.id;
-        self.pending.pop_front();
-        Some(Completion { id, result })
-    }
-
-    fn has_completion(&self) -> bool {
-        self.pending.front().is_some_and(|front| {
-            front.unsent.is_some() || self.executed > 0 || self.broken.is_some()
-        })
-    }
-
     /// What `wait` can report without sleeping.
     fn found(&mut self) -> Option<Waited> {
         self.absorb();
-        if self.has_completion() {
+        if self.ledger.has_next() {
             return Some(Waited::Completed);
         }
         let arrivals = self.connection.arrivals.load(Ordering::SeqCst);
@@ -168,7 +126,7 @@ impl TcpLink {
             self.seen_arrivals = arrivals;
             return Some(Waited::Arrived);
         }
-        self.failure.map(Waited::Failed)
+        self.ledger.failure().map(Waited::Failed)
     }
 }
 
@@ -189,7 +147,7 @@ impl Link for TcpLink {
         let mut out = lock(&connection.out);
         for work in batch {
             // A link that failed by itself sends nothing more.
-            let taken = match self.failure.or(out.failure) {
+            let taken = match self.ledger.failure().or(out.failure) {
                 Some(reason) => Err(reason),
                 None => self.check(work).and_then(|()| match *work {
                     Work::Read { from, bytes, .. } => {
@@ -203,14 +161,10 @@ impl Link for TcpLink {
                     }
                 }),
             };
-            match (*work, taken) {
-                (Work::Read { into, bytes, .. }, Ok(())) => {
-                    self.landings.push_back(Landing { into, left: bytes });
-                }
-                (_, Err(reason)) => self.failure = Some(reason),
-                _ => {}
+            if let (Work::Read { into, bytes, .. }, Ok(())) = (*work, taken) {
+                self.landings.push_back(Landing { into, left: bytes });
             }
-            self.pending.push_back(Pending { id: work.id(), unsent: taken.err() });
+            self.ledger.post(work.id(), taken);
         }
         drop(out);
         if !self.is_held {
@@ -219,59 +173,22 @@ impl Link for TcpLink {
     }
 
     fn poll(&mut self) -> Option<Completion> {
-        if let Some(completion) = self.next_completion() {
+        if let Some(completion) = self.ledger.next() {
             return Some(completion);
         }
         self.absorb();
-        if let Some(completion) = self.next_completion() {
+        if let Some(completion) = self.ledger.next() {
             return Some(completion);
         }
         self.connection.pump_by_link();
         self.absorb();
-        self.next_completion()
+        self.ledger.next()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Waited {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let connection = Arc::clone(&self.connection);
-        let handle = Arc::clone(&self.handle);
-        // Ends with whatever comes, or with the time.
-        let waited = loop {
-            if let Some(found) = self.found() {
-                break found;
-            }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                break Waited::TimedOut;
-            }
-            let mut first = None;
-            let led = connection.lead(left, || {
-                first = self.found();
-                first.is_some()
-            });
-            if let Some(found) = first {
-                break found;
-            }
-            if led {
-                continue;
-            }
-            // Somebody else leads: sleep until something concerns us. Entered
-            // first, looked afterwards: see `waiting`.
-            handle.arm();
-            connection.waiters.enter(&handle);
-            let found = self.found();
-            let led = found.is_none() && connection.lead(Some(Duration::ZERO), || false);
-            if found.is_none() && !led {
-                handle.sleep(left);
-            }
-            connection.waiters.leave(&handle);
-            if let Some(found) = found {
-                break found;
-            }
-        };
-        // If the pump was offered to us, the next one may have it.
-        connection.waiters.hand_over();
-        waited
+        let (connection, handle) = (Arc::clone(&self.connection), Arc::clone(&self.handle));
+        let found = waiting::wait(&*connection, &handle, timeout, || self.found());
+        found.unwrap_or(Waited::TimedOut)
     }
 
     fn landed(&self, at: usize, bytes: usize) -> &[u8] {
@@ -285,6 +202,6 @@ impl Link for TcpLink {
     }
 
     fn failure(&self) -> Option<LinkError> {
-        self.failure
+        self.ledger.failure()
     }
 }

@@ -3,10 +3,10 @@
 
 use super::frame::Frame;
 use super::socket::Socket;
-use crate::waiting::Handle;
 use crate::LinkError;
+use crate::waiting::Handle;
 use remora_layout::limits::{
-    TCP_MAX_IN_FLIGHT, TCP_MAX_OUTBOUND_BYTES, TCP_PIECE_BYTES, TCP_READ_WINDOW_BYTES,
+    MAX_OUTBOUND_BYTES, MAX_POSTED, TCP_PIECE_BYTES, TCP_READ_WINDOW_BYTES,
 };
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use rustix::io::Errno;
@@ -101,8 +101,8 @@ impl Outbound {
 
     fn has_room(&self, bytes: usize) -> bool {
         let used = self.pending_bytes() + self.held_bytes + bytes + WIRE_HEADER_BYTES;
-        used + TCP_READ_WINDOW_BYTES <= TCP_MAX_OUTBOUND_BYTES
-            && self.flights.len() + self.held_count < TCP_MAX_IN_FLIGHT
+        used + TCP_READ_WINDOW_BYTES <= MAX_OUTBOUND_BYTES
+            && self.flights.len() + self.held_count < MAX_POSTED
     }
 
     /// Takes a READ.

@@ -55,7 +55,7 @@ fn failed(step: &'static str) -> VerbsError {
 }
 
 /// What a call returns that gives an error number.
-fn check(step: &'static str, code: i32) -> Result<(), VerbsError> {
+pub(super) fn checked(step: &'static str, code: i32) -> Result<(), VerbsError> {
     match code {
         0 => Ok(()),
         // Some verbs give -1 and set errno, others the number itself.
@@ -78,6 +78,11 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    /// The local id of a port; 0 on Ethernet.
+    pub fn lid(&self, port: u8) -> Result<u16, VerbsError> {
+        Ok(self.port(port)?.lid)
+    }
+
     /// Opens the device of this name.
     pub fn open(name: &str) -> Result<Arc<Self>, VerbsError> {
         let library = library()?;
@@ -106,12 +111,16 @@ impl Context {
         let mut context = Self { library, raw, limits: unsafe { std::mem::zeroed() } };
         // SAFETY: an open device, and room for the answer.
         let code = unsafe { library.ibv_query_device(raw.as_ptr(), &mut context.limits) };
-        check("ask what the RDMA device can do", code)?;
+        checked("ask what the RDMA device can do", code)?;
         Ok(Arc::new(context))
     }
 
     /// The largest packet of a port: a number of `ibv_mtu`.
     pub fn active_mtu(&self, port: u8) -> Result<u32, VerbsError> {
+        Ok(self.port(port)?.active_mtu)
+    }
+
+    fn port(&self, port: u8) -> Result<ibv_port_attr, VerbsError> {
         // SAFETY: plain data, valid as zeros.
         let mut attributes: ibv_port_attr = unsafe { std::mem::zeroed() };
         // The exported function fills the part that every version has.
@@ -123,8 +132,8 @@ impl Context {
                 ptr::from_mut(&mut attributes).cast(),
             )
         };
-        check("ask for the RDMA port", code)?;
-        Ok(attributes.active_mtu)
+        checked("ask for the RDMA port", code)?;
+        Ok(attributes)
     }
 }
 
@@ -169,12 +178,23 @@ pub struct Registration {
     domain: Arc<Domain>,
     raw: NonNull<ibv_mr>,
     /// Keeps the memory mapped.
-    _memory: Memory,
+    memory: Memory,
 }
 
 enum Memory {
     Shared(#[allow(dead_code, reason = "kept mapped")] Words),
-    Own(#[allow(dead_code, reason = "kept allocated")] Box<[u64]>),
+    /// Of this process: zeroed words that come from a box.
+    Own(*mut [u64]),
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Self::Own(words) = *self {
+            // SAFETY: it came from a box, and is given back once; the device
+            // no longer reaches it.
+            drop(unsafe { Box::from_raw(words) });
+        }
+    }
 }
 
 // SAFETY: the registration is immutable; the memory is shared or its own.
@@ -193,10 +213,9 @@ impl Registration {
 
     /// Zeroed memory of this process, which the device alone writes.
     pub fn own(domain: &Arc<Domain>, bytes: usize) -> Result<Self, VerbsError> {
-        let mut memory = vec![0u64; bytes.div_ceil(8).max(1)].into_boxed_slice();
-        let address = memory.as_mut_ptr() as usize;
-        let access = IBV_ACCESS_LOCAL_WRITE;
-        Self::new(domain, address, memory.len() * 8, access, Memory::Own(memory))
+        let words = Box::into_raw(vec![0u64; bytes.div_ceil(8).max(1)].into_boxed_slice());
+        let (address, bytes) = (words.cast::<u8>() as usize, words.len() * 8);
+        Self::new(domain, address, bytes, IBV_ACCESS_LOCAL_WRITE, Memory::Own(words))
     }
 
     fn new(
@@ -211,10 +230,41 @@ impl Registration {
         // SAFETY: the range is mapped, and stays so while `memory` lives; what
         // the device writes there is read by atomic accesses, or after its
         // completion.
-        let raw = unsafe { library.ibv_reg_mr(domain.raw.as_ptr(), address as *mut _, bytes, access) };
+        let raw =
+            unsafe { library.ibv_reg_mr(domain.raw.as_ptr(), address as *mut _, bytes, access) };
         let raw = NonNull::new(raw)
             .ok_or_else(|| VerbsError::Register { bytes, source: last_error() })?;
-        Ok(Self { domain: Arc::clone(domain), raw, _memory: memory })
+        Ok(Self { domain: Arc::clone(domain), raw, memory })
+    }
+
+    /// Stores into memory of this process that the device sends from.
+    ///
+    /// # Panics
+    /// It is not such memory, or the range does not lie in it.
+    pub fn store(&self, at: usize, bytes: &[u8]) {
+        let to = self.range(at, bytes.len());
+        // SAFETY: in bounds; nobody holds a reference to what is sent from.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Bytes of this process's own memory.
+    ///
+    /// # Safety
+    /// Nothing is READ into the range while the reference lives.
+    ///
+    /// # Panics
+    /// It is not such memory, or the range does not lie in it.
+    pub unsafe fn landed(&self, at: usize, bytes: usize) -> &[u8] {
+        // SAFETY: in bounds and initialised; the rest is the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.range(at, bytes), bytes) }
+    }
+
+    fn range(&self, at: usize, bytes: usize) -> *mut u8 {
+        let Memory::Own(words) = self.memory else { panic!("it is a region") };
+        let end = at.checked_add(bytes).expect("no range is that long");
+        assert!(end <= words.len() * 8, "beyond the memory");
+        // SAFETY: in bounds.
+        unsafe { words.cast::<u8>().add(at) }
     }
 
     /// Its first byte's address.
@@ -225,7 +275,7 @@ impl Registration {
 
     /// Its length.
     pub fn bytes(&self) -> usize {
-        // SAFETY: a live registration.
+        // SAFETY: as above.
         unsafe { self.raw.as_ref() }.length
     }
 
@@ -369,9 +419,3 @@ pub(super) fn library_of(domain: &Domain) -> &'static Ibverbs {
 pub(super) fn raw_domain(domain: &Domain) -> *mut ibv_pd {
     domain.raw.as_ptr()
 }
-
-pub(super) fn raw_context(context: &Context) -> *mut ibv_context {
-    context.raw.as_ptr()
-}
-
-pub(super) use check as checked;

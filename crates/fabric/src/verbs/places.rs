@@ -189,7 +189,8 @@ mod tests {
         let fabric = place("e", "fe80::2", Carriage::InfiniBand);
         let down = Place { is_active: false, ..place("f", "::ffff:10.0.0.2", Carriage::RoceV2) };
         let empty = place("g", "::", Carriage::RoceV2);
-        let all = [&empty, &down, &old, &fabric, &link_local, &global, &routed, &v4].map(Place::clone);
+        let all =
+            [&empty, &down, &old, &fabric, &link_local, &global, &routed, &v4].map(Place::clone);
         let local = Some("10.0.0.2".parse().unwrap());
         let best = ranked(all.to_vec(), local);
         assert_eq!(best, [&routed, &v4, &global, &fabric, &link_local, &old].map(Place::clone));

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 /// Operations that may be under way. The queue takes no more; the connection
 /// keeps the others back.
-pub const SEND_DEPTH: u32 = 256;
+const SEND_DEPTH: u32 = 256;
 /// Immediates that may have come and not been taken.
-pub const RECEIVE_DEPTH: u32 = 1024;
+const RECEIVE_DEPTH: u32 = 1024;
 /// WRITEs up to this length go along with their request, if the device can.
 const INLINE_BYTES: u32 = 128;
 /// READs that may be under way on the wire.
@@ -61,6 +61,8 @@ pub struct QueuePair {
     pub completions: Arc<Completions>,
     raw: NonNull<ibv_qp>,
     inline_bytes: u32,
+    send_depth: u32,
+    receive_depth: u32,
 }
 
 // SAFETY: libibverbs is safe for threads.
@@ -102,7 +104,9 @@ impl QueuePair {
             source: std::io::Error::last_os_error(),
         })?;
         let inline_bytes = wanted.cap.max_inline_data.min(INLINE_BYTES);
-        Ok(Self { domain: Arc::clone(domain), completions, raw, inline_bytes })
+        let domain = Arc::clone(domain);
+        let (send_depth, receive_depth) = (send, receive);
+        Ok(Self { domain, completions, raw, inline_bytes, send_depth, receive_depth })
     }
 
     /// What the peer has to know of this end.
@@ -122,8 +126,13 @@ impl QueuePair {
     }
 
     /// Connects to the peer's end: from now on it may do what the keys that it
-    /// was told allow. `may_write`: whether any of them is for WRITEs.
-    pub fn connect(&self, place: &Place, own: &VerbsEnd, peer: &VerbsEnd) -> Result<(), VerbsError> {
+    /// was told allow.
+    pub fn connect(
+        &self,
+        place: &Place,
+        own: &VerbsEnd,
+        peer: &VerbsEnd,
+    ) -> Result<(), VerbsError> {
         // SAFETY: plain data, valid as zeros.
         let mut init: ibv_qp_attr = unsafe { std::mem::zeroed() };
         init.qp_state = IBV_QPS_INIT;
@@ -134,7 +143,7 @@ impl QueuePair {
             &mut init,
             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
         )?;
-        for _ in 0..RECEIVE_DEPTH.min(self.domain.context.limits.max_qp_wr.max(1) as u32) {
+        for _ in 0..self.receive_depth {
             self.expect_immediate()?;
         }
         // SAFETY: plain data, valid as zeros.
@@ -201,6 +210,11 @@ impl QueuePair {
         // SAFETY: a live queue pair, and attributes as the mask says.
         let code = unsafe { library.ibv_modify_qp(self.raw.as_ptr(), attributes, mask as i32) };
         checked(step, code)
+    }
+
+    /// Operations that may be under way.
+    pub fn send_depth(&self) -> u32 {
+        self.send_depth
     }
 
     /// Makes room for one more immediate.

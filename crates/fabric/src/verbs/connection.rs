@@ -1,0 +1,336 @@
+//! One queue pair, shared by all links of a process with one peer (H41: fewer
+//! connections).
+//!
+//! Anybody may take completions, and delivers them to the links that they
+//! belong to; one thread at a time sleeps, for all (`crate::waiting`). Before
+//! it sleeps it arms the completion channel, and polls once more (M24).
+
+use super::objects::{Completions, Domain, Registration, VerbsError};
+use super::outbound::{Outbound, Remote, STAGING_BYTES};
+use super::queue_pair::{QueuePair, Window};
+use crate::LinkError;
+use crate::waiting::{Handle, Turns, Waiters, lock};
+use remora_layout::verbs::{RegionKey, WITHDRAWN};
+use remora_verbs_sys::*;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::{RecvFlags, SendFlags};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
+use std::time::Duration;
+
+/// Completions taken at a time.
+const BATCH: usize = 32;
+
+/// A region of the peer, as it told us.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerRegion {
+    /// Where, and the key.
+    pub key: RegionKey,
+    /// Whether it is a mailbox, to be written, or an arena, to be read.
+    pub is_mailbox: bool,
+}
+
+/// What a connection is made of.
+pub struct Parts {
+    /// Connected.
+    pub pair: QueuePair,
+    /// Its domain.
+    pub domain: Arc<Domain>,
+    /// The TCP connection over which it was made.
+    pub control: TcpStream,
+    /// What the peer lets be read and written.
+    pub peer: Vec<PeerRegion>,
+    /// Numbers below this are immediates that the peer listens to.
+    pub immediates: u32,
+    /// What this end lets the peer reach.
+    pub exposed: Vec<Registration>,
+    /// And what only the peer of this queue pair may reach.
+    pub windows: Vec<Window>,
+    /// Told of each immediate that comes.
+    pub on_immediate: Box<dyn Fn(u32) + Send + Sync>,
+}
+
+/// See the module's text.
+pub struct Connection {
+    /// Gone once the connection has ended. Before what it reaches.
+    pair: Mutex<Option<QueuePair>>,
+    out: Mutex<Outbound>,
+    completions: Arc<Completions>,
+    domain: Arc<Domain>,
+    peer: Vec<PeerRegion>,
+    immediates: u32,
+    control: TcpStream,
+    /// What the peer reaches: before the memory goes, the window and the queue
+    /// pair have gone.
+    _windows: Vec<Window>,
+    _exposed: Vec<Registration>,
+    on_immediate: Box<dyn Fn(u32) + Send + Sync>,
+    handles: Mutex<Vec<Weak<Handle>>>,
+    waiters: Waiters,
+    /// Immediates that have come.
+    pub(super) arrivals: AtomicU64,
+    /// Held by who sleeps for all.
+    leads: Mutex<()>,
+    kick: OwnedFd,
+    over: OnceLock<LinkError>,
+}
+
+impl Connection {
+    /// A connection of these parts.
+    ///
+    /// # Errors
+    /// Memory to send from cannot be registered, or there is no descriptor.
+    pub fn new(parts: Parts) -> Result<Arc<Self>, VerbsError> {
+        let system = |source| VerbsError::Failed { step: "set up a connection", source };
+        parts.control.set_nonblocking(true).map_err(system)?;
+        let staging = Registration::own(&parts.domain, STAGING_BYTES)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let kick = eventfd(0, flags).map_err(|error| system(error.into()))?;
+        Ok(Arc::new(Self {
+            completions: Arc::clone(&parts.pair.completions),
+            pair: Mutex::new(Some(parts.pair)),
+            out: Mutex::new(Outbound::new(staging)),
+            domain: parts.domain,
+            peer: parts.peer,
+            immediates: parts.immediates,
+            control: parts.control,
+            _windows: parts.windows,
+            _exposed: parts.exposed,
+            on_immediate: parts.on_immediate,
+            handles: Mutex::default(),
+            waiters: Waiters::default(),
+            arrivals: AtomicU64::new(0),
+            leads: Mutex::new(()),
+            kick,
+            over: OnceLock::new(),
+        }))
+    }
+
+    /// Its domain, for a link's landing memory.
+    pub(super) fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// The state of what is posted.
+    pub(super) fn out(&self) -> std::sync::MutexGuard<'_, Outbound> {
+        lock(&self.out)
+    }
+
+    /// A range at the peer, if this end may do that there.
+    pub(super) fn remote(
+        &self,
+        region: u32,
+        offset: u64,
+        bytes: usize,
+        is_write: bool,
+    ) -> Result<Remote, LinkError> {
+        let peer = self.peer.get(region as usize).ok_or(LinkError::NoSuchRegion(region))?;
+        let end = offset.checked_add(bytes as u64);
+        if !offset.is_multiple_of(8) || end.is_none_or(|end| end > peer.key.bytes.get()) {
+            return Err(LinkError::OutOfBounds { region, offset, bytes });
+        }
+        match (is_write, peer.is_mailbox) {
+            (true, false) => Err(LinkError::NotWritable(region)),
+            (false, true) => Err(LinkError::NotReadable(region)),
+            _ => Ok(Remote { address: peer.key.address.get() + offset, rkey: peer.key.rkey.get() }),
+        }
+    }
+
+    /// Whether the peer listens for this immediate.
+    pub(super) fn check_immediate(&self, imm: Option<u32>) -> Result<(), LinkError> {
+        match imm {
+            Some(imm) if imm >= self.immediates => Err(LinkError::NoSuchImmediate(imm)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn register(&self, handle: &Arc<Handle>) {
+        let mut handles = lock(&self.handles);
+        handles.retain(|handle| handle.strong_count() > 0);
+        handles.push(Arc::downgrade(handle));
+        // A link on a failed connection knows at once.
+        if let Some(reason) = self.failure() {
+            handle.fail(reason);
+        }
+    }
+
+    /// Why this end's operations fail, if they do.
+    pub fn failure(&self) -> Option<LinkError> {
+        self.over.get().copied()
+    }
+
+    /// Hands to the device what was posted.
+    pub(super) fn flush(&self) {
+        let flushed = match &*lock(&self.pair) {
+            Some(pair) => self.out().flush(pair),
+            None => Ok(()),
+        };
+        if let Err(reason) = flushed {
+            self.end(reason);
+        }
+    }
+
+    /// Takes what has completed and come, and hands on what waits for room.
+    pub fn pump(&self) {
+        // SAFETY: plain data, valid as zeros.
+        let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
+        // Bounded: the queues are.
+        let failed = loop {
+            let pair = lock(&self.pair);
+            let Some(pair) = &*pair else { return };
+            let count = self.completions.poll(&mut taken);
+            let (mut told, mut failed) = (Vec::new(), None);
+            let mut out = self.out();
+            for completion in &taken[..count] {
+                if completion.status != IBV_WC_SUCCESS {
+                    failed = failed.or(Some(reason_of(completion.status)));
+                } else if completion.opcode & IBV_WC_RECV != 0 {
+                    // SAFETY: only WRITEs with an immediate end receives.
+                    told.push(u32::from_be(unsafe { completion.__bindgen_anon_1.imm_data }));
+                    if pair.expect_immediate().is_err() {
+                        failed = Some(reason_of(IBV_WC_GENERAL_ERR));
+                    }
+                } else {
+                    out.complete(completion.wr_id);
+                }
+            }
+            failed = failed.or(out.flush(pair).err());
+            drop(out);
+            for imm in told {
+                self.arrivals.fetch_add(1, Ordering::SeqCst);
+                (self.on_immediate)(imm);
+                self.waiters.wake_all();
+            }
+            if count < BATCH || failed.is_some() {
+                break failed;
+            }
+        };
+        if let Some(reason) = failed {
+            self.end(self.ended().unwrap_or(reason));
+        }
+    }
+
+    /// Looks whether the peer has ended the session, or has gone.
+    pub fn look_after_peer(&self) {
+        if let Some(reason) = self.ended() {
+            self.end(reason);
+        }
+    }
+
+    /// What the control connection tells of the session's end.
+    fn ended(&self) -> Option<LinkError> {
+        let mut word = [0u8; WITHDRAWN.len()];
+        match rustix::net::recv(&self.control, &mut word[..], RecvFlags::DONTWAIT) {
+            Ok((_, length)) if length == word.len() && word == WITHDRAWN => {
+                Some(LinkError::Withdrawn)
+            }
+            Ok((_, 0)) => Some(LinkError::Disconnected),
+            Ok(_) => Some(LinkError::Violation("it spoke after its hello")),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => None,
+            Err(_) => Some(LinkError::Disconnected),
+        }
+    }
+
+    /// Ends the session for the peer: once this has returned, no operation of
+    /// it is executed any more, and it is told so.
+    pub fn withdraw(&self) {
+        self.end(LinkError::Disconnected);
+        let _ = rustix::net::send(&self.control, &WITHDRAWN, SendFlags::NOSIGNAL);
+    }
+
+    /// Ends the connection in both directions.
+    pub fn close(&self) {
+        self.end(LinkError::Disconnected);
+        // It may have ended already.
+        let _ = self.control.shutdown(Shutdown::Both);
+    }
+
+    /// Fails all links, after the device has stopped to touch any memory.
+    pub(super) fn end(&self, reason: LinkError) {
+        if self.over.set(reason).is_err() {
+            return;
+        }
+        drop(lock(&self.pair).take());
+        self.out().failure = Some(reason);
+        for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
+            handle.fail(reason);
+        }
+        // A full counter means that a kick is already due.
+        let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
+        self.waiters.wake_all();
+    }
+
+    /// From now on the next immediate makes the descriptor readable, or with
+    /// `all` the next completion of any kind; what has come is taken.
+    pub fn arm(&self, all: bool) {
+        self.completions.take_events();
+        self.completions.arm(!all);
+        self.pump();
+    }
+
+    /// The TCP connection over which it was made.
+    pub fn control(&self) -> &TcpStream {
+        &self.control
+    }
+
+    fn sleep(&self, timeout: Option<Duration>) {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = [
+            PollFd::new(&*self.completions, PollFlags::IN),
+            PollFd::new(&self.control, PollFlags::IN),
+            PollFd::new(&self.kick, PollFlags::IN),
+        ];
+        // Interrupted: the caller looks and comes again.
+        let _ = poll(&mut fds, timeout.as_ref());
+        let has_spoken = !fds[1].revents().is_empty();
+        if !fds[2].revents().is_empty() {
+            let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
+        }
+        if has_spoken {
+            self.look_after_peer();
+        }
+    }
+}
+
+impl Turns for Connection {
+    fn lead(&self, timeout: Option<Duration>, mut came: impl FnMut() -> bool) -> bool {
+        let _leads = match self.leads.try_lock() {
+            Ok(leads) => leads,
+            Err(TryLockError::WouldBlock) => return false,
+            // It guards nothing that could be half done.
+            Err(TryLockError::Poisoned(leads)) => leads.into_inner(),
+        };
+        self.arm(true);
+        if !came() && self.failure().is_none() {
+            self.sleep(timeout);
+            self.pump();
+        }
+        true
+    }
+
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+}
+
+impl AsFd for Connection {
+    /// What becomes readable when something comes: see [`Connection::arm`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.completions.as_fd()
+    }
+}
+
+/// What a completion's status says of the peer.
+fn reason_of(status: u32) -> LinkError {
+    match status {
+        IBV_WC_RETRY_EXC_ERR => LinkError::NoAnswer,
+        IBV_WC_RNR_RETRY_EXC_ERR => LinkError::Overrun,
+        IBV_WC_REM_ACCESS_ERR => LinkError::Denied,
+        IBV_WC_REM_INV_REQ_ERR | IBV_WC_REM_OP_ERR | IBV_WC_REM_ABORT_ERR => {
+            LinkError::Violation("its RDMA device refused an operation")
+        }
+        other => LinkError::Device(other),
+    }
+}

@@ -1,0 +1,173 @@
+//! One thread's handle on a connection.
+
+use super::connection::Connection;
+use super::objects::Registration;
+use crate::ledger::Ledger;
+use crate::waiting::{self, Handle};
+use crate::{Completion, Link, LinkError, Transport, Waited, Work};
+use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, STREAM_AHEAD_BYTES};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A link on a shared [`Connection`]. Order holds within each link.
+pub struct VerbsLink {
+    connection: Arc<Connection>,
+    handle: Arc<Handle>,
+    /// Registered; what is READ into it is kept by the READ too.
+    landing: Option<Arc<Registration>>,
+    ledger: Ledger,
+    /// For each operation in the ledger, where it READs into.
+    reads: VecDeque<(usize, usize)>,
+    /// Never filled: READs go to their places by themselves.
+    nothing: Vec<u8>,
+    seen_arrivals: u64,
+}
+
+impl VerbsLink {
+    /// A further link on this connection.
+    pub fn new(connection: Arc<Connection>) -> Self {
+        let handle = Arc::new(Handle::default());
+        connection.register(&handle);
+        Self {
+            connection,
+            handle,
+            landing: None,
+            ledger: Ledger::default(),
+            reads: VecDeque::new(),
+            nothing: Vec::new(),
+            seen_arrivals: 0,
+        }
+    }
+
+    /// Whether a large value may go on: not too much waits for the device.
+    pub fn has_room(&self) -> bool {
+        self.connection.out().waiting_bytes() <= STREAM_AHEAD_BYTES
+    }
+
+    fn post_one(&self, work: &Work<'_>) -> Result<(), LinkError> {
+        match *work {
+            Work::Read { bytes, .. } if bytes > MAX_READ_BYTES => Err(LinkError::TooLong(bytes)),
+            Work::Read { from, into, bytes, .. } => {
+                let remote = self.connection.remote(from.region, from.offset, bytes, false)?;
+                let landing = self.landing.as_ref().ok_or(LinkError::NoLanding)?;
+                let end = into.checked_add(bytes).filter(|end| *end <= landing.bytes());
+                end.ok_or(LinkError::NoLanding)?;
+                self.connection.out().read(&self.handle, remote, landing, into, bytes)
+            }
+            Work::Write { bytes, .. } if bytes.len() > MAX_WRITE_BYTES => {
+                Err(LinkError::TooLong(bytes.len()))
+            }
+            Work::Write { to, bytes, imm, .. } => {
+                let remote = self.connection.remote(to.region, to.offset, bytes.len(), true)?;
+                self.connection.check_immediate(imm)?;
+                self.connection.out().write(&self.handle, remote, bytes, imm)
+            }
+        }
+    }
+
+    fn absorb(&mut self) {
+        let (executed, failure) = self.handle.take(&mut self.nothing);
+        self.ledger.absorb(executed, failure);
+    }
+
+    fn next(&mut self) -> Option<Completion> {
+        let completion = self.ledger.next()?;
+        self.reads.pop_front();
+        Some(completion)
+    }
+
+    /// What `wait` can report without sleeping.
+    fn found(&mut self) -> Option<Waited> {
+        self.absorb();
+        if self.ledger.has_next() {
+            return Some(Waited::Completed);
+        }
+        let arrivals = self.connection.arrivals.load(Ordering::SeqCst);
+        if arrivals != self.seen_arrivals {
+            self.seen_arrivals = arrivals;
+            return Some(Waited::Arrived);
+        }
+        self.ledger.failure().map(Waited::Failed)
+    }
+}
+
+impl Link for VerbsLink {
+    fn transport(&self) -> Transport {
+        Transport::Verbs
+    }
+
+    fn reads_cost_peer_cpu(&self) -> bool {
+        false
+    }
+
+    fn post(&mut self, batch: &[Work<'_>]) {
+        if batch.is_empty() {
+            return;
+        }
+        for work in batch {
+            // A link that failed by itself sends nothing more.
+            let taken = match self.ledger.failure().or(self.connection.failure()) {
+                Some(reason) => Err(reason),
+                None => self.post_one(work),
+            };
+            self.ledger.post(work.id(), taken);
+            self.reads.push_back(match *work {
+                Work::Read { into, bytes, .. } if taken.is_ok() => (into, bytes),
+                _ => (0, 0),
+            });
+        }
+        self.connection.flush();
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.next() {
+            return Some(completion);
+        }
+        self.connection.pump();
+        self.absorb();
+        self.next()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Waited {
+        let (connection, handle) = (Arc::clone(&self.connection), Arc::clone(&self.handle));
+        let found = waiting::wait(&*connection, &handle, timeout, || self.found());
+        found.unwrap_or(Waited::TimedOut)
+    }
+
+    fn landed(&self, at: usize, bytes: usize) -> &[u8] {
+        let end = at + bytes;
+        let is_free = |&(into, length): &(usize, usize)| into + length <= at || end <= into;
+        assert!(self.reads.iter().all(is_free), "a READ into it is under way");
+        match &self.landing {
+            // SAFETY: no READ into the range is under way, and none can be
+            // posted while `self` is borrowed.
+            Some(landing) => unsafe { landing.landed(at, bytes) },
+            None => &[][..bytes],
+        }
+    }
+
+    fn reserve_landing(&mut self, bytes: usize) {
+        let before = self.landing.as_ref().map_or(0, |landing| landing.bytes());
+        if bytes <= before {
+            return;
+        }
+        match Registration::own(self.connection.domain(), bytes) {
+            Ok(landing) => {
+                if self.landing.is_some() {
+                    landing.store(0, self.landed(0, before));
+                }
+                self.landing = Some(Arc::new(landing));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no memory to READ into");
+                self.ledger.fail(LinkError::NotRegistered(bytes));
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<LinkError> {
+        self.ledger.failure()
+    }
+}

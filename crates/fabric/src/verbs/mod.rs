@@ -1,0 +1,31 @@
+//! READ and WRITE by RDMA: reliable connections over rdma-core's libibverbs,
+//! which is loaded when it is first needed (Catfish 2.2, C11; RDMA_Mongo 3.2,
+//! M3, M4).
+//!
+//! One queue pair carries the operations of all threads of a process with one
+//! peer; each has a [`VerbsLink`] of its own on it. The device of the target
+//! executes: a READ costs its CPU nothing.
+//!
+//! * The TCP connection over which the queue pairs were set up stays open. Its
+//!   end is the session's end, and it tells whether the session was withdrawn:
+//!   a device only knows that nobody answers.
+//! * A failed operation fails the whole connection, as it does the queue pair.
+//!   Nothing is repeated; who wants to go on makes a new connection.
+//! * What READs go into is registered once for each link, and grows.
+
+#![allow(unsafe_code)]
+
+mod connection;
+mod library;
+mod link;
+mod objects;
+mod outbound;
+mod places;
+mod queue_pair;
+
+pub use connection::{Connection, Parts, PeerRegion};
+pub use library::NoLibrary;
+pub use link::VerbsLink;
+pub use objects::{Context, Domain, Registration, VerbsError};
+pub use places::{Carriage, Place, places, ranked};
+pub use queue_pair::{QueuePair, Window};
