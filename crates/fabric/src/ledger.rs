@@ -27,10 +27,6 @@ impl Ledger {
         self.failure
     }
 
-    /// Operations that were posted and not polled.
-    pub fn len(&self) -> usize {
-        self.pending.len()
-    }
 
     /// An operation was sent, or not, for this reason.
     pub fn post(&mut self, id: u64, taken: Result<(), LinkError>) {

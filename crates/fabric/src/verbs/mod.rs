@@ -22,6 +22,7 @@ mod objects;
 mod outbound;
 mod places;
 mod queue_pair;
+mod setup;
 
 pub use connection::{Connection, Parts, PeerRegion};
 pub use library::NoLibrary;
@@ -29,3 +30,4 @@ pub use link::VerbsLink;
 pub use objects::{Context, Domain, Registration, VerbsError};
 pub use places::{Carriage, Place, places, ranked};
 pub use queue_pair::{QueuePair, Window};
+pub use setup::{Unconnected, access, bind_window, key_of, open};

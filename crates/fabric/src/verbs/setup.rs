@@ -1,0 +1,128 @@
+//! Making queue pairs: the device and the address, the ends that two peers
+//! tell each other, windows.
+
+use super::objects::{Context, Domain, Registration, VerbsError};
+use super::places::{Place, places, ranked};
+use super::queue_pair::{QueuePair, Window};
+use remora_layout::verbs::{RegionKey, VerbsEnd};
+use remora_verbs_sys::*;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A window is bound by the device itself, in microseconds.
+const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Opens the best device for peers that are reached from the address `local`;
+/// only the one of this name, if there is one. A device that cannot be opened
+/// is passed over.
+///
+/// # Errors
+/// There is no library, no such device, or none with an active port; or none
+/// can be opened, for the reason of the first.
+pub fn open(
+    local: Option<IpAddr>,
+    device: Option<&str>,
+) -> Result<(Arc<Domain>, Place), VerbsError> {
+    super::library::library()?;
+    let all = places();
+    if let Some(name) = device
+        && !all.iter().any(|place| place.device == name)
+    {
+        return Err(VerbsError::NoDevice(name.to_owned()));
+    }
+    let mut first = None;
+    for place in ranked(all, local) {
+        if device.is_some_and(|name| place.device != name) {
+            continue;
+        }
+        let opened = Context::open(&place.device).and_then(Domain::new);
+        match opened {
+            Ok(domain) => return Ok((domain, place)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or(VerbsError::NoPlace))
+}
+
+/// A queue pair before it knows its peer.
+pub struct Unconnected {
+    pair: QueuePair,
+    place: Place,
+    end: VerbsEnd,
+}
+
+impl Unconnected {
+    /// A fresh one, in this domain.
+    pub fn new(domain: &Arc<Domain>, place: &Place) -> Result<Self, VerbsError> {
+        let mut random = [0u8; 4];
+        let drawn = getrandom(&mut random, GetRandomFlags::empty());
+        drawn.map_err(|error| VerbsError::Failed { step: "draw", source: error.into() })?;
+        let pair = QueuePair::new(domain)?;
+        let end = pair.end(place, u32::from_ne_bytes(random))?;
+        Ok(Self { pair, place: place.clone(), end })
+    }
+
+    /// What the peer has to know.
+    pub fn end(&self) -> VerbsEnd {
+        self.end
+    }
+
+    /// Connects it to the peer's end.
+    pub fn connect(self, peer: &VerbsEnd) -> Result<QueuePair, VerbsError> {
+        self.pair.connect(&self.place, &self.end, peer)?;
+        Ok(self.pair)
+    }
+}
+
+/// What a peer has to know of a region that it may reach.
+pub fn key_of(memory: &Registration, rkey: u32) -> RegionKey {
+    RegionKey {
+        address: memory.address().into(),
+        bytes: (memory.bytes() as u64).into(),
+        rkey: rkey.into(),
+        reserved: 0.into(),
+    }
+}
+
+/// Lets the peer of this queue pair, which nobody uses yet, WRITE into memory
+/// that is registered with `IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND`, and
+/// nobody else of the same domain.
+pub fn bind_window(
+    domain: &Arc<Domain>,
+    pair: &QueuePair,
+    memory: &Registration,
+) -> Result<Window, VerbsError> {
+    let failed = |code: i32| VerbsError::Failed {
+        step: "bind a memory window",
+        source: std::io::Error::from_raw_os_error(code),
+    };
+    let window = Window::new(domain)?;
+    pair.bind(&window, memory, 0)?;
+    let began = Instant::now();
+    // SAFETY: plain data, valid as zeros.
+    let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
+    while pair.completions.poll(&mut taken) == 0 {
+        if began.elapsed() > BIND_TIMEOUT {
+            return Err(failed(rustix::io::Errno::TIMEDOUT.raw_os_error()));
+        }
+        std::thread::yield_now();
+    }
+    match taken[0].status {
+        IBV_WC_SUCCESS => Ok(window),
+        _ => Err(failed(rustix::io::Errno::IO.raw_os_error())),
+    }
+}
+
+/// How memory is registered.
+pub mod access {
+    use remora_verbs_sys::*;
+
+    /// The peer may READ it: an arena.
+    pub const READ: u32 = IBV_ACCESS_REMOTE_READ;
+    /// Any peer of the domain may WRITE it.
+    pub const WRITE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    /// Who has a window may WRITE it.
+    pub const BY_WINDOW: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+}
