@@ -27,7 +27,6 @@ impl Ledger {
         self.failure
     }
 
-
     /// An operation was sent, or not, for this reason.
     pub fn post(&mut self, id: u64, taken: Result<(), LinkError>) {
         if let Err(reason) = taken {

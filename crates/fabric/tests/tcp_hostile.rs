@@ -6,7 +6,7 @@ use remora_arena::{Mapping, Words};
 use remora_fabric::sim::Random;
 use remora_fabric::tcp::{Access, Connection, Frame, Pumping, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
-use remora_layout::limits::{MAX_WRITE_BYTES, TCP_PIECE_BYTES, TCP_READ_WINDOW_BYTES};
+use remora_layout::limits::{MAX_WRITE_BYTES, READ_WINDOW_BYTES, TCP_PIECE_BYTES};
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ fn frames_that_make_no_sense_end_the_connection() {
         ("bytes that nobody asked for", Frame::Data { number: 0, bytes: 8 }.header().to_vec()),
         ("it executed what nobody posted", Frame::Done(1).header().to_vec()),
         ("it executed what nobody posted", Frame::Done(u64::MAX).header().to_vec()),
-        ("it asks for more than the window", read.repeat(1 + TCP_READ_WINDOW_BYTES / 100_000)),
+        ("it asks for more than the window", read.repeat(1 + READ_WINDOW_BYTES / 100_000)),
     ];
     for (expected, bytes) in cases {
         let mut victim = victim();

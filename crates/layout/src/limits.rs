@@ -78,7 +78,7 @@ pub const TCP_PIECE_BYTES: usize = 256 << 10;
 /// READ bytes that one end has asked for and not yet received (headers
 /// included). What a target has to buffer is bounded by it, whatever the peer
 /// asks for; at 50 us a round trip it still fills 20 GB/s.
-pub const TCP_READ_WINDOW_BYTES: usize = 1 << 20;
+pub const READ_WINDOW_BYTES: usize = 1 << 20;
 /// Bytes that one end of a connection buffers for a peer that does not read;
 /// then the link fails. All response rings at once fit twice.
 pub const MAX_OUTBOUND_BYTES: usize = 34 << 20;
@@ -277,7 +277,7 @@ const _: () = assert!((POINTER_TABLE_BYTES / CACHE_LINE_BYTES).is_power_of_two()
 const _: () = assert!(MAX_SHARDS < MAX_REGIONS);
 const _: () = assert!(MAX_FRAME_BYTES <= MAX_WRITE_BYTES);
 const _: () = assert!(MAX_WRITE_BYTES <= u32::MAX as usize);
-const _: () = assert!(2 * TCP_PIECE_BYTES <= TCP_READ_WINDOW_BYTES);
+const _: () = assert!(2 * TCP_PIECE_BYTES <= READ_WINDOW_BYTES);
 const _: () = assert!(
-    2 * MAX_SHARDS * RING_BYTES + TCP_READ_WINDOW_BYTES + MAX_WRITE_BYTES <= MAX_OUTBOUND_BYTES
+    2 * MAX_SHARDS * RING_BYTES + READ_WINDOW_BYTES + MAX_WRITE_BYTES <= MAX_OUTBOUND_BYTES
 );

@@ -18,7 +18,7 @@ use model::{Answer, Model, REGIONS, WITHDRAWN, pattern};
 use remora_arena::{Mapping, Words};
 use remora_fabric::tcp::{Access, Connection, Frame, Pumping, State, TcpLink, parse};
 use remora_fabric::{Link, LinkError, RemoteAddress, Work};
-use remora_layout::limits::TCP_READ_WINDOW_BYTES;
+use remora_layout::limits::READ_WINDOW_BYTES;
 use remora_layout::wire::{WIRE_HEADER_BYTES, reason};
 use rustix::event::{PollFd, PollFlags};
 use std::collections::VecDeque;
@@ -165,7 +165,7 @@ pub fn run(script: &[u8]) -> Seen {
         assert!(is_mailbox || bytes_of(words) == pattern(number), "what is only read has changed");
     }
     // Who does not take the bytes that it READs may be cut off for that.
-    if model.asked <= TCP_READ_WINDOW_BYTES || !broke {
+    if model.asked <= READ_WINDOW_BYTES || !broke {
         assert_eq!(broke, model.is_violated, "{ended:?}");
         assert!(immediates == model.immediates, "immediates");
         for (words, expected) in memory.iter().zip(&model.regions) {

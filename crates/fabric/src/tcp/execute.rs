@@ -10,7 +10,7 @@ use super::regions::Access;
 use crate::LinkError;
 use crate::waiting::lock;
 use remora_arena::Words;
-use remora_layout::limits::{TCP_PIECE_BYTES, TCP_READ_WINDOW_BYTES};
+use remora_layout::limits::{READ_WINDOW_BYTES, TCP_PIECE_BYTES};
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use std::sync::atomic::Ordering;
 
@@ -292,7 +292,7 @@ impl Connection {
     /// is told later: the count is cumulative.
     fn tell(&self, inbound: &mut Inbound) {
         let mut out = lock(&self.out);
-        if inbound.told < inbound.executed && out.pending_bytes() <= TCP_READ_WINDOW_BYTES {
+        if inbound.told < inbound.executed && out.pending_bytes() <= READ_WINDOW_BYTES {
             inbound.told = inbound.executed;
             out.answer(&Frame::Done(inbound.executed));
         }

@@ -5,9 +5,7 @@ use super::frame::Frame;
 use super::socket::Socket;
 use crate::LinkError;
 use crate::waiting::Handle;
-use remora_layout::limits::{
-    MAX_OUTBOUND_BYTES, MAX_POSTED, TCP_PIECE_BYTES, TCP_READ_WINDOW_BYTES,
-};
+use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES, TCP_PIECE_BYTES};
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -87,7 +85,7 @@ impl Outbound {
             held: VecDeque::new(),
             held_count: 0,
             held_bytes: 0,
-            window: TCP_READ_WINDOW_BYTES,
+            window: READ_WINDOW_BYTES,
             flights: VecDeque::new(),
             answered: 0,
             failure: None,
@@ -101,7 +99,7 @@ impl Outbound {
 
     fn has_room(&self, bytes: usize) -> bool {
         let used = self.pending_bytes() + self.held_bytes + bytes + WIRE_HEADER_BYTES;
-        used + TCP_READ_WINDOW_BYTES <= MAX_OUTBOUND_BYTES
+        used + READ_WINDOW_BYTES <= MAX_OUTBOUND_BYTES
             && self.flights.len() + self.held_count < MAX_POSTED
     }
 
@@ -218,7 +216,7 @@ impl Outbound {
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Option<Result<(), E>> {
         let whole = window_cost(bytes);
-        if self.answer_bytes + whole > TCP_READ_WINDOW_BYTES {
+        if self.answer_bytes + whole > READ_WINDOW_BYTES {
             return None;
         }
         self.append(&Frame::Data { number, bytes }.header(), &[]);
@@ -257,7 +255,7 @@ impl Outbound {
         self.buffer.clear();
         self.sent = 0;
         // A burst must not keep its memory for ever.
-        self.buffer.shrink_to(2 * TCP_READ_WINDOW_BYTES);
+        self.buffer.shrink_to(2 * READ_WINDOW_BYTES);
         Flushed::All
     }
 

@@ -54,17 +54,16 @@ pub struct Parts {
 
 /// See the module's text.
 pub struct Connection {
-    /// Gone once the connection has ended. Before what it reaches.
-    pair: Mutex<Option<QueuePair>>,
+    /// Gone once the connection has ended, with its windows: before the memory
+    /// that they reach.
+    pair: Mutex<Option<(Vec<Window>, QueuePair)>>,
     out: Mutex<Outbound>,
     completions: Arc<Completions>,
     domain: Arc<Domain>,
     peer: Vec<PeerRegion>,
     immediates: u32,
     control: TcpStream,
-    /// What the peer reaches: before the memory goes, the window and the queue
-    /// pair have gone.
-    _windows: Vec<Window>,
+    /// What the peer reaches.
     _exposed: Vec<Registration>,
     on_immediate: Box<dyn Fn(u32) + Send + Sync>,
     handles: Mutex<Vec<Weak<Handle>>>,
@@ -90,13 +89,12 @@ impl Connection {
         let kick = eventfd(0, flags).map_err(|error| system(error.into()))?;
         Ok(Arc::new(Self {
             completions: Arc::clone(&parts.pair.completions),
-            pair: Mutex::new(Some(parts.pair)),
+            pair: Mutex::new(Some((parts.windows, parts.pair))),
             out: Mutex::new(Outbound::new(staging)),
             domain: parts.domain,
             peer: parts.peer,
             immediates: parts.immediates,
             control: parts.control,
-            _windows: parts.windows,
             _exposed: parts.exposed,
             on_immediate: parts.on_immediate,
             handles: Mutex::default(),
@@ -164,7 +162,7 @@ impl Connection {
     /// Hands to the device what was posted.
     pub(super) fn flush(&self) {
         let flushed = match &*lock(&self.pair) {
-            Some(pair) => self.out().flush(pair),
+            Some((_, pair)) => self.out().flush(pair),
             None => Ok(()),
         };
         if let Err(reason) = flushed {
@@ -179,7 +177,7 @@ impl Connection {
         // Bounded: the queues are.
         let failed = loop {
             let pair = lock(&self.pair);
-            let Some(pair) = &*pair else { return };
+            let Some((_, pair)) = &*pair else { return };
             let count = self.completions.poll(&mut taken);
             let (mut told, mut failed) = (Vec::new(), None);
             let mut out = self.out();
@@ -252,6 +250,7 @@ impl Connection {
         if self.over.set(reason).is_err() {
             return;
         }
+        // Windows first: a device may keep a queue pair while one is bound.
         drop(lock(&self.pair).take());
         self.out().failure = Some(reason);
         for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
@@ -291,6 +290,12 @@ impl Connection {
         if has_spoken {
             self.look_after_peer();
         }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.end(LinkError::Disconnected);
     }
 }
 

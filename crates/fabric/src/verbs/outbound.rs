@@ -9,13 +9,13 @@ use super::objects::Registration;
 use super::queue_pair::{QueuePair, Request, Verb};
 use crate::LinkError;
 use crate::waiting::Handle;
-use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED};
+use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES};
 use remora_verbs_sys::IBV_WC_LOC_QP_OP_ERR;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A READ goes out in pieces of at most this length: every device takes it.
-const READ_PIECE_BYTES: usize = 1 << 20;
+const READ_PIECE_BYTES: usize = READ_WINDOW_BYTES / 4;
 /// So does a WRITE.
 const WRITE_PIECE_BYTES: usize = 32 << 10;
 /// Memory that WRITEs are sent from. What does not fit waits in plain memory.
@@ -67,6 +67,9 @@ pub struct Outbound {
     waiting_bytes: usize,
     /// Handed to the queue pair, oldest first.
     under_way: VecDeque<Piece>,
+    /// Bytes of READs in `under_way`: so few that the answers to all come
+    /// before the device takes them for lost.
+    reading: usize,
     /// Number of the first of them.
     first: u64,
     /// Why nothing is posted any more.
@@ -83,6 +86,7 @@ impl Outbound {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             under_way: VecDeque::new(),
+            reading: 0,
             first: 1,
             failure: None,
         }
@@ -170,7 +174,7 @@ impl Outbound {
             && let Some(mut piece) = self.waiting.pop_front()
         {
             let Some(local) = self.place(&mut piece) else {
-                // The staging memory is full.
+                // Completions make room.
                 self.waiting.push_front(piece);
                 break;
             };
@@ -197,11 +201,13 @@ impl Outbound {
     }
 
     /// Address and key of a piece's bytes, in the staging memory if it is a
-    /// WRITE. `None` if that has no room.
+    /// WRITE. `None` if that has no room, or enough is being READ.
     fn place(&mut self, piece: &mut Piece) -> Option<(u64, u32)> {
         let bytes = match &piece.local {
             Local::Landing(landing, at) => {
-                return Some((landing.address() + *at as u64, landing.lkey()));
+                let fits = self.reading + piece.bytes <= READ_WINDOW_BYTES;
+                self.reading += if fits { piece.bytes } else { 0 };
+                return fits.then(|| (landing.address() + *at as u64, landing.lkey()));
             }
             Local::Waiting(bytes) => bytes,
             Local::Staged(_) => unreachable!("a piece is placed once"),
@@ -227,9 +233,13 @@ impl Outbound {
             && let Some(piece) = self.under_way.pop_front()
         {
             self.first += 1;
-            if let Local::Staged(taken) = piece.local {
-                self.used_from = (self.used_from + taken) % STAGING_BYTES;
-                self.used -= taken;
+            match piece.local {
+                Local::Staged(taken) => {
+                    self.used_from = (self.used_from + taken) % STAGING_BYTES;
+                    self.used -= taken;
+                }
+                Local::Landing(..) => self.reading -= piece.bytes,
+                Local::Waiting(_) => unreachable!("it was placed before it went out"),
             }
             if piece.is_last {
                 piece.handle.deliver(&[], 1);

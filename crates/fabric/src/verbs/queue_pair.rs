@@ -18,11 +18,11 @@ const RECEIVE_DEPTH: u32 = 1024;
 const INLINE_BYTES: u32 = 128;
 /// READs that may be under way on the wire.
 const READ_DEPTH: i32 = 16;
-/// The packet is sent again after 4.096 us * 2^14 = 67 ms without an answer ...
-const TIMEOUT: u8 = 14;
-/// ... and given up after as many tries: 0.3 to 0.6 s. Seven would mean for
-/// ever on some devices.
-const RETRIES: u8 = 6;
+/// A packet is sent again after 4.096 us * 2^16 = 0.27 s without an answer ...
+const TIMEOUT: u8 = 16;
+/// ... and given up after as many tries. Seven would mean for ever on some
+/// devices.
+const RETRIES: u8 = 5;
 /// A peer that has no room for another immediate is asked again as often ...
 const ROOM_RETRIES: u8 = 6;
 /// ... every 491.52 ms: a process may stand still for 3 s (IBTA 9.7.5.2.8).
