@@ -2,6 +2,7 @@
 
 use crate::shm::ShmLink;
 use crate::tcp::TcpLink;
+use crate::verbs::VerbsLink;
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ pub enum AnyLink {
     Shm(ShmLink),
     /// TCP.
     Tcp(TcpLink),
+    /// RDMA.
+    Verbs(VerbsLink),
     /// Another implementation of the contract.
     Other(Box<dyn Link + Send + Sync>),
 }
@@ -39,6 +42,7 @@ impl AnyLink {
         match self {
             Self::Shm(_) => true,
             Self::Tcp(link) => link.has_room(),
+            Self::Verbs(link) => link.has_room(),
             Self::Other(_) => true,
         }
     }
@@ -56,6 +60,7 @@ macro_rules! either {
         match $self {
             AnyLink::Shm($link) => $call,
             AnyLink::Tcp($link) => $call,
+            AnyLink::Verbs($link) => $call,
             AnyLink::Other($link) => $call,
         }
     };

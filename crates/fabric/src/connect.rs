@@ -5,7 +5,8 @@
 //! its answer says where to dial again (RDMA_Mongo 4.1, algorithm 1).
 
 use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of, number_of};
-use crate::{Transport, shm, tcp};
+use crate::verbs::VerbsError;
+use crate::{Transport, far, shm, verbs};
 use remora_arena::MapError;
 use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello, text_field, text_of,
@@ -136,6 +137,15 @@ pub enum ConnectError {
         /// What the kernel said.
         source: Option<std::io::Error>,
     },
+    /// The RDMA devices of both sides do not come together.
+    #[error("no session over RDMA with the server at {server}")]
+    Verbs {
+        /// Where.
+        server: Address,
+        /// Why not.
+        #[source]
+        why: VerbsError,
+    },
     /// The memory could not be mapped.
     #[error(transparent)]
     Memory(#[from] MapError),
@@ -151,8 +161,8 @@ pub enum ConnectError {
 pub enum Connected {
     /// Over shared memory.
     Shm(Box<shm::Connected>),
-    /// Over TCP.
-    Tcp(Box<tcp::Connected>),
+    /// With a server that is reached by TCP.
+    Far(Box<far::Connected>),
 }
 
 impl Connected {
@@ -160,7 +170,7 @@ impl Connected {
     pub fn transport(&self) -> Transport {
         match self {
             Self::Shm(_) => Transport::Shm,
-            Self::Tcp(_) => Transport::Tcp,
+            Self::Far(connected) => connected.carrier.transport(),
         }
     }
 }
@@ -173,46 +183,90 @@ pub(crate) enum Dialled<T> {
 }
 
 /// Makes a session with the server at `address` over the wanted transport,
-/// dialling a second time if it is not the one that the address belongs to.
-/// [`Wanted::Auto`] takes shared memory if it can be had, else TCP, and says
-/// so once in the log.
+/// dialling again if it is not the one that the address belongs to.
+/// [`Wanted::Auto`] takes shared memory if it can be had, else RDMA, else TCP,
+/// and says so once in the log where it is TCP, or where the first choice
+/// failed.
 ///
 /// # Errors
 /// Nobody listens there, the server refuses, the wanted transport cannot be
 /// had, or what the server sends is not acceptable.
 pub fn connect(address: &Address, wanted: Wanted) -> Result<Connected, ConnectError> {
-    let answer = match dial(address, wanted)? {
-        Dialled::Session(connected) => {
-            if let (Wanted::Auto, Connected::Tcp(connected)) = (wanted, &connected) {
+    let (at, named, error) = match dial_twice(address, wanted) {
+        Ok(connected) => return Ok(connected),
+        Err(failed) => failed,
+    };
+    // What both sides have is not always to be had: the server's socket is in
+    // another mount namespace, a device sends nothing.
+    if wanted != Wanted::Auto || !matches!(named, Wanted::Shm | Wanted::Verbs) {
+        return Err(error);
+    }
+    warn_once(address, &with_sources(&error));
+    match dial(&at, Wanted::Tcp)? {
+        Dialled::Session(connected) => Ok(connected),
+        Dialled::Elsewhere(answer) => {
+            let (next, _) = next_dial(&at, &answer)?;
+            session(dial(&next, Wanted::Tcp)?, address)
+        }
+    }
+}
+
+/// Dials, and once more where the answer says. A failure tells the address
+/// that answered and the transport that was then tried.
+fn dial_twice(
+    address: &Address,
+    wanted: Wanted,
+) -> Result<Connected, (Address, Wanted, ConnectError)> {
+    let first = dial(address, wanted);
+    let answer = match first {
+        Ok(Dialled::Session(connected)) => {
+            if let (Wanted::Auto, Connected::Far(connected)) = (wanted, &connected)
+                && connected.carrier.transport() == Transport::Tcp
+            {
                 warn_of_tcp(address, &connected.hello);
             }
             return Ok(connected);
         }
-        Dialled::Elsewhere(answer) => answer,
+        Ok(Dialled::Elsewhere(answer)) => answer,
+        // It was tried at this address: nothing else says hello and then fails.
+        Err(error @ (ConnectError::Verbs { .. } | ConnectError::Link(_))) => {
+            return Err((address.clone(), Wanted::Verbs, error));
+        }
+        Err(error) => return Err((address.clone(), wanted, error)),
     };
-    let (next, named) = next_dial(address, &answer)?;
-    match dial(&next, named) {
-        Ok(Dialled::Session(connected)) => {
+    let failed = |named, error| (address.clone(), named, error);
+    let (next, named) = next_dial(address, &answer).map_err(|error| failed(wanted, error))?;
+    match dial(&next, named).and_then(|dialled| session(dialled, address)) {
+        Ok(connected) => {
             if (wanted, named) == (Wanted::Auto, Wanted::Tcp) {
                 warn_of_tcp(address, &answer);
             }
             Ok(connected)
         }
-        // The host is the same, but its socket is not to be seen or used from
-        // here: another mount namespace, or no right to it.
-        Err(error) if (wanted, named) == (Wanted::Auto, Wanted::Shm) => {
-            warn_once(address, &error.to_string());
-            match dial(address, Wanted::Tcp)? {
-                Dialled::Session(connected) => Ok(connected),
-                Dialled::Elsewhere(_) => Err(in_circles(address)),
-            }
+        Err(ConnectError::Unreachable { .. }) if named == Wanted::Shm && wanted != Wanted::Auto => {
+            let why = Unavailable::ShmUnreachable;
+            Err(failed(named, ConnectError::Unavailable { server: next, why }))
         }
-        Ok(Dialled::Elsewhere(_)) => Err(in_circles(address)),
-        Err(ConnectError::Unreachable { .. }) if named == Wanted::Shm => {
-            Err(ConnectError::Unavailable { server: next, why: Unavailable::ShmUnreachable })
-        }
-        Err(error) => Err(error),
+        Err(error) => Err(failed(named, error)),
     }
+}
+
+fn session(dialled: Dialled<Connected>, address: &Address) -> Result<Connected, ConnectError> {
+    match dialled {
+        Dialled::Session(connected) => Ok(connected),
+        Dialled::Elsewhere(_) => Err(in_circles(address)),
+    }
+}
+
+/// An error with those that led to it.
+fn with_sources(error: &ConnectError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }
 
 fn dial(address: &Address, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
@@ -221,8 +275,8 @@ fn dial(address: &Address, wanted: Wanted) -> Result<Dialled<Connected>, Connect
             Dialled::Session(connected) => Dialled::Session(Connected::Shm(Box::new(connected))),
             Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
         },
-        Address::Tcp(address) => match tcp::dial(*address, wanted)? {
-            Dialled::Session(connected) => Dialled::Session(Connected::Tcp(Box::new(connected))),
+        Address::Tcp(address) => match far::dial(*address, wanted)? {
+            Dialled::Session(connected) => Dialled::Session(Connected::Far(Box::new(connected))),
             Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
         },
     })
@@ -240,7 +294,11 @@ fn next_dial(address: &Address, answer: &ServerHello) -> Result<(Address, Wanted
         Address::Unix(_) => {
             let tcp = text_of(&answer.tcp_address).and_then(|text| text.parse().ok());
             let tcp = tcp.ok_or(not_a_server("it names no address for TCP"))?;
-            Ok((Address::Tcp(tcp), Wanted::Tcp))
+            let named = match chosen_of(answer.transport.get()) {
+                Some(Transport::Verbs) => Wanted::Verbs,
+                _ => Wanted::Tcp,
+            };
+            Ok((Address::Tcp(tcp), named))
         }
     }
 }
@@ -250,9 +308,12 @@ fn in_circles(address: &Address) -> ConnectError {
 }
 
 fn warn_of_tcp(address: &Address, answer: &ServerHello) {
-    let own = Offer::of_this_process(true, true);
-    let why = choose(Wanted::Shm, own, Offer::from_wire(&answer.offer));
-    warn_once(address, &why.map_or_else(|why| why.to_string(), |_| "its choice".to_owned()));
+    let (own, server) = (own_offer(), Offer::from_wire(&answer.offer));
+    let reasons = [Wanted::Shm, Wanted::Verbs].map(|wanted| match choose(wanted, own, server) {
+        Err(why) => why.to_string(),
+        Ok(_) => "the server chose otherwise".to_owned(),
+    });
+    warn_once(address, &reasons.join("; "));
 }
 
 fn warn_once(address: &Address, why: &str) {
@@ -262,13 +323,18 @@ fn warn_once(address: &Address, why: &str) {
     }
 }
 
+/// What a client has.
+fn own_offer() -> Offer {
+    Offer::of_this_process(true, true, verbs::is_available())
+}
+
 /// What this process says first.
 pub fn client_hello(wanted: Wanted) -> ClientHello {
     ClientHello {
         magic: HELLO_MAGIC.into(),
         version: PROTOCOL_VERSION.into(),
         pid: std::process::id().into(),
-        offer: Offer::of_this_process(true, true).to_wire(),
+        offer: own_offer().to_wire(),
         wanted: wanted.number().into(),
         reserved: 0.into(),
     }
@@ -383,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_client_on_the_host_is_sent_to_the_loopback() {
-        let offer = Offer::of_this_process(true, true);
+        let offer = Offer::of_this_process(true, true, false);
         for (listening, told) in
             [("0.0.0.0:7", "127.0.0.1:7"), ("[::]:7", "[::1]:7"), ("10.0.0.1:7", "10.0.0.1:7")]
         {

@@ -19,21 +19,27 @@ pub enum Wanted {
     Auto,
     /// Shared memory or nothing.
     Shm,
+    /// RDMA or nothing.
+    Verbs,
     /// TCP or nothing.
     Tcp,
 }
 
 /// A name that is not one of a wish.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("transport is one of auto, shm and tcp")]
+#[error("transport is one of auto, shm, verbs and tcp")]
 pub struct UnknownWish;
 
 impl Wanted {
+    /// All wishes.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Shm, Self::Verbs, Self::Tcp];
+
     /// The name in configuration and on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Shm => "shm",
+            Self::Verbs => "verbs",
             Self::Tcp => "tcp",
         }
     }
@@ -43,13 +49,14 @@ impl Wanted {
         match self {
             Self::Auto => transport::AUTO,
             Self::Shm => transport::SHM,
+            Self::Verbs => transport::VERBS,
             Self::Tcp => transport::TCP,
         }
     }
 
     /// The wish with this number in a hello.
     pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Auto, Self::Shm, Self::Tcp].into_iter().find(|wanted| wanted.number() == number)
+        Self::ALL.into_iter().find(|wanted| wanted.number() == number)
     }
 }
 
@@ -57,10 +64,7 @@ impl FromStr for Wanted {
     type Err = UnknownWish;
 
     fn from_str(name: &str) -> Result<Self, UnknownWish> {
-        [Self::Auto, Self::Shm, Self::Tcp]
-            .into_iter()
-            .find(|wanted| wanted.name() == name)
-            .ok_or(UnknownWish)
+        Self::ALL.into_iter().find(|wanted| wanted.name() == name).ok_or(UnknownWish)
     }
 }
 
@@ -91,6 +95,8 @@ pub struct Offer {
     pub shm: bool,
     /// A client: it can dial TCP. A server: it listens for clients there.
     pub tcp: bool,
+    /// RDMA, over queue pairs that are set up by TCP.
+    pub verbs: bool,
     /// Equal for processes of one running host, 0 if it cannot be told.
     pub host: u64,
     /// Effective user id.
@@ -117,13 +123,15 @@ fn this_host() -> u64 {
 
 impl Offer {
     /// What this process has on this host.
-    pub fn of_this_process(shm: bool, tcp: bool) -> Self {
-        Self { shm, tcp, host: this_host(), uid: rustix::process::geteuid().as_raw() }
+    pub fn of_this_process(shm: bool, tcp: bool, verbs: bool) -> Self {
+        Self { shm, tcp, verbs, host: this_host(), uid: rustix::process::geteuid().as_raw() }
     }
 
     /// As it stands in a hello.
     pub fn to_wire(self) -> WireOffer {
-        let transports = (self.shm as u32 * offer::SHM) | (self.tcp as u32 * offer::TCP);
+        let transports = (self.shm as u32 * offer::SHM)
+            | (self.tcp as u32 * offer::TCP)
+            | (self.verbs as u32 * offer::VERBS);
         WireOffer { host: self.host.into(), transports: transports.into(), uid: self.uid.into() }
     }
 
@@ -133,6 +141,7 @@ impl Offer {
         Self {
             shm: transports & offer::SHM != 0,
             tcp: transports & offer::TCP != 0,
+            verbs: transports & offer::VERBS != 0,
             host: wire.host.get(),
             uid: wire.uid.get(),
         }
@@ -167,14 +176,24 @@ pub enum Unavailable {
     /// The client cannot or may not.
     #[error("tcp: this client does not offer TCP; use transport shm")]
     TcpNotAtClient,
+    /// The server has no RDMA device that is up, or does not use it.
+    #[error(
+        "verbs: the server has no RDMA device in use; see `remora doctor` there, and its transport and fabric_address"
+    )]
+    VerbsNotAtServer,
+    /// The client has none.
+    #[error("verbs: this machine has no RDMA device in use; `remora doctor` says why")]
+    VerbsNotAtClient,
     /// Offered by the server, but its socket could not be reached.
     #[error("shm: the server's socket cannot be reached from here; use transport tcp")]
     ShmUnreachable,
     /// None of all.
-    #[error("no transport is common to both sides: {shm}; {tcp}")]
+    #[error("no transport is common to both sides: {shm}; {verbs}; {tcp}")]
     Nothing {
         /// Why not shared memory.
         shm: &'static str,
+        /// Why not RDMA.
+        verbs: &'static str,
         /// Why not TCP.
         tcp: &'static str,
     },
@@ -185,9 +204,15 @@ pub fn choose(wanted: Wanted, client: Offer, server: Offer) -> Result<Transport,
     match wanted {
         Wanted::Shm => shm(client, server),
         Wanted::Tcp => tcp(client, server),
+        Wanted::Verbs => verbs(client, server),
         Wanted::Auto => shm(client, server).or_else(|no_shm| {
-            tcp(client, server)
-                .map_err(|no_tcp| Unavailable::Nothing { shm: short(no_shm), tcp: short(no_tcp) })
+            verbs(client, server).or_else(|no_verbs| {
+                tcp(client, server).map_err(|no_tcp| Unavailable::Nothing {
+                    shm: short(no_shm),
+                    verbs: short(no_verbs),
+                    tcp: short(no_tcp),
+                })
+            })
         }),
     }
 }
@@ -203,6 +228,15 @@ fn shm(client: Offer, server: Offer) -> Result<Transport, Unavailable> {
         (true, true) => Ok(Transport::Shm),
         (true, false) => Err(Unavailable::ShmNotAtServer),
         (false, _) => Err(Unavailable::ShmNotAtClient),
+    }
+}
+
+fn verbs(client: Offer, server: Offer) -> Result<Transport, Unavailable> {
+    // Queue pairs are set up by TCP.
+    match (client.verbs && client.tcp, server.verbs && server.tcp) {
+        (true, true) => Ok(Transport::Verbs),
+        (true, false) => Err(Unavailable::VerbsNotAtServer),
+        (false, _) => Err(Unavailable::VerbsNotAtClient),
     }
 }
 
@@ -225,6 +259,8 @@ fn short(why: Unavailable) -> &'static str {
             "the server does not listen for clients on TCP; set fabric_address"
         }
         Unavailable::TcpNotAtClient => "this client does not offer TCP",
+        Unavailable::VerbsNotAtServer => "the server has no RDMA device in use",
+        Unavailable::VerbsNotAtClient => "this machine has no RDMA device in use",
         Unavailable::Nothing { .. } => "nothing is common",
     }
 }
@@ -233,33 +269,39 @@ fn short(why: Unavailable) -> &'static str {
 mod tests {
     use super::*;
 
-    const HERE: Offer = Offer { shm: true, tcp: true, host: 7, uid: 1000 };
+    const HERE: Offer = Offer { shm: true, tcp: true, verbs: false, host: 7, uid: 1000 };
 
     /// Every combination against the rule stated another way: the best of what
     /// both have, and a reason that names the transport asked for.
     #[test]
     fn the_best_common_transport_is_taken_and_a_named_one_never_replaced() {
-        let mut seen = [0; 3];
+        let mut seen = [0; 4];
         for bits in 0..256u32 {
             let bit = |at: u32| bits >> at & 1 == 1;
-            let client = Offer { shm: bit(0), tcp: bit(1), ..HERE };
+            let client = Offer { shm: bit(0), tcp: bit(1), verbs: bit(6), ..HERE };
             let server = Offer {
                 shm: bit(2),
                 tcp: bit(3),
+                verbs: bit(7),
                 host: if bit(4) { 7 } else { 8 },
                 uid: if bit(5) { 1000 } else { 0 },
             };
             let common_shm = bit(0) && bit(2) && bit(4) && bit(5);
             let common_tcp = bit(1) && bit(3);
-            let best = if common_shm {
-                Some(Transport::Shm)
-            } else {
-                common_tcp.then_some(Transport::Tcp)
+            let common_verbs = common_tcp && bit(6) && bit(7);
+            let best = match (common_shm, common_verbs, common_tcp) {
+                (true, _, _) => Some(Transport::Shm),
+                (_, true, _) => Some(Transport::Verbs),
+                (_, _, true) => Some(Transport::Tcp),
+                _ => None,
             };
             assert_eq!(choose(Wanted::Auto, client, server).ok(), best);
             assert_eq!(choose(Wanted::Shm, client, server).is_ok(), common_shm);
             assert_eq!(choose(Wanted::Tcp, client, server).is_ok(), common_tcp);
-            for (wanted, word) in [(Wanted::Shm, "shm: "), (Wanted::Tcp, "tcp: ")] {
+            assert_eq!(choose(Wanted::Verbs, client, server).is_ok(), common_verbs);
+            for (wanted, word) in
+                [(Wanted::Shm, "shm: "), (Wanted::Verbs, "verbs: "), (Wanted::Tcp, "tcp: ")]
+            {
                 if let Err(why) = choose(wanted, client, server) {
                     assert!(why.to_string().starts_with(word), "{why}");
                 }
@@ -283,15 +325,15 @@ mod tests {
 
     #[test]
     fn offers_and_wishes_round_trip() {
-        let this = Offer::of_this_process(true, false);
+        let this = Offer::of_this_process(true, false, true);
         assert_ne!(this.host, 0);
-        assert_eq!(this, Offer::of_this_process(true, false));
+        assert_eq!(this, Offer::of_this_process(true, false, true));
         assert_eq!(Offer::from_wire(&this.to_wire()), this);
-        for wanted in [Wanted::Auto, Wanted::Shm, Wanted::Tcp] {
+        for wanted in Wanted::ALL {
             assert_eq!(Wanted::from_number(wanted.number()), Some(wanted));
             assert_eq!(wanted.name().parse(), Ok(wanted));
         }
-        assert_eq!(Wanted::from_number(3), None);
-        assert_eq!("verbs".parse::<Wanted>(), Err(UnknownWish));
+        assert_eq!(Wanted::from_number(4), None);
+        assert_eq!("rdma".parse::<Wanted>(), Err(UnknownWish));
     }
 }

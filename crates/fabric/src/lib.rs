@@ -3,6 +3,7 @@
 //!
 //! * [`shm`]: processes of one host; a READ is a copy from a mapping.
 //! * [`tcp`]: any host; the target executes READs, at the cost of its CPU.
+//! * [`verbs`]: hosts with RDMA devices, which execute READs by themselves.
 //! * [`sim`]: the weakest fabric that the contract allows, in virtual time.
 //!
 //! Which one a session gets is the choice of [`detect`], made in the hellos of
@@ -27,6 +28,7 @@ mod any;
 pub mod conformance;
 mod connect;
 pub mod detect;
+pub mod far;
 mod ledger;
 pub mod shm;
 pub mod sim;

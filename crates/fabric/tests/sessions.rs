@@ -204,7 +204,7 @@ fn used(connected: Result<Connected, ConnectError>) -> Transport {
     let mut connected = connected.unwrap();
     match &mut connected {
         Connected::Shm(connected) => works(&mut connected.link),
-        Connected::Tcp(connected) => {
+        Connected::Far(connected) => {
             assert_eq!(connected.arenas[0].word(word::REGION_BYTES), MIN_ARENA_BYTES);
             works(&mut connected.link);
         }

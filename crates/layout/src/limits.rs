@@ -199,6 +199,9 @@ pub const POINTER_WINDOW_LINES: usize = 8;
 /// The buffer of a client process for large replies: two of the largest at
 /// once. Only what is used is backed by memory, and given back after use.
 pub const LARGE_BUFFER_BYTES: usize = 2 * MAX_VALUE_BYTES;
+/// The same over RDMA, where it is registered and thus never given back: one
+/// of the longest values.
+pub const VERBS_LARGE_BYTES: usize = MAX_VALUE_BYTES;
 /// Bytes of one large value that a shard moves in one turn, by a ring, a link
 /// or for RESP: some microseconds, between which others are served. A frame
 /// carries as many. Four times as many save RESP less than 2 % of its

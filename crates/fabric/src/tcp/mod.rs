@@ -40,5 +40,5 @@ pub use connection::{Connection, Progress, Pumping, State};
 pub use frame::{Frame, Violation, parse};
 pub use link::TcpLink;
 pub use regions::Access;
-pub(crate) use session::dial;
-pub use session::{ArenaHeader, Connected, Grant, connect};
+pub use session::Grant;
+pub(crate) use session::begin;

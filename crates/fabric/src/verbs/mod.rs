@@ -22,6 +22,7 @@ mod objects;
 mod outbound;
 mod places;
 mod queue_pair;
+mod session;
 mod setup;
 
 pub use connection::{Connection, Parts, PeerRegion};
@@ -30,4 +31,11 @@ pub use link::VerbsLink;
 pub use objects::{Context, Domain, Registration, VerbsError};
 pub use places::{Carriage, Place, places, ranked};
 pub use queue_pair::{QueuePair, Window};
+pub(crate) use session::{BeginError, begin};
+pub use session::{ClientSide, Host, Welcome};
 pub use setup::{Unconnected, access, bind_window, key_of, open};
+
+/// Whether this machine can send and receive by RDMA now.
+pub fn is_available() -> bool {
+    ranked(places(), None).first().is_some() && library::library().is_ok()
+}

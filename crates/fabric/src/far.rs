@@ -1,0 +1,203 @@
+//! Sessions with a server that is reached by TCP: over frames, or over RDMA
+//! after the queue pairs were set up there.
+//!
+//! ```text
+//! the client's regions, READ or written    the server's regions for this client
+//! by the server                            0 .. shards   arenas, READ
+//! 0   to_client mailbox, WRITE             shards        to_server mailbox, WRITE
+//! 1   buffer for large replies, WRITE
+//! ```
+
+use crate::connect::{Address, ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
+use crate::detect::Wanted;
+use crate::tcp::{self, TcpLink};
+use crate::verbs::{self, VerbsLink};
+use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
+use remora_arena::{Mapping, Words};
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
+use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
+use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
+use remora_layout::session::mailbox_bytes;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Region of the client's mailbox at the client.
+pub const CLIENT_MAILBOX: u32 = 0;
+/// Region of the client's buffer for large replies at the client.
+pub const CLIENT_LARGE: u32 = 1;
+
+/// The header page of an arena, as it was when the session was made.
+pub struct ArenaHeader {
+    page: Box<[u8]>,
+}
+
+impl ArenaHeader {
+    /// One of its words: see [`remora_layout::arena_header::word`].
+    pub fn word(&self, index: usize) -> u64 {
+        let bytes = &self.page[index * 8..index * 8 + 8];
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    }
+
+    /// All of it, `ARENA_HEADER_BYTES` long.
+    pub fn page(&self) -> &[u8] {
+        &self.page
+    }
+}
+
+/// What carries a session with a far peer, at either end.
+#[derive(Clone)]
+pub enum Carrier {
+    /// Frames.
+    Tcp(Arc<tcp::Connection>),
+    /// A queue pair.
+    Verbs(Arc<verbs::Connection>),
+}
+
+impl Carrier {
+    /// What it is.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::Tcp(_) => Transport::Tcp,
+            Self::Verbs(_) => Transport::Verbs,
+        }
+    }
+
+    /// A further link on it.
+    pub fn link(&self) -> AnyLink {
+        match self {
+            Self::Tcp(connection) => AnyLink::Tcp(TcpLink::new(Arc::clone(connection))),
+            Self::Verbs(connection) => AnyLink::Verbs(VerbsLink::new(Arc::clone(connection))),
+        }
+    }
+
+    /// Ends it in both directions.
+    pub fn close(&self) {
+        match self {
+            Self::Tcp(connection) => connection.close(),
+            Self::Verbs(connection) => connection.close(),
+        }
+    }
+
+    /// Ends the session for the peer, and tells it: once this has returned, no
+    /// operation of the peer is executed any more.
+    pub fn withdraw(&self) {
+        match self {
+            Self::Tcp(connection) => connection.withdraw_all(),
+            Self::Verbs(connection) => connection.withdraw(),
+        }
+    }
+}
+
+/// A client's end of a new session.
+pub struct Connected {
+    /// What the server said.
+    pub hello: ServerHello,
+    /// Its end is the session's end.
+    pub carrier: Carrier,
+    /// The mailbox that the server writes; our own memory.
+    pub to_client: Words,
+    /// The buffer into which the server writes large replies; our own memory.
+    pub large: Words,
+    /// Each shard's arena header.
+    pub arenas: Vec<ArenaHeader>,
+    /// A link: regions 0 .. shards are the arenas, region `shards` is the
+    /// mailbox at the server.
+    pub link: AnyLink,
+}
+
+/// Says hello at a TCP address: a session, or where else to go.
+pub(crate) fn dial(
+    address: SocketAddr,
+    wanted: Wanted,
+) -> Result<Dialled<Connected>, ConnectError> {
+    let server = || Address::Tcp(address);
+    let unreachable = |source| ConnectError::Unreachable { server: server(), source };
+    let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
+    let mut stream = TcpStream::connect_timeout(&address, HELLO_TIMEOUT).map_err(unreachable)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
+    stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
+    let sent = client_hello(wanted);
+    stream.write_all(sent.as_bytes()).map_err(unreachable)?;
+    let mut hello = ServerHello::new_zeroed();
+    stream.read_exact(hello.as_mut_bytes()).map_err(unreachable)?;
+    let chosen = check_answer(&hello, &sent, &server)?;
+    if !matches!(chosen, Transport::Tcp | Transport::Verbs) {
+        return Ok(Dialled::Elsewhere(Box::new(hello)));
+    }
+    let shards = hello.shards.get() as usize;
+    if shards == 0 || shards > MAX_SHARDS {
+        return Err(not_a_server("it announces an impossible number of shards"));
+    }
+    let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
+    let (carrier, large) = match chosen {
+        Transport::Verbs => {
+            let begun = verbs::begin(stream, shards, &to_client);
+            let (connection, large) = begun.map_err(|why| match why {
+                verbs::BeginError::Verbs(why) => ConnectError::Verbs { server: server(), why },
+                verbs::BeginError::Stream(source) => unreachable(source),
+                verbs::BeginError::Refused(refusal) => {
+                    ConnectError::Refused { server: server(), refusal }
+                }
+            })?;
+            (Carrier::Verbs(connection), large)
+        }
+        _ => {
+            let (connection, large) = tcp::begin(stream, &to_client)?;
+            (Carrier::Tcp(connection), large)
+        }
+    };
+    let mut link = carrier.link();
+    let arenas = read_headers(&mut link, shards)?;
+    for (shard, arena) in arenas.iter().enumerate() {
+        check_header(arena, shard, hello.life.get()).map_err(not_a_server)?;
+    }
+    Ok(Dialled::Session(Connected { hello, carrier, to_client, large, arenas, link }))
+}
+
+/// READs all headers in one batch.
+fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, ConnectError> {
+    const BYTES: usize = ARENA_HEADER_BYTES;
+    link.reserve_landing(shards * BYTES);
+    let batch: Vec<Work<'_>> = (0..shards)
+        .map(|shard| Work::Read {
+            id: shard as u64,
+            from: RemoteAddress { region: shard as u32, offset: 0 },
+            into: shard * BYTES,
+            bytes: BYTES,
+        })
+        .collect();
+    link.post(&batch);
+    let mut done = 0;
+    while done < shards {
+        let Some(completion) = link.poll() else {
+            // Heartbeats may arrive meanwhile; only silence is an end.
+            if link.wait(Some(HELLO_TIMEOUT)) == Waited::TimedOut {
+                return Err(LinkError::Disconnected.into());
+            }
+            continue;
+        };
+        completion.result?;
+        done += 1;
+    }
+    let page = |shard| ArenaHeader { page: link.landed(shard * BYTES, BYTES).into() };
+    Ok((0..shards).map(page).collect())
+}
+
+fn check_header(arena: &ArenaHeader, shard: usize, life: u64) -> Result<(), &'static str> {
+    if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&arena.word(word::REGION_BYTES)) {
+        return Err("an arena has an impossible size");
+    }
+    let expected = [
+        (word::MAGIC, ARENA_MAGIC),
+        (word::VERSION, PROTOCOL_VERSION as u64),
+        (word::REGION, shard as u64),
+        (word::LIFE, life),
+    ];
+    if expected.iter().any(|&(index, value)| arena.word(index) != value) {
+        return Err("an arena's header is not as it should be");
+    }
+    Ok(())
+}
