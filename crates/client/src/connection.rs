@@ -19,8 +19,8 @@ use crate::pointer_file::PointerTable;
 use crate::session::Session;
 use crate::sync::{AtomicU32, AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
 use remora_arena::{ForkGuard, Mapping, Words};
+use remora_fabric::far;
 use remora_fabric::shm::{self, Bell, ShmLink};
-use remora_fabric::tcp::{self, TcpLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::word;
@@ -56,7 +56,7 @@ impl Client {
         let address = address.into();
         let connection = match remora_fabric::connect(&address, options.transport)? {
             Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
-            Connected::Tcp(connected) => Connection::over_tcp(&address, *connected, options)?,
+            Connected::Far(connected) => Connection::over_far(&address, *connected, options)?,
         };
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
             return Err(ConnectError::NoPointerSharing { server: address });
@@ -103,7 +103,7 @@ pub(crate) struct Connection {
     /// The clock of this machine.
     pub time: Clock,
     /// Where the reading right writes the client's clock: the mailbox itself,
-    /// or over TCP a copy that each session sends on.
+    /// or with a far server a copy that each session sends on.
     pub clock: Words,
     /// The mailbox that the server writes.
     pub to_client: Words,
@@ -134,7 +134,8 @@ enum Carrier {
         /// Wakes the thread that sleeps for all.
         own_bell: OwnBell,
     },
-    Tcp(Arc<tcp::Connection>),
+    /// With a server that is reached by TCP.
+    Far(far::Carrier),
     /// What makes a link for one session.
     Other(Box<MakeLink>),
 }
@@ -241,9 +242,9 @@ impl Connection {
         Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
     }
 
-    fn over_tcp(
+    fn over_far(
         address: &Address,
-        connected: tcp::Connected,
+        connected: far::Connected,
         options: &Options,
     ) -> Result<Self, ConnectError> {
         let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
@@ -261,7 +262,7 @@ impl Connection {
         let pointer_table =
             is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
-        let carrier = Carrier::Tcp(connected.connection);
+        let carrier = Carrier::Far(connected.carrier);
         let large = LargeBuffer::new(connected.large);
         let sleep = Sleep::ByLink;
         Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
@@ -315,7 +316,7 @@ impl Connection {
     pub fn transport(&self) -> Transport {
         match &self.carrier {
             Carrier::Shm { .. } => Transport::Shm,
-            Carrier::Tcp(_) => Transport::Tcp,
+            Carrier::Far(carrier) => carrier.transport(),
             Carrier::Other(link) => link().transport(),
         }
     }
@@ -333,7 +334,7 @@ impl Connection {
                 link.add_region(self.mailbox(), to_server.clone(), true);
                 AnyLink::Shm(link)
             }
-            Carrier::Tcp(connection) => AnyLink::Tcp(TcpLink::new(Arc::clone(connection))),
+            Carrier::Far(carrier) => carrier.link(),
             Carrier::Other(link) => link(),
         }
     }
@@ -345,9 +346,12 @@ impl Connection {
 
     /// Whether the server still holds its end.
     pub fn look_after_server(&self) -> Result<(), Error> {
-        let Carrier::Shm { socket, .. } = &self.carrier else {
-            // The link itself notices.
-            return Ok(());
+        let socket = match &self.carrier {
+            Carrier::Shm { socket, .. } => socket,
+            Carrier::Far(carrier) => {
+                return carrier.look_after_peer().map_err(|error| self.end(error.into()));
+            }
+            Carrier::Other(_) => return Ok(()),
         };
         let mut byte = [0u8; 1];
         match rustix::net::recv(socket, &mut byte[..], rustix::net::RecvFlags::DONTWAIT) {
@@ -402,13 +406,13 @@ impl Connection {
         }
     }
 
-    /// Wakes the thread that sleeps in the kernel. (Over TCP it has what
-    /// arrived before it sleeps: only it takes in more.)
+    /// Wakes the thread that sleeps in the kernel. (With a far server it has
+    /// what arrived before it sleeps: its link wakes for what comes later.)
     pub fn wake_sleeper(&self) {
         match &self.carrier {
             Carrier::Shm { own_bell, .. } => own_bell.signal(),
-            Carrier::Tcp(connection) if self.over().is_some() => connection.close(),
-            Carrier::Tcp(_) | Carrier::Other(_) => {}
+            Carrier::Far(carrier) if self.over().is_some() => carrier.close(),
+            Carrier::Far(_) | Carrier::Other(_) => {}
         }
     }
 

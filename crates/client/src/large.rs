@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::sync::Mutex;
 use remora_arena::Words;
 use remora_engine::command::Command;
-use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, STREAM_PIECE_BYTES};
+use remora_layout::limits::{MAX_VALUE_BYTES, STREAM_PIECE_BYTES};
 use remora_layout::message::{
     BufferName, PIECE, RELEASE, REPLY_HEADER_BYTES, RequestHeader, Status, form,
 };
@@ -48,7 +48,7 @@ impl LargeBuffer {
             }
             from = part.end;
         }
-        if LARGE_BUFFER_BYTES - from < bytes {
+        if self.words.bytes() - from < bytes {
             return None;
         }
         taken.push(from..from + bytes);

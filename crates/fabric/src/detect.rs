@@ -95,7 +95,8 @@ pub struct Offer {
     pub shm: bool,
     /// A client: it can dial TCP. A server: it listens for clients there.
     pub tcp: bool,
-    /// RDMA, over queue pairs that are set up by TCP.
+    /// RDMA. A server: it listens for clients on TCP, where queue pairs are
+    /// set up.
     pub verbs: bool,
     /// Equal for processes of one running host, 0 if it cannot be told.
     pub host: u64,
@@ -232,8 +233,7 @@ fn shm(client: Offer, server: Offer) -> Result<Transport, Unavailable> {
 }
 
 fn verbs(client: Offer, server: Offer) -> Result<Transport, Unavailable> {
-    // Queue pairs are set up by TCP.
-    match (client.verbs && client.tcp, server.verbs && server.tcp) {
+    match (client.verbs, server.verbs) {
         (true, true) => Ok(Transport::Verbs),
         (true, false) => Err(Unavailable::VerbsNotAtServer),
         (false, _) => Err(Unavailable::VerbsNotAtClient),
@@ -288,7 +288,7 @@ mod tests {
             };
             let common_shm = bit(0) && bit(2) && bit(4) && bit(5);
             let common_tcp = bit(1) && bit(3);
-            let common_verbs = common_tcp && bit(6) && bit(7);
+            let common_verbs = bit(6) && bit(7);
             let best = match (common_shm, common_verbs, common_tcp) {
                 (true, _, _) => Some(Transport::Shm),
                 (_, true, _) => Some(Transport::Verbs),

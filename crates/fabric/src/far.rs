@@ -72,6 +72,22 @@ impl Carrier {
         }
     }
 
+    /// Looks whether the peer has ended the session or has gone, where a link
+    /// would only find out when it posts.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn look_after_peer(&self) -> Result<(), LinkError> {
+        match self {
+            // Its links read the same stream.
+            Self::Tcp(_) => Ok(()),
+            Self::Verbs(connection) => {
+                connection.look_after_peer();
+                connection.failure().map_or(Ok(()), Err)
+            }
+        }
+    }
+
     /// Ends it in both directions.
     pub fn close(&self) {
         match self {

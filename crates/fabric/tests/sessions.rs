@@ -128,7 +128,7 @@ impl Server {
         owner.store(word::LIFE, LIFE);
         owner.store(word::REGION_BYTES, MIN_ARENA_BYTES);
         owner.store(512, PLANTED);
-        let mut offered = Offer::of_this_process(true, true);
+        let mut offered = Offer::of_this_process(true, true, false);
         offer(&mut offered);
         let told_socket = if reachable { socket.clone() } else { "/nowhere/s".into() };
         let place = Arc::new(Place {

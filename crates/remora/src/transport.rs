@@ -1,6 +1,5 @@
 //! `transport` on command lines, in the environment and in files.
 
-use crate::failure::unavailable;
 use clap::ValueEnum;
 use remora_client::Wanted;
 use serde::{Deserialize, Serialize};
@@ -23,16 +22,18 @@ pub enum Transport {
 
 impl Transport {
     /// The same, for a session.
-    ///
-    /// # Errors
-    /// This build does not have it.
-    pub fn wanted(self) -> anyhow::Result<Wanted> {
+    pub fn wanted(self) -> Wanted {
         match self {
-            Self::Auto => Ok(Wanted::Auto),
-            Self::Shm => Ok(Wanted::Shm),
-            Self::Tcp => Ok(Wanted::Tcp),
-            Self::Verbs => Err(unavailable("verbs: this build offers shm and tcp only")),
+            Self::Auto => Wanted::Auto,
+            Self::Shm => Wanted::Shm,
+            Self::Tcp => Wanted::Tcp,
+            Self::Verbs => Wanted::Verbs,
         }
+    }
+
+    /// Whether its sessions begin at a TCP address.
+    pub fn is_far(self) -> bool {
+        matches!(self, Self::Tcp | Self::Verbs)
     }
 }
 

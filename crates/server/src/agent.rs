@@ -8,10 +8,12 @@ use crate::shared::Shared;
 use crossbeam_queue::SegQueue;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use remora_fabric::tcp::{Connection, State};
+use remora_fabric::LinkError;
+use remora_fabric::far::Carrier;
+use remora_fabric::tcp::State;
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +24,7 @@ const FIRST_CONNECTION: usize = 1;
 /// A connection for the agent to serve.
 pub struct Served {
     /// The connection.
-    pub connection: Arc<Connection>,
+    pub carrier: Carrier,
     /// The session's number.
     pub session: u64,
     /// Set by the agent when the connection is at its end.
@@ -46,6 +48,14 @@ impl AgentInbox {
     pub fn wake(&self) {
         // Fails only if the poll is gone, and then nobody waits.
         let _ = self.waker.wake();
+    }
+}
+
+/// What becomes ready when there is something to do.
+fn watched(carrier: &Carrier) -> RawFd {
+    match carrier {
+        Carrier::Tcp(connection) => connection.as_raw_fd(),
+        Carrier::Verbs(connection) => connection.as_fd().as_raw_fd(),
     }
 }
 
@@ -111,7 +121,7 @@ impl Agent {
     fn take(&mut self, served: Served) {
         let token = Token(self.next_token);
         self.next_token += 1;
-        let fd = served.connection.as_raw_fd();
+        let fd = watched(&served.carrier);
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
             tracing::warn!(%error, session = served.session, "cannot watch a connection");
@@ -126,17 +136,23 @@ impl Agent {
     fn turn(&mut self, token: Token) {
         let Some(served) = self.connections.get(&token) else { return };
         let shards = &self.shared.shards;
-        let progress = served.connection.serve(&mut |imm| {
-            // A number that is no shard's is a peer's whim.
-            if let Some(shard) = shards.get(imm as usize) {
-                shard.inbox.ring();
+        let (state, takes_more) = match &served.carrier {
+            Carrier::Tcp(connection) => {
+                let progress = connection.serve(&mut |imm| self.shared.ring(imm));
+                (progress.state, connection.takes_more_again())
             }
-        });
-        if served.connection.takes_more_again() {
+            Carrier::Verbs(connection) => {
+                connection.serve();
+                let ended = connection.failure().map_or(State::Idle, State::Failed);
+                (ended, connection.takes_more_again())
+            }
+        };
+        if takes_more {
             // Some shard has a large value for it.
             shards.iter().for_each(|shard| shard.inbox.ring());
         }
-        match progress.state {
+        match state {
+            State::Failed(LinkError::Disconnected) => self.remove(token),
             State::Idle => {}
             State::More => {
                 self.unfinished.insert(token);
@@ -151,13 +167,13 @@ impl Agent {
 
     fn remove(&mut self, token: Token) {
         let Some(served) = self.connections.remove(&token) else { return };
-        let fd = served.connection.as_raw_fd();
+        let fd = watched(&served.carrier);
         let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
         self.end(served);
     }
 
     fn end(&self, served: Served) {
-        served.connection.close();
+        served.carrier.close();
         served.has_ended.store(true, Ordering::Release);
         self.shared.wake_control();
     }

@@ -2,7 +2,7 @@
 
 use crate::agent::{Agent, AgentInbox};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Wanted};
 use crate::control::{self, Control};
 use crate::jobs::{Inbox, Message};
 use crate::numa::{self, Place, Topology};
@@ -11,10 +11,11 @@ use crate::resp::RespThread;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{Counts, PointerTable, ShardHandle, Shared};
 use crate::touch_hints::TouchHints;
-use remora_arena::{MapError, NoJournal, Region, RegionKind};
+use remora_arena::{MapError, NoJournal, Region, RegionKind, Words};
 use remora_engine::shard::table_end;
 use remora_engine::{Shard, ShardOptions};
 use remora_fabric::shm::{Bell, Sleeper};
+use remora_fabric::verbs::{self, VerbsError};
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
@@ -53,6 +54,9 @@ pub enum StartError {
     /// No memory.
     #[error(transparent)]
     Memory(#[from] MapError),
+    /// RDMA was asked for, and is not to be had.
+    #[error("transport verbs: {0}")]
+    Verbs(#[from] VerbsError),
     /// The kernel refused something else.
     #[error("cannot start")]
     System(#[from] std::io::Error),
@@ -135,6 +139,7 @@ impl Server {
             loops.push((shard, sleeper));
         }
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
+        let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
             config,
             resp_address,
@@ -146,6 +151,7 @@ impl Server {
             hash_seed,
             shards: handles,
             pointer_table,
+            verbs,
             stopping: false.into(),
             control: OnceLock::new(),
             counts: Counts::default(),
@@ -236,6 +242,12 @@ impl Server {
         &self.socket_path
     }
 
+    /// The RDMA devices by which clients may have sessions.
+    pub fn rdma_devices(&self) -> Vec<String> {
+        let host = self.shared.verbs.iter();
+        host.flat_map(verbs::Host::devices).map(str::to_owned).collect()
+    }
+
     /// The server's life.
     pub fn life(&self) -> u64 {
         self.shared.life
@@ -309,6 +321,27 @@ fn check(config: &Config) -> Result<(), StartError> {
         ));
     }
     Ok(())
+}
+
+/// The RDMA devices, if clients may use them. Without any, `auto` does without.
+fn rdma_devices(
+    config: &Config,
+    shards: &[ShardHandle],
+) -> Result<Option<verbs::Host>, VerbsError> {
+    let is_wanted = config.transport == Wanted::Verbs;
+    let may = config.fabric_address.is_some() && (is_wanted || config.transport == Wanted::Auto);
+    if !may || (!is_wanted && !verbs::is_available()) {
+        return Ok(None);
+    }
+    let arenas: Vec<Words> = shards.iter().map(|shard| shard.words.clone()).collect();
+    match verbs::Host::new(&arenas, None) {
+        Ok(host) => Ok(Some(host)),
+        Err(error) if is_wanted => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "transport auto: without RDMA");
+            Ok(None)
+        }
+    }
 }
 
 /// One for each life: what a former life's clients wrote is not in it.

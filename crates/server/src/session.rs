@@ -7,8 +7,7 @@ use crate::ring_session::{CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd, RingParts, Ri
 use crate::shared::Shared;
 use remora_arena::{Mapping, Words};
 use remora_fabric::shm::{self, Bell, ShmLink};
-use remora_fabric::tcp::{self, TcpLink};
-use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, far, tcp, verbs};
 use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_ring::WRITE_ID;
@@ -39,8 +38,8 @@ enum Carrier {
         /// By which the client wakes each shard.
         eventfds: Vec<Arc<OwnedFd>>,
     },
-    Tcp {
-        connection: Arc<tcp::Connection>,
+    Far {
+        carrier: far::Carrier,
         /// For heartbeats.
         link: AnyLink,
     },
@@ -129,8 +128,30 @@ impl Session {
         let arenas: Vec<Words> = shared.shards.iter().map(|shard| shard.words.clone()).collect();
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let connection = grant.send(stream).map_err(no_room)?;
+        Ok(Self::over(shared, agent, (number, seed), far::Carrier::Tcp(connection), to_server))
+    }
+
+    /// A session of this number and seed over RDMA, whose queue pairs are
+    /// connected; the agent serves it from now on.
+    pub fn over_verbs(
+        shared: &Shared,
+        agent: &AgentInbox,
+        granted: (u64, u64),
+        connection: Arc<verbs::Connection>,
+        to_server: Words,
+    ) -> Self {
+        Self::over(shared, agent, granted, far::Carrier::Verbs(connection), to_server)
+    }
+
+    fn over(
+        shared: &Shared,
+        agent: &AgentInbox,
+        (number, seed): (u64, u64),
+        carrier: far::Carrier,
+        to_server: Words,
+    ) -> Self {
         let violated = Arc::new(AtomicBool::new(false));
-        for shard in 0..shards {
+        for shard in 0..shared.shards.len() {
             attach(
                 shared,
                 RingParts {
@@ -139,19 +160,19 @@ impl Session {
                     shard,
                     life: shared.life,
                     to_server: to_server.clone(),
-                    link: AnyLink::Tcp(TcpLink::new(Arc::clone(&connection))),
+                    link: carrier.link(),
                     large: None,
-                    client: ClientEnd::Tcp,
+                    client: ClientEnd::Far,
                     violated: Arc::clone(&violated),
                 },
             );
         }
-        let link = AnyLink::Tcp(TcpLink::new(Arc::clone(&connection)));
-        let carrier = Carrier::Tcp { connection: Arc::clone(&connection), link };
-        let session = Self::new(number, carrier, to_server, violated);
+        let link = carrier.link();
+        let session =
+            Self::new(number, Carrier::Far { carrier: carrier.clone(), link }, to_server, violated);
         let has_ended = Arc::clone(&session.has_ended);
-        agent.serve(Served { connection, session: number, has_ended });
-        Ok(session)
+        agent.serve(Served { carrier, session: number, has_ended });
+        session
     }
 
     fn new(number: u64, carrier: Carrier, to_server: Words, violated: Arc<AtomicBool>) -> Self {
@@ -161,9 +182,9 @@ impl Session {
 
     /// What carries it.
     pub fn transport(&self) -> Transport {
-        match self.carrier {
+        match &self.carrier {
             Carrier::Shm { .. } => Transport::Shm,
-            Carrier::Tcp { .. } => Transport::Tcp,
+            Carrier::Far { carrier, .. } => carrier.transport(),
         }
     }
 
@@ -209,7 +230,7 @@ impl Session {
         let offset = HEARTBEAT_WORD * 8;
         match &mut self.carrier {
             Carrier::Shm { to_client, .. } => to_client.copy_in(offset, &bytes),
-            Carrier::Tcp { link, .. } => {
+            Carrier::Far { link, .. } => {
                 let to = RemoteAddress { region: CLIENT_MAILBOX, offset: offset as u64 };
                 link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
                 // Bounded by the beats posted; a failure shows at the agent.
@@ -223,9 +244,9 @@ impl Session {
     pub fn withdraw(&self, shared: &Shared) {
         match &self.carrier {
             Carrier::Shm { memory, .. } => memory.withdraw(),
-            Carrier::Tcp { connection, .. } => {
-                connection.withdraw_all();
-                connection.close();
+            Carrier::Far { carrier, .. } => {
+                carrier.withdraw();
+                carrier.close();
             }
         }
         for shard in &shared.shards {

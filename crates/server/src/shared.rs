@@ -6,7 +6,7 @@ use crate::jobs::Inbox;
 use crate::touch_hints::TouchHints;
 use remora_arena::{Region, Words};
 use remora_engine::ShardStats;
-use remora_fabric::Transport;
+use remora_fabric::{Transport, verbs};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -76,6 +76,8 @@ pub struct Shared {
     pub stopping: AtomicBool,
     /// Wakes the control thread, once there is one.
     pub control: OnceLock<mio::Waker>,
+    /// The RDMA devices, with the arenas registered, if they are in use.
+    pub verbs: Option<verbs::Host>,
     /// Counts of the server.
     pub counts: Counts,
 }
@@ -87,6 +89,8 @@ pub struct Counts {
     pub sessions_shm: AtomicU64,
     /// Sessions over TCP, now.
     pub sessions_tcp: AtomicU64,
+    /// Sessions over RDMA, now.
+    pub sessions_verbs: AtomicU64,
     /// Sessions granted since the start.
     pub sessions_total: AtomicU64,
     /// Sessions ended because of what the peer did.
@@ -118,13 +122,17 @@ impl Counts {
     pub fn sessions_by(&self, transport: Transport) -> &AtomicU64 {
         match transport {
             Transport::Tcp => &self.sessions_tcp,
+            Transport::Verbs => &self.sessions_verbs,
             _ => &self.sessions_shm,
         }
     }
 
     /// All sessions, now.
     pub fn sessions(&self) -> u64 {
-        self.sessions_shm.load(Ordering::Relaxed) + self.sessions_tcp.load(Ordering::Relaxed)
+        [&self.sessions_shm, &self.sessions_tcp, &self.sessions_verbs]
+            .map(|sessions| sessions.load(Ordering::Relaxed))
+            .iter()
+            .sum()
     }
 }
 
@@ -134,6 +142,14 @@ impl Shared {
         if let Some(waker) = self.control.get() {
             // Fails only if the poll is gone, and then nobody waits.
             let _ = waker.wake();
+        }
+    }
+
+    /// A peer's WRITE came with this immediate: wakes the shard of that number.
+    pub fn ring(&self, imm: u32) {
+        // A number that is no shard's is a peer's whim.
+        if let Some(shard) = self.shards.get(imm as usize) {
+            shard.inbox.ring();
         }
     }
 

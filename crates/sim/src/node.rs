@@ -216,7 +216,7 @@ impl Node {
                 life: life.number,
                 to_server: to_server.clone(),
                 link: link_to_client(),
-                client: ClientEnd::Tcp,
+                client: ClientEnd::Far,
                 large: None,
                 violated: Arc::clone(&violated),
             })

@@ -131,7 +131,7 @@ impl<'s> Peer<'s> {
             life: LIFE,
             to_server: to_server.clone(),
             link: AnyLink::Other(Box::new(Direct::new(back, Arc::clone(&lost)))),
-            client: ClientEnd::Tcp,
+            client: ClientEnd::Far,
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
         });

@@ -10,13 +10,14 @@ use super::outbound::{Outbound, Remote, STAGING_BYTES};
 use super::queue_pair::{QueuePair, Window};
 use crate::LinkError;
 use crate::waiting::{Handle, Turns, Waiters, lock};
+use remora_layout::limits::STREAM_AHEAD_BYTES;
 use remora_layout::verbs::{RegionKey, WITHDRAWN};
 use remora_verbs_sys::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Connection {
     waiters: Waiters,
     /// Immediates that have come.
     pub(super) arrivals: AtomicU64,
+    /// A link waits for room.
+    room_wanted: AtomicBool,
     /// Held by who sleeps for all.
     leads: Mutex<()>,
     kick: OwnedFd,
@@ -100,6 +103,7 @@ impl Connection {
             handles: Mutex::default(),
             waiters: Waiters::default(),
             arrivals: AtomicU64::new(0),
+            room_wanted: AtomicBool::new(false),
             leads: Mutex::new(()),
             kick,
             over: OnceLock::new(),
@@ -267,6 +271,34 @@ impl Connection {
         self.completions.take_events();
         self.completions.arm(!all);
         self.pump();
+    }
+
+    /// One turn of an agent that watches the descriptor: takes what has come,
+    /// and arms it again.
+    pub fn serve(&self) {
+        self.arm(self.room_wanted.load(Ordering::SeqCst));
+    }
+
+    /// Whether a link has waited for room since the last call, and there is
+    /// some now: whoever drives it is to be woken.
+    pub fn takes_more_again(&self) -> bool {
+        self.room_wanted.load(Ordering::SeqCst)
+            && self.out().waiting_bytes() <= STREAM_AHEAD_BYTES
+            && self.room_wanted.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether a large value may go on: not too much waits for the device. If
+    /// it may not, the agent is told that somebody waits for room.
+    pub(super) fn has_room(&self) -> bool {
+        let has_room = || self.out().waiting_bytes() <= STREAM_AHEAD_BYTES;
+        if has_room() {
+            return true;
+        }
+        self.room_wanted.store(true, Ordering::SeqCst);
+        // Completions of what is under way wake the agent from here on.
+        self.completions.arm(false);
+        self.pump();
+        has_room()
     }
 
     /// The TCP connection over which it was made.

@@ -5,7 +5,7 @@ use super::objects::Registration;
 use crate::ledger::Ledger;
 use crate::waiting::{self, Handle};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
-use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, STREAM_AHEAD_BYTES};
+use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,9 +41,9 @@ impl VerbsLink {
         }
     }
 
-    /// Whether a large value may go on: not too much waits for the device.
+    /// Whether a large value may go on: see [`Connection::serve`].
     pub fn has_room(&self) -> bool {
-        self.connection.out().waiting_bytes() <= STREAM_AHEAD_BYTES
+        self.connection.has_room()
     }
 
     fn post_one(&self, work: &Work<'_>) -> Result<(), LinkError> {

@@ -40,7 +40,7 @@ impl fmt::Display for Address {
 impl Address {
     /// Where sessions over this transport are to be had.
     pub fn of_sessions(&self, transport: Transport) -> anyhow::Result<remora_client::Address> {
-        if transport != Transport::Tcp {
+        if !transport.is_far() {
             return Ok(self.socket()?.as_path().into());
         }
         let address = match self {
@@ -52,7 +52,7 @@ impl Address {
         match told.with_context(|| format!("asking {address}"))? {
             Some(fabric) if !fabric.is_empty() => Ok(fabric.parse()?),
             _ => Err(unavailable(format!(
-                "tcp: the server at {address} does not listen for clients on TCP; set fabric_address"
+                "{transport}: the server at {address} does not listen for clients on TCP; set fabric_address"
             ))),
         }
     }

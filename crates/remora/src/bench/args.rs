@@ -161,7 +161,6 @@ impl KeysArgs {
     /// Refuses what makes no sense, and a transport that is not here.
     pub fn check(&self) -> anyhow::Result<()> {
         variants::check(self)?;
-        self.check_transport()?;
         within("--records", self.records, 1, MAX_RECORDS)?;
         within("--ops", self.ops.unwrap_or(1), 1, MAX_OPS)?;
         within("--trace-key-bytes", self.trace_key_bytes, 1, MAX_WIDTH)?;
@@ -196,11 +195,6 @@ impl KeysArgs {
                 return Err(usage("--path local is only read, and has no server"));
             }
         }
-        Ok(())
-    }
-
-    fn check_transport(&self) -> anyhow::Result<()> {
-        self.transport.wanted()?;
         Ok(())
     }
 

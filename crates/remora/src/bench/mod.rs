@@ -17,7 +17,6 @@ mod workload;
 use crate::cpu::ProcessCpu;
 use crate::serve::{default_shards, raise_descriptor_limit};
 use crate::server_process::{ServerPlan, ServerProcess};
-use crate::transport::Transport;
 use address::Address;
 use args::{BenchPath, KeysArgs, PointerCache};
 use clap::Subcommand;
@@ -97,9 +96,7 @@ fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
         let address = match args.path {
             BenchPath::Resp => Address::Resp(server.resp_address().to_string()),
             // It tells its other addresses.
-            _ if args.transport == Transport::Tcp => {
-                Address::Resp(server.resp_address().to_string())
-            }
+            _ if args.transport.is_far() => Address::Resp(server.resp_address().to_string()),
             _ => Address::Socket(server.socket_path().to_path_buf()),
         };
         let measured = measure(&args, &records, &workload, shards, &address)
@@ -119,7 +116,7 @@ fn own_server(args: &KeysArgs, shards: usize) -> ServerPlan {
         wake: args.wake,
         pin: pinning::is_wanted(args.wake),
         lease_min_ms: args.lease_ms,
-        over_tcp: args.transport == Transport::Tcp,
+        over_tcp: args.transport.is_far(),
         ..ServerPlan::with_room(args.records, args.key_bytes, args.value_bytes)
     }
 }
@@ -243,7 +240,7 @@ fn load_records<T: Target>(plan: &Plan<'_, Numbered>, mut target: T) -> anyhow::
 fn options(args: &KeysArgs) -> anyhow::Result<Options> {
     let defaults = Options::default();
     Ok(Options {
-        transport: args.transport.wanted()?,
+        transport: args.transport.wanted(),
         wake: args.wake.into(),
         pointer_cache: match args.pointer_cache {
             PointerCache::Off => remora_client::PointerCacheKind::Off,

@@ -115,6 +115,10 @@ fn announce(settings: &Settings, server: &Server) {
     info!("RESP on {resp}, shared memory by {socket}");
     if let Some(address) = server.fabric_address() {
         info!("sessions over TCP on {address}");
+        let devices = server.rdma_devices();
+        if !devices.is_empty() {
+            info!("sessions over RDMA by {}", devices.join(", "));
+        }
         if !address.ip().is_loopback() {
             warn!("NO AUTHENTICATION: whoever reaches {address} may read and change everything");
         }

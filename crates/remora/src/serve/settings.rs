@@ -12,7 +12,6 @@ use crate::transport::Transport;
 use crate::wake::Wake;
 use anyhow::Context;
 use clap::Args;
-use remora_client::Wanted;
 use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -188,8 +187,11 @@ impl Settings {
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return Err(usage(format!("shards: {} is not in 1..={MAX_SHARDS}", self.shards)));
         }
-        if self.transport.wanted()? == Wanted::Tcp && self.fabric_address.is_none() {
-            return Err(unavailable("tcp: there is no address to listen on; set fabric_address"));
+        if self.transport.is_far() && self.fabric_address.is_none() {
+            let transport = self.transport;
+            return Err(unavailable(format!(
+                "{transport}: there is no address to listen on; set fabric_address"
+            )));
         }
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
@@ -211,7 +213,7 @@ impl Settings {
             resp_address: SocketAddr::new(self.bind, self.port),
             socket_path: self.socket.clone(),
             fabric_address: self.fabric_address,
-            transport: self.transport.wanted().expect("checked when it was decided"),
+            transport: self.transport.wanted(),
             shards: self.shards,
             max_memory_bytes: self.max_memory.0,
             buckets: self.buckets,

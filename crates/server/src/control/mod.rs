@@ -18,7 +18,8 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use remora_fabric::detect::Offer;
 use remora_fabric::refusal;
-use remora_layout::hello::Refusal;
+use remora_fabric::verbs::Welcome;
+use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::limits::{HEARTBEAT_MS, IDLE_HEARTBEAT_MS};
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -45,7 +46,17 @@ struct Client {
     since: Instant,
     /// `None` until the hello is complete.
     session: Option<Session>,
-    hello: Vec<u8>,
+    /// What it has said: its hello, or its side of a queue pair.
+    said: Vec<u8>,
+    /// It has said hello and is to tell of its side.
+    welcome: Option<Box<Welcomed>>,
+}
+
+/// A client that gets a session over RDMA.
+struct Welcomed {
+    welcome: Welcome,
+    granted: ServerHello,
+    pid: u32,
 }
 
 /// The control thread's state.
@@ -79,7 +90,7 @@ impl Control {
         let listeners = [Some(Listener::Unix(unix)), tcp.map(Listener::Tcp)];
         let doors = listeners.into_iter().flatten().map(Door::new).collect();
         // Read once, while there are descriptors for it.
-        let _ = Offer::of_this_process(true, true);
+        let _ = Offer::of_this_process(true, true, false);
         Ok(Self {
             shared,
             poll,
@@ -158,7 +169,8 @@ impl Control {
                 socket: Some(socket),
                 since: Instant::now(),
                 session: None,
-                hello: Vec::new(),
+                said: Vec::new(),
+                welcome: None,
             };
             self.clients.insert(token, client);
             // What has already arrived raises no further event.

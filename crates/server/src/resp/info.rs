@@ -61,6 +61,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("connected_clients", load(&counts.connections)),
             ("connected_sessions_shm", load(&counts.sessions_shm)),
             ("connected_sessions_tcp", load(&counts.sessions_tcp)),
+            ("connected_sessions_verbs", load(&counts.sessions_verbs)),
         ],
     );
     section(

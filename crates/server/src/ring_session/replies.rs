@@ -30,7 +30,7 @@ pub enum ClientEnd {
         eventfd: Arc<OwnedFd>,
     },
     /// What arrives wakes the client; the agent wakes the shard.
-    Tcp,
+    Far,
 }
 
 /// One client's response ring at one shard, and what the client sees of the
@@ -66,7 +66,7 @@ impl Replies {
     pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.client {
             ClientEnd::Shm { eventfd, .. } => Some(eventfd.as_fd()),
-            ClientEnd::Tcp => None,
+            ClientEnd::Far => None,
         }
     }
 

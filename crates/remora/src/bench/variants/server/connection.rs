@@ -257,7 +257,7 @@ impl Post {
 
 /// Shared memory only.
 fn offer() -> Offer {
-    Offer::of_this_process(true, false)
+    Offer::of_this_process(true, false, false)
 }
 
 fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::Result<()> {
