@@ -51,7 +51,6 @@ rxe_loss 0
 passed "two devices: 2 % loss: ping-pong of 300 rounds, $lost packets lost and sent again"
 
 rxe_unplug 1
-! rxe_active 1 || fail "unplugged, but active"
 pingpong 0 1 10 &
 ping=$!
 sleep 3
@@ -65,5 +64,7 @@ rxe_up 4
 pingpong 1 0 100
 pingpong 2 1 100
 pingpong 3 0 100
+printf '"%s"' "$(uname -r)" >"$RXE_OUT/kernel.json"
+printf '["%s"]' "$(basename -a /sys/class/infiniband/* | paste -sd, | sed 's/,/","/g')" >"$RXE_OUT/devices.json"
 rxe_down
 passed "four devices: ping-pong of every device"
