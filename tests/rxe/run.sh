@@ -182,4 +182,5 @@ elif [[ $ended != 85 || ! -s $run/result ]]; then
 fi
 status=$(<"$run/result")
 say "booted in $(tenths "$booted"), $(tenths "$took") in all, exit $status: $*"
+[[ $status == 0 ]] || console
 exit "$status"
