@@ -43,10 +43,12 @@ fi
 
 # Real verbs, in a virtual machine; test binaries in it end with the same
 # closing lines. 2: there can be no such machine here.
-rxe_status=0 rxe_skipped=0
+rxe_failed=0 rxe_skipped=0
 if ((steps_failed == 0 && rxe_can_run)); then
-    bash tests/rxe/rxe.sh 2>&1 | tee -a "$log" || rxe_status=$?
-    ((rxe_status != 2)) || rxe_skipped=1
+    bash tests/rxe/rxe.sh 2>&1 | tee -a "$log" || case $? in
+    2) rxe_skipped=1 ;;
+    *) rxe_failed=1 ;;
+    esac
 fi
 
 # Sums of the closing lines of all test binaries and of rxe.sh: passed, failed, ignored.
@@ -63,7 +65,7 @@ read -r passed failed ignored < <(awk '
         failed += $4
     }
     END { print passed + 0, failed + 0, ignored + 0 }' "$log")
-if (((steps_failed > 0 || rxe_status == 1) && failed == 0)); then
+if ((steps_failed + rxe_failed > 0 && failed == 0)); then
     failed=1 # a build, or a test process, that died without a closing line
 fi
 failed=$((failed + sanitizers_failed))
