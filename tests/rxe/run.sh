@@ -38,7 +38,7 @@ while [[ ${1:-} == --* ]]; do
     --boot-seconds) boot_seconds=${2:?} ;;
     --memory) memory=${2:?} ;;
     --numa) nodes=${2:?} ;;
-    --out) out=$(realpath -m "$from/${2:?}") && [[ $2 != /* ]] || out=$2 ;;
+    --out) out=$(cd "$from" && realpath -m "${2:?}") ;;
     --env) variables+=("${2:?}") ;;
     --qemu) more+=("${2:?}") ;;
     *) usage "unknown option: $1" ;;

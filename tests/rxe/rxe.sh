@@ -6,7 +6,7 @@
 # made here.
 set -euo pipefail
 
-# Each line: name | options for run.sh | script
+# Each line: name | options for run.sh | script and its arguments
 runs='
 smoke | | tests/rxe/guest/smoke.sh
 numa | --numa 2 | tests/rxe/guest/numa.sh
@@ -22,17 +22,26 @@ bash tests/rxe/prepare.sh
 rm -rf "$rxe/out" "$rxe/report.json"
 
 passed=0 failed=0
-while IFS='|' read -r name options script; do
-    name=${name// /} script=${script// /}
-    [[ -n $name ]] || continue
-    read -ra options <<<"$options"
-    if bash tests/rxe/run.sh --out "$rxe/out" "${options[@]}" "$script" </dev/null; then
-        echo "rxe: $name: passed"
+judge() { # name, and whether it passed: a command
+    if "${@:2}"; then
+        echo "rxe: $1: passed"
         passed=$((passed + 1))
     else
-        echo "rxe: $name: FAILED"
+        echo "rxe: $1: FAILED"
         failed=$((failed + 1))
     fi
+}
+
+# The control arm: a machine in which nothing can fail would show nothing.
+status=0
+bash tests/rxe/run.sh /bin/sh -c 'exit 41' </dev/null || status=$?
+judge "a script that fails" test "$status" = 41
+
+while IFS='|' read -r name options script; do
+    [[ $name ]] || continue
+    read -ra options <<<"$options"
+    read -ra script <<<"$script"
+    judge "${name% }" bash tests/rxe/run.sh --out "$rxe/out" "${options[@]}" "${script[@]}" </dev/null
 done <<<"$runs"
 
 separator='{'
