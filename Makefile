@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fresh worlds fuzz bench tables clean
+.PHONY: help build demo test rxe check fresh worlds fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -20,6 +20,9 @@ demo: ## load real places and read them three ways; ARGS=--json for JSON
 
 test: ## build, then run all tests; installs what they need if it may
 	@bash scripts/test.sh
+
+rxe: ## real verbs on Soft-RoCE, in a virtual machine
+	@bash tests/rxe/rxe.sh
 
 check: ## formatting, lints, imports, unsafe code, sizes, documents
 	@cargo xtask check

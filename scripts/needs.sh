@@ -58,7 +58,7 @@ install_missing() {
     for service in "${services[@]}"; do
         pgrep -x "$service" >/dev/null 2>&1 && running+="$service "
     done
-    echo "${0##*/}: installing ${packages[*]}"
+    echo "$(basename "$0" .sh): installing ${packages[*]}"
     root_apt_get update || true
     root_apt_get install --yes --no-install-recommends "${packages[@]}" || true
     # A service that was not running before has no business to run now.
@@ -77,5 +77,5 @@ meet_needs() {
     install_missing
     look_for_missing "$1"
     ((${#tools[@]} == 0)) && return
-    echo "${0##*/}: to run everything: sudo apt-get install --yes --no-install-recommends ${packages[*]}"
+    echo "$(basename "$0" .sh): to run everything: sudo apt-get install --yes --no-install-recommends ${packages[*]}"
 }

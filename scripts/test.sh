@@ -9,66 +9,14 @@
 # Exit: 0 all passed, 1 something failed, 2 something was skipped.
 set -euo pipefail
 
-# What the tests need beside the Rust toolchain, one need a line:
-# tool | Debian package | service that the package may start, or - | what needs it
-needs='
-redis-cli | redis-tools | - | tests that drive the server with redis-cli
-redis-benchmark | redis-tools | - | tests that drive the server with redis-benchmark
-redis-server | redis-server | redis-server | tests that hold our replies against those of a real redis-server
-'
-
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 export PATH
 
-# Fills tools, packages, services and purposes of the needs that are not met.
-look_for_missing() {
-    tools=() packages=() services=() purposes=()
-    local tool package service purpose
-    while IFS='|' read -r tool package service purpose; do
-        tool=${tool// /} package=${package// /} service=${service// /} purpose=${purpose# }
-        if [[ -z $tool ]] || command -v "$tool" >/dev/null; then
-            continue
-        fi
-        tools+=("$tool") purposes+=("$purpose")
-        [[ " ${packages[*]-} " == *" $package "* ]] || packages+=("$package")
-        [[ $service == - ]] || services+=("$service")
-    done <<<"$needs"
-}
-
-install_missing() {
-    local as_root=()
-    if ! command -v apt-get >/dev/null; then
-        return 0
-    elif [[ $(id -u) != 0 ]]; then
-        sudo -n true 2>/dev/null || return 0
-        as_root=(sudo -n)
-    fi
-    local apt_get=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
-        apt-get -o DPkg::Lock::Timeout=300 --quiet=2)
-    local service running=" "
-    for service in "${services[@]}"; do
-        pgrep -x "$service" >/dev/null 2>&1 && running+="$service "
-    done
-    echo "test: installing ${packages[*]}"
-    "${apt_get[@]}" update </dev/null || true
-    "${apt_get[@]}" install --yes --no-install-recommends "${packages[@]}" </dev/null || true
-    # A service that was not running before has no business to run now.
-    for service in "${services[@]}"; do
-        if [[ $running != *" $service "* ]]; then
-            "${as_root[@]}" service "$service" stop >/dev/null 2>&1 || true
-        fi
-    done
-}
-
-look_for_missing
-if ((${#tools[@]} > 0)); then
-    install_missing
-    look_for_missing
-fi
-if ((${#tools[@]} > 0)); then
-    echo "test: to run everything: sudo apt-get install --yes ${packages[*]}"
-fi
+# shellcheck source=scripts/needs.sh
+source scripts/needs.sh
+meet_needs "$needs_of_tests$needs_of_rxe"
+rxe_can_run=$(look_for_missing "$needs_of_rxe"; echo $((${#tools[@]} == 0)))
 REMORA_SKIP=$(IFS=,; echo "${tools[*]-}")
 target=${CARGO_TARGET_DIR:-target}
 [[ $target == /* ]] || target=$PWD/$target
@@ -93,7 +41,17 @@ if ((steps_failed == 0)); then
     bash scripts/sanitize.sh 2>&1 | tee "$nightly" || sanitizers_failed=1
 fi
 
-# Sums of the closing lines of all test binaries: passed, failed, ignored.
+# Real verbs, in a virtual machine; test binaries in it end with the same
+# closing lines. 2: there can be no such machine here.
+rxe_failed=0 rxe_skipped=0
+if ((steps_failed == 0 && rxe_can_run)); then
+    bash tests/rxe/rxe.sh 2>&1 | tee -a "$log" || case $? in
+    2) rxe_skipped=1 ;;
+    *) rxe_failed=1 ;;
+    esac
+fi
+
+# Sums of the closing lines of all test binaries and of rxe.sh: passed, failed, ignored.
 read -r passed failed ignored < <(awk '
     /^test result: / {
         for (i = 2; i <= NF; i++) {
@@ -102,12 +60,16 @@ read -r passed failed ignored < <(awk '
             if ($i == "ignored;") ignored += $(i - 1)
         }
     }
+    /^rxe: [0-9]+ passed, [0-9]+ failed$/ {
+        passed += $2
+        failed += $4
+    }
     END { print passed + 0, failed + 0, ignored + 0 }' "$log")
-if ((steps_failed > 0 && failed == 0)); then
+if ((steps_failed + rxe_failed > 0 && failed == 0)); then
     failed=1 # a build, or a test process, that died without a closing line
 fi
 failed=$((failed + sanitizers_failed))
-skipped=$((ignored + ${#tools[@]}))
+skipped=$((ignored + ${#tools[@]} + rxe_skipped))
 
 echo
 for at in "${!tools[@]}"; do
@@ -115,6 +77,9 @@ for at in "${!tools[@]}"; do
 done
 if ((ignored > 0)); then
     echo "test: did not run, marked as ignored: $ignored"
+fi
+if ((rxe_skipped > 0)); then
+    echo "test: did not run, there is no virtual machine here: real verbs"
 fi
 grep '^sanitize: did not run' "$nightly" | sed 's/^sanitize/test/' || true
 if ((skipped > 0)); then

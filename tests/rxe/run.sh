@@ -38,7 +38,7 @@ while [[ ${1:-} == --* ]]; do
     --boot-seconds) boot_seconds=${2:?} ;;
     --memory) memory=${2:?} ;;
     --numa) nodes=${2:?} ;;
-    --out) out=$(realpath -m "$from/${2:?}") && [[ $2 != /* ]] || out=$2 ;;
+    --out) out=$(cd "$from" && realpath -m "${2:?}") ;;
     --env) variables+=("${2:?}") ;;
     --qemu) more+=("${2:?}") ;;
     *) usage "unknown option: $1" ;;
@@ -61,7 +61,9 @@ seconds=${seconds:-$([[ $shell ]] && echo 3600 || echo 90)}
 bash tests/rxe/prepare.sh
 
 # The directory that both sides write: start.sh, command and shell for the
-# guest; booted, result and out from it.
+# guest; booted, result and out from it. One that a killed run left goes a day
+# later.
+find "$rxe" -maxdepth 1 -name 'run.*' -mmin +1440 -exec rm -rf {} +
 run=$(mktemp -d "$rxe/run.XXXXXX")
 qemu=
 # shellcheck disable=SC2317  # called by the trap
@@ -157,7 +159,7 @@ boot() {
     took=$(((${EPOCHREALTIME/./} - start) / 100000))
 }
 tenths() { echo "$(($1 / 10)).$(($1 % 10)) s"; }
-console() { tail -n 40 "$run/console" 2>/dev/null | sed "s/^/rxe: console: /" >&2; }
+console() { tail -n 40 "$run/console" 2>/dev/null | sed "s/^/rxe: console: /" >&2 || true; }
 
 boot
 if [[ -z $booted ]]; then
@@ -180,4 +182,5 @@ elif [[ $ended != 85 || ! -s $run/result ]]; then
 fi
 status=$(<"$run/result")
 say "booted in $(tenths "$booted"), $(tenths "$took") in all, exit $status: $*"
+[[ $status == 0 ]] || console
 exit "$status"

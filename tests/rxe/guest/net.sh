@@ -44,8 +44,8 @@ rxe_wait() {
 rxe_up() {
     local one other mac
     rxe_count=$1
-    sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
-        net.ipv4.conf.default.accept_local=1
+    echo 0 | tee /proc/sys/net/ipv4/conf/{all,default}/rp_filter >/dev/null
+    echo 1 >/proc/sys/net/ipv4/conf/default/accept_local
     {
         echo "link add br0 type bridge"
         echo "link set br0 up"
@@ -99,7 +99,10 @@ rxe_down() {
 }
 
 # Pulls device rxe$1's cable, and puts it in again.
-rxe_unplug() { ip link set "port$1" down; }
+rxe_unplug() {
+    ip link set "port$1" down
+    rxe_wait eval "! rxe_active $1" # the news takes its time
+}
 rxe_plug() {
     ip link set "port$1" up
     rxe_wait rxe_active "$1"
