@@ -286,16 +286,6 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_that_is_not_here_is_an_error_of_its_own() {
-        for flags in ["--transport verbs --path resp", "--transport verbs"] {
-            let error = parse(flags).check().unwrap_err();
-            assert!(error.downcast_ref::<TransportUnavailable>().is_some(), "{flags}");
-        }
-        parse("--transport tcp --path resp").check().unwrap();
-        parse("--transport auto --path read").check().unwrap();
-    }
-
-    #[test]
     fn flags_that_exclude_each_other_are_refused() {
         for flags in [
             "--path read --pipeline 2",

@@ -4,7 +4,7 @@ use super::{RingParts, SessionError};
 use remora_arena::Words;
 use remora_engine::Reply;
 use remora_fabric::shm::Bell;
-use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::message::{HAS_VALUE, ReplyHeader};
 use remora_layout::session::{credit_word, ring_offset};
@@ -51,9 +51,16 @@ impl Replies {
     /// Nothing is sent yet.
     pub fn new(parts: RingParts) -> Self {
         let ring = ring_offset(parts.shard) as u64;
+        let sender = Sender::new(CLIENT_MAILBOX, ring, ring_seed(parts.seed, parts.shard, 1));
+        // A device stores a WRITE without a word; only one with an immediate
+        // wakes a client that sleeps.
+        let sender = match parts.link.transport() {
+            Transport::Verbs => sender.with_immediate(parts.shard as u32),
+            _ => sender,
+        };
         Self {
             life: parts.life,
-            sender: Sender::new(CLIENT_MAILBOX, ring, ring_seed(parts.seed, parts.shard, 1)),
+            sender,
             credit_word: credit_word(parts.shard),
             to_server: parts.to_server,
             link: parts.link,
