@@ -169,6 +169,7 @@ fn special_header(op: u8, form: u8, id: u32) -> RequestHeader {
 mod tests {
     use super::*;
     use remora_arena::Mapping;
+    use remora_layout::limits::LARGE_BUFFER_BYTES;
 
     /// The first part of this length that none of `held` overlaps.
     fn first_gap(held: &mut [Range<usize>], bytes: usize) -> Option<Range<usize>> {

@@ -192,7 +192,7 @@ pub(crate) enum Dialled<T> {
 /// Nobody listens there, the server refuses, the wanted transport cannot be
 /// had, or what the server sends is not acceptable.
 pub fn connect(address: &Address, wanted: Wanted) -> Result<Connected, ConnectError> {
-    let (at, named, error) = match dial_twice(address, wanted) {
+    let (named, error) = match dial_twice(address, wanted) {
         Ok(connected) => return Ok(connected),
         Err(failed) => failed,
     };
@@ -202,21 +202,18 @@ pub fn connect(address: &Address, wanted: Wanted) -> Result<Connected, ConnectEr
         return Err(error);
     }
     warn_once(address, &with_sources(&error));
-    match dial(&at, Wanted::Tcp)? {
+    match dial(address, Wanted::Tcp)? {
         Dialled::Session(connected) => Ok(connected),
         Dialled::Elsewhere(answer) => {
-            let (next, _) = next_dial(&at, &answer)?;
+            let (next, _) = next_dial(address, &answer)?;
             session(dial(&next, Wanted::Tcp)?, address)
         }
     }
 }
 
-/// Dials, and once more where the answer says. A failure tells the address
-/// that answered and the transport that was then tried.
-fn dial_twice(
-    address: &Address,
-    wanted: Wanted,
-) -> Result<Connected, (Address, Wanted, ConnectError)> {
+/// Dials, and once more where the answer says. A failure tells the transport
+/// that was tried.
+fn dial_twice(address: &Address, wanted: Wanted) -> Result<Connected, (Wanted, ConnectError)> {
     let first = dial(address, wanted);
     let answer = match first {
         Ok(Dialled::Session(connected)) => {
@@ -230,12 +227,11 @@ fn dial_twice(
         Ok(Dialled::Elsewhere(answer)) => answer,
         // It was tried at this address: nothing else says hello and then fails.
         Err(error @ (ConnectError::Verbs { .. } | ConnectError::Link(_))) => {
-            return Err((address.clone(), Wanted::Verbs, error));
+            return Err((Wanted::Verbs, error));
         }
-        Err(error) => return Err((address.clone(), wanted, error)),
+        Err(error) => return Err((wanted, error)),
     };
-    let failed = |named, error| (address.clone(), named, error);
-    let (next, named) = next_dial(address, &answer).map_err(|error| failed(wanted, error))?;
+    let (next, named) = next_dial(address, &answer).map_err(|error| (wanted, error))?;
     match dial(&next, named).and_then(|dialled| session(dialled, address)) {
         Ok(connected) => {
             if (wanted, named) == (Wanted::Auto, Wanted::Tcp) {
@@ -245,9 +241,9 @@ fn dial_twice(
         }
         Err(ConnectError::Unreachable { .. }) if named == Wanted::Shm && wanted != Wanted::Auto => {
             let why = Unavailable::ShmUnreachable;
-            Err(failed(named, ConnectError::Unavailable { server: next, why }))
+            Err((named, ConnectError::Unavailable { server: next, why }))
         }
-        Err(error) => Err(failed(named, error)),
+        Err(error) => Err((named, error)),
     }
 }
 

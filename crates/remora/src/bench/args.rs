@@ -257,7 +257,6 @@ fn within(flag: &str, value: usize, least: usize, most: usize) -> anyhow::Result
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::failure::TransportUnavailable;
     use clap::Parser;
 
     fn parse(flags: &str) -> KeysArgs {

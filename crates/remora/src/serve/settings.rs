@@ -41,8 +41,8 @@ pub struct Layer {
     /// authentication: who reaches it can read and write everything.
     #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
     pub fabric_address: Option<SocketAddr>,
-    /// What clients' sessions may use: shm by the Unix socket, tcp by
-    /// fabric_address, or auto for both [default: auto].
+    /// What clients' sessions may use: shm by the Unix socket, tcp or verbs
+    /// (RDMA) by fabric_address, or auto for all [default: auto].
     #[arg(long, env = "REMORA_TRANSPORT", value_name = "HOW", value_enum)]
     pub transport: Option<Transport>,
     /// Shards, each with a thread of its own [default: cores - 1, at least 1].
