@@ -9,6 +9,7 @@ use super::objects::{Completions, Domain, Registration, VerbsError};
 use super::outbound::{Outbound, Remote, STAGING_BYTES};
 use super::queue_pair::{QueuePair, Window};
 use crate::LinkError;
+use crate::sync::{Mutex, MutexGuard};
 use crate::waiting::{Handle, Turns, Waiters, lock};
 use remora_layout::limits::STREAM_AHEAD_BYTES;
 use remora_layout::verbs::{RegionKey, WITHDRAWN};
@@ -18,7 +19,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, TryLockError, Weak};
 use std::time::Duration;
 
 /// Completions taken at a time.
@@ -116,7 +117,7 @@ impl Connection {
     }
 
     /// The state of what is posted.
-    pub(super) fn out(&self) -> std::sync::MutexGuard<'_, Outbound> {
+    pub(super) fn out(&self) -> MutexGuard<'_, Outbound> {
         lock(&self.out)
     }
 
