@@ -14,23 +14,20 @@ use crate::api::{Options, PointerCacheKind};
 use crate::clock::Clock;
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
+use crate::lane::{Lane, lanes};
 use crate::large::LargeBuffer;
 use crate::pointer_file::PointerTable;
 use crate::session::Session;
-use crate::sync::{AtomicU32, AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
 use remora_arena::{ForkGuard, Mapping, Words};
 use remora_fabric::far;
 use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::word;
-use remora_layout::frame::ring_seed;
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::MAX_CLIENT_SESSIONS;
-use remora_layout::session::{
-    CLIENT_ASLEEP_WORD, SESSION_HEADER_BYTES, WITHDRAWN_WORD, credit_word, ring_offset,
-};
-use remora_ring::{Receiver, Sender};
+use remora_layout::session::{CLIENT_ASLEEP_WORD, SESSION_HEADER_BYTES, WITHDRAWN_WORD};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
@@ -191,21 +188,6 @@ impl Sleep {
             Self::ByLink => !scan() && link.wait(Some(timeout)) != Waited::Completed,
         }
     }
-}
-
-/// One ring pair: this process's ends at one shard.
-pub(crate) struct Lane {
-    pub sender: Mutex<Sender>,
-    pub receiver: Mutex<Receiver>,
-    pub credit_word: usize,
-    /// Credit goes by this link alone, once there is some: that of an earlier
-    /// reply must not arrive after that of a later one, and only the operations
-    /// of one link are ordered.
-    pub credit_link: Mutex<Option<AnyLink>>,
-    /// The shard's table, as it was when the process connected.
-    pub table: TableRef,
-    /// Requests whose replies nobody has taken out of the ring.
-    pub outstanding: AtomicU32,
 }
 
 const NO_TABLE: &str = "an arena's table lies outside of it";
@@ -426,27 +408,6 @@ impl Connection {
             }
         }
     }
-}
-
-/// The ends of all ring pairs.
-fn lanes(hello: &ServerHello, to_client: &Words, tables: Vec<TableRef>) -> Vec<Lane> {
-    let mailbox = tables.len() as u32;
-    let seed = hello.session_seed.get();
-    let lane = |(number, table): (usize, TableRef)| {
-        let ring = ring_offset(number);
-        let sender = Sender::new(mailbox, ring as u64, ring_seed(seed, number, 0));
-        let receiver = Receiver::new(to_client.clone(), ring, ring_seed(seed, number, 1));
-        Lane {
-            // The immediate wakes the shard.
-            sender: Mutex::new(sender.with_immediate(number as u32)),
-            receiver: Mutex::new(receiver),
-            credit_word: credit_word(number),
-            credit_link: Mutex::new(None),
-            table,
-            outstanding: AtomicU32::new(0),
-        }
-    };
-    tables.into_iter().enumerate().map(lane).collect()
 }
 
 /// Locks; a panic of another thread while it held the lock was our bug and is

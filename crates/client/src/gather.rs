@@ -7,8 +7,9 @@
 //! * a session never waits for a reply, nor reads, while a request of its own
 //!   is gathered: whoever does flushes first.
 
-use crate::connection::{Connection, Lane, lock};
+use crate::connection::{Connection, lock};
 use crate::error::Error;
+use crate::lane::Lane;
 use crate::session::{Session, Shard};
 use remora_layout::limits::MAX_IN_FLIGHT;
 use remora_ring::{SendError, Sender};

@@ -25,6 +25,7 @@ mod connection;
 mod error;
 mod gather;
 mod inbox;
+mod lane;
 mod large;
 mod pointer_cache;
 mod pointer_file;

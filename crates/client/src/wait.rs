@@ -13,9 +13,10 @@
 //!   a reply is due in, with nobody else at its receiver.
 
 use crate::api::Wake;
-use crate::connection::{Connection, Lane, Sleep, lock, try_lock};
+use crate::connection::{Connection, Sleep, lock, try_lock};
 use crate::error::Error;
 use crate::inbox::Inbox;
+use crate::lane::Lane;
 use crate::session::{InFlight, RequestId, Session};
 use crate::sync::{POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Work};

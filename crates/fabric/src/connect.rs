@@ -4,6 +4,7 @@
 //! The server chooses from what both offer; where that is the other transport,
 //! its answer says where to dial again (RDMA_Mongo 4.1, algorithm 1).
 
+use crate::address::Address;
 use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of, number_of};
 use crate::verbs::VerbsError;
 use crate::{Transport, far, shm, verbs};
@@ -11,74 +12,14 @@ use remora_arena::MapError;
 use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello, text_field, text_of,
 };
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros};
 
 /// How long either side waits for the other's hello.
 pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Where a server listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Address {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// An IP address and port.
-    Tcp(SocketAddr),
-}
-
-/// A text that is neither a path nor an address.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is neither a socket's path (with a /) nor an address like 127.0.0.1:7000")]
-pub struct UnknownAddress(String);
-
-impl FromStr for Address {
-    type Err = UnknownAddress;
-
-    fn from_str(text: &str) -> Result<Self, UnknownAddress> {
-        if text.contains('/') {
-            return Ok(Self::Unix(text.into()));
-        }
-        text.parse().map(Self::Tcp).map_err(|_| UnknownAddress(text.to_owned()))
-    }
-}
-
-impl From<&Path> for Address {
-    fn from(path: &Path) -> Self {
-        Self::Unix(path.to_owned())
-    }
-}
-
-impl From<&PathBuf> for Address {
-    fn from(path: &PathBuf) -> Self {
-        Self::Unix(path.clone())
-    }
-}
-
-impl From<&Address> for Address {
-    fn from(address: &Address) -> Self {
-        address.clone()
-    }
-}
-
-impl From<SocketAddr> for Address {
-    fn from(address: SocketAddr) -> Self {
-        Self::Tcp(address)
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(into, "{}", path.display()),
-            Self::Tcp(address) => write!(into, "{address}"),
-        }
-    }
-}
 
 /// Why a session could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -433,15 +374,6 @@ pub(crate) fn check_answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_told_apart_by_the_slash() {
-        assert_eq!("./s".parse(), Ok(Address::Unix("./s".into())));
-        let tcp: Address = "127.0.0.1:7000".parse().unwrap();
-        assert_eq!(tcp.to_string(), "127.0.0.1:7000");
-        assert!("[::1]:7".parse::<Address>().is_ok());
-        assert!("7000".parse::<Address>().is_err());
-    }
 
     #[test]
     fn a_client_on_the_host_is_sent_to_the_loopback() {

@@ -8,7 +8,8 @@
 //! 1   buffer for large replies, WRITE
 //! ```
 
-use crate::connect::{Address, ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
+use crate::address::Address;
+use crate::connect::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
 use crate::detect::Wanted;
 use crate::tcp::{self, TcpLink};
 use crate::verbs::{self, VerbsLink};

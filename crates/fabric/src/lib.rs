@@ -24,6 +24,7 @@
 
 #![deny(unsafe_code)]
 
+mod address;
 mod any;
 pub mod conformance;
 mod connect;
@@ -37,10 +38,10 @@ pub mod tcp;
 pub mod verbs;
 mod waiting;
 
+pub use address::{Address, UnknownAddress};
 pub use any::AnyLink;
 pub use connect::{
-    Address, ConnectError, Connected, UnknownAddress, answer, client_hello, connect, elsewhere,
-    hello_of, refusal,
+    ConnectError, Connected, answer, client_hello, connect, elsewhere, hello_of, refusal,
 };
 
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
