@@ -9,7 +9,8 @@ use toml::Table;
 const ROOMS: &[(&str, &[&str])] = &[
     ("layout", &[]),
     ("arena", &["layout"]),
-    ("fabric", &["arena", "layout"]),
+    ("verbs-sys", &[]),
+    ("fabric", &["verbs-sys", "arena", "layout"]),
     ("ring", &["fabric", "arena", "layout"]),
     ("index", &["arena", "layout"]),
     ("engine", &["index", "arena", "layout"]),
