@@ -6,6 +6,7 @@ use remora_fabric::AnyLink;
 use remora_index::hash::TableRef;
 use remora_layout::frame::ring_seed;
 use remora_layout::hello::ServerHello;
+use remora_layout::immediate;
 use remora_layout::session::{credit_word, ring_offset};
 use remora_ring::{Receiver, Sender};
 
@@ -34,7 +35,9 @@ pub(crate) fn lanes(hello: &ServerHello, to_client: &Words, tables: Vec<TableRef
         let receiver = Receiver::new(to_client.clone(), ring, ring_seed(seed, number, 1));
         Lane {
             // The immediate wakes the shard.
-            sender: Mutex::new(sender.with_immediate(number as u32)),
+            sender: Mutex::new(
+                sender.with_immediate(immediate::of(immediate::Kind::Request, number)),
+            ),
             receiver: Mutex::new(receiver),
             credit_word: credit_word(number),
             credit_link: Mutex::new(None),

@@ -20,6 +20,7 @@ use crate::lane::Lane;
 use crate::session::{InFlight, RequestId, Session};
 use crate::sync::{POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Work};
+use remora_layout::immediate;
 use remora_layout::message::ReplyHeader;
 use remora_layout::plant::{Plant, planted};
 use remora_ring::{Poll, Receiver, WRITE_ID};
@@ -336,7 +337,7 @@ impl AtRing<'_> {
         let to = RemoteAddress { region: self.connection.mailbox(), offset };
         let bytes = consumed.to_le_bytes();
         // The shard may hold replies back for want of this credit: it is woken.
-        let imm = Some(self.shard as u32);
+        let imm = Some(immediate::of(immediate::Kind::Credit, self.shard));
         let mut link = lock(&self.lane.credit_link);
         let link = link.get_or_insert_with(|| self.connection.link());
         link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);

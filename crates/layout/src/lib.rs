@@ -11,6 +11,7 @@ pub mod bucket;
 pub mod frame;
 pub mod hash;
 pub mod hello;
+pub mod immediate;
 pub mod limits;
 pub mod message;
 pub mod plant;

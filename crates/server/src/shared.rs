@@ -7,6 +7,7 @@ use crate::touch_hints::TouchHints;
 use remora_arena::{Region, Words};
 use remora_engine::ShardStats;
 use remora_fabric::{Transport, verbs};
+use remora_layout::immediate::{self, Kind};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -145,10 +146,14 @@ impl Shared {
         }
     }
 
-    /// A peer's WRITE came with this immediate: wakes the shard of that number.
+    /// A peer's WRITE came with this immediate: wakes the shard that it names.
     pub fn ring(&self, imm: u32) {
-        // A number that is no shard's is a peer's whim.
-        if let Some(shard) = self.shards.get(imm as usize) {
+        let shard = match immediate::kind_of(imm) {
+            Some(Kind::Request | Kind::Credit) => self.shards.get(immediate::shard_of(imm)),
+            // A peer's whim, as is a number that is no shard's.
+            Some(Kind::Reply) | None => None,
+        };
+        if let Some(shard) = shard {
             shard.inbox.ring();
         }
     }

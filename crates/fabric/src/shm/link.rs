@@ -3,6 +3,7 @@
 use super::bell::{Bell, Sleeper, Woken};
 use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::Words;
+use remora_layout::immediate::shard_of;
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -47,10 +48,10 @@ impl ShmLink {
         }
     }
 
-    /// A WRITE with the immediate `imm` rings this bell after its bytes.
-    pub fn add_bell(&mut self, imm: u32, bell: Bell) {
-        self.bells.retain(|(known, _)| *known != imm);
-        self.bells.push((imm, bell));
+    /// A WRITE with an immediate to this shard rings this bell after its bytes.
+    pub fn add_bell(&mut self, shard: u32, bell: Bell) {
+        self.bells.retain(|(known, _)| *known != shard);
+        self.bells.push((shard, bell));
     }
 
     /// What [`Link::wait`] sleeps on: the bell that the peer rings, and the
@@ -117,7 +118,7 @@ impl ShmLink {
 
     #[inline]
     fn ring(&self, imm: u32) -> Result<(), LinkError> {
-        let bell = self.bells.iter().find(|(known, _)| *known == imm);
+        let bell = self.bells.iter().find(|(known, _)| *known as usize == shard_of(imm));
         bell.ok_or(LinkError::NoSuchImmediate(imm))?.1.ring();
         Ok(())
     }

@@ -11,6 +11,7 @@ use super::queue_pair::{QueuePair, Window};
 use crate::LinkError;
 use crate::sync::{Mutex, MutexGuard};
 use crate::waiting::{Handle, Turns, Waiters, lock};
+use remora_layout::immediate::shard_of;
 use remora_layout::limits::STREAM_AHEAD_BYTES;
 use remora_layout::verbs::{RegionKey, WITHDRAWN};
 use remora_verbs_sys::*;
@@ -44,8 +45,8 @@ pub struct Parts {
     pub control: TcpStream,
     /// What the peer lets be read and written.
     pub peer: Vec<PeerRegion>,
-    /// Numbers below this are immediates that the peer listens to.
-    pub immediates: u32,
+    /// Shards that this end's immediates may name.
+    pub shards: usize,
     /// What this end lets the peer reach.
     pub exposed: Vec<Registration>,
     /// And what only the peer of this queue pair may reach.
@@ -63,7 +64,7 @@ pub struct Connection {
     completions: Arc<Completions>,
     domain: Arc<Domain>,
     peer: Vec<PeerRegion>,
-    immediates: u32,
+    shards: usize,
     control: TcpStream,
     /// What the peer reaches.
     _exposed: Vec<Registration>,
@@ -97,7 +98,7 @@ impl Connection {
             out: Mutex::new(Outbound::new(staging)),
             domain: parts.domain,
             peer: parts.peer,
-            immediates: parts.immediates,
+            shards: parts.shards,
             control: parts.control,
             _exposed: parts.exposed,
             on_immediate: parts.on_immediate,
@@ -144,7 +145,7 @@ impl Connection {
     /// Whether the peer listens for this immediate.
     pub(super) fn check_immediate(&self, imm: Option<u32>) -> Result<(), LinkError> {
         match imm {
-            Some(imm) if imm >= self.immediates => Err(LinkError::NoSuchImmediate(imm)),
+            Some(imm) if shard_of(imm) >= self.shards => Err(LinkError::NoSuchImmediate(imm)),
             _ => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use super::places::{Place, places, ranked};
 use super::setup::{Unconnected, access, bind_window, key_of, open};
 use remora_arena::{Mapping, Words};
 use remora_layout::hello::Refusal;
-use remora_layout::limits::VERBS_LARGE_BYTES;
+use remora_layout::limits::{MAX_SHARDS, VERBS_LARGE_BYTES};
 use remora_layout::verbs::{RegionKey, VerbsEnd, VerbsReady};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -84,7 +84,7 @@ pub(crate) fn begin(
         domain,
         control: stream,
         peer,
-        immediates: shards as u32,
+        shards,
         exposed,
         windows: Vec::new(),
         on_immediate: Box::new(|_| {}),
@@ -191,7 +191,7 @@ impl Welcome {
             domain,
             control,
             peer,
-            immediates: u32::MAX,
+            shards: MAX_SHARDS,
             exposed: vec![mailbox],
             windows: vec![window],
             on_immediate,

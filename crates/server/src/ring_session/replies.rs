@@ -6,6 +6,7 @@ use remora_engine::Reply;
 use remora_fabric::shm::Bell;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_layout::frame::ring_seed;
+use remora_layout::immediate;
 use remora_layout::message::{HAS_VALUE, ReplyHeader};
 use remora_layout::session::{credit_word, ring_offset};
 use remora_ring::{SendError, Sender};
@@ -55,7 +56,9 @@ impl Replies {
         // A device stores a WRITE without a word; only one with an immediate
         // wakes a client that sleeps.
         let sender = match parts.link.transport() {
-            Transport::Verbs => sender.with_immediate(parts.shard as u32),
+            Transport::Verbs => {
+                sender.with_immediate(immediate::of(immediate::Kind::Reply, parts.shard))
+            }
             _ => sender,
         };
         Self {
