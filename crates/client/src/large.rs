@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn take_and_give() {
-        let buffer = LargeBuffer::new(Words::new(Mapping::heap(64)));
+        let buffer = LargeBuffer::new(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)));
         let mut held: Vec<Range<usize>> = Vec::new();
         let mut state = 9u64;
         let mut refused = 0;
