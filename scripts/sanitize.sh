@@ -25,7 +25,7 @@ failed=0
 # binaries ThreadSanitizer watches. The last one is a whole server.
 tsan_tests='
 remora-arena  --test publication
-remora-fabric --lib
+remora-fabric --lib -- --skip models
 remora-fabric --test shm_conformance
 remora-ring   --test rings
 remora-engine --test readers

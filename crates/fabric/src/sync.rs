@@ -1,4 +1,16 @@
 //! What threads meet at in the files that are model-checked: the standard
-//! library's. The crate `models` compiles the same files against loom's.
+//! library's. The crate `models` compiles the same files against loom's; the
+//! library's own tests put shuttle's locks in place for [`crate::tcp`].
 
+#[cfg(test)]
+mod modelled;
+
+#[cfg(test)]
+pub use modelled::*;
+#[cfg(not(test))]
+pub use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(test))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(test))]
+pub use std::time::Instant;

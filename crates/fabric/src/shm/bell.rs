@@ -130,11 +130,8 @@ impl AsFd for Sleeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::one_at_a_time;
     use remora_arena::Mapping;
-    use std::sync::Mutex;
-
-    /// Plants are switched on for the whole process: one hammer at a time.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     /// Frames are a counter; the receiver always sleeps when it sees no new
     /// one. A wake-up was lost if the time is up and the frame is there: if it
@@ -183,7 +180,7 @@ mod tests {
 
     #[test]
     fn no_wake_up_is_lost() {
-        let _guard = ONE_AT_A_TIME.lock();
+        let _guard = one_at_a_time();
         let (lost, sleeps) = hammer(20_000);
         assert_eq!(lost, 0);
         assert!(sleeps > 100, "it did sleep: {sleeps}");
@@ -192,7 +189,7 @@ mod tests {
     #[cfg(feature = "plants")]
     #[test]
     fn the_hammer_notices_a_sleep_without_scan() {
-        let _guard = ONE_AT_A_TIME.lock();
+        let _guard = one_at_a_time();
         remora_layout::plant::choose(Some(Plant::SleepWithoutScan));
         // Each loss costs the sleeper's patience: few rounds, until one is seen.
         let noticed = (0..500).any(|_| hammer(3).0 > 0);

@@ -5,19 +5,15 @@ use super::frame::Refused;
 use super::inbound::Inbound;
 use super::outbound::{Flushed, Outbound};
 use super::regions::{Access, Regions};
+use super::socket::Socket;
 use super::waiting::{Handle, Waiters, lock};
 use crate::LinkError;
+use crate::sync::{AtomicBool, Mutex};
 use remora_arena::Words;
-use remora_layout::limits::{
-    TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES, TCP_STREAM_AHEAD_BYTES,
-    TCP_TURN_BYTES, TCP_USER_TIMEOUT_MS,
-};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::net::sockopt;
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use remora_layout::limits::{TCP_STREAM_AHEAD_BYTES, TCP_TURN_BYTES};
+use std::net::TcpStream;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, TryLockError, Weak};
 use std::time::Duration;
 
 /// Who reads a connection.
@@ -54,7 +50,7 @@ pub struct Progress {
 
 /// One TCP connection; see the module's text.
 pub struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) socket: Socket,
     pub(super) regions: Regions,
     pub(super) out: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
@@ -65,8 +61,6 @@ pub struct Connection {
     /// A link waits for room in the buffer.
     pub(super) room_wanted: AtomicBool,
     pumping: Pumping,
-    /// Wakes a leader that sleeps on the socket without watching for room.
-    kick: Option<OwnedFd>,
     /// Set under the lock of `out`.
     leader_sleeps: AtomicBool,
 }
@@ -77,19 +71,13 @@ impl Connection {
     /// # Errors
     /// The kernel refuses an option of the socket, or a descriptor.
     pub fn new(stream: TcpStream, pumping: Pumping) -> std::io::Result<Arc<Self>> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        sockopt::set_socket_keepalive(&stream, true)?;
-        sockopt::set_tcp_keepidle(&stream, Duration::from_secs(TCP_KEEPALIVE_IDLE_S))?;
-        sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(TCP_KEEPALIVE_INTERVAL_S))?;
-        sockopt::set_tcp_keepcnt(&stream, TCP_KEEPALIVE_PROBES)?;
-        sockopt::set_tcp_user_timeout(&stream, TCP_USER_TIMEOUT_MS)?;
-        let kick = match pumping {
-            Pumping::ByLinks => Some(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
-            Pumping::ByAgent => None,
-        };
-        Ok(Arc::new(Self {
-            stream,
+        let socket = Socket::new(stream, pumping == Pumping::ByLinks)?;
+        Ok(Arc::new(Self::over(socket, pumping)))
+    }
+
+    pub(super) fn over(socket: Socket, pumping: Pumping) -> Self {
+        Self {
+            socket,
             regions: Regions::new(),
             out: Mutex::new(Outbound::new()),
             inbound: Mutex::new(Inbound::new()),
@@ -98,9 +86,8 @@ impl Connection {
             arrivals: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
             pumping,
-            kick,
             leader_sleeps: AtomicBool::new(false),
-        }))
+        }
     }
 
     /// Lets the peer read or write a region of this end. Region numbers are
@@ -203,8 +190,7 @@ impl Connection {
     /// Fails all links of this end and ends the connection.
     pub(super) fn break_off(&self, reason: LinkError) {
         self.fail(reason);
-        // It may have ended already.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.socket.shut_down();
         self.waiters.wake_all();
     }
 
@@ -215,13 +201,10 @@ impl Connection {
         if out.pending_bytes() == 0 {
             return;
         }
-        let flushed = out.flush(&self.stream);
-        if flushed == Flushed::Some
-            && self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed)
-            && let Some(kick) = &self.kick
+        let flushed = out.flush(&self.socket);
+        if flushed == Flushed::Some && self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed)
         {
-            // A full counter means that a kick is already due.
-            let _ = rustix::io::write(kick, &1u64.to_ne_bytes());
+            self.socket.kick();
         }
         drop(out);
         if flushed == Flushed::Broken {
@@ -275,36 +258,13 @@ impl Connection {
 
     fn sleep_on_socket(&self, timeout: Option<Duration>) {
         use std::sync::atomic::Ordering::Relaxed;
-        let mut interest = PollFlags::IN;
-        {
+        let wants_room = {
             // Under the lock: who posts later sees that we sleep.
             let out = lock(&self.out);
-            if out.pending_bytes() > 0 {
-                interest |= PollFlags::OUT;
-            }
             self.leader_sleeps.store(true, Relaxed);
-        }
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let kick = self.kick.as_ref().expect("links pump, so there is one");
-        let mut fds = [PollFd::new(&self.stream, interest), PollFd::new(kick, PollFlags::IN)];
-        // Interrupted: the caller looks and comes again.
-        let _ = poll(&mut fds, timeout.as_ref());
+            out.pending_bytes() > 0
+        };
+        self.socket.sleep(wants_room, timeout);
         self.leader_sleeps.store(false, Relaxed);
-        // One that comes only now ends the next sleep, and is taken there.
-        if !fds[1].revents().is_empty() {
-            let _ = rustix::io::read(kick, &mut [0u8; 8]);
-        }
-    }
-}
-
-impl AsFd for Connection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
-
-impl AsRawFd for Connection {
-    fn as_raw_fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
     }
 }

@@ -61,7 +61,7 @@ impl Connection {
     ) -> Result<State, Violation> {
         let mut received = 0;
         while received < turn.bytes {
-            match inbound.receive(&self.stream) {
+            match inbound.receive(&self.socket) {
                 Received::Nothing => return Ok(State::Idle),
                 Received::Closed => {
                     self.break_off(LinkError::Disconnected);
@@ -152,7 +152,7 @@ impl Connection {
                 inbound.executed += 1;
                 inbound.told = inbound.executed;
                 if out.pending_bytes() >= TCP_PIECE_BYTES {
-                    let _ = out.flush(&self.stream);
+                    let _ = out.flush(&self.socket);
                 }
             }
             Some(Err(why)) => {
@@ -296,7 +296,7 @@ impl Connection {
             inbound.told = inbound.executed;
             out.answer(&Frame::Done(inbound.executed));
         }
-        if out.flush(&self.stream) == Flushed::Broken {
+        if out.flush(&self.socket) == Flushed::Broken {
             drop(out);
             self.break_off(LinkError::Disconnected);
             inbound.over = true;

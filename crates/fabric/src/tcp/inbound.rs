@@ -1,10 +1,9 @@
 //! What comes in: bytes from the socket, and how far the current frame is.
 
+use super::socket::Socket;
 use super::waiting::Handle;
 use remora_layout::limits::TCP_RECEIVE_BYTES;
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
-use std::net::TcpStream;
 use std::sync::Arc;
 
 /// What the next bytes are.
@@ -72,7 +71,7 @@ impl Inbound {
     }
 
     /// One receive. What was left over (less than a header) moves to the front.
-    pub fn receive(&mut self, stream: &TcpStream) -> Received {
+    pub fn receive(&mut self, socket: &Socket) -> Received {
         if self.buffer.is_empty() {
             self.buffer = vec![0; TCP_RECEIVE_BYTES];
         }
@@ -81,13 +80,9 @@ impl Inbound {
         self.start = 0;
         // Bounded: only signals repeat it.
         loop {
-            return match rustix::net::recv(
-                stream,
-                &mut self.buffer[self.end..],
-                RecvFlags::DONTWAIT,
-            ) {
-                Ok((0, _)) => Received::Closed,
-                Ok((received, _)) => {
+            return match socket.receive(&mut self.buffer[self.end..]) {
+                Ok(0) => Received::Closed,
+                Ok(received) => {
                     self.end += received;
                     Received::Bytes(received)
                 }

@@ -3,12 +3,13 @@
 use super::connection::Connection;
 use super::outbound::Posted;
 use super::waiting::{Handle, lock};
+use crate::sync::Instant;
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, TCP_STREAM_AHEAD_BYTES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An operation that was posted and not yet polled.
 struct Pending {

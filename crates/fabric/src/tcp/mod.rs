@@ -25,10 +25,17 @@ mod execute;
 mod frame;
 mod inbound;
 mod link;
+#[cfg(test)]
+mod models;
 mod outbound;
 mod regions;
 mod session;
+#[cfg(not(test))]
+mod socket;
 mod waiting;
+
+#[cfg(test)]
+use models::socket;
 
 pub use connection::{Connection, Progress, Pumping, State};
 pub use frame::{Frame, Violation, parse};

@@ -2,6 +2,7 @@
 //! for the READ window.
 
 use super::frame::Frame;
+use super::socket::Socket;
 use super::waiting::Handle;
 use crate::LinkError;
 use remora_layout::limits::{
@@ -10,7 +11,6 @@ use remora_layout::limits::{
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::sync::Arc;
 
 /// An operation as it was posted: what an error has to name.
@@ -245,10 +245,9 @@ impl Outbound {
     }
 
     /// Gives the socket what it takes.
-    pub fn flush(&mut self, stream: &TcpStream) -> Flushed {
+    pub fn flush(&mut self, socket: &Socket) -> Flushed {
         while self.sent < self.buffer.len() {
-            let flags = rustix::net::SendFlags::NOSIGNAL;
-            match rustix::net::send(stream, &self.buffer[self.sent..], flags) {
+            match socket.send(&self.buffer[self.sent..]) {
                 Ok(sent) => self.took(sent),
                 Err(Errno::AGAIN) => return Flushed::Some,
                 Err(Errno::INTR) => {}

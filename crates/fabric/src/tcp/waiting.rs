@@ -16,9 +16,9 @@
 //! of shared memory: no wake-up is lost.
 
 use crate::LinkError;
+use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
 use remora_layout::plant::{Plant, planted};
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// A lock whose holders never panic half way through a change.
