@@ -6,6 +6,7 @@ mod alone;
 use alone::{Alone, MS, alone, read};
 use remora_client::{Counts, Error, Path, PointerCacheKind, Session, SetOptions, Via};
 use remora_engine::{Command, Condition, Expiry, Reply};
+use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::frame::frame_bytes;
 use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_KEY_BYTES, RIGHT_MS, RING_BYTES};
 use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
@@ -91,6 +92,53 @@ fn what_may_have_expired_is_asked_for() {
     });
 }
 
+/// A write that is under way is not overtaken by a read of its own session.
+#[test]
+fn who_has_written_sees_it() {
+    each_way(|_, session, in_batch| {
+        for (round, path) in [Path::Read, Path::Choose].into_iter().enumerate() {
+            set(session, Expiry::Never);
+            let (value, expiry) = ([round as u8], Expiry::Never);
+            let condition = Condition::Always;
+            let new = Command::Set { key: b"key", value: &value, condition, expiry, get: false };
+            session.submit(&new).expect("it goes out");
+            let seen = read(session, b"key", in_batch, path);
+            assert_eq!((seen.value.as_deref(), seen.via), (Some(&value[..]), Via::Asked));
+            assert!(session.next_reply(&mut |_, _| {}).expect("the write's"));
+        }
+    });
+}
+
+/// By pointers and without, a batch of one costs what a single read does.
+#[test]
+fn a_batch_of_one_costs_what_a_single_read_does() {
+    for (pointers, path) in [
+        (PointerCacheKind::Private, Path::Read),
+        (PointerCacheKind::Private, Path::Choose),
+        (PointerCacheKind::Off, Path::Choose),
+    ] {
+        alone(pointers, move |alone| {
+            let (mut reader, mut writer) = (alone.session(), alone.session());
+            for is_stale in [false, true] {
+                let [single, batch] = [false, true].map(|in_batch| {
+                    set(&mut reader, Expiry::Never);
+                    if is_stale {
+                        set(&mut writer, Expiry::Never);
+                    }
+                    read(&mut reader, b"key", in_batch, path)
+                });
+                assert_eq!((single.value, single.counts), (batch.value, batch.counts));
+                let hits = (pointers == PointerCacheKind::Private) as u64;
+                let Counts { hits: found, stale, asked, .. } = single.counts;
+                assert_eq!((found, stale), (hits, hits * is_stale as u64));
+                let reads = hits == 1 && (path == Path::Read || !is_stale);
+                assert_eq!(asked == 0, reads);
+                assert!(single.counts.bytes > 0 && single.counts.round_trips > 0);
+            }
+        });
+    }
+}
+
 /// A popular key's lease is renewed in its last eighth, by asking once, so
 /// that it never ends; who only reads does not ask.
 #[test]
@@ -139,6 +187,7 @@ fn walks_follow_a_table_that_has_grown() {
             assert_eq!(single.value.as_deref(), Some(*key));
             let Counts { round_trips, retries, .. } = single.counts;
             assert_eq!(single.via, if retries == 0 { Via::Read } else { Via::ReadAfter(1) });
+            assert_eq!(single.counts.bytes > ARENA_HEADER_BYTES as u64, retries > 0);
             trips.insert((round_trips, retries));
         }
         // Bucket and record; for some the header page and another bucket too.
