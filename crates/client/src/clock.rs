@@ -41,3 +41,16 @@ impl Clock {
         Duration::from_nanos(self.now_ns().saturating_sub(began_ns))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_clock_goes_on_and_never_back() {
+        let began_ns = Clock::Monotonic.now_ns();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(Clock::Monotonic.since(began_ns) >= Duration::from_millis(2));
+        assert!((0..10_000).map(|_| Clock::Monotonic.now_ns()).is_sorted());
+    }
+}

@@ -180,6 +180,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn held() -> Inbox {
         let inbox = Inbox::default();
@@ -267,6 +268,27 @@ mod tests {
                 assert!(!inbox.nudge_if_parked(), "it is awake");
             },
             1,
+        );
+    }
+
+    /// Time is never up here: who is not woken is found as a deadlock.
+    #[test]
+    fn a_reply_wakes_who_is_parked_and_nobody_parks_over_one() {
+        shuttle::check_random(
+            || {
+                let inbox = Arc::new(held());
+                inbox.expect_replies(2);
+                let waits = Arc::clone(&inbox);
+                let waits = shuttle::thread::spawn(move || {
+                    waits.announce_parking();
+                    waits.park(0, Duration::from_secs(600));
+                    waits.take(0).expect("it was woken for this one")
+                });
+                inbox.deliver(1, b"another shard's");
+                inbox.deliver(0, b"awaited");
+                assert_eq!(waits.join().unwrap(), b"awaited");
+            },
+            100,
         );
     }
 }

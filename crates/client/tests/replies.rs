@@ -50,6 +50,7 @@ fn ask(reply: &[u8]) -> (Result<bool, Error>, Option<Error>) {
     let client = Client::over(parts, &options).unwrap();
     let mut session = client.session().unwrap();
     assert_eq!(session.server_pid(), 4242);
+    assert!(format!("{session:?}").contains("4242"), "{session:?}");
     let mut back = ShmLink::new(None);
     back.add_region(0, to_client, true);
     let mut sender = Sender::new(0, ring_offset(0) as u64, ring_seed(SEED, 0, 1));

@@ -7,11 +7,12 @@
 
 use super::*;
 use crate::api::Wake;
+use crate::ask::Answer;
 use crate::sync::SLEEPS;
 use remora_engine::command::Command;
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::frame::ring_seed;
-use remora_layout::limits::RING_BYTES;
+use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES};
 use remora_layout::message::{ReplyHeader, RequestHeader, Status};
 use remora_layout::session::mailbox_bytes;
 use remora_layout::session::ring_offset;
@@ -66,7 +67,7 @@ impl Bed {
             to_client.clone(),
             None,
             lanes(&hello, &to_client, vec![table; SHARDS]),
-            LargeBuffer::new(Words::new(Mapping::heap(64))),
+            LargeBuffer::new(Words::new(Mapping::heap(LARGE_BUFFER_BYTES))),
             carrier,
             Sleep::Shm(
                 Sleeper::new(to_server.clone(), CLIENT_ASLEEP_WORD).expect("no system call"),
@@ -122,7 +123,10 @@ impl Bed {
 /// What one thread does: how it waits, and how often it asks.
 type Asker = (Wake, u32);
 
-fn share(askers: &[Asker]) {
+/// How it asks.
+type Ask = fn(&mut Session, &Command<'_>) -> Result<Answer, Error>;
+
+fn share(askers: &[Asker], ask: Ask) {
     let bed = Bed::new();
     let threads: Vec<_> = (0i64..)
         .zip(askers)
@@ -135,7 +139,7 @@ fn share(askers: &[Asker]) {
                     // Keys of either shard.
                     let key = [thread as u8, time as u8];
                     let by = thread << 8 | time as i64;
-                    let answer = session.ask(&Command::Incr { key: &key, by });
+                    let answer = ask(&mut session, &Command::Incr { key: &key, by });
                     assert_eq!(answer.expect("an answer").number, by);
                 }
             })
@@ -148,12 +152,12 @@ fn share(askers: &[Asker]) {
 /// Orders of steps that are tried with each of two schedulers.
 const RUNS: usize = 1_000;
 
-fn run(scheduler: impl Scheduler + 'static, askers: &'static [Asker]) {
+fn run(scheduler: impl Scheduler + 'static, askers: &'static [Asker], ask: Ask) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
     // A thread that sleeps for ever is a deadlock, or the server waits in vain.
     config.max_steps = MaxSteps::FailAfter(200_000);
-    Runner::new(scheduler, config).run(|| share(askers));
+    Runner::new(scheduler, config).run(move || share(askers, ask));
 }
 
 const CROWDS: [&[Asker]; 6] = {
@@ -175,11 +179,22 @@ static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
     let _guard = lock_for_test();
     for askers in CROWDS {
-        run(RandomScheduler::new_from_seed(1, RUNS), askers);
-        run(PctScheduler::new_from_seed(2, 3, RUNS), askers);
+        run(RandomScheduler::new_from_seed(1, RUNS), askers, Session::ask);
+        run(PctScheduler::new_from_seed(2, 3, RUNS), askers, Session::ask);
     }
     let sleeps = SLEEPS.load(Ordering::Relaxed);
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep in the kernel: {sleeps}");
+}
+
+/// Nobody gives up while others hold all of the buffer: they give it back.
+#[test]
+fn threads_wait_for_parts_of_the_buffer() {
+    let _guard = lock_for_test();
+    const { assert!(LARGE_BUFFER_BYTES < 3 * MAX_VALUE_BYTES, "two have room, three do not") }
+    let crowd: &[Asker] = &[(Wake::Event, 2), (Wake::Hybrid, 2), (Wake::Poll, 2)];
+    let ask: Ask = |session, command| session.ask_by_buffer(command, MAX_VALUE_BYTES);
+    run(RandomScheduler::new_from_seed(1, RUNS), crowd, ask);
+    run(PctScheduler::new_from_seed(2, 3, RUNS), crowd, ask);
 }
 
 #[cfg(feature = "plants")]
@@ -192,7 +207,7 @@ fn a_sleep_that_is_not_handed_on_is_found() {
     choose(Some(Plant::KeepSleepToOneself));
     let stuck = CROWDS.map(|askers| {
         let scheduler = RandomScheduler::new_from_seed(1, RUNS);
-        catch_unwind(AssertUnwindSafe(|| run(scheduler, askers))).err()
+        catch_unwind(AssertUnwindSafe(|| run(scheduler, askers, Session::ask))).err()
     });
     choose(None);
     for (askers, stuck) in CROWDS.iter().zip(stuck) {

@@ -1,0 +1,265 @@
+//! One client alone with a server, in virtual time: what it asks for, what it
+//! need not ask for, and what that costs.
+
+mod alone;
+
+use alone::{Alone, MS, alone, read};
+use remora_client::{Counts, Error, Path, PointerCacheKind, Session, SetOptions, Via};
+use remora_engine::{Command, Condition, Expiry, Reply};
+use remora_layout::arena_header::ARENA_HEADER_BYTES;
+use remora_layout::bucket::BUCKET_BYTES;
+use remora_layout::frame::frame_bytes;
+use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_KEY_BYTES, RIGHT_MS, RING_BYTES};
+use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use std::collections::BTreeSet;
+
+/// Alone with a session that reads by pointers or by walks, one key or a batch.
+fn each_way(body: fn(&Alone, &mut Session, bool)) {
+    for pointers in [PointerCacheKind::Private, PointerCacheKind::Off] {
+        for in_batch in [false, true] {
+            alone(pointers, move |alone| body(alone, &mut alone.session(), in_batch));
+        }
+    }
+}
+
+fn set(session: &mut Session, expiry: Expiry) {
+    let options = SetOptions { condition: Condition::Always, expiry };
+    session.set(b"key", b"value", options).expect("room");
+}
+
+/// Reads once in a while, for so long; gives the cost of all.
+fn read_for(alone: &Alone, session: &mut Session, in_batch: bool, path: Path, ns: u64) -> Counts {
+    let (mut counts, until_ns) = (Counts::default(), alone.world.now_ns() + ns);
+    while alone.world.now_ns() < until_ns {
+        let seen = read(session, b"key", in_batch, path);
+        assert_eq!(seen.value.as_deref(), Some(&b"value"[..]));
+        counts.add(&seen.counts);
+        alone.pause(5 * MS);
+    }
+    counts
+}
+
+/// The client's clock goes out by WRITEs, and heartbeats bring it back: that
+/// is all that the right needs.
+#[test]
+fn who_only_reads_never_has_to_ask() {
+    each_way(|alone, session, in_batch| {
+        set(session, Expiry::Never);
+        let counts = read_for(alone, session, in_batch, Path::Read, 10 * RIGHT_MS * MS);
+        assert_eq!((counts.asked, counts.right_lapsed), (0, 0), "{counts:?}");
+        assert!(counts.operations > 300, "{counts:?}");
+    });
+}
+
+#[test]
+fn without_heartbeats_the_right_ends_and_reads_do_not_count() {
+    each_way(|alone, session, in_batch| {
+        set(session, Expiry::Never);
+        for is_stalled in [false, true, false] {
+            if is_stalled {
+                alone.stall_server((RIGHT_MS + 50) * MS);
+                alone.pause(RIGHT_MS * MS);
+            }
+            let seen = read(session, b"key", in_batch, Path::Read);
+            assert_eq!(seen.value.as_deref(), Some(&b"value"[..]));
+            assert_eq!(seen.counts.right_lapsed, is_stalled as u64);
+            assert_eq!(seen.via, if is_stalled { Via::AskedAfterRead } else { Via::Read });
+        }
+        let seen = read(session, b"absent", in_batch, Path::Read);
+        assert_eq!((seen.value, seen.counts.right_lapsed, seen.counts.asked), (None, 0, 1));
+    });
+}
+
+/// The server stands still, so that it removes nothing by itself meanwhile.
+#[test]
+fn what_may_have_expired_is_asked_for() {
+    each_way(|alone, session, in_batch| {
+        let at = alone.unix_ms() + 100;
+        set(session, Expiry::At(at));
+        let mut read_before = 0;
+        while alone.unix_ms() < at {
+            let seen = read(session, b"key", in_batch, Path::Read);
+            assert!(seen.value.is_some() || alone.unix_ms() >= at);
+            read_before += seen.counts.read;
+            alone.pause(MS);
+            if alone.unix_ms() == at - 60 {
+                alone.stall_server(100 * MS);
+            }
+        }
+        assert!(read_before > 20, "{read_before}");
+        alone.pause(2 * MS);
+        let seen = read(session, b"key", in_batch, Path::Read);
+        assert_eq!((seen.value, seen.counts.asked, seen.counts.right_lapsed), (None, 1, 0));
+    });
+}
+
+/// A write that is under way is not overtaken by a read of its own session.
+#[test]
+fn who_has_written_sees_it() {
+    each_way(|_, session, in_batch| {
+        for (round, path) in [Path::Read, Path::Choose].into_iter().enumerate() {
+            set(session, Expiry::Never);
+            let (value, expiry) = ([round as u8], Expiry::Never);
+            let condition = Condition::Always;
+            let new = Command::Set { key: b"key", value: &value, condition, expiry, get: false };
+            session.submit(&new).expect("it goes out");
+            let seen = read(session, b"key", in_batch, path);
+            assert_eq!((seen.value.as_deref(), seen.via), (Some(&value[..]), Via::Asked));
+            assert!(session.next_reply(&mut |_, _| {}).expect("the write's"));
+        }
+    });
+}
+
+/// By pointers and without, a batch of one costs what a single read does.
+#[test]
+fn a_batch_of_one_costs_what_a_single_read_does() {
+    for (pointers, path) in [
+        (PointerCacheKind::Private, Path::Read),
+        (PointerCacheKind::Private, Path::Choose),
+        (PointerCacheKind::Off, Path::Choose),
+    ] {
+        alone(pointers, move |alone| {
+            let (mut reader, mut writer) = (alone.session(), alone.session());
+            for is_stale in [false, true] {
+                let [single, batch] = [false, true].map(|in_batch| {
+                    set(&mut reader, Expiry::Never);
+                    if is_stale {
+                        set(&mut writer, Expiry::Never);
+                    }
+                    read(&mut reader, b"key", in_batch, path)
+                });
+                assert_eq!((single.value, single.counts), (batch.value, batch.counts));
+                let hits = (pointers == PointerCacheKind::Private) as u64;
+                let Counts { hits: found, stale, asked, .. } = single.counts;
+                assert_eq!((found, stale), (hits, hits * is_stale as u64));
+                let reads = hits == 1 && (path == Path::Read || !is_stale);
+                assert_eq!(asked == 0, reads);
+                assert!(single.counts.bytes > 0 && single.counts.round_trips > 0);
+            }
+        });
+    }
+}
+
+/// A popular key's lease is renewed in its last eighth, by asking once, so
+/// that it never ends; who only reads does not ask.
+#[test]
+fn the_lease_of_a_popular_key_is_renewed_before_it_ends() {
+    const TERMS: u64 = 8;
+    for in_batch in [false, true] {
+        alone(PointerCacheKind::Private, move |alone| {
+            let mut session = alone.session();
+            set(&mut session, Expiry::Never);
+            let ns = TERMS * LEASE_MIN_S * 1_000 * MS;
+            let counts = read_for(alone, &mut session, in_batch, Path::Choose, ns);
+            assert_eq!((counts.lease_expired, counts.right_lapsed), (0, 0), "{counts:?}");
+            assert_eq!(counts.hits, counts.operations, "{counts:?}");
+            // Terms grow with a key's popularity.
+            assert!((1..=TERMS * 8 / 7).contains(&counts.asked), "{counts:?}");
+            let counts = read_for(alone, &mut session, in_batch, Path::Read, 2 * ns);
+            assert_eq!((counts.asked, counts.right_lapsed), (0, 0), "{counts:?}");
+            assert!(counts.lease_expired > 0, "{counts:?}");
+        });
+    }
+}
+
+/// A session's view of the table is as old as the connection: walks find out
+/// that it has grown, and a batch of one costs what a single read does.
+#[test]
+fn walks_follow_a_table_that_has_grown() {
+    const KEYS: u32 = 600;
+    alone(PointerCacheKind::Off, |alone| {
+        let keys: Vec<[u8; 4]> = (0..KEYS).map(u32::to_le_bytes).collect();
+        let mut writer = alone.session();
+        for key in &keys {
+            writer.set(key, key, SetOptions::default()).expect("room");
+        }
+        drop(writer);
+        // A heartbeat echoes what it wrote of its clock: that is a right for all.
+        alone.pause(20 * MS);
+        let names: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut each = |at: usize, value: Option<&[u8]>, _| assert_eq!(value, Some(names[at]));
+        let counts = alone.session().get_batch(&names, Path::Read, &mut each).expect("answers");
+        assert_eq!((counts.read, counts.asked), (KEYS as u64, 0), "{counts:?}");
+        let mut costs = BTreeSet::new();
+        for key in &names[..40] {
+            let one = |in_batch| read(&mut alone.session(), key, in_batch, Path::Read);
+            let (single, batch) = (one(false), one(true));
+            assert_eq!(single, batch);
+            assert_eq!(single.value.as_deref(), Some(*key));
+            let Counts { round_trips, bytes, retries, .. } = single.counts;
+            assert_eq!(single.via, if retries == 0 { Via::Read } else { Via::ReadAfter(1) });
+            costs.insert((round_trips, retries, bytes));
+        }
+        // Bucket and record; for some the header page and another bucket too.
+        let least = costs.first().expect("there are keys").2;
+        let more = (ARENA_HEADER_BYTES + BUCKET_BYTES) as u64;
+        assert_eq!(costs, BTreeSet::from([(2, 0, least), (4, 1, least + more)]));
+    });
+}
+
+/// Requests and replies that no ring holds: the thread that makes them takes
+/// replies to get room, and finds them later, in order.
+#[test]
+fn one_thread_fills_both_rings_with_gathered_requests() {
+    const REQUESTS: usize = MAX_IN_FLIGHT - 24;
+    const { assert!(REQUESTS * 1_500 > 4 * RING_BYTES) }
+    let key = |number: usize| format!("{number:0width$}", width = 1_500 + number % 7).into_bytes();
+    let value = |number: usize| vec![number as u8; 1_500 + number % 11];
+    alone(PointerCacheKind::Private, move |alone| {
+        let mut session = alone.session();
+        for number in 0..REQUESTS {
+            session.set(&key(number), &value(number), SetOptions::default()).expect("room");
+        }
+        for number in 0..REQUESTS {
+            session.submit(&Command::Get { key: &key(number) }).expect("it goes out");
+        }
+        assert_eq!(session.in_flight(), REQUESTS);
+        // Others of the process make room for themselves, and keep its replies.
+        assert_eq!(alone.session().exists(&[b'-'; MAX_KEY_BYTES]), Ok(false));
+        for number in 0..REQUESTS {
+            let mut is_right = false;
+            let mut take = |_, reply: &Reply<'_>| {
+                is_right = reply.value == Some(&value(number)[..]);
+            };
+            assert!(session.next_reply(&mut take).expect("an answer"));
+            assert!(is_right, "reply {number}");
+        }
+        assert_eq!(session.in_flight(), 0);
+    });
+}
+
+/// What was sent before a pair that is refused is answered, and what follows
+/// is sent: nothing stays behind that would keep the session from reading.
+#[test]
+fn one_of_many_pairs_is_refused() {
+    alone(PointerCacheKind::Private, |alone| {
+        let mut session = alone.session();
+        let long = vec![0; MAX_KEY_BYTES + 1];
+        let pairs: [(&[u8], &[u8]); 3] = [(b"before", b"1"), (&long, b"2"), (b"after", b"3")];
+        assert_eq!(session.set_many(&pairs), Err(Error::KeyTooLong));
+        for (key, value) in [pairs[0], pairs[2]] {
+            let seen = read(&mut session, key, false, Path::Read);
+            assert_eq!((seen.value.as_deref(), seen.via), (Some(value), Via::Read));
+        }
+    });
+}
+
+#[test]
+fn asking_costs_two_frames() {
+    alone(PointerCacheKind::Private, |alone| {
+        let mut session = alone.session();
+        let (key, value) = ([b'k'; 70], [b'v'; 700]);
+        session.set(&key, &value, SetOptions::default()).expect("room");
+        let bytes = frame_bytes(REQUEST_HEADER_BYTES + 770) + frame_bytes(REPLY_HEADER_BYTES);
+        let one = Counts { operations: 1, round_trips: 1, asked: 1, ..Counts::default() };
+        assert_eq!(session.totals(), Counts { bytes: bytes as u64, ..one });
+        let bytes = frame_bytes(REQUEST_HEADER_BYTES + 70) + frame_bytes(REPLY_HEADER_BYTES + 700);
+        for in_batch in [false, true] {
+            let seen = read(&mut session, &key, in_batch, Path::Ask);
+            assert_eq!(
+                (seen.counts, seen.via),
+                (Counts { bytes: bytes as u64, ..one }, Via::Asked)
+            );
+        }
+    });
+}
