@@ -51,7 +51,8 @@ impl Session {
                 if let Reading::Value { from, bytes, retries } = reading {
                     cost.read = 1;
                     self.totals.add(&cost);
-                    let via = Via::read_after(retries);
+                    // A pointer that was stale was a READ in vain too.
+                    let via = Via::read_after(retries + cost.stale as u32);
                     let value = Some(self.link.landed(from, bytes));
                     return Ok(Got { value, via, counts: cost });
                 }

@@ -129,6 +129,7 @@ fn a_batch_of_one_costs_what_a_single_read_does() {
                     read(&mut reader, b"key", in_batch, path)
                 });
                 assert_eq!((single.value, single.counts), (batch.value, batch.counts));
+                assert_eq!(single.via, batch.via);
                 let hits = (pointers == PointerCacheKind::Private) as u64;
                 let Counts { hits: found, stale, asked, .. } = single.counts;
                 assert_eq!((found, stale), (hits, hits * is_stale as u64));
