@@ -56,8 +56,8 @@ impl Locked {
         let may_lock = capabilities.is_none_or(|bits| bits & (1 << CAP_IPC_LOCK) != 0);
         // A capability in another user namespace counts for nothing here. The
         // first maps every number to itself.
-        let is_first = namespace
-            .is_none_or(|map| map.split_whitespace().eq(["0", "0", "4294967295"].into_iter()));
+        let is_first =
+            namespace.is_none_or(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));
         Self { limit, pinned, is_exempt: may_lock && is_first }
     }
 
