@@ -16,12 +16,13 @@ const PAGE_BYTES: usize = 4096;
 /// Number of `CAP_IPC_LOCK`: who has it in the first user namespace is exempt.
 const CAP_IPC_LOCK: u32 = 14;
 
-/// What to change, for each way to start a process.
-pub const REMEDY: &str = "\
-  systemd:    LimitMEMLOCK=infinity in the unit's section [Service]
-  shell:      ulimit -l unlimited, after the line `* - memlock unlimited` in /etc/security/limits.conf and a new login
-  docker:     docker run --ulimit memlock=-1:-1
-  Kubernetes: has no field for it: LimitMEMLOCK=infinity in the unit of the node's container runtime (containerd.service), or, for containers that run as root, securityContext.capabilities.add: [\"IPC_LOCK\"]";
+/// What to change: a line for each way to start a process.
+pub const REMEDY: [&str; 4] = [
+    "systemd: LimitMEMLOCK=infinity in the unit's section [Service]",
+    "shell: ulimit -l unlimited, after the line `* - memlock unlimited` in /etc/security/limits.conf and a new login",
+    "docker: docker run --ulimit memlock=-1:-1",
+    "Kubernetes: has no field for it: LimitMEMLOCK=infinity in the unit of the node's container runtime (containerd.service), or, for containers that run as root, securityContext.capabilities.add: [\"IPC_LOCK\"]",
+];
 
 /// How much memory this process may lock, and how much of that is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,8 +112,8 @@ impl fmt::Display for NotRegistered {
             Some(limit) => {
                 let pinned = locked.pinned;
                 write!(into, "the limit of locked memory (memlock) is {limit} bytes")?;
-                writeln!(into, ", of which {pinned} are in use. Raise it:")?;
-                into.write_str(REMEDY)
+                write!(into, ", of which {pinned} are in use. Raise it:")?;
+                REMEDY.iter().try_for_each(|line| write!(into, "\n  {line}"))
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use super::library::{NoLibrary, last_error, library};
 use super::memlock::{self, NotRegistered};
+use super::places::is_known;
 use remora_arena::Words;
 use remora_verbs_sys::*;
 use std::ffi::CStr;
@@ -35,13 +36,13 @@ pub enum VerbsError {
     },
     /// The kernel knows the device, but this process may not use it.
     #[error(
-        "the RDMA device {device} cannot be opened ({source}): this process needs /dev/infiniband (in a container: docker run --device=/dev/infiniband), and ibverbs-providers must be installed"
+        "the RDMA device {device} cannot be opened ({why}): this process needs /dev/infiniband (in a container: docker run --device=/dev/infiniband), and ibverbs-providers must be installed"
     )]
     NotOpened {
         /// Its name.
         device: String,
         /// What the library said.
-        source: io::Error,
+        why: io::Error,
     },
     /// Memory cannot be registered.
     #[error(transparent)]
@@ -98,7 +99,13 @@ impl Context {
         if list.is_null() {
             return Err(failed("list the RDMA devices"));
         }
-        let mut opened = Err(VerbsError::NoDevice(name.to_owned()));
+        // The library passes over devices whose file it does not see.
+        let mut opened = Err(if is_known(name) {
+            let why = io::Error::other("libibverbs does not list it");
+            VerbsError::NotOpened { device: name.to_owned(), why }
+        } else {
+            VerbsError::NoDevice(name.to_owned())
+        });
         for at in 0..count as usize {
             // SAFETY: the list has `count` entries; names are C strings.
             unsafe {
@@ -108,7 +115,7 @@ impl Context {
                     let raw = NonNull::new(library.ibv_open_device(device));
                     opened = raw.ok_or_else(|| VerbsError::NotOpened {
                         device: name.to_owned(),
-                        source: last_error(),
+                        why: last_error(),
                     });
                 }
             }

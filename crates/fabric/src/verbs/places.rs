@@ -113,6 +113,11 @@ pub fn ranked(places: Vec<Place>, local: Option<IpAddr>) -> Vec<Place> {
     ranked.into_iter().map(|(_, place)| place).collect()
 }
 
+/// Whether the kernel knows a device of this name.
+pub(super) fn is_known(device: &str) -> bool {
+    names(Path::new(SYSFS)).iter().any(|name| name == device)
+}
+
 /// All addresses of all ports of this machine; empty without RDMA devices.
 pub fn places() -> Vec<Place> {
     places_in(Path::new(SYSFS))

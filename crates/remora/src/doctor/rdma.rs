@@ -111,7 +111,7 @@ fn locked_memory(locked: Locked, devices: u64) -> Finding {
     // Without a device nobody registers anything.
     let is_broken = devices > 0 && room < client;
     let verdict = if is_broken { Verdict::Broken } else { Verdict::Warn };
-    Finding::new("memlock", verdict, found).change(memlock::REMEDY)
+    Finding::new("memlock", verdict, found).change(memlock::REMEDY.join("\n"))
 }
 
 fn loopback(place: &Place, tried: Result<Loopback, LoopbackError>) -> Finding {

@@ -6,7 +6,7 @@ mod settings;
 mod size;
 mod socket;
 
-use crate::failure::usage;
+use crate::failure::{unavailable, usage};
 use anyhow::Context;
 use clap::Args;
 use ending::Ending;
@@ -57,6 +57,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let endings = ending::watch(args.owned_by_parent, settings.socket.clone())?;
     let server = Server::start(settings.to_config()).map_err(|error| match error {
         StartError::Config(what) => usage(what),
+        StartError::Verbs(why) => unavailable(format!("verbs: {why}")),
         other => anyhow::Error::new(other),
     })?;
     announce(&settings, &server);
