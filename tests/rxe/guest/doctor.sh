@@ -73,7 +73,7 @@ has "cannot register [0-9]+ bytes" "${limit_told[@]}"
 run 3 env REMORA_RDMA_DEVICE=rxe7 "${bench[@]}"
 has "there is no RDMA device rxe7"
 kill -TERM "$server"
-wait "$server" || true
+wait "$server" || fail "the server ended with $?"
 cat "$work/log"
 
 # What a container without the device sees: sysfs, but no file to open.
