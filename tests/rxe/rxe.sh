@@ -10,6 +10,7 @@ set -euo pipefail
 runs='
 smoke | | tests/rxe/guest/smoke.sh
 numa | --numa 2 | tests/rxe/guest/numa.sh
+doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
 '
 # The report's fields. A script in the guest that knows a field's value leaves
 # it as JSON in $RXE_OUT/FIELD.json; a field that nothing knows is not written.

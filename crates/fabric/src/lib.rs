@@ -217,10 +217,8 @@ pub enum LinkError {
     #[error("this machine's RDMA device failed an operation (status {0})")]
     Device(u32),
     /// Landing memory cannot be registered.
-    #[error(
-        "cannot register {0} bytes for the RDMA device to READ into: raise the limit of locked memory (ulimit -l)"
-    )]
-    NotRegistered(usize),
+    #[error(transparent)]
+    NotRegistered(verbs::NotRegistered),
     /// The peer sent what no honest peer sends.
     #[error("the peer broke the protocol: {0}")]
     Violation(&'static str),

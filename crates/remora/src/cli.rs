@@ -2,6 +2,7 @@
 
 use crate::bench::BenchCommand;
 use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
 use crate::serve::ServeArgs;
 use clap::{Parser, Subcommand};
 use remora_layout::hello::PROTOCOL_VERSION;
@@ -25,6 +26,9 @@ pub enum Command {
     Bench(BenchCommand),
     /// Loads real places into a server process and compares three ways to get them.
     Demo(DemoArgs),
+    /// Says what this machine offers, tries it, and says what to change. Exit
+    /// code 1 if something that is there does not work.
+    Doctor(DoctorArgs),
     /// Prints the version and the version of the memory layout.
     Version,
 }

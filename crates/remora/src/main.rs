@@ -1,4 +1,4 @@
-//! The binary: `remora serve`, `bench`, `demo`, `version`.
+//! The binary: `remora serve`, `bench`, `demo`, `doctor`, `version`.
 //!
 //! What this crate keeps true: with `--json` standard output is exactly one
 //! JSON object and everything else goes to standard error; the exit code is
@@ -11,6 +11,7 @@ mod bench;
 mod cli;
 mod cpu;
 mod demo;
+mod doctor;
 mod failure;
 mod resp;
 mod serve;
@@ -39,6 +40,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(*args),
         Command::Bench(bench) => bench::run(bench),
         Command::Demo(args) => demo::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Version => {
             writeln!(std::io::stdout(), "{}", cli::version())?;
             Ok(())

@@ -105,6 +105,9 @@ impl Agent {
                 return;
             }
             self.unfinished.extend(events.iter().map(|event| event.token()));
+            if self.unfinished.remove(&WAKER) {
+                self.unfinished.extend(self.withdrawn());
+            }
             while let Some(served) = self.inbox.new.pop() {
                 self.take(served);
             }
@@ -116,6 +119,17 @@ impl Agent {
             }
             polling.worked(Instant::now());
         }
+    }
+
+    /// Connections over RDMA that the control thread has ended: they raise no
+    /// event any more.
+    fn withdrawn(&self) -> Vec<Token> {
+        let is_over = |carrier: &Carrier| match carrier {
+            Carrier::Tcp(_) => false,
+            Carrier::Verbs(connection) => connection.failure().is_some(),
+        };
+        let over = self.connections.iter().filter(|(_, served)| is_over(&served.carrier));
+        over.map(|(token, _)| *token).collect()
     }
 
     fn take(&mut self, served: Served) {

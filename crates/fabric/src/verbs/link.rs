@@ -162,7 +162,7 @@ impl Link for VerbsLink {
             }
             Err(error) => {
                 tracing::warn!(%error, "no memory to READ into");
-                self.ledger.fail(LinkError::NotRegistered(bytes));
+                self.ledger.fail(LinkError::NotRegistered(error));
             }
         }
     }

@@ -18,6 +18,8 @@
 mod connection;
 mod library;
 mod link;
+mod loopback;
+pub mod memlock;
 mod objects;
 mod outbound;
 mod places;
@@ -28,14 +30,24 @@ mod setup;
 pub use connection::{Connection, Parts, PeerRegion};
 pub use library::NoLibrary;
 pub use link::VerbsLink;
+pub use loopback::{Loopback, LoopbackError, loopback};
+pub use memlock::NotRegistered;
 pub use objects::{Context, Domain, Registration, VerbsError};
-pub use places::{Carriage, Place, places, ranked};
+pub use places::{Carriage, Place, Port, places, ports, ranked};
 pub use queue_pair::{QueuePair, Window};
 pub(crate) use session::{BeginError, begin};
 pub use session::{ClientSide, Host, Welcome};
 pub use setup::{Unconnected, access, bind_window, key_of, open};
 
+/// Whether libibverbs can be had on this machine.
+///
+/// # Errors
+/// It cannot, for this reason.
+pub fn check_library() -> Result<(), NoLibrary> {
+    library::library().map(drop)
+}
+
 /// Whether this machine can send and receive by RDMA now.
 pub fn is_available() -> bool {
-    !ranked(places(), None).is_empty() && library::library().is_ok()
+    !ranked(places(), None).is_empty() && check_library().is_ok()
 }

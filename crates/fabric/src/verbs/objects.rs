@@ -4,6 +4,8 @@
 //! it, and memory stays mapped for as long as it is registered.
 
 use super::library::{NoLibrary, last_error, library};
+use super::memlock::{self, NotRegistered};
+use super::places::is_known;
 use remora_arena::Words;
 use remora_verbs_sys::*;
 use std::ffi::CStr;
@@ -32,14 +34,19 @@ pub enum VerbsError {
         /// What it lacks.
         what: &'static str,
     },
-    /// Memory cannot be registered.
-    #[error("cannot register {bytes} bytes of memory with the RDMA device: {source}")]
-    Register {
-        /// How much.
-        bytes: usize,
-        /// What the kernel said.
-        source: io::Error,
+    /// The kernel knows the device, but this process may not use it.
+    #[error(
+        "the RDMA device {device} cannot be opened ({why}): this process needs /dev/infiniband (in a container: docker run --device=/dev/infiniband), and ibverbs-providers must be installed"
+    )]
+    NotOpened {
+        /// Its name.
+        device: String,
+        /// What the library said.
+        why: io::Error,
     },
+    /// Memory cannot be registered.
+    #[error(transparent)]
+    Register(#[from] NotRegistered),
     /// Anything else.
     #[error("cannot {step}: {source}")]
     Failed {
@@ -92,21 +99,31 @@ impl Context {
         if list.is_null() {
             return Err(failed("list the RDMA devices"));
         }
-        let mut raw = None;
+        // The library passes over devices whose file it does not see.
+        let mut opened = Err(if is_known(name) {
+            let why = io::Error::other("libibverbs does not list it");
+            VerbsError::NotOpened { device: name.to_owned(), why }
+        } else {
+            VerbsError::NoDevice(name.to_owned())
+        });
         for at in 0..count as usize {
             // SAFETY: the list has `count` entries; names are C strings.
             unsafe {
                 let device = *list.add(at);
                 if CStr::from_ptr(library.ibv_get_device_name(device)).to_bytes() == name.as_bytes()
                 {
-                    raw = NonNull::new(library.ibv_open_device(device));
+                    let raw = NonNull::new(library.ibv_open_device(device));
+                    opened = raw.ok_or_else(|| VerbsError::NotOpened {
+                        device: name.to_owned(),
+                        why: last_error(),
+                    });
                 }
             }
         }
         // SAFETY: the list came from the call above; an open device does not
         // need it.
         unsafe { library.ibv_free_device_list(list) };
-        let raw = raw.ok_or_else(|| VerbsError::NoDevice(name.to_owned()))?;
+        let raw = opened?;
         // SAFETY: plain data, valid as zeros.
         let mut context = Self { library, raw, limits: unsafe { std::mem::zeroed() } };
         // SAFETY: an open device, and room for the answer.
@@ -205,14 +222,14 @@ unsafe impl Sync for Registration {}
 impl Registration {
     /// Lets the device reach a region as `access` (bits of `ibv_access_flags`)
     /// says.
-    pub fn of(domain: &Arc<Domain>, words: &Words, access: u32) -> Result<Self, VerbsError> {
+    pub fn of(domain: &Arc<Domain>, words: &Words, access: u32) -> Result<Self, NotRegistered> {
         // A device may write what is mapped for reading only no more than we.
         let memory = Memory::Shared(words.clone());
         Self::new(domain, words.address(), words.bytes(), access, memory)
     }
 
     /// Zeroed memory of this process, which the device alone writes.
-    pub fn own(domain: &Arc<Domain>, bytes: usize) -> Result<Self, VerbsError> {
+    pub fn own(domain: &Arc<Domain>, bytes: usize) -> Result<Self, NotRegistered> {
         let words = Box::into_raw(vec![0u64; bytes.div_ceil(8).max(1)].into_boxed_slice());
         let (address, bytes) = (words.cast::<u8>() as usize, words.len() * 8);
         Self::new(domain, address, bytes, IBV_ACCESS_LOCAL_WRITE, Memory::Own(words))
@@ -224,16 +241,17 @@ impl Registration {
         bytes: usize,
         access: u32,
         memory: Memory,
-    ) -> Result<Self, VerbsError> {
+    ) -> Result<Self, NotRegistered> {
         let library = domain.context.library;
+        let span = memlock::span(address, bytes);
+        memlock::check(span)?;
         let access = access as i32;
         // SAFETY: the range is mapped, and stays so while `memory` lives; what
         // the device writes there is read by atomic accesses, or after its
         // completion.
         let raw =
             unsafe { library.ibv_reg_mr(domain.raw.as_ptr(), address as *mut _, bytes, access) };
-        let raw = NonNull::new(raw)
-            .ok_or_else(|| VerbsError::Register { bytes, source: last_error() })?;
+        let raw = NonNull::new(raw).ok_or_else(|| NotRegistered::by_kernel(span))?;
         Ok(Self { domain: Arc::clone(domain), raw, memory })
     }
 

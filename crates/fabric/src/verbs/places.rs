@@ -113,6 +113,11 @@ pub fn ranked(places: Vec<Place>, local: Option<IpAddr>) -> Vec<Place> {
     ranked.into_iter().map(|(_, place)| place).collect()
 }
 
+/// Whether the kernel knows a device of this name.
+pub(super) fn is_known(device: &str) -> bool {
+    names(Path::new(SYSFS)).iter().any(|name| name == device)
+}
+
 /// All addresses of all ports of this machine; empty without RDMA devices.
 pub fn places() -> Vec<Place> {
     places_in(Path::new(SYSFS))
@@ -148,6 +153,41 @@ fn places_in(root: &Path) -> Vec<Place> {
         }
     }
     places
+}
+
+/// One port of one device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// The device's name.
+    pub device: String,
+    /// Its number, from 1.
+    pub port: u8,
+    /// `InfiniBand` or `Ethernet`, as the kernel writes it.
+    pub link_layer: String,
+    /// Such as `ACTIVE` or `DOWN`.
+    pub state: String,
+}
+
+/// All ports of this machine, also those without any address.
+pub fn ports() -> Vec<Port> {
+    ports_in(Path::new(SYSFS))
+}
+
+fn ports_in(root: &Path) -> Vec<Port> {
+    let mut found = Vec::new();
+    for device in names(root) {
+        let ports = root.join(&device).join("ports");
+        for name in names(&ports) {
+            let Ok(port) = name.parse() else { continue };
+            let read = |file| text(&ports.join(&name).join(file));
+            // It is written "4: ACTIVE".
+            let state = read("state").unwrap_or_default();
+            let state = state.split_once(": ").map_or(state.as_str(), |(_, word)| word).to_owned();
+            let link_layer = read("link_layer").unwrap_or_default();
+            found.push(Port { device: device.clone(), port, link_layer, state });
+        }
+    }
+    found
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -222,6 +262,13 @@ mod tests {
         assert_eq!(places[1].ip(), Some("10.0.0.1".parse().unwrap()));
         assert_eq!(places[1].netdev.as_deref(), Some("veth0"));
         assert!(places[1].is_active);
+        let expected = Port {
+            device: "rxe0".into(),
+            port: 1,
+            link_layer: "Ethernet".into(),
+            state: "ACTIVE".into(),
+        };
+        assert_eq!(ports_in(root.path()), [expected]);
         assert!(places_in(&root.path().join("nowhere")).is_empty());
     }
 }

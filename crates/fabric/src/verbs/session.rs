@@ -2,6 +2,7 @@
 //! The order is in [`remora_layout::verbs`].
 
 use super::connection::{Connection, Parts, PeerRegion};
+use super::memlock::{self, NotRegistered};
 use super::objects::{Domain, Registration, VerbsError};
 use super::places::{Place, places, ranked};
 use super::setup::{Unconnected, access, bind_window, key_of, open};
@@ -39,6 +40,12 @@ impl From<VerbsError> for BeginError {
     }
 }
 
+impl From<NotRegistered> for BeginError {
+    fn from(refused: NotRegistered) -> Self {
+        Self::Verbs(refused.into())
+    }
+}
+
 impl From<std::io::Error> for BeginError {
     fn from(error: std::io::Error) -> Self {
         Self::Stream(error)
@@ -56,6 +63,7 @@ pub(crate) fn begin(
     stream.read_exact(server_end.as_mut_bytes())?;
     let mut arenas = vec![RegionKey::new_zeroed(); shards];
     stream.read_exact(arenas.as_mut_slice().as_mut_bytes())?;
+    memlock::check(memlock::client_bytes(shards))?;
     let device = std::env::var(DEVICE_VARIABLE).ok();
     let local = stream.local_addr()?.ip().to_canonical();
     let (domain, place) = open(Some(local), device.as_deref())?;
@@ -120,11 +128,15 @@ impl Host {
             open(None, device)?;
             return Err(VerbsError::NoPlace);
         }
+        // Each device locks them anew. Before the first is registered, so that
+        // the error names all that is needed.
+        let bytes: u64 = arenas.iter().map(|arena| arena.bytes() as u64).sum();
+        memlock::check(bytes * names.len() as u64)?;
         let mut devices = Vec::new();
         for name in names {
             let (domain, _) = open(None, Some(&name))?;
             let register = |arena| Registration::of(&domain, arena, access::READ);
-            let arenas = arenas.iter().map(register).collect::<Result<_, _>>()?;
+            let arenas = arenas.iter().map(register).collect::<Result<_, NotRegistered>>()?;
             devices.push(Device { name, domain, arenas });
         }
         Ok(Self { devices })

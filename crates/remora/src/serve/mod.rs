@@ -6,14 +6,15 @@ mod settings;
 mod size;
 mod socket;
 
-use crate::failure::usage;
+use crate::failure::{unavailable, usage};
 use anyhow::Context;
 use clap::Args;
 use ending::Ending;
 use remora_server::{Server, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-pub use settings::{DEFAULT_PORT, default_shards};
+pub use settings::{DEFAULT_MAX_MEMORY, DEFAULT_PORT, default_shards};
 use settings::{Layer, Settings};
+pub use size::Size;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use tracing::{info, warn};
@@ -56,6 +57,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let endings = ending::watch(args.owned_by_parent, settings.socket.clone())?;
     let server = Server::start(settings.to_config()).map_err(|error| match error {
         StartError::Config(what) => usage(what),
+        StartError::Verbs(why) => unavailable(format!("verbs: {why}")),
         other => anyhow::Error::new(other),
     })?;
     announce(&settings, &server);

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// The port that a server listens on unless told otherwise; not Redis' own.
 pub const DEFAULT_PORT: u16 = 7379;
-const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
+/// Memory of all shards together.
+pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 
 /// Settings that one source gives; all of them are optional.
 #[derive(Clone, Debug, Default, Args, Deserialize)]

@@ -1,0 +1,130 @@
+//! Two queue pairs of this process, connected to each other over one device:
+//! what a session does, so that `remora doctor` can say whether it works here.
+
+use super::memlock::NotRegistered;
+use super::objects::{Context, Domain, Registration, VerbsError};
+use super::places::Place;
+use super::queue_pair::{QueuePair, Request, Verb};
+use super::setup::{Unconnected, access, bind_window};
+use remora_arena::{Mapping, Words};
+use remora_verbs_sys::*;
+use std::time::{Duration, Instant};
+
+/// Bytes that are fetched, and then stored.
+const BYTES: usize = 4096;
+/// A device gives up by itself before that: its tries take 1.6 s.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a device does not carry operations to itself.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopbackError {
+    /// Something that a session needs cannot be made.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+    /// The device did not take the operation.
+    #[error("the device did not take a {0}")]
+    NotTaken(&'static str),
+    /// The device said neither that it succeeded nor that it failed.
+    #[error("a {0} did not complete")]
+    NotCompleted(&'static str),
+    /// It completed with an error: a number of `ibv_wc_status`.
+    #[error("a {0} failed (status {1}, in ibv_wc_status)")]
+    Failed(&'static str, u32),
+    /// It completed, and the bytes are others.
+    #[error("a {0} brought wrong bytes")]
+    Wrong(&'static str),
+}
+
+impl From<NotRegistered> for LoopbackError {
+    fn from(refused: NotRegistered) -> Self {
+        Self::Verbs(refused.into())
+    }
+}
+
+/// What was seen to work.
+#[derive(Clone, Copy, Debug)]
+pub struct Loopback {
+    /// Bytes of the READ.
+    pub bytes: usize,
+    /// From posting the READ to its completion; the first on a connection.
+    pub read: Duration,
+}
+
+/// READs from memory that is registered as an arena is, then WRITEs through a
+/// window into memory that is registered as a mailbox is.
+///
+/// # Errors
+/// One of that does not work, or brings wrong bytes.
+pub fn loopback(place: &Place) -> Result<Loopback, LoopbackError> {
+    let domain = Domain::new(Context::open(&place.device)?)?;
+    // Declared before the queue pairs, and so dropped after them.
+    let [arena, mailbox] = [(); 2].map(|()| Words::new(Mapping::heap(BYTES)));
+    for at in 0..BYTES / 8 {
+        arena.store(at, pattern(at));
+    }
+    let readable = Registration::of(&domain, &arena, access::READ)?;
+    let writable = Registration::of(&domain, &mailbox, access::BY_WINDOW)?;
+    let landing = Registration::own(&domain, BYTES)?;
+    let (far, near) = (Unconnected::new(&domain, place)?, Unconnected::new(&domain, place)?);
+    let (far_end, near_end) = (far.end(), near.end());
+    let (far, near) = (far.connect(&near_end)?, near.connect(&far_end)?);
+    let window = bind_window(&domain, &far, &writable)?;
+    let request = |verb, remote| Request {
+        id: 0,
+        verb,
+        local: (landing.address(), landing.lkey()),
+        remote,
+        bytes: BYTES as u32,
+        is_signalled: true,
+    };
+    let began = Instant::now();
+    // SAFETY: the landing memory is dropped after the queue pairs, and looked
+    // at after the completion.
+    unsafe { execute(&near, "READ", request(Verb::Read, (readable.address(), readable.rkey()))) }?;
+    let read = began.elapsed();
+    // SAFETY: the READ has completed.
+    let landed = unsafe { landing.landed(0, BYTES) };
+    if landed.chunks_exact(8).zip(0..).any(|(word, at)| word != pattern(at).to_ne_bytes()) {
+        return Err(LoopbackError::Wrong("READ"));
+    }
+    // SAFETY: as above.
+    unsafe {
+        let write = request(Verb::Write(None), (writable.address(), window.rkey));
+        execute(&near, "WRITE through a memory window", write)
+    }?;
+    if (0..BYTES / 8).any(|at| mailbox.load_acquire(at) != pattern(at)) {
+        return Err(LoopbackError::Wrong("WRITE through a memory window"));
+    }
+    Ok(Loopback { bytes: BYTES, read })
+}
+
+/// A word that says where it stands; none is zero.
+fn pattern(at: usize) -> u64 {
+    (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// # Safety
+/// As for [`QueuePair::post`].
+unsafe fn execute(
+    pair: &QueuePair,
+    what: &'static str,
+    request: Request,
+) -> Result<(), LoopbackError> {
+    // SAFETY: the caller's promise.
+    if unsafe { pair.post(&[request]) } == 0 {
+        return Err(LoopbackError::NotTaken(what));
+    }
+    let began = Instant::now();
+    // SAFETY: plain data, valid as zeros.
+    let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
+    while pair.completions.poll(&mut taken) == 0 {
+        if began.elapsed() > TIMEOUT {
+            return Err(LoopbackError::NotCompleted(what));
+        }
+        std::thread::yield_now();
+    }
+    match taken[0].status {
+        IBV_WC_SUCCESS => Ok(()),
+        status => Err(LoopbackError::Failed(what, status)),
+    }
+}

@@ -1,0 +1,53 @@
+//! `remora doctor`: what this machine offers, line by line, and what to change
+//! (M29: what cannot be read is unknown, and not guessed).
+
+mod finding;
+mod flow;
+mod local;
+mod rdma;
+
+use anyhow::bail;
+use clap::Args;
+use finding::{Finding, Verdict};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Flags of `remora doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    /// Findings that say that something which is there does not work.
+    broken: usize,
+    findings: Vec<Finding>,
+}
+
+/// Looks at everything, and tries what can be tried without a peer.
+///
+/// # Errors
+/// Something that is there does not work.
+pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    let mut findings = local::findings();
+    findings.extend(rdma::findings());
+    let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Broken).count();
+    let report = Report { version: env!("CARGO_PKG_VERSION"), broken, findings };
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        finding::write(&mut out, &report.findings)?;
+    }
+    out.flush()?;
+    match broken {
+        0 => Ok(()),
+        1 => bail!("one thing that is there does not work"),
+        count => bail!("{count} things that are there do not work"),
+    }
+}
