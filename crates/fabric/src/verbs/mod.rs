@@ -30,7 +30,7 @@ pub use library::NoLibrary;
 pub use link::VerbsLink;
 pub use objects::{Context, Domain, Registration, VerbsError};
 pub use places::{Carriage, Place, places, ranked};
-pub use queue_pair::{QueuePair, Window};
+pub use queue_pair::{QueuePair, Request, Verb, Window};
 pub(crate) use session::{BeginError, begin};
 pub use session::{ClientSide, Host, Welcome};
 pub use setup::{Unconnected, access, bind_window, key_of, open};
