@@ -91,9 +91,12 @@ cp tests/rxe/guest/start.sh "$run/"
     echo
 } >"$run/command"
 
+# Soft-RoCE copies by the kernel's memcpy. Where the processor has fast short
+# `rep movsb` that is what it uses, which is emulated byte by byte: words would
+# be torn.
 # shellcheck disable=SC2054  # the commas are qemu's
 arguments=(
-    -accel tcg,thread=multi -cpu max,la57=off -machine q35 -smp 2,sockets=2 -m "$memory"
+    -accel tcg,thread=multi -cpu max,la57=off,fsrm=off,erms=off -machine q35 -smp 2,sockets=2 -m "$memory"
     -nodefaults -no-user-config -no-reboot -display none
     -kernel "$rxe/vmlinux" -initrd "$rxe/initrd"
     -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable"

@@ -8,9 +8,7 @@
 mod verbs_world;
 
 use remora_arena::{Mapping, Words};
-use remora_fabric::verbs::{
-    Registration, Unconnected, Verb, access, bind_window, key_of, open,
-};
+use remora_fabric::verbs::{Registration, Unconnected, Verb, access, bind_window, key_of, open};
 use remora_verbs_sys::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -8,8 +8,8 @@
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::verbs::{
-    ClientSide, Connection, Domain, Host, Parts, PeerRegion, QueuePair, Registration,
-    Request, Unconnected, Verb, Welcome, access, key_of, open,
+    ClientSide, Connection, Domain, Host, Parts, PeerRegion, QueuePair, Registration, Request,
+    Unconnected, Verb, Welcome, access, key_of, open,
 };
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::{IBV_WC_SUCCESS, ibv_wc};
@@ -54,6 +54,8 @@ pub struct Session {
     pub mailbox: Words,
     /// Immediates that came.
     pub told: Arc<Mutex<Vec<u32>>>,
+    /// Keeps the control connection open when the session has gone.
+    pub control: TcpStream,
 }
 
 /// What a client knows and has.
@@ -87,7 +89,16 @@ impl Server {
 
     /// A client's session, made as the binary does, and the client's end.
     pub fn session(&self) -> (Session, Raw) {
+        self.session_telling(|_, _| {})
+    }
+
+    /// The same; `tell` is called for each immediate, before it is noted.
+    pub fn session_telling(
+        &self,
+        tell: impl Fn(u32, &Words) + Send + Sync + 'static,
+    ) -> (Session, Raw) {
         let (near, far) = control();
+        let kept = far.try_clone().unwrap();
         let welcome = self.welcome();
         let (end, arena) = heard(&welcome);
         let (domain, place) = open(None, devices().1.as_deref()).unwrap();
@@ -100,12 +111,15 @@ impl Server {
         let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
         let told = Arc::new(Mutex::new(Vec::new()));
         let on_immediate = {
-            let told = Arc::clone(&told);
-            Box::new(move |imm| told.lock().unwrap().push(imm))
+            let (told, mailbox) = (Arc::clone(&told), mailbox.clone());
+            Box::new(move |imm| {
+                tell(imm, &mailbox);
+                told.lock().unwrap().push(imm);
+            })
         };
         let (connection, ready) = welcome.accept(far, &side, &mailbox, on_immediate).unwrap();
         (raw.arena, raw.mailbox) = (arena, ready.mailbox);
-        (Session { connection, mailbox, told }, raw)
+        (Session { connection, mailbox, told, control: kept }, raw)
     }
 }
 
@@ -138,14 +152,7 @@ impl Raw {
     }
 
     /// The same from, or into, this byte of its memory.
-    pub fn post_from(
-        &mut self,
-        verb: Verb,
-        at: u64,
-        rkey: u32,
-        local: usize,
-        bytes: usize,
-    ) -> u64 {
+    pub fn post_from(&mut self, verb: Verb, at: u64, rkey: u32, local: usize, bytes: usize) -> u64 {
         let id = self.next;
         self.next += 1;
         assert!(local + bytes <= self.memory.bytes());
