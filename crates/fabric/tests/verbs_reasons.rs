@@ -3,8 +3,6 @@
 //! connection works. They need devices: the virtual machine of `make rxe` runs
 //! them.
 
-#![allow(unsafe_code)]
-
 mod verbs_world;
 
 use remora_fabric::verbs::{Connection, VerbsLink};

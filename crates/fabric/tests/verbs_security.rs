@@ -3,8 +3,6 @@
 //! same operation by whom it was granted to succeeds. They need devices: the
 //! virtual machine of `make rxe` runs them.
 
-#![allow(unsafe_code)]
-
 mod verbs_world;
 
 use remora_arena::{Mapping, Words};

@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
 use remora_arena::{Mapping, Words};
 use remora_fabric::verbs::{
     ClientSide, Connection, Domain, Host, Parts, PeerRegion, QueuePair, Registration, Request,
@@ -164,10 +166,15 @@ impl Raw {
             bytes: bytes as u32,
             is_signalled: true,
         };
+        self.post_all(&[request]);
+        id
+    }
+
+    /// Posts operations on its own memory with one doorbell.
+    pub fn post_all(&mut self, requests: &[Request]) {
         // SAFETY: the memory lives as long as `self`, the queue pair is
         // dropped before it, and it is looked at after completions.
-        assert_eq!(unsafe { self.pair.post(&[request]) }, 1);
-        id
+        assert_eq!(unsafe { self.pair.post(requests) }, requests.len());
     }
 
     /// The next completion.
@@ -230,6 +237,23 @@ impl Raw {
             on_immediate: Box::new(|_| {}),
         })
         .unwrap()
+    }
+}
+
+/// Does it in a forked child, which ends then, and waits for its end.
+pub fn in_child(work: impl FnOnce()) {
+    // SAFETY: the test's other threads are idle, so the child finds no lock
+    // taken for ever.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            work();
+            // SAFETY: ends the child at once.
+            unsafe { nix::libc::_exit(41) }
+        }
+        ForkResult::Parent { child } => {
+            let status = waitpid(child, None).unwrap();
+            assert!(matches!(status, WaitStatus::Exited(_, 41)), "{status:?}");
+        }
     }
 }
 
