@@ -15,7 +15,6 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/fabric/src/shm.rs",
     "crates/fabric/src/verbs/",
     "crates/fabric/src/verbs.rs",
-    "crates/fabric/tests/verbs_world/",
     "crates/fabric/tests/shm",
     "crates/sim/src/tasks.rs",
 ];
