@@ -91,9 +91,8 @@ cp tests/rxe/guest/start.sh "$run/"
     echo
 } >"$run/command"
 
-# Soft-RoCE copies by the kernel's memcpy. Where the processor has fast short
-# `rep movsb` that is what it uses, which is emulated byte by byte: words would
-# be torn.
+# Without fsrm and erms: with them READs of Soft-RoCE tear words here, probably
+# as memcpy is then a `rep movsb`, which is emulated byte by byte.
 # shellcheck disable=SC2054  # the commas are qemu's
 arguments=(
     -accel tcg,thread=multi -cpu max,la57=off,fsrm=off,erms=off -machine q35 -smp 2,sockets=2 -m "$memory"

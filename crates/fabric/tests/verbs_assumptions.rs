@@ -1,6 +1,6 @@
 //! What `docs/assumptions.md` believes of RDMA devices, probed on those that
-//! are there. A detector that could not see the opposite would show nothing:
-//! each has an arm that does wrong on purpose. They need devices: the virtual
+//! are there. Torn words, the order of WRITEs and immediates have an arm that
+//! does wrong on purpose, which the detector must see. They need devices: the virtual
 //! machine of `make rxe` runs them.
 
 mod verbs_world;
@@ -246,7 +246,7 @@ fn an_immediate_comes_after_its_bytes() {
 
 #[test]
 #[ignore = "needs an RDMA device: make rxe"]
-fn a_window_dies_with_its_queue_pair() {
+fn a_window_is_of_no_use_after_its_session() {
     let (near, _) = control();
     let (domain, place) = open(None, devices().0.as_deref()).unwrap();
     let (far, mut client) = ends_in(&domain, &place, near);

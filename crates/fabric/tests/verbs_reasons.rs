@@ -166,8 +166,7 @@ fn a_peer_that_takes_no_immediates_is_an_overrun() {
         }
         assert!(executed < 1 << 16, "it has room without end");
     };
-    // Soft-RoCE counts a peer without room as one that does not answer, if
-    // that lasts longer than all tries; other devices tell them apart.
+    // Soft-RoCE reports a peer without room as one that does not answer.
     assert!(matches!(reason, LinkError::Overrun | LinkError::NoAnswer), "{reason}");
     // It broke when the room was used up, not before.
     assert_eq!(executed, 1024);
