@@ -7,7 +7,7 @@
 
 use super::objects::{Completions, Domain, Registration, VerbsError};
 use super::outbound::{Outbound, Remote, STAGING_BYTES};
-use super::queue_pair::{QueuePair, Window};
+use super::queue_pair::{QueuePair, RECEIVE, Window};
 use crate::LinkError;
 use crate::sync::{Mutex, MutexGuard};
 use crate::waiting::{Handle, Turns, Waiters, lock};
@@ -35,8 +35,11 @@ pub struct PeerRegion {
     pub is_mailbox: bool,
 }
 
-/// What a connection is made of.
+/// What a connection is made of. If it comes to none they are dropped in this
+/// order: windows before their queue pair, both before the memory.
 pub struct Parts {
+    /// What only the peer of this queue pair may reach.
+    pub windows: Vec<Window>,
     /// Connected.
     pub pair: QueuePair,
     /// Its domain.
@@ -49,9 +52,7 @@ pub struct Parts {
     pub shards: usize,
     /// What this end lets the peer reach.
     pub exposed: Vec<Registration>,
-    /// And what only the peer of this queue pair may reach.
-    pub windows: Vec<Window>,
-    /// Told of each immediate that comes.
+    /// Told of each immediate that comes. It does not use the connection.
     pub on_immediate: Box<dyn Fn(u32) + Send + Sync>,
 }
 
@@ -75,6 +76,10 @@ pub struct Connection {
     pub(super) arrivals: AtomicU64,
     /// A link waits for room.
     room_wanted: AtomicBool,
+    /// Batches of completions taken in one turn: all that the queue holds. A
+    /// peer that sends without pause does not keep a thread for itself; what
+    /// has come meanwhile has signalled the channel.
+    rounds: usize,
     /// Held by who sleeps for all.
     leads: Mutex<()>,
     kick: OwnedFd,
@@ -92,7 +97,9 @@ impl Connection {
         let staging = Registration::own(&parts.domain, STAGING_BYTES)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let kick = eventfd(0, flags).map_err(|error| system(error.into()))?;
+        let rounds = parts.pair.entries() as usize / BATCH + 1;
         Ok(Arc::new(Self {
+            rounds,
             completions: Arc::clone(&parts.pair.completions),
             pair: Mutex::new(Some((parts.windows, parts.pair))),
             out: Mutex::new(Outbound::new(staging)),
@@ -132,7 +139,10 @@ impl Connection {
     ) -> Result<Remote, LinkError> {
         let peer = self.peer.get(region as usize).ok_or(LinkError::NoSuchRegion(region))?;
         let end = offset.checked_add(bytes as u64);
-        if !offset.is_multiple_of(8) || end.is_none_or(|end| end > peer.key.bytes.get()) {
+        // The peer may have told of a region that no memory has room for.
+        let is_place = |end| peer.key.address.get().checked_add(end).is_some();
+        let fits = end.is_some_and(|end| end <= peer.key.bytes.get() && is_place(end));
+        if !offset.is_multiple_of(8) || !fits {
             return Err(LinkError::OutOfBounds { region, offset, bytes });
         }
         match (is_write, peer.is_mailbox) {
@@ -180,21 +190,25 @@ impl Connection {
     pub fn pump(&self) {
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
-        // Bounded: the queues are.
+        let mut rounds = self.rounds;
         let failed = loop {
+            rounds -= 1;
             let pair = lock(&self.pair);
             let Some((_, pair)) = &*pair else { return };
             let count = self.completions.poll(&mut taken);
-            let (mut told, mut failed) = (Vec::new(), None);
+            let (mut told, mut failed) = (Vec::new(), cause(&taken[..count]));
             let mut out = self.out();
             for completion in &taken[..count] {
                 if completion.status != IBV_WC_SUCCESS {
-                    failed = failed.or(Some(reason_of(completion.status)));
-                } else if completion.opcode & IBV_WC_RECV != 0 {
-                    // SAFETY: only WRITEs with an immediate end receives.
-                    told.push(u32::from_be(unsafe { completion.__bindgen_anon_1.imm_data }));
+                    continue;
+                }
+                if completion.wr_id == RECEIVE {
+                    match told_by(completion) {
+                        Ok(imm) => told.push(imm),
+                        Err(reason) => failed = failed.or(Some(reason)),
+                    }
                     if pair.expect_immediate().is_err() {
-                        failed = Some(reason_of(IBV_WC_GENERAL_ERR));
+                        failed = failed.or(Some(LinkError::Device(IBV_WC_GENERAL_ERR)));
                     }
                 } else {
                     out.complete(completion.wr_id);
@@ -207,7 +221,7 @@ impl Connection {
                 (self.on_immediate)(imm);
                 self.waiters.wake_all();
             }
-            if count < BATCH || failed.is_some() {
+            if count < BATCH || failed.is_some() || rounds == 0 {
                 break failed;
             }
         };
@@ -258,7 +272,6 @@ impl Connection {
         }
         // Windows first: a device may keep a queue pair while one is bound.
         drop(lock(&self.pair).take());
-        self.out().failure = Some(reason);
         for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
             handle.fail(reason);
         }
@@ -361,6 +374,28 @@ impl AsFd for Connection {
     }
 }
 
+/// Why the queue pair broke, if one of these failed. What was flushed came
+/// after the cause.
+fn cause(completions: &[ibv_wc]) -> Option<LinkError> {
+    let failed = || completions.iter().filter(|completion| completion.status != IBV_WC_SUCCESS);
+    let cause = failed().find(|completion| completion.status != IBV_WC_WR_FLUSH_ERR);
+    let cause = cause.or_else(|| failed().next())?;
+    Some(match cause.wr_id {
+        // An operation of the peer's: nothing of ours is at fault.
+        RECEIVE => LinkError::Violation("this machine's RDMA device refused its operation"),
+        _ => reason_of(cause.status),
+    })
+}
+
+/// The immediate that a receive brought. A hostile peer can SEND too.
+fn told_by(completion: &ibv_wc) -> Result<u32, LinkError> {
+    if completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM {
+        return Err(LinkError::Violation("it sent what is no WRITE"));
+    }
+    // SAFETY: such a completion has an immediate.
+    Ok(u32::from_be(unsafe { completion.__bindgen_anon_1.imm_data }))
+}
+
 /// What a completion's status says of the peer.
 fn reason_of(status: u32) -> LinkError {
     match status {
@@ -371,5 +406,40 @@ fn reason_of(status: u32) -> LinkError {
             LinkError::Violation("its RDMA device refused an operation")
         }
         other => LinkError::Device(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completion(wr_id: u64, status: u32, opcode: u32) -> ibv_wc {
+        // SAFETY: plain data, valid as zeros.
+        let mut completion: ibv_wc = unsafe { std::mem::zeroed() };
+        (completion.wr_id, completion.status, completion.opcode) = (wr_id, status, opcode);
+        completion
+    }
+
+    #[test]
+    fn the_cause_is_found_behind_what_was_flushed_and_blamed_on_who_did_it() {
+        let good = completion(3, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+        let flushed = completion(RECEIVE, IBV_WC_WR_FLUSH_ERR, 0);
+        let silent = completion(4, IBV_WC_RETRY_EXC_ERR, 0);
+        let refused = completion(RECEIVE, IBV_WC_REM_ACCESS_ERR, 0);
+        assert_eq!(cause(&[good]), None);
+        assert_eq!(cause(&[good, flushed, silent]), Some(LinkError::NoAnswer));
+        for peers_fault in [&[refused, flushed][..], &[good, flushed]] {
+            let cause = cause(peers_fault);
+            assert!(matches!(cause, Some(LinkError::Violation(_))), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn a_send_is_no_immediate() {
+        let mut written = completion(RECEIVE, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM);
+        written.__bindgen_anon_1.imm_data = 7u32.to_be();
+        assert_eq!(told_by(&written), Ok(7));
+        let sent = completion(RECEIVE, IBV_WC_SUCCESS, IBV_WC_RECV);
+        assert!(told_by(&sent).is_err());
     }
 }

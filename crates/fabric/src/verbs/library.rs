@@ -1,6 +1,7 @@
 //! libibverbs, loaded once when it is first needed: one binary runs with it
 //! and without.
 
+use remora_arena::ForkGuard;
 use remora_verbs_sys::Ibverbs;
 use std::sync::OnceLock;
 
@@ -19,11 +20,21 @@ pub struct NoLibrary(String);
 pub(super) fn library() -> Result<&'static Ibverbs, NoLibrary> {
     static LIBRARY: OnceLock<Result<Ibverbs, NoLibrary>> = OnceLock::new();
     let loaded = LIBRARY.get_or_init(|| {
+        may_release();
         // SAFETY: the library's initialisers are rdma-core's own, which every
         // program that is linked to it runs.
         unsafe { Ibverbs::new(NAME) }.map_err(|error| NoLibrary(error.to_string()))
     });
     loaded.as_ref().map_err(Clone::clone)
+}
+
+/// Whether this process may release objects of the library. A forked child
+/// has its parent's, and the kernel would release them for the parent too.
+pub(super) fn may_release() -> bool {
+    static GUARD: OnceLock<Option<ForkGuard>> = OnceLock::new();
+    // Made with the first object, so before any fork that matters. Without it
+    // nobody can tell: then all are released, as without forks.
+    GUARD.get_or_init(|| ForkGuard::new().ok()).as_ref().is_none_or(ForkGuard::same_process)
 }
 
 /// The system's last error.

@@ -34,7 +34,7 @@ pub use loopback::{Loopback, LoopbackError, loopback};
 pub use memlock::NotRegistered;
 pub use objects::{Context, Domain, Registration, VerbsError};
 pub use places::{Carriage, Place, Port, places, ports, ranked};
-pub use queue_pair::{QueuePair, Window};
+pub use queue_pair::{QueuePair, Request, Verb, Window};
 pub(crate) use session::{BeginError, begin};
 pub use session::{ClientSide, Host, Welcome};
 pub use setup::{Unconnected, access, bind_window, key_of, open};

@@ -1,15 +1,17 @@
 //! The objects of libibverbs, each released when nothing uses it any more.
 //!
 //! What they keep true: an object lives at least as long as those made from
-//! it, and memory stays mapped for as long as it is registered.
+//! it, and memory stays mapped for as long as it is registered. A forked child
+//! releases nothing: the objects are its parent's.
 
-use super::library::{NoLibrary, last_error, library};
+use super::library::{NoLibrary, last_error, library, may_release};
 use super::memlock::{self, NotRegistered};
 use super::places::is_known;
 use remora_arena::Words;
 use remora_verbs_sys::*;
 use std::ffi::CStr;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -156,6 +158,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if !may_release() {
+            return;
+        }
         // SAFETY: opened once, and everything made from it is gone.
         unsafe { self.library.ibv_close_device(self.raw.as_ptr()) };
     }
@@ -185,6 +190,9 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
+        if !may_release() {
+            return;
+        }
         // SAFETY: made once, and everything made from it is gone.
         unsafe { self.context.library.ibv_dealloc_pd(self.raw.as_ptr()) };
     }
@@ -195,7 +203,7 @@ pub struct Registration {
     domain: Arc<Domain>,
     raw: NonNull<ibv_mr>,
     /// Keeps the memory mapped.
-    memory: Memory,
+    memory: ManuallyDrop<Memory>,
 }
 
 enum Memory {
@@ -252,7 +260,7 @@ impl Registration {
         let raw =
             unsafe { library.ibv_reg_mr(domain.raw.as_ptr(), address as *mut _, bytes, access) };
         let raw = NonNull::new(raw).ok_or_else(|| NotRegistered::by_kernel(span))?;
-        Ok(Self { domain: Arc::clone(domain), raw, memory })
+        Ok(Self { domain: Arc::clone(domain), raw, memory: ManuallyDrop::new(memory) })
     }
 
     /// Stores into memory of this process that the device sends from.
@@ -278,7 +286,7 @@ impl Registration {
     }
 
     fn range(&self, at: usize, bytes: usize) -> *mut u8 {
-        let Memory::Own(words) = self.memory else { panic!("it is a region") };
+        let Memory::Own(words) = *self.memory else { panic!("it is a region") };
         let end = at.checked_add(bytes).expect("no range is that long");
         assert!(end <= words.len() * 8, "beyond the memory");
         // SAFETY: in bounds.
@@ -316,9 +324,18 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // SAFETY: made once. If a window is still bound to it the call fails,
-        // and the memory stays registered until the process ends.
-        unsafe { self.domain.context.library.ibv_dereg_mr(self.raw.as_ptr()) };
+        if !may_release() {
+            return;
+        }
+        // SAFETY: made once.
+        let code = unsafe { self.domain.context.library.ibv_dereg_mr(self.raw.as_ptr()) };
+        // It fails if a window is still bound to it: then a device may go on
+        // to reach the memory, and nobody else may get it.
+        match checked("give registered memory back", code) {
+            // SAFETY: dropped here only.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
+            Err(error) => tracing::warn!(%error, "registered memory stays in use"),
+        }
     }
 }
 
@@ -421,6 +438,9 @@ impl AsFd for Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
+        if !may_release() {
+            return;
+        }
         // SAFETY: made once; the queue pairs that use them are gone.
         unsafe {
             self.context.library.ibv_destroy_cq(self.raw.as_ptr());

@@ -72,8 +72,6 @@ pub struct Outbound {
     reading: usize,
     /// Number of the first of them.
     first: u64,
-    /// Why nothing is posted any more.
-    pub failure: Option<LinkError>,
 }
 
 impl Outbound {
@@ -88,7 +86,6 @@ impl Outbound {
             under_way: VecDeque::new(),
             reading: 0,
             first: 1,
-            failure: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! One reliable connection (RC): a queue of operations to a peer's memory.
 
+use super::library::may_release;
 use super::objects::{
     Completions, Domain, Registration, VerbsError, checked, library_of, raw_domain,
 };
@@ -27,6 +28,11 @@ const RETRIES: u8 = 5;
 const ROOM_RETRIES: u8 = 6;
 /// ... every 491.52 ms: a process may stand still for 3 s (IBTA 9.7.5.2.8).
 const ROOM_TIMER: u8 = 31;
+
+/// The number of what is no operation: room for an immediate.
+pub(super) const RECEIVE: u64 = 0;
+/// The same: the binding of a window.
+pub(super) const BIND: u64 = u64::MAX;
 
 /// What one operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,7 +184,8 @@ impl QueuePair {
         send.retry_cnt = RETRIES;
         send.rnr_retry = ROOM_RETRIES;
         send.sq_psn = own.psn.get();
-        send.max_rd_atomic = peer.read_depth.clamp(1, own.read_depth);
+        let initiates = self.domain.context.limits.max_qp_init_rd_atom.clamp(1, READ_DEPTH);
+        send.max_rd_atomic = peer.read_depth.clamp(1, initiates as u8);
         self.modify(
             "make a queue pair ready",
             &mut send,
@@ -192,7 +199,7 @@ impl QueuePair {
     }
 
     /// Nothing more is executed or sent; what is under way fails.
-    pub fn break_off(&self) {
+    fn break_off(&self) {
         // SAFETY: plain data, valid as zeros.
         let mut error: ibv_qp_attr = unsafe { std::mem::zeroed() };
         error.qp_state = IBV_QPS_ERR;
@@ -212,6 +219,11 @@ impl QueuePair {
         checked(step, code)
     }
 
+    /// Completions that there may be at a time.
+    pub(super) fn entries(&self) -> u32 {
+        self.send_depth + self.receive_depth + 1
+    }
+
     /// Operations that may be under way.
     pub fn send_depth(&self) -> u32 {
         self.send_depth
@@ -219,8 +231,12 @@ impl QueuePair {
 
     /// Makes room for one more immediate.
     pub fn expect_immediate(&self) -> Result<(), VerbsError> {
-        let mut request =
-            ibv_recv_wr { wr_id: 0, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 0 };
+        let mut request = ibv_recv_wr {
+            wr_id: RECEIVE,
+            next: ptr::null_mut(),
+            sg_list: ptr::null_mut(),
+            num_sge: 0,
+        };
         let mut bad = ptr::null_mut();
         // SAFETY: a live queue pair; the request names no memory and is copied.
         let code = unsafe {
@@ -291,11 +307,11 @@ impl QueuePair {
     }
 
     /// Binds a window to memory: this queue pair's peer, and no other, may
-    /// WRITE there. The completion has the id.
-    pub fn bind(&self, window: &Window, memory: &Registration, id: u64) -> Result<(), VerbsError> {
+    /// WRITE there. The completion has the number [`BIND`].
+    pub(super) fn bind(&self, window: &Window, memory: &Registration) -> Result<(), VerbsError> {
         // SAFETY: plain data, valid as zeros.
         let mut post: ibv_send_wr = unsafe { std::mem::zeroed() };
-        post.wr_id = id;
+        post.wr_id = BIND;
         post.opcode = IBV_WR_BIND_MW;
         post.send_flags = IBV_SEND_SIGNALED;
         post.__bindgen_anon_2.bind_mw = ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
@@ -320,9 +336,17 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        if !may_release() {
+            return;
+        }
         // SAFETY: made once. When this returns the device executes nothing
         // more for it.
-        unsafe { library_of(&self.domain).ibv_destroy_qp(self.raw.as_ptr()) };
+        let code = unsafe { library_of(&self.domain).ibv_destroy_qp(self.raw.as_ptr()) };
+        if let Err(error) = checked("give a queue pair back", code) {
+            // It still is one.
+            self.break_off();
+            tracing::warn!(%error, "a queue pair stays in use");
+        }
     }
 }
 
@@ -363,6 +387,9 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
+        if !may_release() {
+            return;
+        }
         // SAFETY: made once; the provider that made it frees it.
         unsafe {
             let dealloc = (*(*self.raw.as_ptr()).context).ops.dealloc_mw;

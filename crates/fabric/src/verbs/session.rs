@@ -147,20 +147,31 @@ impl Host {
         self.devices.iter().map(|device| device.name.as_str())
     }
 
-    /// A queue pair for a client that came by this address of the server's.
+    /// A queue pair for a client that came by this address of the server's, at
+    /// the best device that gives one.
+    ///
+    /// # Errors
+    /// None does, for the reason of the first.
     pub fn welcome(&self, local: IpAddr) -> Result<Welcome, VerbsError> {
         // Asked anew each time: ports go down and come up.
         let places: Vec<Place> = ranked(places(), Some(local.to_canonical()));
+        let mut first = None;
         for place in &places {
             let Some(device) = self.devices.iter().find(|device| device.name == place.device)
             else {
                 continue;
             };
-            let unconnected = Unconnected::new(&device.domain, place)?;
+            let unconnected = match Unconnected::new(&device.domain, place) {
+                Ok(unconnected) => unconnected,
+                Err(error) => {
+                    first = first.or(Some(error));
+                    continue;
+                }
+            };
             let arenas = device.arenas.iter().map(|arena| key_of(arena, arena.rkey())).collect();
             return Ok(Welcome { domain: Arc::clone(&device.domain), unconnected, arenas });
         }
-        Err(VerbsError::NoPlace)
+        Err(first.unwrap_or(VerbsError::NoPlace))
     }
 }
 

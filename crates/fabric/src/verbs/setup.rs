@@ -3,7 +3,7 @@
 
 use super::objects::{Context, Domain, Registration, VerbsError};
 use super::places::{Place, places, ranked};
-use super::queue_pair::{QueuePair, Window};
+use super::queue_pair::{BIND, QueuePair, Window};
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::*;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -99,7 +99,7 @@ pub fn bind_window(
         source: std::io::Error::from_raw_os_error(code),
     };
     let window = Window::new(domain)?;
-    pair.bind(&window, memory, 0)?;
+    pair.bind(&window, memory)?;
     let began = Instant::now();
     // SAFETY: plain data, valid as zeros.
     let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
@@ -109,8 +109,9 @@ pub fn bind_window(
         }
         std::thread::yield_now();
     }
-    match taken[0].status {
-        IBV_WC_SUCCESS => Ok(window),
+    // A peer that already sends cannot pass for the binding's end.
+    match (taken[0].wr_id, taken[0].status) {
+        (BIND, IBV_WC_SUCCESS) => Ok(window),
         _ => Err(failed(rustix::io::Errno::IO.raw_os_error())),
     }
 }

@@ -1,0 +1,147 @@
+//! Verbs objects come and go: none is left by sessions, by ends half way or by
+//! clients that lie; a forked child releases none of its parent's. They need
+//! devices: the virtual machine of `make rxe` runs them.
+
+mod verbs_world;
+
+use remora_arena::{Mapping, Words};
+use remora_fabric::verbs::{
+    Parts, Registration, Unconnected, VerbsLink, access, bind_window, open,
+};
+use remora_fabric::{Link, RemoteAddress, Work};
+use remora_layout::verbs::{RegionKey, VerbsEnd};
+use remora_verbs_sys::IBV_WC_SUCCESS;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use verbs_world::{MAILBOX_BYTES, Raw, Server, control, devices, heard, in_child, side};
+
+/// No operation takes longer, tries included.
+const LONG: Duration = Duration::from_secs(20);
+
+/// How many objects of each kind the devices have.
+fn objects() -> String {
+    let shown = Command::new("rdma").args(["resource", "show"]).output().unwrap();
+    assert!(shown.status.success());
+    String::from_utf8(shown.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn sessions_leave_nothing() {
+    let before = objects();
+    {
+        let server = Server::new();
+        for _ in 0..10 {
+            let (session, raw) = server.session();
+            let link = VerbsLink::new(raw.into_connection());
+            assert_ne!(objects(), before, "the control");
+            drop((session, link));
+        }
+    }
+    assert_eq!(objects(), before);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn parts_that_become_no_connection_leave_nothing() {
+    let before = objects();
+    {
+        let (near, far_control) = control();
+        let (domain, place) = open(None, devices().0.as_deref()).unwrap();
+        let (near_domain, near_place) = open(None, devices().1.as_deref()).unwrap();
+        let far = Unconnected::new(&domain, &place).unwrap();
+        let end = Unconnected::new(&near_domain, &near_place).unwrap();
+        let (far_end, near_end) = (far.end(), end.end());
+        let (pair, near_pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
+        let mut client = Raw::new(near_pair, near_domain, near);
+        let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
+        let memory = Registration::of(&domain, &mailbox, access::BY_WINDOW).unwrap();
+        let window = bind_window(&domain, &pair, &memory).unwrap();
+        assert_eq!(client.write(memory.address(), window.rkey, 5), IBV_WC_SUCCESS);
+        drop(Parts {
+            windows: vec![window],
+            pair,
+            domain,
+            control: far_control,
+            peer: Vec::new(),
+            shards: 1,
+            exposed: vec![memory],
+            on_immediate: Box::new(|_| {}),
+        });
+    }
+    assert_eq!(objects(), before);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
+    let before = objects();
+    {
+        let server = Server::new();
+        let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+        // No key of the client's.
+        let (address, bytes) = (4096.into(), (1 << 20).into());
+        let nobodys = RegionKey { address, bytes, rkey: 1.into(), reserved: 0.into() };
+        let lies: [fn(&mut VerbsEnd, &mut RegionKey); 8] = [
+            |end, _| end.qp_number = u32::MAX.into(),
+            |end, _| end.qp_number = 0.into(),
+            |end, _| end.gid = [0; 16],
+            |end, _| end.gid = [0xff; 16],
+            |end, _| (end.psn, end.lid) = (u32::MAX.into(), u16::MAX.into()),
+            |end, _| (end.mtu, end.read_depth) = (0, 0),
+            |end, _| (end.mtu, end.read_depth) = (255, 255),
+            |_, key| {
+                key.address = (u64::MAX - 64).into();
+                key.bytes = u64::MAX.into();
+            },
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            let welcome = server.welcome();
+            let unconnected = Unconnected::new(&domain, &place).unwrap();
+            let (mut end, mut key) = (unconnected.end(), nobodys);
+            lie(&mut end, &mut key);
+            let _pair = unconnected.connect(&heard(&welcome).0).unwrap();
+            let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
+            let (_near, far) = control();
+            let side = side(&end, [key, key]);
+            let accepted = welcome.accept(far, &side, &mailbox, Box::new(|_| {}));
+            let Ok((connection, _)) = accepted else {
+                println!("lie {number}: refused");
+                continue;
+            };
+            let mut link = VerbsLink::new(Arc::clone(&connection));
+            let to = RemoteAddress { region: 0, offset: 4096 };
+            link.post(&[Work::Write { id: 1, to, bytes: &[1; 8], imm: None }]);
+            // Nobody answers, or the client's device denies, or there is no
+            // such place: never a hang.
+            let ended = link.wait(Some(LONG));
+            let result = link.poll().map(|done| done.result);
+            println!("lie {number}: {result:?}");
+            assert!(matches!(result, Some(Err(_))), "lie {number}: {ended:?} {result:?}");
+        }
+        // The control: the server goes on.
+        let (_session, mut client) = server.session();
+        let arena = client.arena;
+        assert_eq!(client.read(arena.address.get() + 16, arena.rkey.get()), Ok(2));
+    }
+    assert_eq!(objects(), before);
+}
+
+/// A child has copies of all handles; at its end it drops them.
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_forked_child_releases_nothing_of_its_parents() {
+    let server = Server::new();
+    let (session, mut client) = server.session();
+    let (arena, mailbox) = (client.arena, client.mailbox);
+    assert_eq!(client.read(arena.address.get() + 16, arena.rkey.get()), Ok(2));
+    let before = objects();
+    let mut all = Some((server, session, client));
+    in_child(|| drop(all.take()));
+    let (_server, session, mut client) = all.expect("the child's copy is gone, not ours");
+    assert_eq!(objects(), before);
+    assert_eq!(client.read(arena.address.get() + 24, arena.rkey.get()), Ok(3));
+    let written = client.write(mailbox.address.get(), mailbox.rkey.get(), 9);
+    assert_eq!((written, session.mailbox.load_acquire(0)), (IBV_WC_SUCCESS, 9));
+}

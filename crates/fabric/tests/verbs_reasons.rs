@@ -1,0 +1,225 @@
+//! Why connections over RDMA end, and what an end does: operations fail with
+//! one reason, none is repeated, landing memory is left alone, and a fresh
+//! connection works. They need devices: the virtual machine of `make rxe` runs
+//! them.
+
+mod verbs_world;
+
+use remora_fabric::verbs::{Connection, VerbsLink};
+use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use verbs_world::{ARENA, ARENA_BYTES, MAILBOX, Server, Session};
+
+/// No operation takes longer, tries included.
+const LONG: Duration = Duration::from_secs(20);
+
+fn read(id: u64, word: u64) -> Work<'static> {
+    let from = RemoteAddress { region: ARENA, offset: word * 8 };
+    Work::Read { id, from, into: 0, bytes: 8 }
+}
+
+fn write(id: u64, bytes: &[u8; 8]) -> Work<'_> {
+    let to = RemoteAddress { region: MAILBOX, offset: 0 };
+    Work::Write { id, to, bytes, imm: Some(0) }
+}
+
+fn completion(link: &mut VerbsLink) -> Completion {
+    loop {
+        if let Some(completion) = link.poll() {
+            return completion;
+        }
+        assert_ne!(link.wait(Some(LONG)), Waited::TimedOut, "an operation does not end");
+    }
+}
+
+fn honest(server: &Server) -> (Session, Arc<Connection>, VerbsLink) {
+    let (session, raw) = server.session();
+    let connection = raw.into_connection();
+    let mut link = VerbsLink::new(Arc::clone(&connection));
+    link.reserve_landing(ARENA_BYTES);
+    works(&session, &mut link);
+    (session, connection, link)
+}
+
+/// READs and WRITEs, and nothing came that was not posted on this link.
+fn works(session: &Session, link: &mut VerbsLink) {
+    link.post(&[write(1, &7u64.to_le_bytes()), read(2, 3)]);
+    for id in [1, 2] {
+        assert_eq!(completion(link), Completion { id, result: Ok(()) });
+    }
+    assert_eq!(link.landed(0, 8), 3u64.to_le_bytes());
+    assert_eq!(session.mailbox.load_acquire(0), 7);
+    session.connection.pump();
+    assert_eq!(std::mem::take(&mut *session.told.lock().unwrap()), [0]);
+    session.mailbox.store_release(0, 0);
+}
+
+/// Posts a batch on a connection that cannot work any more: each operation
+/// fails for this reason, the later ones too, and so does a further link.
+fn fails(connection: &Arc<Connection>, link: &mut VerbsLink, reason: LinkError) {
+    link.post(&[write(11, &9u64.to_le_bytes()), read(12, 4), write(13, &9u64.to_le_bytes())]);
+    for id in [11, 12, 13] {
+        assert_eq!(completion(link), Completion { id, result: Err(reason) });
+    }
+    assert_eq!(link.poll(), None);
+    assert_eq!(link.failure(), Some(reason));
+    assert_eq!(connection.failure(), Some(reason));
+    link.post(&[read(14, 5)]);
+    assert_eq!(completion(link), Completion { id: 14, result: Err(reason) });
+    let mut other = VerbsLink::new(Arc::clone(connection));
+    assert_eq!(other.wait(Some(LONG)), Waited::Failed(reason));
+}
+
+/// Nothing of the failed operations was executed then or is later.
+fn not_repeated(server: &Server, failed: &Session) {
+    let (session, _connection, mut link) = honest(server);
+    std::thread::sleep(Duration::from_millis(300));
+    failed.connection.pump();
+    assert_eq!(failed.mailbox.load_acquire(0), 0);
+    assert!(failed.told.lock().unwrap().is_empty());
+    session.connection.pump();
+    assert!(session.told.lock().unwrap().is_empty());
+    works(&session, &mut link);
+}
+
+/// What the virtual machine does with cables.
+fn cable(action: &str) {
+    let net = std::env::var("REMORA_RXE_NET").expect("the virtual machine says how");
+    let script = format!("source {net}; rxe_count=2; {action} 0");
+    assert!(Command::new("bash").args(["-c", &script]).status().unwrap().success(), "{action}");
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_pulled_cable_is_no_answer() {
+    let server = Server::new();
+    let (session, connection, mut link) = honest(&server);
+    cable("rxe_unplug");
+    fails(&connection, &mut link, LinkError::NoAnswer);
+    cable("rxe_plug");
+    not_repeated(&server, &session);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_peer_whose_queue_pair_is_gone_without_a_word_is_no_answer() {
+    let server = Server::new();
+    let (session, connection, mut link) = honest(&server);
+    // The control connection stays open: `session.control` is its other half.
+    let Session { connection: far, control: _open, told, mailbox } = session;
+    drop(far);
+    fails(&connection, &mut link, LinkError::NoAnswer);
+    assert!(told.lock().unwrap().is_empty());
+    assert_eq!(mailbox.load_acquire(0), 0);
+    honest(&server);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_wrong_key_is_denied_and_the_server_knows_whose_fault_it_was() {
+    let server = Server::new();
+    let (session, mut raw) = server.session();
+    raw.mailbox.rkey = raw.arena.rkey;
+    let connection = raw.into_connection();
+    let mut link = VerbsLink::new(Arc::clone(&connection));
+    link.reserve_landing(8);
+    fails(&connection, &mut link, LinkError::Denied);
+    // The server's end breaks too, by its peer's fault.
+    let end = std::time::Instant::now() + LONG;
+    while session.connection.failure().is_none() {
+        session.connection.pump();
+        assert!(std::time::Instant::now() < end, "the server does not notice");
+    }
+    let failure = session.connection.failure();
+    assert!(matches!(failure, Some(LinkError::Violation(_))), "{failure:?}");
+    not_repeated(&server, &session);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn withdrawn_and_disconnected_are_told_apart() {
+    let server = Server::new();
+    let (session, connection, mut link) = honest(&server);
+    session.connection.withdraw();
+    fails(&connection, &mut link, LinkError::Withdrawn);
+    not_repeated(&server, &session);
+    let (session, connection, mut link) = honest(&server);
+    session.connection.close();
+    fails(&connection, &mut link, LinkError::Disconnected);
+    not_repeated(&server, &session);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_peer_that_takes_no_immediates_is_an_overrun() {
+    let server = Server::new();
+    let (_session, connection, mut link) = honest(&server);
+    let mut executed = 0;
+    let reason = loop {
+        link.post(&[write(20, &9u64.to_le_bytes())]);
+        match completion(&mut link).result {
+            Ok(()) => executed += 1,
+            Err(reason) => break reason,
+        }
+        assert!(executed < 1 << 16, "it has room without end");
+    };
+    // Soft-RoCE reports a peer without room as one that does not answer.
+    assert!(matches!(reason, LinkError::Overrun | LinkError::NoAnswer), "{reason}");
+    // It broke when the room was used up, not before.
+    assert_eq!(executed, 1024);
+    assert_eq!(connection.failure(), Some(reason));
+    honest(&server);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn nothing_lands_after_an_end() {
+    let server = Server::new();
+    let (session, connection, mut link) = honest(&server);
+    let stop = AtomicBool::new(false);
+    let whole = |id| Work::Read {
+        id,
+        from: RemoteAddress { region: ARENA, offset: 0 },
+        into: 0,
+        bytes: ARENA_BYTES,
+    };
+    std::thread::scope(|scope| {
+        let arena = &server.arena;
+        scope.spawn(|| {
+            for round in 1.. {
+                (0..ARENA_BYTES / 8).for_each(|at| arena.store(at, round));
+                if stop.load(Ordering::Acquire) {
+                    break;
+                }
+            }
+        });
+        let mut landings = Vec::new();
+        for id in 0..4 {
+            link.post(&[whole(id)]);
+            assert_eq!(completion(&mut link).result, Ok(()));
+            landings.push(link.landed(0, ARENA_BYTES).to_vec());
+        }
+        // The control: READs bring what has changed.
+        landings.dedup();
+        assert!(landings.len() > 1);
+        for id in 0..64 {
+            link.post(&[whole(id)]);
+        }
+        let executed = completion(&mut link);
+        assert_eq!(executed.result, Ok(()));
+        connection.close();
+        let mut failed = 0;
+        for _ in 1..64 {
+            failed += completion(&mut link).result.is_err() as u32;
+        }
+        assert!(failed > 0, "nothing was under way");
+        let landed = link.landed(0, ARENA_BYTES).to_vec();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(landed == link.landed(0, ARENA_BYTES), "something landed after the end");
+        stop.store(true, Ordering::Release);
+    });
+    drop(session);
+}

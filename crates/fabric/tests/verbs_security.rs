@@ -1,0 +1,220 @@
+//! What a hostile client can do with raw verbs once it has a session: nothing
+//! beyond what it was granted. Each refusal has its control beside it: the
+//! same operation by whom it was granted to succeeds. They need devices: the
+//! virtual machine of `make rxe` runs them.
+
+mod verbs_world;
+
+use remora_arena::{Mapping, Words};
+use remora_fabric::verbs::{Registration, Unconnected, Verb, access, bind_window, key_of, open};
+use remora_verbs_sys::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use verbs_world::{MAILBOX_BYTES, Raw, Server, content, control, devices};
+
+/// Not a word of any arena.
+const EVIL: u64 = 0xbad0_bad0_bad0_bad0;
+
+/// An attack: what it does to the client's end, and its status.
+type Attack<'a> = &'a dyn Fn(&mut Raw) -> u32;
+
+/// Each attack by a client of its own, which could READ and WRITE what is its
+/// own just before; it is denied, and changes nothing of the arena.
+fn denied(server: &Server, name: &str, attack: Attack<'_>) {
+    let (session, mut client) = server.session();
+    let before = content(&server.arena);
+    let (arena, mailbox) = (client.arena, client.mailbox);
+    let word = client.read(arena.address.get() + 8, arena.rkey.get());
+    assert_eq!(word, Ok(1), "{name}: the honest READ");
+    let written = client.write(mailbox.address.get() + 8, mailbox.rkey.get(), 77);
+    assert_eq!((written, session.mailbox.load_acquire(1)), (IBV_WC_SUCCESS, 77), "{name}");
+    assert_eq!(attack(&mut client), IBV_WC_REM_ACCESS_ERR, "{name}");
+    assert_eq!(content(&server.arena), before, "{name}: the arena has changed");
+    let mut expected = vec![0; MAILBOX_BYTES / 8];
+    expected[1] = 77;
+    assert_eq!(content(&session.mailbox), expected, "{name}: the mailbox has changed");
+}
+
+fn read(client: &mut Raw, at: u64, rkey: u32) -> u32 {
+    client.read(at, rkey).err().unwrap_or(IBV_WC_SUCCESS)
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn an_arena_cannot_be_written_nor_read_beyond_its_ends() {
+    let server = Server::new();
+    let whole = |client: &Raw| (client.arena.address.get(), client.arena.rkey.get());
+    denied(&server, "a WRITE into the arena", &|client| {
+        let (at, rkey) = whole(client);
+        client.write(at, rkey, EVIL)
+    });
+    denied(&server, "a WRITE with an immediate into the arena", &|client| {
+        let (at, rkey) = whole(client);
+        client.memory.store(0, &EVIL.to_le_bytes());
+        client.run(Verb::Write(Some(0)), at, rkey, 8)
+    });
+    denied(&server, "a long WRITE into the arena", &|client| {
+        let (at, rkey) = whole(client);
+        client.memory.store(0, &[0xee; 16 << 10]);
+        client.run(Verb::Write(None), at, rkey, 16 << 10)
+    });
+    denied(&server, "a READ before the arena", &|client| {
+        let (at, rkey) = whole(client);
+        read(client, at - 8, rkey)
+    });
+    denied(&server, "a READ behind the arena", &|client| {
+        let (at, rkey) = whole(client);
+        let end = at + client.arena.bytes.get();
+        // The control: the last word is there.
+        assert_eq!(client.read(end - 8, rkey), Ok(client.arena.bytes.get() / 8 - 1));
+        read(client, end, rkey)
+    });
+    denied(&server, "a READ over the arena's end", &|client| {
+        let (at, rkey) = whole(client);
+        let last = at + client.arena.bytes.get() - 8;
+        client.run(Verb::Read, last, rkey, 16)
+    });
+    denied(&server, "a READ of the arena by the mailbox's key", &|client| {
+        let (at, rkey) = (client.arena.address.get(), client.mailbox.rkey.get());
+        read(client, at, rkey)
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_mailbox_can_be_written_within_its_bounds_and_not_be_read() {
+    let server = Server::new();
+    let window = |client: &Raw| {
+        let key = client.mailbox;
+        (key.address.get(), key.address.get() + key.bytes.get(), key.rkey.get())
+    };
+    denied(&server, "a READ of the mailbox", &|client| {
+        let (at, _, rkey) = window(client);
+        read(client, at, rkey)
+    });
+    denied(&server, "a WRITE before the mailbox", &|client| {
+        let (at, _, rkey) = window(client);
+        client.write(at - 8, rkey, EVIL)
+    });
+    denied(&server, "a WRITE behind the mailbox", &|client| {
+        let (_, end, rkey) = window(client);
+        // The control: the last word can be written, and is put back.
+        assert_eq!(client.write(end - 8, rkey, 0), IBV_WC_SUCCESS);
+        client.write(end, rkey, EVIL)
+    });
+    denied(&server, "a WRITE over the mailbox's end", &|client| {
+        let (_, end, rkey) = window(client);
+        client.memory.store(0, &[0xee; 16]);
+        client.run(Verb::Write(None), end - 8, rkey, 16)
+    });
+    denied(&server, "a WRITE by the mailbox's key before it was bound", &|client| {
+        let (at, _, rkey) = window(client);
+        let former = (rkey & !0xff) | (rkey.wrapping_sub(1) & 0xff);
+        client.write(at, former, EVIL)
+    });
+    denied(&server, "a WRITE into the mailbox by the arena's key", &|client| {
+        let at = client.mailbox.address.get();
+        client.write(at, client.arena.rkey.get(), EVIL)
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn another_clients_mailbox_is_out_of_reach_with_its_key() {
+    let server = Server::new();
+    let (victim, mut owner) = server.session();
+    let (at, rkey) = (owner.mailbox.address.get(), owner.mailbox.rkey.get());
+    denied(&server, "a WRITE into another's mailbox", &|client| client.write(at, rkey, EVIL));
+    denied(&server, "a READ of another's mailbox", &|client| read(client, at, rkey));
+    denied(&server, "a WRITE into another's mailbox by the own key", &|client| {
+        client.write(at, client.mailbox.rkey.get(), EVIL)
+    });
+    denied(&server, "a WRITE into the own mailbox by another's key", &|client| {
+        client.write(client.mailbox.address.get(), rkey, EVIL)
+    });
+    assert!(content(&victim.mailbox).iter().all(|word| *word == 0));
+    // The control: its owner can, with the same key, after all that.
+    assert_eq!(owner.write(at, rkey, 5), IBV_WC_SUCCESS);
+    assert_eq!(victim.mailbox.load_acquire(0), 5);
+}
+
+/// A mailbox as `accept` makes it, whose registration and window the test
+/// holds.
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn the_key_of_a_registration_is_none_and_a_freed_window_is_the_end() {
+    for attack in ["rkey", "lkey", "freed"] {
+        let server = Server::new();
+        let (near, _far) = control();
+        let (far_domain, far_place) = open(None, devices().0.as_deref()).unwrap();
+        let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+        let far = Unconnected::new(&far_domain, &far_place).unwrap();
+        let end = Unconnected::new(&domain, &place).unwrap();
+        let (far_end, near_end) = (far.end(), end.end());
+        let (far, pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
+        let mut client = Raw::new(pair, domain, near);
+        let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
+        let arena = Registration::of(&far_domain, &server.arena, access::READ).unwrap();
+        let memory = Registration::of(&far_domain, &mailbox, access::BY_WINDOW).unwrap();
+        let window = bind_window(&far_domain, &far, &memory).unwrap();
+        let key = key_of(&memory, window.rkey);
+        let at = key.address.get();
+        assert_eq!(client.write(at, window.rkey, 5), IBV_WC_SUCCESS);
+        assert_eq!(mailbox.load_acquire(0), 5);
+        let status = match attack {
+            "rkey" => client.write(at, memory.rkey(), EVIL),
+            "lkey" => client.write(at, memory.lkey(), EVIL),
+            _ => {
+                let rkey = window.rkey;
+                drop(window);
+                // The queue pair still lives.
+                assert_eq!(client.read(arena.address() + 8, arena.rkey()), Ok(1));
+                client.write(at, rkey, EVIL)
+            }
+        };
+        assert_eq!(status, IBV_WC_REM_ACCESS_ERR, "{attack}");
+        assert_eq!(mailbox.load_acquire(0), 5, "{attack}");
+    }
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make rxe"]
+fn a_withdrawn_client_executes_nothing_more_however_busy_it_is() {
+    let server = Server::new();
+    let (session, mut client) = server.session();
+    let (at, rkey) = (client.mailbox.address.get(), client.mailbox.rkey.get());
+    let arena = client.arena;
+    let withdrawn = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut count = 0;
+            // Ends when the peer is gone: the tries are exhausted.
+            loop {
+                count += 1;
+                let status = client.write(at, rkey, count);
+                if status != IBV_WC_SUCCESS {
+                    break (count, status);
+                }
+                assert!(count < 1 << 20 || !withdrawn.load(Ordering::Acquire), "it goes on");
+            }
+        });
+        // The control: it is busy.
+        while session.mailbox.load_acquire(0) < 20 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        session.connection.withdraw();
+        let last = session.mailbox.load_acquire(0);
+        withdrawn.store(true, Ordering::Release);
+        let (count, status) = writer.join().unwrap();
+        assert_eq!(session.mailbox.load_acquire(0), last, "it was executed afterwards");
+        // The last was executed without an answer, or not at all.
+        assert!(count - last <= 1, "{count} {last}");
+        assert_eq!(status, IBV_WC_RETRY_EXC_ERR);
+    });
+    // Nor does it READ any more.
+    assert!(client.read(arena.address.get(), arena.rkey.get()).is_err());
+    // The control: a fresh session of the same server works.
+    let (_session, mut client) = server.session();
+    let arena = client.arena;
+    assert_eq!(client.read(arena.address.get() + 16, arena.rkey.get()), Ok(2));
+}

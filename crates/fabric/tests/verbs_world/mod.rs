@@ -1,0 +1,263 @@
+//! A server and clients on real RDMA devices, for tests in the virtual machine
+//! of `make rxe`: `REMORA_RDMA_DEVICES=SERVER,CLIENT`.
+//!
+//! [`Raw`] is a client's end that posts what it likes, with any address and
+//! any key. Nothing of the library's checks lies between it and its device.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use remora_arena::{Mapping, Words};
+use remora_fabric::verbs::{
+    ClientSide, Connection, Domain, Host, Parts, PeerRegion, QueuePair, Registration, Request,
+    Unconnected, Verb, Welcome, access, key_of, open,
+};
+use remora_layout::verbs::{RegionKey, VerbsEnd};
+use remora_verbs_sys::{IBV_WC_SUCCESS, ibv_wc};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// Length of the arena, and of a mailbox.
+pub const ARENA_BYTES: usize = 64 << 10;
+/// See above.
+pub const MAILBOX_BYTES: usize = 8192;
+/// Number of the arena on a client's connection, and of its mailbox.
+pub const ARENA: u32 = 0;
+/// See above.
+pub const MAILBOX: u32 = 1;
+/// Every operation ends within this time, tries included.
+const END: Duration = Duration::from_secs(20);
+
+/// The devices of the server and of the clients.
+pub fn devices() -> (Option<String>, Option<String>) {
+    let names = std::env::var("REMORA_RDMA_DEVICES").unwrap_or_default();
+    names.split_once(',').map(|(far, near)| (far.to_owned(), near.to_owned())).unzip()
+}
+
+/// Two ends of a TCP connection.
+pub fn control() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+/// A server with one arena, whose words are their own numbers.
+pub struct Server {
+    pub arena: Words,
+    host: Host,
+}
+
+/// A session at the server.
+pub struct Session {
+    pub connection: Arc<Connection>,
+    pub mailbox: Words,
+    /// Immediates that came.
+    pub told: Arc<Mutex<Vec<u32>>>,
+    /// Keeps the control connection open when the session has gone.
+    pub control: TcpStream,
+}
+
+/// What a client knows and has.
+pub struct Raw {
+    pub pair: QueuePair,
+    pub domain: Arc<Domain>,
+    /// What it READs into and WRITEs from.
+    pub memory: Registration,
+    pub arena: RegionKey,
+    pub mailbox: RegionKey,
+    /// What the server may write.
+    pub own: Words,
+    exposed: Vec<Registration>,
+    pub control: TcpStream,
+    next: u64,
+}
+
+impl Server {
+    pub fn new() -> Self {
+        let arena = Words::new(Mapping::heap(ARENA_BYTES));
+        for at in 0..ARENA_BYTES / 8 {
+            arena.store(at, at as u64);
+        }
+        let host = Host::new(std::slice::from_ref(&arena), devices().0.as_deref()).unwrap();
+        Self { arena, host }
+    }
+
+    pub fn welcome(&self) -> Welcome {
+        self.host.welcome(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap()
+    }
+
+    /// A client's session, made as the binary does, and the client's end.
+    pub fn session(&self) -> (Session, Raw) {
+        self.session_telling(|_, _| {})
+    }
+
+    /// The same; `tell` is called for each immediate, before it is noted.
+    pub fn session_telling(
+        &self,
+        tell: impl Fn(u32, &Words) + Send + Sync + 'static,
+    ) -> (Session, Raw) {
+        let (near, far) = control();
+        let kept = far.try_clone().unwrap();
+        let welcome = self.welcome();
+        let (end, arena) = heard(&welcome);
+        let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+        let unconnected = Unconnected::new(&domain, &place).unwrap();
+        let own_end = unconnected.end();
+        let pair = unconnected.connect(&end).unwrap();
+        let mut raw = Raw::new(pair, domain, near);
+        let key = key_of(&raw.exposed[0], raw.exposed[0].rkey());
+        let side = side(&own_end, [key, key]);
+        let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let on_immediate = {
+            let (told, mailbox) = (Arc::clone(&told), mailbox.clone());
+            Box::new(move |imm| {
+                tell(imm, &mailbox);
+                told.lock().unwrap().push(imm);
+            })
+        };
+        let (connection, ready) = welcome.accept(far, &side, &mailbox, on_immediate).unwrap();
+        (raw.arena, raw.mailbox) = (arena, ready.mailbox);
+        (Session { connection, mailbox, told, control: kept }, raw)
+    }
+}
+
+/// What the server's greeting says.
+pub fn heard(welcome: &Welcome) -> (VerbsEnd, RegionKey) {
+    let greeting = welcome.greeting();
+    let (end, keys) = VerbsEnd::read_from_prefix(&greeting).unwrap();
+    (end, RegionKey::read_from_bytes(keys).unwrap())
+}
+
+/// What a client tells, from its parts, as bytes make it.
+pub fn side(end: &VerbsEnd, regions: [RegionKey; 2]) -> ClientSide {
+    let bytes = [end.as_bytes(), regions[0].as_bytes(), regions[1].as_bytes()].concat();
+    ClientSide::read_from_bytes(&bytes).unwrap()
+}
+
+impl Raw {
+    /// A client's end with this queue pair, which knows no region yet.
+    pub fn new(pair: QueuePair, domain: Arc<Domain>, control: TcpStream) -> Self {
+        let own = Words::new(Mapping::heap(MAILBOX_BYTES));
+        let exposed = vec![Registration::of(&domain, &own, access::WRITE).unwrap()];
+        let memory = Registration::own(&domain, ARENA_BYTES).unwrap();
+        let [arena, mailbox] = [RegionKey::new_zeroed(); 2];
+        Self { pair, domain, memory, arena, mailbox, own, exposed, control, next: 1 }
+    }
+
+    /// Posts one operation from the start of its memory; its number.
+    pub fn post(&mut self, verb: Verb, at: u64, rkey: u32, bytes: usize) -> u64 {
+        self.post_from(verb, at, rkey, 0, bytes)
+    }
+
+    /// The same from, or into, this byte of its memory.
+    pub fn post_from(&mut self, verb: Verb, at: u64, rkey: u32, local: usize, bytes: usize) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        assert!(local + bytes <= self.memory.bytes());
+        let request = Request {
+            id,
+            verb,
+            local: (self.memory.address() + local as u64, self.memory.lkey()),
+            remote: (at, rkey),
+            bytes: bytes as u32,
+            is_signalled: true,
+        };
+        self.post_all(&[request]);
+        id
+    }
+
+    /// Posts operations on its own memory with one doorbell.
+    pub fn post_all(&mut self, requests: &[Request]) {
+        // SAFETY: the memory lives as long as `self`, the queue pair is
+        // dropped before it, and it is looked at after completions.
+        assert_eq!(unsafe { self.pair.post(requests) }, requests.len());
+    }
+
+    /// The next completion.
+    pub fn completion(&mut self) -> ibv_wc {
+        let end = Instant::now() + END;
+        // SAFETY: plain data, valid as zeros.
+        let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
+        while self.pair.completions.poll(&mut taken) == 0 {
+            assert!(Instant::now() < end, "an operation does not end");
+            std::thread::yield_now();
+        }
+        taken[0]
+    }
+
+    /// Does one operation; its status.
+    pub fn run(&mut self, verb: Verb, at: u64, rkey: u32, bytes: usize) -> u32 {
+        let id = self.post(verb, at, rkey, bytes);
+        loop {
+            let completion = self.completion();
+            if completion.wr_id == id {
+                return completion.status;
+            }
+        }
+    }
+
+    /// Writes a word; the status.
+    pub fn write(&mut self, at: u64, rkey: u32, word: u64) -> u32 {
+        self.memory.store(0, &word.to_le_bytes());
+        self.run(Verb::Write(None), at, rkey, 8)
+    }
+
+    /// Reads a word.
+    pub fn read(&mut self, at: u64, rkey: u32) -> Result<u64, u32> {
+        match self.run(Verb::Read, at, rkey, 8) {
+            IBV_WC_SUCCESS => Ok(self.landed(0)),
+            status => Err(status),
+        }
+    }
+
+    /// A word of its memory; no READ into it is under way.
+    pub fn landed(&self, at: usize) -> u64 {
+        // SAFETY: the caller's word.
+        let bytes = unsafe { self.memory.landed(at, 8) };
+        u64::from_le_bytes(bytes.try_into().unwrap())
+    }
+
+    /// The library's connection over the same queue pair: an honest client.
+    pub fn into_connection(self) -> Arc<Connection> {
+        Connection::new(Parts {
+            pair: self.pair,
+            domain: self.domain,
+            control: self.control,
+            peer: vec![
+                PeerRegion { key: self.arena, is_mailbox: false },
+                PeerRegion { key: self.mailbox, is_mailbox: true },
+            ],
+            shards: 1,
+            exposed: self.exposed,
+            windows: Vec::new(),
+            on_immediate: Box::new(|_| {}),
+        })
+        .unwrap()
+    }
+}
+
+/// Does it in a forked child, which ends then, and waits for its end.
+pub fn in_child(work: impl FnOnce()) {
+    // SAFETY: the test's other threads are idle, so the child finds no lock
+    // taken for ever.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            work();
+            // SAFETY: ends the child at once.
+            unsafe { nix::libc::_exit(41) }
+        }
+        ForkResult::Parent { child } => {
+            let status = waitpid(child, None).unwrap();
+            assert!(matches!(status, WaitStatus::Exited(_, 41)), "{status:?}");
+        }
+    }
+}
+
+/// What is in memory, word by word.
+pub fn content(words: &Words) -> Vec<u64> {
+    (0..words.bytes() / 8).map(|at| words.load_acquire(at)).collect()
+}
