@@ -29,7 +29,7 @@ pub use connection::{Connection, Parts, PeerRegion};
 pub use library::NoLibrary;
 pub use link::VerbsLink;
 pub use objects::{Context, Domain, Registration, VerbsError};
-pub use places::{Carriage, Place, places, ranked};
+pub use places::{Carriage, Place, is_software, places, ranked};
 pub use queue_pair::{QueuePair, Window};
 pub(crate) use session::{BeginError, begin};
 pub use session::{ClientSide, Host, Welcome};
