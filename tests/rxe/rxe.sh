@@ -7,7 +7,7 @@
 set -euo pipefail
 
 # The report's fields. A script in the guest that knows a field's value leaves
-# it as JSON in $RXE_OUT/FIELD.json; a field that nothing knows is not written.
+# it as JSON in $RXE_OUT/FIELD.json. All of them have to be there.
 fields=(kernel devices conformance runs capture)
 
 # shellcheck source=tests/rxe/common.sh

@@ -74,8 +74,7 @@ passed "server frozen for 1 s: goes on, $(number frozen read) read, $(number fro
 
 bench_start killed --path ask --transport verbs --seconds 40
 [[ $(info connected_sessions_verbs) == 1 ]] || fail "one client, but $(info connected_sessions_verbs) sessions"
-kill -KILL "$(pgrep -P "$(pgrep -P "$client")")" # what `timeout` runs
-ended "$client" || true
+bench_kill
 rxe_wait none_left || fail "client killed: something is left: $(kept), at first $kept_first"
 passed "client killed: its session is over, nothing is left of it"
 

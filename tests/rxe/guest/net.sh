@@ -120,15 +120,12 @@ rxe_loss() {
     done
 }
 
-# From now on packets that any device sends are under way for $1 ms; 0: at once.
+# From now on packets that any device sends are under way for $1 ms; `rxe_loss 0`
+# ends it, and may lose those that are.
 rxe_delay() {
     local one
     for ((one = 0; one < rxe_count; one++)); do
-        if [[ $1 == 0 ]]; then
-            tc qdisc del dev "veth$one" root
-        else
-            tc qdisc replace dev "veth$one" root netem delay "$1ms"
-        fi
+        tc qdisc replace dev "veth$one" root netem delay "$1ms"
     done
 }
 

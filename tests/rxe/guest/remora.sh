@@ -67,6 +67,12 @@ bench_start() {
     sleep 0.5
 }
 
+# Kills it; what it is, `timeout` runs.
+bench_kill() {
+    kill -KILL "$(pgrep -P "$(pgrep -P "$client")")"
+    ended "$client" || true
+}
+
 # A number of the JSON object of a run.
 number() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" "$work/$1"; }
 
