@@ -1,19 +1,13 @@
 #!/usr/bin/env bash
 # All that runs in the virtual machine: `make rxe`, and part of `make test`.
-# Writes target/rxe/report.json.
+# Builds what it runs there, and writes target/rxe/report.json.
 #
 # Exit: 0 all has run and passed, 1 something failed, 2 the machine cannot be
 # made here.
 set -euo pipefail
 
-# Each line: name | options for run.sh | script and its arguments
-runs='
-smoke | | tests/rxe/guest/smoke.sh
-numa | --numa 2 | tests/rxe/guest/numa.sh
-doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
-'
 # The report's fields. A script in the guest that knows a field's value leaves
-# it as JSON in $RXE_OUT/FIELD.json; a field that nothing knows is not written.
+# it as JSON in $RXE_OUT/FIELD.json. All of them have to be there.
 fields=(kernel devices conformance runs capture)
 
 # shellcheck source=tests/rxe/common.sh
@@ -21,6 +15,27 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 bash tests/rxe/prepare.sh
 rm -rf "$rxe/out" "$rxe/report.json"
+
+command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+cargo build --locked --quiet --release --package remora </dev/null || exit 1
+# The test binaries of these names.
+tests_of() {
+    cargo test --locked --quiet --package remora-fabric "${@/#/--test=verbs_}" --no-run \
+        --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
+}
+conformance=$(tests_of conformance) || exit 1
+verbs=$(tests_of security reasons objects assumptions | tr '\n' ' ') || exit 1
+
+# Each line: name | options for run.sh | script and its arguments
+runs="
+smoke | | tests/rxe/guest/smoke.sh
+numa | --numa 2 | tests/rxe/guest/numa.sh
+conformance | --seconds 180 | tests/rxe/guest/conformance.sh $conformance
+verbs | --memory 2560 --seconds 300 | tests/rxe/guest/verbs.sh $verbs
+doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
+keys | --memory 2048 --seconds 240 | tests/rxe/guest/keys.sh
+faults | --memory 2048 --seconds 240 | tests/rxe/guest/faults.sh
+"
 
 passed=0 failed=0
 judge() { # name, and whether it passed: a command
@@ -55,4 +70,8 @@ done >"$rxe/report.json"
 [[ $separator == '{' ]] || echo '}' >>"$rxe/report.json"
 
 echo "rxe: $passed passed, $failed failed"
+# All fields are there: nothing was left out.
+for field in "${fields[@]}"; do
+    [[ -s $rxe/out/$field.json ]] || exit 1
+done
 ((failed == 0 && passed > 0)) && [[ -s $rxe/report.json ]]

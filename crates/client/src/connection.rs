@@ -79,6 +79,14 @@ impl Client {
         self.connection.transport()
     }
 
+    /// The RDMA device of this machine that carries the connection, if one does.
+    pub fn rdma_device(&self) -> Option<&str> {
+        match &self.connection.carrier {
+            Carrier::Far(carrier) => carrier.device(),
+            _ => None,
+        }
+    }
+
     /// A session for one thread.
     ///
     /// # Errors

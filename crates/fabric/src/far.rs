@@ -65,6 +65,14 @@ impl Carrier {
         }
     }
 
+    /// The RDMA device that it uses, if it uses one.
+    pub fn device(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Verbs(connection) => Some(connection.device()),
+        }
+    }
+
     /// A further link on it.
     pub fn link(&self) -> AnyLink {
         match self {

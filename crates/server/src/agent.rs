@@ -51,11 +51,15 @@ impl AgentInbox {
     }
 }
 
-/// What becomes ready when there is something to do.
-fn watched(carrier: &Carrier) -> RawFd {
+/// What becomes ready when there is something to do. The end of a queue pair,
+/// which others than the agent may bring about, completes nothing: it has a
+/// descriptor of its own.
+fn watched(carrier: &Carrier) -> [Option<RawFd>; 2] {
     match carrier {
-        Carrier::Tcp(connection) => connection.as_raw_fd(),
-        Carrier::Verbs(connection) => connection.as_fd().as_raw_fd(),
+        Carrier::Tcp(connection) => [Some(connection.as_raw_fd()), None],
+        Carrier::Verbs(connection) => {
+            [connection.as_fd(), connection.end_fd()].map(|fd| Some(fd.as_raw_fd()))
+        }
     }
 }
 
@@ -105,9 +109,6 @@ impl Agent {
                 return;
             }
             self.unfinished.extend(events.iter().map(|event| event.token()));
-            if self.unfinished.remove(&WAKER) {
-                self.unfinished.extend(self.withdrawn());
-            }
             while let Some(served) = self.inbox.new.pop() {
                 self.take(served);
             }
@@ -121,25 +122,18 @@ impl Agent {
         }
     }
 
-    /// Connections over RDMA that the control thread has ended: they raise no
-    /// event any more.
-    fn withdrawn(&self) -> Vec<Token> {
-        let is_over = |carrier: &Carrier| match carrier {
-            Carrier::Tcp(_) => false,
-            Carrier::Verbs(connection) => connection.failure().is_some(),
-        };
-        let over = self.connections.iter().filter(|(_, served)| is_over(&served.carrier));
-        over.map(|(token, _)| *token).collect()
-    }
-
     fn take(&mut self, served: Served) {
         let token = Token(self.next_token);
         self.next_token += 1;
-        let fd = watched(&served.carrier);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
-            tracing::warn!(%error, session = served.session, "cannot watch a connection");
-            return self.end(served);
+        let interest = match served.carrier {
+            Carrier::Tcp(_) => Interest::READABLE | Interest::WRITABLE,
+            Carrier::Verbs(_) => Interest::READABLE,
+        };
+        for fd in watched(&served.carrier).into_iter().flatten() {
+            if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
+                tracing::warn!(%error, session = served.session, "cannot watch a connection");
+                return self.end(served);
+            }
         }
         self.connections.insert(token, served);
         // What has already arrived raises no further event.
@@ -181,12 +175,15 @@ impl Agent {
 
     fn remove(&mut self, token: Token) {
         let Some(served) = self.connections.remove(&token) else { return };
-        let fd = watched(&served.carrier);
-        let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
         self.end(served);
     }
 
+    /// No longer watches a connection, and ends it.
     fn end(&self, served: Served) {
+        for fd in watched(&served.carrier).into_iter().flatten() {
+            // It fails where it was not watched.
+            let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
+        }
         served.carrier.close();
         served.has_ended.store(true, Ordering::Release);
         self.shared.wake_control();

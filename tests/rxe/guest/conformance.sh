@@ -1,9 +1,26 @@
 #!/usr/bin/env bash
 # Runs the conformance body of the fabric between two devices. Its test binary
-# is the first argument.
+# is the first argument. The report's field `conformance`: the body's checks,
+# and the test of lost wake-ups.
 set -euo pipefail
 # shellcheck source=tests/rxe/guest/net.sh
 source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
 rxe_up 2
 export REMORA_RDMA_DEVICES=rxe0,rxe1
-timeout 80 "$1" --include-ignored --test-threads=1 "${@:2}"
+said=$(mktemp)
+status=0
+timeout 150 "$1" --include-ignored --test-threads=1 --nocapture 2>&1 | tee "$said" || status=$?
+
+awk -v status="$status" '
+    match($0, /conformance: [0-9]+ checks/) { split(substr($0, RSTART), words, " "); all += words[2] }
+    /conformance: [a-z_]+: ok/ { passed++ }
+    /^test no_wake_up_is_lost/ { all++ }
+    /^test no_wake_up_is_lost \.\.\. ok$/ { passed++ }
+    END {
+        failed = status != 0
+        skipped = all - passed - failed
+        printf "{\"passed\":%d,\"failed\":%d,\"skipped\":%d}", passed, failed, skipped
+        exit failed || skipped || !passed
+    }' "$said" >"$RXE_OUT/conformance.json" || status=1
+echo "conformance: $(<"$RXE_OUT/conformance.json")"
+exit "$status"

@@ -120,6 +120,15 @@ rxe_loss() {
     done
 }
 
+# From now on packets that any device sends are under way for $1 ms; `rxe_loss 0`
+# ends it, and may lose those that are.
+rxe_delay() {
+    local one
+    for ((one = 0; one < rxe_count; one++)); do
+        tc qdisc replace dev "veth$one" root netem delay "$1ms"
+    done
+}
+
 # How many packets were lost since rxe_loss began.
 rxe_lost() {
     local one
@@ -146,9 +155,10 @@ capture_stop() {
 
 # How many RDMA READ requests are in the capture $1 (BTH opcode 12). One that
 # was sent again is counted once: it has the same source, queue pair and
-# sequence number. Two nibbles a byte: IP header 40, UDP 16, BTH.
+# sequence number. Two nibbles a byte: IP header 40, UDP 16, BTH. Only those
+# for which the condition $2 of tcpdump holds, if there is one.
 count_reads() {
-    tcpdump -r "$1" -n -t -x 'udp port 4791 and udp[8] = 12' 2>/dev/null |
+    tcpdump -r "$1" -n -t -x "udp port 4791 and udp[8] = 12 ${2:+and $2}" 2>/dev/null |
         awk '/^IP/ { take() }
             /^\t0x/ { for (i = 2; i <= NF; i++) hex = hex $i }
             function take() {

@@ -1,16 +1,18 @@
 //! Links that fail: bounds, rights, withdrawal, peers that go away.
 
-use super::{REGION, TestBed, ok, pattern, read, wait, write};
+use super::{Check, REGION, TestBed, checks, ok, pattern, read, wait, write};
 use crate::{Completion, Link, LinkError, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 
-pub(super) fn run<B: TestBed>() {
-    a_failure_fails_all_that_follows::<B>();
-    bounds_and_rights_hold::<B>();
-    too_long_is_refused::<B>();
-    withdrawn_is_withdrawn::<B>();
-    nothing_is_executed_after_a_withdrawal::<B>();
-    a_lost_peer_fails_what_is_under_way::<B>();
+pub(super) fn checks<B: TestBed>() -> Vec<Check> {
+    checks![
+        a_failure_fails_all_that_follows,
+        bounds_and_rights_hold,
+        too_long_is_refused,
+        withdrawn_is_withdrawn,
+        nothing_is_executed_after_a_withdrawal,
+        a_lost_peer_fails_what_is_under_way,
+    ]
 }
 
 fn a_failure_fails_all_that_follows<B: TestBed>() {

@@ -39,10 +39,23 @@ pub trait TestBed: Sized {
     fn immediates(&mut self) -> Vec<(u32, u64)>;
 }
 
-/// Runs the whole body.
+/// A check, and its name.
+type Check = (&'static str, fn());
+
+/// Functions of a bed `B`, by their names.
+macro_rules! checks {
+    ($($check:ident),* $(,)?) => { vec![$((stringify!($check), $check::<B> as fn())),*] };
+}
+use checks;
+
+/// Runs the whole body, and says what it runs.
 pub fn run<B: TestBed>() {
-    operations::run::<B>();
-    failures::run::<B>();
+    let checks = [operations::checks::<B>(), failures::checks::<B>()].concat();
+    println!("conformance: {} checks", checks.len());
+    for (name, check) in checks {
+        check();
+        println!("conformance: {name}: ok");
+    }
 }
 
 /// How long a link may be silent before a test gives up. Long, because tests

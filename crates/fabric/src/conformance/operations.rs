@@ -1,19 +1,21 @@
 //! Operations that succeed: sizes, batches, order, immediates.
 
-use super::{REGION, TestBed, ok, pattern, read, wait, write};
+use super::{Check, REGION, TestBed, checks, ok, pattern, read, wait, write};
 use crate::{Link, RemoteAddress, Work};
 use remora_layout::limits::MAX_WRITE_BYTES;
 
-pub(super) fn run<B: TestBed>() {
-    reads_of_every_size::<B>();
-    writes_of_every_size::<B>();
-    the_largest_operations::<B>();
-    batches_complete_in_order::<B>();
-    mixed_batches_complete_in_order::<B>();
-    writes_are_taken_at_once::<B>();
-    reads_see_earlier_writes_of_the_target::<B>();
-    immediates_arrive_once_after_their_bytes::<B>();
-    an_empty_link_completes_nothing::<B>();
+pub(super) fn checks<B: TestBed>() -> Vec<Check> {
+    checks![
+        reads_of_every_size,
+        writes_of_every_size,
+        the_largest_operations,
+        batches_complete_in_order,
+        mixed_batches_complete_in_order,
+        writes_are_taken_at_once,
+        reads_see_earlier_writes_of_the_target,
+        immediates_arrive_once_after_their_bytes,
+        an_empty_link_completes_nothing,
+    ]
 }
 
 const SIZES: [usize; 16] = [0, 1, 7, 8, 9, 15, 16, 48, 63, 64, 65, 80, 1000, 4096, 65_537, REGION];

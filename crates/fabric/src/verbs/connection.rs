@@ -124,6 +124,11 @@ impl Connection {
         &self.domain
     }
 
+    /// The name of its device.
+    pub fn device(&self) -> &str {
+        &self.domain.context.name
+    }
+
     /// The state of what is posted.
     pub(super) fn out(&self) -> MutexGuard<'_, Outbound> {
         lock(&self.out)
@@ -319,6 +324,11 @@ impl Connection {
     /// The TCP connection over which it was made.
     pub fn control(&self) -> &TcpStream {
         &self.control
+    }
+
+    /// What becomes readable when this end's operations fail, whoever found it.
+    pub fn end_fd(&self) -> BorrowedFd<'_> {
+        self.kick.as_fd()
     }
 
     fn sleep(&self, timeout: Option<Duration>) {

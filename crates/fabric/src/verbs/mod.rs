@@ -33,7 +33,7 @@ pub use link::VerbsLink;
 pub use loopback::{Loopback, LoopbackError, loopback};
 pub use memlock::NotRegistered;
 pub use objects::{Context, Domain, Registration, VerbsError};
-pub use places::{Carriage, Place, Port, places, ports, ranked};
+pub use places::{Carriage, Place, Port, is_software, places, ports, ranked};
 pub use queue_pair::{QueuePair, Request, Verb, Window};
 pub(crate) use session::{BeginError, begin};
 pub use session::{ClientSide, Host, Welcome};

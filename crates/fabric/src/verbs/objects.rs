@@ -77,6 +77,8 @@ pub(super) fn checked(step: &'static str, code: i32) -> Result<(), VerbsError> {
 pub struct Context {
     library: &'static Ibverbs,
     raw: NonNull<ibv_context>,
+    /// Its name.
+    pub name: String,
     /// What the device can do.
     pub limits: ibv_device_attr,
 }
@@ -127,7 +129,8 @@ impl Context {
         unsafe { library.ibv_free_device_list(list) };
         let raw = opened?;
         // SAFETY: plain data, valid as zeros.
-        let mut context = Self { library, raw, limits: unsafe { std::mem::zeroed() } };
+        let limits = unsafe { std::mem::zeroed() };
+        let mut context = Self { library, raw, name: name.to_owned(), limits };
         // SAFETY: an open device, and room for the answer.
         let code = unsafe { library.ibv_query_device(raw.as_ptr(), &mut context.limits) };
         checked("ask what the RDMA device can do", code)?;

@@ -123,6 +123,12 @@ pub fn places() -> Vec<Place> {
     places_in(Path::new(SYSFS))
 }
 
+/// Whether the kernel plays this device (rxe): its times are none of RDMA.
+pub fn is_software(device: &str) -> bool {
+    let place = std::fs::canonicalize(Path::new(SYSFS).join(device));
+    place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
+}
+
 fn places_in(root: &Path) -> Vec<Place> {
     let mut places = Vec::new();
     for device in names(root) {

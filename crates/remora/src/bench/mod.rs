@@ -25,9 +25,9 @@ pub use data::Records;
 pub use drive::{Shape, load};
 use eviction::EvictionArgs;
 use remora_client::Options;
-use report::KeysReport;
 #[cfg(test)]
 pub use report::tests::outcome as outcome_for_tests;
+use report::{Carried, KeysReport};
 pub use run::{Figures, Outcome, Plan, run as run_plan};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -85,10 +85,10 @@ fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
         seed: args.seed,
     };
     let shards = args.shards.unwrap_or_else(default_shards);
-    let ((outcome, transport), known_shards) = if args.path == BenchPath::Local {
-        ((measure_local(&args, &records, &workload)?, "local"), None)
+    let ((outcome, carried), known_shards) = if args.path == BenchPath::Local {
+        ((measure_local(&args, &records, &workload)?, Carried::by("local")), None)
     } else if variants::is_variant(&args) {
-        ((measure_variant(&args, &records, &workload, shards)?, "shm"), Some(shards))
+        ((measure_variant(&args, &records, &workload, shards)?, Carried::by("shm")), Some(shards))
     } else if let Some(address) = &args.server {
         (measure(&args, &records, &workload, shards, address)?, None)
     } else {
@@ -104,7 +104,7 @@ fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
         server.stop()?;
         (measured, Some(shards))
     };
-    let report = KeysReport::new(&args, transport, workload.ops, known_shards, &outcome);
+    let report = KeysReport::new(&args, carried, workload.ops, known_shards, &outcome);
     report.print(args.json, &mut std::io::stdout().lock())?;
     outcome.verify()
 }
@@ -175,7 +175,7 @@ fn measure(
     workload: &Workload,
     shards: usize,
     address: &Address,
-) -> anyhow::Result<(Outcome, &'static str)> {
+) -> anyhow::Result<(Outcome, Carried)> {
     let server_cpu = address.pid().and_then(ProcessCpu::of);
     if server_cpu.is_none() {
         note("the server's process cannot be seen from here: no CPU time");
@@ -196,7 +196,7 @@ fn measure(
         BenchPath::Choose | BenchPath::Local => remora_client::Path::Choose,
         BenchPath::Resp => {
             let peer = address.resp()?;
-            return Ok((load_and_run(&plan, || RespTarget::open(peer))?, "tcp"));
+            return Ok((load_and_run(&plan, || RespTarget::open(peer))?, Carried::by("tcp")));
         }
     };
     let options = options(args)?;
@@ -212,7 +212,8 @@ fn measure(
     // for each shard.
     let client = SessionTarget::connect(server, &options)?;
     let outcome = run_plan(&plan, || SessionTarget::open(&client, path))?;
-    Ok((outcome, client.transport().name()))
+    let is_software_rdma = client.rdma_device().is_some_and(remora_fabric::verbs::is_software);
+    Ok((outcome, Carried { transport: client.transport().name(), is_software_rdma }))
 }
 
 fn load_and_run<T: Target>(

@@ -6,6 +6,22 @@ use super::target::Costs;
 use serde::Serialize;
 use std::io::Write;
 
+/// What carried a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// The transport's name.
+    pub transport: &'static str,
+    /// The kernel plays the RDMA device.
+    pub is_software_rdma: bool,
+}
+
+impl Carried {
+    /// By this, and no RDMA device.
+    pub fn by(transport: &'static str) -> Self {
+        Self { transport, is_software_rdma: false }
+    }
+}
+
 /// One run, with everything that is needed to repeat it. The fields' names
 /// are a contract: others read them.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +35,9 @@ pub struct KeysReport {
     retries: u64,
     lease_expired: u64,
     transport: &'static str,
+    /// Set where they say nothing about real devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<&'static str>,
     path: String,
     seed: u64,
     command: String,
@@ -47,7 +66,7 @@ impl KeysReport {
     /// where that is known.
     pub fn new(
         args: &KeysArgs,
-        transport: &'static str,
+        carried: Carried,
         ops: usize,
         shards: Option<usize>,
         outcome: &Outcome,
@@ -61,7 +80,8 @@ impl KeysReport {
             stale,
             retries,
             lease_expired,
-            transport,
+            transport: carried.transport,
+            times: carried.is_software_rdma.then_some("meaningless: software RDMA"),
             path: args.path.to_string(),
             seed: args.seed,
             command: args.command(ops, shards.unwrap_or(1)),
@@ -106,6 +126,9 @@ impl KeysReport {
             "latency      p50 {:.2} us, p99 {:.2} us, p99.9 {:.2} us",
             figures.p50_us, figures.p99_us, figures.p999_us
         )?;
+        if let Some(times) = self.times {
+            writeln!(out, "times        {times}")?;
+        }
         writeln!(out, "round trips  {:.3} per operation", figures.round_trips_per_op)?;
         writeln!(out, "bytes        {:.1} per operation", figures.bytes_per_op)?;
         writeln!(out, "server CPU   {cpu}")?;
@@ -149,7 +172,8 @@ pub mod tests {
         }
         let args = Flags::parse_from(["keys", "--path", "read", "--json"]).keys;
         let mut out = Vec::new();
-        KeysReport::new(&args, "shm", 10, Some(1), &outcome()).print(true, &mut out).unwrap();
+        let report = |carried| KeysReport::new(&args, carried, 10, Some(1), &outcome());
+        report(Carried::by("shm")).print(true, &mut out).unwrap();
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         for field in [
@@ -183,6 +207,14 @@ pub mod tests {
         assert_eq!(json["server_cpu_us_per_op"], 0.5);
         assert_eq!(json["ops_per_s"], 10_000.0);
         assert_eq!(json["transport"], "shm");
+        assert!(json["times"].is_null());
+        // What a device in software takes is labelled.
+        let carried = Carried { transport: "verbs", is_software_rdma: true };
+        for as_json in [true, false] {
+            out.clear();
+            report(carried).print(as_json, &mut out).unwrap();
+            assert!(String::from_utf8_lossy(&out).contains("meaningless: software RDMA"));
+        }
     }
 
     #[test]

@@ -16,7 +16,6 @@ use crate::utilisation::Utilisation;
 use doors::{Arrival, Door, Listener, Socket};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
-use remora_fabric::Transport;
 use remora_fabric::detect::Offer;
 use remora_fabric::refusal;
 use remora_fabric::verbs::Welcome;
@@ -187,10 +186,6 @@ impl Control {
         }
         let Some(session) = client.session else { return };
         session.withdraw(&self.shared);
-        if session.transport() == Transport::Verbs {
-            // It forgets the connection.
-            self.agent.wake();
-        }
         self.shared.counts.sessions_by(session.transport()).fetch_sub(1, Ordering::Relaxed);
         tracing::info!(session = session.number, why, "session ended");
     }

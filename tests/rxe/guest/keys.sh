@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Keys from end to end by the release binary: over verbs as over shared memory,
+# and cached GETs that the server's shard does not notice. The report's fields
+# `runs` and `capture`.
+set -euo pipefail
+# shellcheck source=tests/rxe/guest/remora.sh
+source "$(dirname "${BASH_SOURCE[0]}")/remora.sh"
+
+rxe_up 2
+
+# What the server's shard has done: how often its thread went onto a processor
+# or off it, by the kernel's count, its own sleeps and the frames that it took.
+shard_did() {
+    local process
+    for process in /proc/"$server"/task/*; do
+        [[ $(<"$process/comm") != shard-0 ]] ||
+            awk '/ctxt_switches/ { sum += $2 } END { printf "%d ", sum }' "$process/status"
+    done
+    echo "$(info shard_sleeps) $(info ring_frames)"
+}
+# usage: watch SECONDS: the same before and after, while the client runs.
+watch() {
+    before=$(shard_did)
+    sleep "$1"
+    after=$(shard_did)
+    kill -0 "$client" 2>/dev/null || fail "the client ended before it was looked at"
+}
+wakeups() { echo $((${after%% *} - ${before%% *})); }
+
+# Slowly until the shard has been looked at. On a fresh server: where records were
+# overwritten, their leases let the shard wake ten times a second.
+rxe_delay 10
+server_start
+capture_start 1 "$work/capture"
+bench_start cached --path choose --pointer-cache private --transport verbs --ops 700
+bytes=$(stat -c %s "$work/capture")
+watch 0.5
+more=$(($(stat -c %s "$work/capture") - bytes))
+rxe_delay 0
+ended "$client" || fail "cached GETs"
+rxe_loss 0 # nothing acts on packets any more
+capture_stop "$work/capture"
+on_wire=$(record_reads "$work/capture") counted=$(reads_of cached) woken=$(wakeups)
+printf '{"read_requests":%d,"client_reads":%d,"server_wakeups_during_cached_gets":%d}' \
+    "$on_wire" "$counted" "$woken" >"$RXE_OUT/capture.json"
+((counted >= 600)) || fail "cached GETs, but $(counts cached)"
+[[ $on_wire == "$counted" ]] || fail "the client has READ $counted times, on the wire are $on_wire READs"
+((more > 0)) || fail "nothing crossed while the shard was looked at"
+[[ $before == "$after" ]] || fail "cached GETs let the shard do something: $before, then $after"
+passed "cached GETs: $counted READs, $on_wire on the wire, the shard's thread ran $woken times"
+
+# The control arm: who asks does wake it.
+server_stop
+server_start
+bench_start asked --path ask --transport verbs --seconds 40
+watch 0.3
+bench_kill
+(($(wakeups) > 0)) || fail "GETs that ask, and the shard never ran"
+passed "GETs that ask: the shard's thread ran $(wakeups) times"
+
+# Whether a run gives the same counts over verbs as over shared memory. A
+# machine that stands still for 200 ms lets a reading right lapse, and then the
+# client asks: such a run is repeated.
+run=0
+same() {
+    local attempt
+    run=$((run + 1))
+    bench "$run.shm" "$@" --transport shm || fail "over shm: $*"
+    for attempt in 1 2 3; do
+        bench "$run.verbs" "$@" --transport verbs || fail "over verbs: $*"
+        grep -q '"transport":"verbs","times":"meaningless' "$work/$run.verbs" ||
+            fail "not labelled as verbs in software: $*"
+        if [[ $(counts "$run.shm") == "$(counts "$run.verbs")" ]]; then
+            passed "$*: $(number "$run.verbs" asked) asked, $(number "$run.verbs" read) read over both" \
+                "(attempt $attempt)"
+            return
+        fi
+    done
+    diff <(counts "$run.shm") <(counts "$run.verbs") >&2 || true
+    fail "over verbs other counts than over shm: $*"
+}
+mixed=(--ops 300 --reads 0.9)
+same --path ask "${mixed[@]}"
+same --path read --pointer-cache off "${mixed[@]}"
+same --path read --pointer-cache private "${mixed[@]}"
+same --path read --pointer-cache shared "${mixed[@]}"
+same --path choose --pointer-cache private "${mixed[@]}"
+same --path read --batch 16 --ops 640
+same --path read --value-bytes 20000 --ops 100
+
+separator='['
+for one in "$work"/*.{shm,verbs}; do
+    # Nor do times of an emulated processor mean anything.
+    printf '%s%s' "$separator" \
+        "$(sed 's/"transport":"shm",/&"times":"meaningless: emulated processor",/' "$one")"
+    separator=','
+done >"$RXE_OUT/runs.json"
+echo ']' >>"$RXE_OUT/runs.json"
+server_stop
+passed "the server ends"
+
