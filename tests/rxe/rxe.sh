@@ -20,7 +20,7 @@ command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 cargo build --locked --quiet --release --package remora </dev/null || exit 1
 # The test binaries of these names.
 tests_of() {
-    cargo test --locked --quiet --package remora-fabric "${@/#/--test=verbs_}" --no-run \
+    cargo test --locked --quiet --package remora-fabric --features rxe "${@/#/--test=verbs_}" --no-run \
         --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 conformance=$(tests_of conformance) || exit 1

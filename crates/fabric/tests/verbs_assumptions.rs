@@ -64,7 +64,6 @@ fn mixtures(stores_whole: bool) -> (u64, u64) {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_read_sees_words_whole_while_they_are_stored() {
     let (mixed, changed) = mixtures(true);
     println!("of {ROUNDS} READs of {BYTES} bytes {changed} met a store, {mixed} words were mixed");
@@ -121,7 +120,6 @@ fn placed(in_order: bool) -> (u64, u64) {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_write_is_placed_before_the_next_one() {
     let (wrong, seen) = placed(true);
     println!("of {ROUNDS} pairs of WRITEs {seen} were watched, {wrong} were out of order");
@@ -152,7 +150,6 @@ fn ends_in(
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_read_sees_the_write_before_it() {
     let (far_domain, _far, mut client) = ends();
     let words = Words::new(Mapping::heap(MAILBOX_BYTES));
@@ -174,7 +171,6 @@ fn a_read_sees_the_write_before_it() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn completions_come_in_order_and_one_speaks_for_all_before() {
     let server = Server::new();
     let (session, mut client) = server.session();
@@ -207,7 +203,6 @@ fn completions_come_in_order_and_one_speaks_for_all_before() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn an_immediate_comes_after_its_bytes() {
     let server = Server::new();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -245,7 +240,6 @@ fn an_immediate_comes_after_its_bytes() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_window_is_of_no_use_after_its_session() {
     let (near, _) = control();
     let (domain, place) = open(None, devices().0.as_deref()).unwrap();
@@ -276,7 +270,6 @@ fn a_window_is_of_no_use_after_its_session() {
 
 /// Functional evidence only: in the virtual machine times are no measure.
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn what_registering_and_binding_cost() {
     let (domain, far, _client) = ends();
     let arena = Words::new(Mapping::heap(1 << 30));

@@ -1,6 +1,6 @@
 //! The conformance body between two real RDMA devices, or over one device's
 //! loopback. They need a device: the virtual machine of `make rxe` runs them
-//! (`--include-ignored`), with `REMORA_RDMA_DEVICES=TARGET,INITIATOR`.
+//! (feature `rxe`), with `REMORA_RDMA_DEVICES=TARGET,INITIATOR`.
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::{self, EchoBed, TestBed};
@@ -193,13 +193,11 @@ impl Drop for Bed {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn verbs_conform() {
     conformance::run::<Bed>();
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn no_wake_up_is_lost() {
     assert_eq!(conformance::wake_ups_are_not_lost::<Bed>(500), 0);
 }

@@ -27,7 +27,6 @@ fn objects() -> String {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn sessions_leave_nothing() {
     let before = objects();
     {
@@ -43,7 +42,6 @@ fn sessions_leave_nothing() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn parts_that_become_no_connection_leave_nothing() {
     let before = objects();
     {
@@ -74,7 +72,6 @@ fn parts_that_become_no_connection_leave_nothing() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
     let before = objects();
     {
@@ -130,7 +127,6 @@ fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
 
 /// A child has copies of all handles; at its end it drops them.
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_forked_child_releases_nothing_of_its_parents() {
     let server = Server::new();
     let (session, mut client) = server.session();

@@ -93,7 +93,6 @@ fn cable(action: &str) {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_pulled_cable_is_no_answer() {
     let server = Server::new();
     let (session, connection, mut link) = honest(&server);
@@ -104,7 +103,6 @@ fn a_pulled_cable_is_no_answer() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_peer_whose_queue_pair_is_gone_without_a_word_is_no_answer() {
     let server = Server::new();
     let (session, connection, mut link) = honest(&server);
@@ -118,7 +116,6 @@ fn a_peer_whose_queue_pair_is_gone_without_a_word_is_no_answer() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_wrong_key_is_denied_and_the_server_knows_whose_fault_it_was() {
     let server = Server::new();
     let (session, mut raw) = server.session();
@@ -139,7 +136,6 @@ fn a_wrong_key_is_denied_and_the_server_knows_whose_fault_it_was() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn withdrawn_and_disconnected_are_told_apart() {
     let server = Server::new();
     let (session, connection, mut link) = honest(&server);
@@ -153,7 +149,6 @@ fn withdrawn_and_disconnected_are_told_apart() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_peer_that_takes_no_immediates_is_an_overrun() {
     let server = Server::new();
     let (_session, connection, mut link) = honest(&server);
@@ -175,7 +170,6 @@ fn a_peer_that_takes_no_immediates_is_an_overrun() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn nothing_lands_after_an_end() {
     let server = Server::new();
     let (session, connection, mut link) = honest(&server);

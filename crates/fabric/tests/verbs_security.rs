@@ -40,7 +40,6 @@ fn read(client: &mut Raw, at: u64, rkey: u32) -> u32 {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn an_arena_cannot_be_written_nor_read_beyond_its_ends() {
     let server = Server::new();
     let whole = |client: &Raw| (client.arena.address.get(), client.arena.rkey.get());
@@ -81,7 +80,6 @@ fn an_arena_cannot_be_written_nor_read_beyond_its_ends() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_mailbox_can_be_written_within_its_bounds_and_not_be_read() {
     let server = Server::new();
     let window = |client: &Raw| {
@@ -119,7 +117,6 @@ fn a_mailbox_can_be_written_within_its_bounds_and_not_be_read() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn another_clients_mailbox_is_out_of_reach_with_its_key() {
     let server = Server::new();
     let (victim, mut owner) = server.session();
@@ -141,7 +138,6 @@ fn another_clients_mailbox_is_out_of_reach_with_its_key() {
 /// A mailbox as `accept` makes it, whose registration and window the test
 /// holds.
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn the_key_of_a_registration_is_none_and_a_freed_window_is_the_end() {
     for attack in ["rkey", "lkey", "freed"] {
         let server = Server::new();
@@ -178,7 +174,6 @@ fn the_key_of_a_registration_is_none_and_a_freed_window_is_the_end() {
 }
 
 #[test]
-#[ignore = "needs an RDMA device: make rxe"]
 fn a_withdrawn_client_executes_nothing_more_however_busy_it_is() {
     let server = Server::new();
     let (session, mut client) = server.session();
@@ -209,7 +204,8 @@ fn a_withdrawn_client_executes_nothing_more_however_busy_it_is() {
         assert_eq!(session.mailbox.load_acquire(0), last, "it was executed afterwards");
         // The last was executed without an answer, or not at all.
         assert!(count - last <= 1, "{count} {last}");
-        assert_eq!(status, IBV_WC_RETRY_EXC_ERR);
+        // Its window goes first, then its queue pair.
+        assert!([IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR].contains(&status), "{status}");
     });
     // Nor does it READ any more.
     assert!(client.read(arena.address.get(), arena.rkey.get()).is_err());

@@ -70,7 +70,17 @@ const CHECKS: &[(&str, Check)] = &[
     (
         "clippy",
         Check::Cargo(
-            &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"],
+            &[
+                "clippy",
+                "--quiet",
+                "--workspace",
+                "--all-targets",
+                "--features",
+                "remora-fabric/rxe",
+                "--",
+                "-D",
+                "warnings",
+            ],
             "correct what clippy names; an allow needs its reason beside it",
         ),
     ),
