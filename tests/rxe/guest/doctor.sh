@@ -6,9 +6,12 @@
 set -euo pipefail
 # shellcheck source=tests/rxe/guest/net.sh
 source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
-remora=${1:-$REMORA_BIN}
 work=$(mktemp -d)
 chmod 755 "$work"
+# Where another user may run it too, wherever the repository lies.
+remora=$work/remora
+cp "${1:-$REMORA_BIN}" "$remora"
+chmod 755 "$remora"
 install -d -m 700 -o 65534 -g 65534 "$work/user"
 install -d -m 700 "$work/root"
 failures=0

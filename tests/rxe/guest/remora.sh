@@ -69,7 +69,11 @@ bench_start() {
 
 # Kills it; what it is, `timeout` runs.
 bench_kill() {
-    kill -KILL "$(pgrep -P "$(pgrep -P "$client")")"
+    local process
+    process=$(<"/proc/$client/task/$client/children")
+    process=${process// /}
+    process=$(<"/proc/$process/task/$process/children")
+    kill -KILL "${process// /}"
     ended "$client" || true
 }
 
