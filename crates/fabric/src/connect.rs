@@ -166,10 +166,7 @@ fn dial_twice(address: &Address, wanted: Wanted) -> Result<Connected, (Wanted, C
             return Ok(connected);
         }
         Ok(Dialled::Elsewhere(answer)) => answer,
-        // It was tried at this address: nothing else says hello and then fails.
-        Err(error @ (ConnectError::Verbs { .. } | ConnectError::Link(_))) => {
-            return Err((Wanted::Verbs, error));
-        }
+        Err(error) if is_of_rdma(&error) => return Err((Wanted::Verbs, error)),
         Err(error) => return Err((wanted, error)),
     };
     let (next, named) = next_dial(address, &answer).map_err(|error| (wanted, error))?;
@@ -185,6 +182,16 @@ fn dial_twice(address: &Address, wanted: Wanted) -> Result<Connected, (Wanted, C
             Err((named, ConnectError::Unavailable { server: next, why }))
         }
         Err(error) => Err((named, error)),
+    }
+}
+
+/// Whether both sides have RDMA, and the set-up failed at one of them.
+fn is_of_rdma(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Verbs { .. } => true,
+        // What the offers rule out is told otherwise.
+        ConnectError::Refused { refusal, .. } => *refusal == Refusal::Unavailable,
+        _ => false,
     }
 }
 

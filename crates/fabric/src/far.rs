@@ -12,7 +12,7 @@ use crate::address::Address;
 use crate::connect::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
 use crate::detect::Wanted;
 use crate::tcp::{self, TcpLink};
-use crate::verbs::{self, VerbsLink};
+use crate::verbs::{self, VerbsError, VerbsLink};
 use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{Mapping, Words};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
@@ -162,7 +162,10 @@ pub(crate) fn dial(
             let begun = verbs::begin(stream, shards, &to_client);
             let (connection, large) = begun.map_err(|why| match why {
                 verbs::BeginError::Verbs(why) => ConnectError::Verbs { server: server(), why },
-                verbs::BeginError::Stream(source) => unreachable(source),
+                verbs::BeginError::Stream(why) => {
+                    let why = VerbsError::Failed { step: "set up queue pairs by TCP", why };
+                    ConnectError::Verbs { server: server(), why }
+                }
                 verbs::BeginError::Refused(refusal) => {
                     ConnectError::Refused { server: server(), refusal }
                 }
@@ -175,7 +178,12 @@ pub(crate) fn dial(
         }
     };
     let mut link = carrier.link();
-    let arenas = read_headers(&mut link, shards)?;
+    let arenas = read_headers(&mut link, shards).map_err(|error| match chosen {
+        Transport::Verbs => {
+            ConnectError::Verbs { server: server(), why: VerbsError::NoReach(error) }
+        }
+        _ => error.into(),
+    })?;
     for (shard, arena) in arenas.iter().enumerate() {
         check_header(arena, shard, hello.life.get()).map_err(not_a_server)?;
     }
@@ -183,7 +191,7 @@ pub(crate) fn dial(
 }
 
 /// READs all headers in one batch.
-fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, ConnectError> {
+fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, LinkError> {
     const BYTES: usize = ARENA_HEADER_BYTES;
     link.reserve_landing(shards * BYTES);
     let batch: Vec<Work<'_>> = (0..shards)
@@ -200,7 +208,7 @@ fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, C
         let Some(completion) = link.poll() else {
             // Heartbeats may arrive meanwhile; only silence is an end.
             if link.wait(Some(HELLO_TIMEOUT)) == Waited::TimedOut {
-                return Err(LinkError::Disconnected.into());
+                return Err(LinkError::Disconnected);
             }
             continue;
         };

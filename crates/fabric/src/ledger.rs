@@ -1,6 +1,6 @@
 //! What one link has posted and not yet polled.
 
-use crate::{Completion, LinkError};
+use crate::{Completion, LinkError, Waited};
 use std::collections::VecDeque;
 
 struct Pending {
@@ -19,6 +19,8 @@ pub(crate) struct Ledger {
     failure: Option<LinkError>,
     /// Why the connection failed: all that was sent and not executed fails.
     broken: Option<LinkError>,
+    /// Arrivals of the connection that `wait` has told of.
+    seen_arrivals: u64,
 }
 
 impl Ledger {
@@ -49,6 +51,19 @@ impl Ledger {
         }
     }
 
+    /// What a `wait` can report without sleeping, after so many arrivals on the
+    /// connection.
+    pub fn found(&mut self, arrivals: u64) -> Option<Waited> {
+        if self.has_next() {
+            return Some(Waited::Completed);
+        }
+        if arrivals != self.seen_arrivals {
+            self.seen_arrivals = arrivals;
+            return Some(Waited::Arrived);
+        }
+        self.failure.map(Waited::Failed)
+    }
+
     /// The next completion, if there is one.
     pub fn next(&mut self) -> Option<Completion> {
         let front = self.pending.front()?;
@@ -67,7 +82,7 @@ impl Ledger {
     }
 
     /// Whether [`Ledger::next`] has one.
-    pub fn has_next(&self) -> bool {
+    fn has_next(&self) -> bool {
         self.pending.front().is_some_and(|front| {
             front.unsent.is_some() || self.executed > 0 || self.broken.is_some()
         })

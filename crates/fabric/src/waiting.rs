@@ -18,7 +18,7 @@
 use crate::LinkError;
 use crate::sync::{AtomicUsize, Condvar, Instant, Mutex, MutexGuard, Ordering, fence};
 use remora_layout::plant::{Plant, planted};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 /// A lock whose holders never panic half way through a change.
@@ -172,6 +172,30 @@ impl Handle {
             }
         };
         delivered.is_asleep = false;
+    }
+}
+
+/// The handles of all links on one connection.
+#[derive(Default)]
+pub(crate) struct Handles(Mutex<Vec<Weak<Handle>>>);
+
+impl Handles {
+    /// A further link. `failure` is asked after it has entered: a link on a
+    /// failed connection knows at once.
+    pub fn enter(&self, handle: &Arc<Handle>, failure: impl FnOnce() -> Option<LinkError>) {
+        let mut handles = lock(&self.0);
+        handles.retain(|handle| handle.strong_count() > 0);
+        handles.push(Arc::downgrade(handle));
+        if let Some(reason) = failure() {
+            handle.fail(reason);
+        }
+    }
+
+    /// Fails all links.
+    pub fn fail(&self, reason: LinkError) {
+        for handle in lock(&self.0).iter().filter_map(Weak::upgrade) {
+            handle.fail(reason);
+        }
     }
 }
 

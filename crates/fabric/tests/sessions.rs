@@ -9,9 +9,10 @@ use remora_fabric::{
     elsewhere, hello_of, refusal, shm, tcp,
 };
 use remora_layout::arena_header::{ARENA_MAGIC, word};
-use remora_layout::hello::{ClientHello, PROTOCOL_VERSION, ServerHello};
+use remora_layout::hello::{ClientHello, PROTOCOL_VERSION, Refusal, ServerHello};
 use remora_layout::limits::MIN_ARENA_BYTES;
 use remora_layout::session::mailbox_bytes;
+use remora_layout::verbs::{RegionKey, VerbsEnd};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -37,6 +38,18 @@ struct Place {
     told_socket: PathBuf,
     tcp: SocketAddr,
     stop: AtomicBool,
+    broken_rdma: Option<BrokenRdma>,
+}
+
+/// How a server that chooses RDMA does not come to a queue pair.
+#[derive(Clone, Copy)]
+enum BrokenRdma {
+    /// It says that it chose it, and goes.
+    Goes,
+    /// It tells of an end and keys that lead nowhere.
+    Lies,
+    /// It refuses.
+    Refuses,
 }
 
 struct Server {
@@ -92,6 +105,17 @@ impl Place {
         if stream.read_exact(&mut hello).is_err() {
             return;
         }
+        let wanted = hello_of(&hello).unwrap().wanted.get();
+        if let Some(how) = self.broken_rdma.filter(|_| wanted != Wanted::Tcp.number()) {
+            let answer = match how {
+                BrokenRdma::Refuses => refusal(Refusal::Unavailable, self.offer),
+                _ => self.hello(Transport::Verbs),
+            };
+            let more = [0xa5; size_of::<VerbsEnd>() + size_of::<RegionKey>()];
+            let more = if matches!(how, BrokenRdma::Lies) { &more[..] } else { &[] };
+            let _ = stream.write_all(&[answer.as_bytes(), more].concat());
+            return;
+        }
         if let Err(answer) = self.choose(&hello, Transport::Tcp) {
             let _ = stream.write_all(answer.as_bytes());
             return;
@@ -116,6 +140,14 @@ impl Place {
 
 impl Server {
     fn start(offer: impl FnOnce(&mut Offer), reachable: bool) -> Self {
+        Self::start_with(offer, reachable, None)
+    }
+
+    fn start_with(
+        offer: impl FnOnce(&mut Offer),
+        reachable: bool,
+        broken_rdma: Option<BrokenRdma>,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("s");
         let unix = UnixListener::bind(&socket).unwrap();
@@ -138,6 +170,7 @@ impl Server {
             told_socket,
             tcp: listener.local_addr().unwrap(),
             stop: AtomicBool::new(false),
+            broken_rdma,
         });
         let (by_unix, by_tcp) = (Arc::clone(&place), Arc::clone(&place));
         let threads = vec![
@@ -263,6 +296,20 @@ fn a_socket_out_of_reach_is_tcp_or_an_error() {
     assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
     assert_eq!(unavailable(server.connect(Tcp, Wanted::Shm)), Unavailable::ShmUnreachable);
     server.stop();
+}
+
+/// RDMA that both sides seem to have and that comes to nothing is TCP, or an
+/// error where RDMA was named; never a hang.
+#[test]
+fn rdma_that_comes_to_nothing_is_tcp_or_an_error() {
+    let _guard = ONE_AT_A_TIME.lock();
+    for how in [BrokenRdma::Goes, BrokenRdma::Lies, BrokenRdma::Refuses] {
+        let server = Server::start_with(|offer| offer.host ^= 1, true, Some(how));
+        assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
+        let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
+        assert!(named.is_err(), "{named:?}");
+        server.stop();
+    }
 }
 
 fn descriptors() -> usize {

@@ -8,12 +8,12 @@ use super::regions::{Access, Regions};
 use super::socket::Socket;
 use crate::LinkError;
 use crate::sync::{AtomicBool, Mutex};
-use crate::waiting::{Handle, Turns, Waiters, lock};
+use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
 use remora_arena::Words;
 use remora_layout::limits::{STREAM_AHEAD_BYTES, TCP_TURN_BYTES};
 use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, TryLockError, Weak};
+use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
 /// Who reads a connection.
@@ -54,7 +54,7 @@ pub struct Connection {
     pub(super) regions: Regions,
     pub(super) out: Mutex<Outbound>,
     inbound: Mutex<Inbound>,
-    handles: Mutex<Vec<Weak<Handle>>>,
+    handles: Handles,
     pub(super) waiters: Waiters,
     /// WRITEs of the peer that are stored.
     pub(super) arrivals: AtomicU64,
@@ -81,7 +81,7 @@ impl Connection {
             regions: Regions::new(),
             out: Mutex::new(Outbound::new()),
             inbound: Mutex::new(Inbound::new()),
-            handles: Mutex::new(Vec::new()),
+            handles: Handles::default(),
             waiters: Waiters::default(),
             arrivals: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
@@ -168,13 +168,7 @@ impl Connection {
     }
 
     pub(super) fn register(&self, handle: &Arc<Handle>) {
-        let mut handles = lock(&self.handles);
-        handles.retain(|handle| handle.strong_count() > 0);
-        handles.push(Arc::downgrade(handle));
-        // A link on a failed connection knows at once.
-        if let Some(reason) = self.failure() {
-            handle.fail(reason);
-        }
+        self.handles.enter(handle, || self.failure());
     }
 
     /// Fails all links of this end; what the peer asks for is still served.
@@ -182,9 +176,7 @@ impl Connection {
         if !lock(&self.out).fail(reason) {
             return;
         }
-        for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
-            handle.fail(reason);
-        }
+        self.handles.fail(reason);
     }
 
     /// Fails all links of this end and ends the connection.

@@ -26,7 +26,6 @@ pub struct TcpLink {
     /// READs whose bytes have not all come, oldest first.
     landings: VecDeque<Landing>,
     incoming: Vec<u8>,
-    seen_arrivals: u64,
     /// Posts are kept until they are released.
     is_held: bool,
 }
@@ -43,7 +42,6 @@ impl TcpLink {
             ledger: Ledger::default(),
             landings: VecDeque::new(),
             incoming: Vec::new(),
-            seen_arrivals: 0,
             is_held: false,
         }
     }
@@ -118,15 +116,7 @@ impl TcpLink {
     /// What `wait` can report without sleeping.
     fn found(&mut self) -> Option<Waited> {
         self.absorb();
-        if self.ledger.has_next() {
-            return Some(Waited::Completed);
-        }
-        let arrivals = self.connection.arrivals.load(Ordering::SeqCst);
-        if arrivals != self.seen_arrivals {
-            self.seen_arrivals = arrivals;
-            return Some(Waited::Arrived);
-        }
-        self.ledger.failure().map(Waited::Failed)
+        self.ledger.found(self.connection.arrivals.load(Ordering::SeqCst))
     }
 }
 

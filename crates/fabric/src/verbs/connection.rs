@@ -10,7 +10,7 @@ use super::outbound::{Outbound, Remote, STAGING_BYTES};
 use super::queue_pair::{QueuePair, RECEIVE, Window};
 use crate::LinkError;
 use crate::sync::{Mutex, MutexGuard};
-use crate::waiting::{Handle, Turns, Waiters, lock};
+use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::STREAM_AHEAD_BYTES;
 use remora_layout::verbs::{RegionKey, WITHDRAWN};
@@ -20,7 +20,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, TryLockError};
 use std::time::Duration;
 
 /// Completions taken at a time.
@@ -70,7 +70,7 @@ pub struct Connection {
     /// What the peer reaches.
     _exposed: Vec<Registration>,
     on_immediate: Box<dyn Fn(u32) + Send + Sync>,
-    handles: Mutex<Vec<Weak<Handle>>>,
+    handles: Handles,
     waiters: Waiters,
     /// Immediates that have come.
     pub(super) arrivals: AtomicU64,
@@ -92,7 +92,7 @@ impl Connection {
     /// # Errors
     /// Memory to send from cannot be registered, or there is no descriptor.
     pub fn new(parts: Parts) -> Result<Arc<Self>, VerbsError> {
-        let system = |source| VerbsError::Failed { step: "set up a connection", source };
+        let system = |why| VerbsError::Failed { step: "set up a connection", why };
         parts.control.set_nonblocking(true).map_err(system)?;
         let staging = Registration::own(&parts.domain, STAGING_BYTES)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -109,7 +109,7 @@ impl Connection {
             control: parts.control,
             _exposed: parts.exposed,
             on_immediate: parts.on_immediate,
-            handles: Mutex::default(),
+            handles: Handles::default(),
             waiters: Waiters::default(),
             arrivals: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
@@ -166,13 +166,7 @@ impl Connection {
     }
 
     pub(super) fn register(&self, handle: &Arc<Handle>) {
-        let mut handles = lock(&self.handles);
-        handles.retain(|handle| handle.strong_count() > 0);
-        handles.push(Arc::downgrade(handle));
-        // A link on a failed connection knows at once.
-        if let Some(reason) = self.failure() {
-            handle.fail(reason);
-        }
+        self.handles.enter(handle, || self.failure());
     }
 
     /// Why this end's operations fail, if they do.
@@ -277,9 +271,7 @@ impl Connection {
         }
         // Windows first: a device may keep a queue pair while one is bound.
         drop(lock(&self.pair).take());
-        for handle in lock(&self.handles).iter().filter_map(Weak::upgrade) {
-            handle.fail(reason);
-        }
+        self.handles.fail(reason);
         // A full counter means that a kick is already due.
         let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
         self.waiters.wake_all();

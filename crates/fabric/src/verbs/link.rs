@@ -22,7 +22,6 @@ pub struct VerbsLink {
     reads: VecDeque<(usize, usize)>,
     /// Never filled: READs go to their places by themselves.
     nothing: Vec<u8>,
-    seen_arrivals: u64,
 }
 
 impl VerbsLink {
@@ -37,7 +36,6 @@ impl VerbsLink {
             ledger: Ledger::default(),
             reads: VecDeque::new(),
             nothing: Vec::new(),
-            seen_arrivals: 0,
         }
     }
 
@@ -81,15 +79,7 @@ impl VerbsLink {
     /// What `wait` can report without sleeping.
     fn found(&mut self) -> Option<Waited> {
         self.absorb();
-        if self.ledger.has_next() {
-            return Some(Waited::Completed);
-        }
-        let arrivals = self.connection.arrivals.load(Ordering::SeqCst);
-        if arrivals != self.seen_arrivals {
-            self.seen_arrivals = arrivals;
-            return Some(Waited::Arrived);
-        }
-        self.ledger.failure().map(Waited::Failed)
+        self.ledger.found(self.connection.arrivals.load(Ordering::SeqCst))
     }
 }
 

@@ -114,16 +114,8 @@ unsafe fn execute(
     if unsafe { pair.post(&[request]) } == 0 {
         return Err(LoopbackError::NotTaken(what));
     }
-    let began = Instant::now();
-    // SAFETY: plain data, valid as zeros.
-    let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
-    while pair.completions.poll(&mut taken) == 0 {
-        if began.elapsed() > TIMEOUT {
-            return Err(LoopbackError::NotCompleted(what));
-        }
-        std::thread::yield_now();
-    }
-    match taken[0].status {
+    let taken = pair.next_completion(TIMEOUT).ok_or(LoopbackError::NotCompleted(what))?;
+    match taken.status {
         IBV_WC_SUCCESS => Ok(()),
         status => Err(LoopbackError::Failed(what, status)),
     }

@@ -7,6 +7,7 @@
 use super::library::{NoLibrary, last_error, library, may_release};
 use super::memlock::{self, NotRegistered};
 use super::places::is_known;
+use crate::LinkError;
 use remora_arena::Words;
 use remora_verbs_sys::*;
 use std::ffi::CStr;
@@ -49,18 +50,21 @@ pub enum VerbsError {
     /// Memory cannot be registered.
     #[error(transparent)]
     Register(#[from] NotRegistered),
+    /// The queue pairs are connected, and carry nothing.
+    #[error("the RDMA devices do not reach each other: {0}")]
+    NoReach(LinkError),
     /// Anything else.
-    #[error("cannot {step}: {source}")]
+    #[error("cannot {step}: {why}")]
     Failed {
         /// What was being done.
         step: &'static str,
         /// What the library said.
-        source: io::Error,
+        why: io::Error,
     },
 }
 
 fn failed(step: &'static str) -> VerbsError {
-    VerbsError::Failed { step, source: last_error() }
+    VerbsError::Failed { step, why: last_error() }
 }
 
 /// What a call returns that gives an error number.
@@ -69,7 +73,7 @@ pub(super) fn checked(step: &'static str, code: i32) -> Result<(), VerbsError> {
         0 => Ok(()),
         // Some verbs give -1 and set errno, others the number itself.
         ..0 => Err(failed(step)),
-        code => Err(VerbsError::Failed { step, source: io::Error::from_raw_os_error(code) }),
+        code => Err(VerbsError::Failed { step, why: io::Error::from_raw_os_error(code) }),
     }
 }
 
@@ -384,7 +388,7 @@ impl Completions {
             })
             .map_err(|error| VerbsError::Failed {
                 step: "set up a completion channel",
-                source: error.into(),
+                why: error.into(),
             });
         nonblocking?;
         Ok(Arc::new(completions))

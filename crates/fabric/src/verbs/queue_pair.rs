@@ -9,6 +9,7 @@ use remora_layout::verbs::VerbsEnd;
 use remora_verbs_sys::*;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Operations that may be under way. The queue takes no more; the connection
 /// keeps the others back.
@@ -107,7 +108,7 @@ impl QueuePair {
         }
         let raw = raw.ok_or_else(|| VerbsError::Failed {
             step: "make a queue pair",
-            source: std::io::Error::last_os_error(),
+            why: std::io::Error::last_os_error(),
         })?;
         let inline_bytes = wanted.cap.max_inline_data.min(INLINE_BYTES);
         let domain = Arc::clone(domain);
@@ -246,6 +247,21 @@ impl QueuePair {
         checked("make room for an immediate", code)
     }
 
+    /// The next completion, looked for without sleeping; `None` if there is
+    /// none for so long.
+    pub fn next_completion(&self, timeout: Duration) -> Option<ibv_wc> {
+        let began = Instant::now();
+        // SAFETY: plain data, valid as zeros.
+        let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
+        while self.completions.poll(&mut taken) == 0 {
+            if began.elapsed() > timeout {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        Some(taken[0])
+    }
+
     /// Posts operations with one doorbell, all or those before the first that
     /// the queue has no room for; gives how many.
     ///
@@ -375,7 +391,7 @@ impl Window {
         };
         let raw = raw.ok_or(VerbsError::Failed {
             step: "make a memory window",
-            source: std::io::Error::last_os_error(),
+            why: std::io::Error::last_os_error(),
         })?;
         // SAFETY: just made.
         let rkey = unsafe { raw.as_ref() }.rkey;

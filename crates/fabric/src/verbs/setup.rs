@@ -9,7 +9,7 @@ use remora_verbs_sys::*;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A window is bound by the device itself, in microseconds.
 const BIND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl Unconnected {
     pub fn new(domain: &Arc<Domain>, place: &Place) -> Result<Self, VerbsError> {
         let mut random = [0u8; 4];
         let drawn = getrandom(&mut random, GetRandomFlags::empty());
-        drawn.map_err(|error| VerbsError::Failed { step: "draw", source: error.into() })?;
+        drawn.map_err(|error| VerbsError::Failed { step: "draw", why: error.into() })?;
         let pair = QueuePair::new(domain)?;
         let end = pair.end(place, u32::from_ne_bytes(random))?;
         Ok(Self { pair, place: place.clone(), end })
@@ -96,23 +96,15 @@ pub fn bind_window(
 ) -> Result<Window, VerbsError> {
     let failed = |code: i32| VerbsError::Failed {
         step: "bind a memory window",
-        source: std::io::Error::from_raw_os_error(code),
+        why: std::io::Error::from_raw_os_error(code),
     };
     let window = Window::new(domain)?;
     pair.bind(&window, memory)?;
-    let began = Instant::now();
-    // SAFETY: plain data, valid as zeros.
-    let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
-    while pair.completions.poll(&mut taken) == 0 {
-        if began.elapsed() > BIND_TIMEOUT {
-            return Err(failed(rustix::io::Errno::TIMEDOUT.raw_os_error()));
-        }
-        std::thread::yield_now();
-    }
     // A peer that already sends cannot pass for the binding's end.
-    match (taken[0].wr_id, taken[0].status) {
-        (BIND, IBV_WC_SUCCESS) => Ok(window),
-        _ => Err(failed(rustix::io::Errno::IO.raw_os_error())),
+    match pair.next_completion(BIND_TIMEOUT).map(|taken| (taken.wr_id, taken.status)) {
+        Some((BIND, IBV_WC_SUCCESS)) => Ok(window),
+        None => Err(failed(rustix::io::Errno::TIMEDOUT.raw_os_error())),
+        Some(_) => Err(failed(rustix::io::Errno::IO.raw_os_error())),
     }
 }
 
