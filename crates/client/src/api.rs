@@ -3,6 +3,7 @@
 use remora_engine::command::{Condition, Expiry};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::{Address, Wake};
+use remora_layout::limits::DATA_BUFFER_BYTES;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,6 +58,11 @@ pub struct Options {
     /// Leases are taken to last at least this long (benches only: leases long
     /// enough for the run); `None` takes the server's word.
     pub lease: Option<Duration>,
+    /// Memory for large replies that the process registers over RDMA on a
+    /// machine without limits, in bytes: `S` of RDMA_Mongo's formula (1), which
+    /// gives less on a loaded machine ([`crate::DataBufferCounts`]). One reply
+    /// at a time always may have what it needs.
+    pub data_buffer_bytes: usize,
     /// How long an operation may wait for its reply.
     pub timeout: Duration,
 }
@@ -70,6 +76,7 @@ impl Default for Options {
             pointer_cache_entries: 1 << 20,
             pointer_directory: None,
             lease: None,
+            data_buffer_bytes: DATA_BUFFER_BYTES,
             timeout: Duration::from_secs(5),
         }
     }

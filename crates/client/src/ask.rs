@@ -1,8 +1,8 @@
 //! Asking: requests and replies over the rings.
 
 use crate::api::{Counts, Ticket};
+use crate::data_buffers::Part;
 use crate::error::Error;
-use crate::large::name_of;
 use crate::session::{InFlight, RequestId, Session};
 use remora_engine::Reply;
 use remora_engine::command::Command;
@@ -12,7 +12,6 @@ use remora_layout::message::{
     HAS_VALUE, IN_BUFFER, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status, form,
 };
 use remora_layout::pointer::RemotePointer;
-use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A reply, owned where it has to be.
@@ -127,11 +126,11 @@ impl Session {
     }
 
     /// As [`Session::send`]; a large value is to come into this part of the
-    /// process's buffer.
+    /// process's buffers.
     pub(crate) fn send_into(
         &mut self,
         command: &Command<'_>,
-        part: Option<&Range<usize>>,
+        part: Option<&Part>,
     ) -> Result<(usize, Ticket), Error> {
         self.check()?;
         let (hash, shard) = match command.key() {
@@ -153,7 +152,7 @@ impl Session {
         }
         let none: &[u8] = &[];
         let in_pieces = key.len() + value.len() > MAX_INLINE_BYTES;
-        let name = part.map(name_of);
+        let name = part.map(Part::name);
         let name = name.as_ref().map_or(none, IntoBytes::as_bytes);
         header.form = if in_pieces { form::IN_PIECES } else { 0 };
         header.form |= if part.is_some() { form::BUFFER } else { 0 };
@@ -189,7 +188,7 @@ impl Session {
             hash: hash.filter(|_| brings_pointer),
             sent_ns: self.clock_ns,
             request_bytes: frame_bytes(length) as u32,
-            buffer_bytes: part.map_or(0, Range::len) as u32,
+            buffer_bytes: part.map_or(0, Part::bytes) as u32,
         });
         if is_write && let Some(hash) = hash {
             // What was cached will be dead; the reply may bring its successor.

@@ -12,15 +12,15 @@
 
 use crate::api::{Options, PointerCacheKind};
 use crate::clock::Clock;
+use crate::data_buffers::{ByLoad, DataBufferCounts, DataBuffers};
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
 use crate::lane::{Lane, lanes};
-use crate::large::LargeBuffer;
 use crate::pointer_file::PointerTable;
 use crate::session::Session;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
 use remora_arena::{ForkGuard, Mapping, Words};
-use remora_fabric::far;
+use remora_fabric::far::{self, LargeMemory};
 use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
 use remora_index::hash::TableRef;
@@ -87,6 +87,11 @@ impl Client {
         }
     }
 
+    /// How much memory there is for large replies.
+    pub fn data_buffers(&self) -> DataBufferCounts {
+        self.connection.data_buffers.counts()
+    }
+
     /// A session for one thread.
     ///
     /// # Errors
@@ -115,8 +120,8 @@ pub(crate) struct Connection {
     /// The table of pointers that the machine's clients share.
     pub pointer_table: Option<PointerTable>,
     pub lanes: Vec<Lane>,
-    /// The buffer into which the server writes large replies.
-    pub large: LargeBuffer,
+    /// Memory into which the server writes large replies.
+    pub data_buffers: Arc<DataBuffers>,
     carrier: Carrier,
     /// Inboxes by session number.
     inboxes: Vec<OnceLock<Inbox>>,
@@ -228,7 +233,7 @@ impl Connection {
             own_bell,
         };
         let sleep = Sleep::Shm(sleeper);
-        let large = LargeBuffer::new(connected.large);
+        let large = DataBuffers::region(connected.large);
         Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
     }
 
@@ -253,7 +258,13 @@ impl Connection {
             is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
         let carrier = Carrier::Far(connected.carrier);
-        let large = LargeBuffer::new(connected.large);
+        let large = match connected.large {
+            LargeMemory::Region(words) => DataBuffers::region(words),
+            LargeMemory::Registered(memory) => {
+                let base_bytes = options.data_buffer_bytes;
+                DataBuffers::registered(Box::new(ByLoad { memory, base_bytes }), Clock::default())
+            }
+        };
         let sleep = Sleep::ByLink;
         Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
     }
@@ -262,7 +273,7 @@ impl Connection {
         let Parts { hello, tables, to_client, large, link, clock: time, pointers } = parts;
         let lanes = lanes(&hello, &to_client, tables);
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
-        let large = LargeBuffer::new(large);
+        let large = DataBuffers::region(large);
         let carrier = Carrier::Other(link);
         let sleep = Sleep::ByLink;
         let pointers = pointers.map(PointerTable::of_parts);
@@ -278,7 +289,7 @@ impl Connection {
         to_client: Words,
         pointer_table: Option<PointerTable>,
         lanes: Vec<Lane>,
-        large: LargeBuffer,
+        data_buffers: Arc<DataBuffers>,
         carrier: Carrier,
         sleep: Sleep,
     ) -> Result<Self, ConnectError> {
@@ -293,7 +304,7 @@ impl Connection {
             to_client,
             pointer_table,
             lanes,
-            large,
+            data_buffers,
             carrier,
             inboxes: (0..MAX_CLIENT_SESSIONS).map(|_| OnceLock::new()).collect(),
             sleep: Mutex::new(sleep),
@@ -327,6 +338,12 @@ impl Connection {
             Carrier::Far(carrier) => carrier.link(),
             Carrier::Other(link) => link(),
         }
+    }
+
+    /// Whether the memory for large replies is the server's, which gives pages
+    /// back once it is told that a reply has been taken.
+    pub fn gives_pages_back(&self) -> bool {
+        matches!(self.carrier, Carrier::Shm { .. })
     }
 
     /// Region of this client's mailbox at the server.

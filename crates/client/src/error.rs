@@ -1,6 +1,7 @@
 //! What can go wrong for an application.
 
 use remora_fabric::LinkError;
+use remora_fabric::verbs::NotRegistered;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_KEY_BYTES};
 use remora_layout::message::Status;
 use remora_layout::plant::{Plant, planted};
@@ -24,6 +25,14 @@ pub enum Error {
     /// No reply in time.
     #[error("no reply from the server within the session's timeout")]
     TimedOut,
+    /// Other threads of the process hold the memory for large replies.
+    #[error(
+        "no memory for a large reply came free within the session's timeout: allow more of it, or fetch fewer large values at once"
+    )]
+    NoFreeBuffer,
+    /// Memory for a large reply cannot be registered.
+    #[error(transparent)]
+    NoBuffer(NotRegistered),
     /// The link failed.
     #[error("the link to the server failed: {0}")]
     Link(LinkError),
@@ -57,6 +66,8 @@ impl Error {
                 | Self::ValueTooLong
                 | Self::TooManySubmitted
                 | Self::TooManySessions
+                | Self::NoFreeBuffer
+                | Self::NoBuffer(_)
         )
     }
 }
@@ -68,6 +79,12 @@ impl From<LinkError> for Error {
             _ if planted(Plant::LostIsRefused) => Self::Refused(Status::OutOfMemory),
             other => Self::Link(other),
         }
+    }
+}
+
+impl From<NotRegistered> for Error {
+    fn from(refused: NotRegistered) -> Self {
+        Self::NoBuffer(refused)
     }
 }
 

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::session::Session;
 use remora_engine::command::Command;
 use remora_engine::string_edit::narrow_range;
-use remora_layout::limits::MAX_VALUE_BYTES;
 
 impl Session {
     /// Appends to a key's value, which is empty if the key is absent; its
@@ -72,8 +71,8 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn get_del(&mut self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        // The value is gone afterwards: there has to be room for any.
-        let answer = self.ask_by_buffer(&Command::GetDel { key }, MAX_VALUE_BYTES)?;
+        // Without room for its value the key stays, and is asked for again.
+        let answer = self.ask_any_size(&Command::GetDel { key })?;
         Ok(answer.value.map(|(from, to)| &self.reply[from..to]))
     }
 
@@ -84,8 +83,8 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn get_ex(&mut self, key: &[u8], at_ms: Option<u64>) -> Result<Option<&[u8]>, Error> {
-        // The value may be gone afterwards: there has to be room for any.
-        let answer = self.ask_by_buffer(&Command::GetEx { key, at_ms }, MAX_VALUE_BYTES)?;
+        // As for `get_del`.
+        let answer = self.ask_any_size(&Command::GetEx { key, at_ms })?;
         Ok(answer.value.map(|(from, to)| &self.reply[from..to]))
     }
 }

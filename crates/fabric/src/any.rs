@@ -1,9 +1,11 @@
 //! A link over whatever transport a session was given.
 
+use crate::far::CLIENT_LARGE;
 use crate::shm::ShmLink;
 use crate::tcp::TcpLink;
 use crate::verbs::VerbsLink;
-use crate::{Completion, Link, LinkError, Transport, Waited, Work};
+use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
+use remora_layout::message::BufferName;
 use std::time::Duration;
 
 /// One link; which transport carries it is decided once, when the session is
@@ -44,6 +46,20 @@ impl AnyLink {
             Self::Tcp(link) => link.has_room(),
             Self::Verbs(link) => link.has_room(),
             Self::Other(_) => true,
+        }
+    }
+
+    /// Posts a WRITE of `bytes`, from byte `at` on, into memory that the peer
+    /// named in a request. Over RDMA its device checks the name; elsewhere it
+    /// lies in the peer's region for large replies.
+    pub fn post_to_named(&mut self, id: u64, name: &BufferName, at: usize, bytes: &[u8]) {
+        let offset = name.address.get().saturating_add(at as u64);
+        match self {
+            Self::Verbs(link) => link.post_to_named(id, offset, name.key.get(), bytes),
+            _ => {
+                let to = RemoteAddress { region: CLIENT_LARGE, offset };
+                self.post(&[Work::Write { id, to, bytes, imm: None }]);
+            }
         }
     }
 

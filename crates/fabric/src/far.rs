@@ -2,10 +2,10 @@
 //! after the queue pairs were set up there.
 //!
 //! ```text
-//! the client's regions, READ or written    the server's regions for this client
-//! by the server                            0 .. shards   arenas, READ
-//! 0   to_client mailbox, WRITE             shards        to_server mailbox, WRITE
-//! 1   buffer for large replies, WRITE
+//! the client's regions, WRITE               the server's regions for this client
+//! 0   to_client mailbox                    0 .. shards   arenas, READ
+//! 1   buffer for large replies; over       shards        to_server mailbox, WRITE
+//!     RDMA instead what requests name
 //! ```
 
 use crate::address::Address;
@@ -115,6 +115,14 @@ impl Carrier {
     }
 }
 
+/// Memory of a client's own into which the server writes large replies.
+pub enum LargeMemory {
+    /// A region of the connection.
+    Region(Words),
+    /// Registered when it is needed, and named by the requests.
+    Registered(verbs::DataMemory),
+}
+
 /// A client's end of a new session.
 pub struct Connected {
     /// What the server said.
@@ -123,8 +131,8 @@ pub struct Connected {
     pub carrier: Carrier,
     /// The mailbox that the server writes; our own memory.
     pub to_client: Words,
-    /// The buffer into which the server writes large replies; our own memory.
-    pub large: Words,
+    /// Where the server writes large replies.
+    pub large: LargeMemory,
     /// Each shard's arena header.
     pub arenas: Vec<ArenaHeader>,
     /// A link: regions 0 .. shards are the arenas, region `shards` is the
@@ -170,11 +178,11 @@ pub(crate) fn dial(
                     ConnectError::Refused { server: server(), refusal }
                 }
             })?;
-            (Carrier::Verbs(connection), large)
+            (Carrier::Verbs(connection), LargeMemory::Registered(large))
         }
         _ => {
             let (connection, large) = tcp::begin(stream, &to_client)?;
-            (Carrier::Tcp(connection), large)
+            (Carrier::Tcp(connection), LargeMemory::Region(large))
         }
     };
     let mut link = carrier.link();

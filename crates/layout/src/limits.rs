@@ -199,9 +199,12 @@ pub const POINTER_WINDOW_LINES: usize = 8;
 /// The buffer of a client process for large replies: two of the largest at
 /// once. Only what is used is backed by memory, and given back after use.
 pub const LARGE_BUFFER_BYTES: usize = 2 * MAX_VALUE_BYTES;
-/// The same over RDMA, where it is registered and thus never given back: one
-/// of the longest values.
-pub const VERBS_LARGE_BYTES: usize = MAX_VALUE_BYTES;
+/// Memory for large replies that a client registers over RDMA, unless its load
+/// or its options say otherwise: RDMA_Mongo's 50 MB (4.2, M11).
+pub const DATA_BUFFER_BYTES: usize = 50_000_000;
+/// The first buffer that a client registers over RDMA, when a reply first
+/// needs one; later ones are as long as all before them together.
+pub const DATA_BUFFER_STEP_BYTES: usize = 1 << 20;
 /// Bytes of one large value that a shard moves in one turn, by a ring, a link
 /// or for RESP: some microseconds, between which others are served. A frame
 /// carries as many. Four times as many save RESP less than 2 % of its

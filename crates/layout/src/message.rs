@@ -29,14 +29,18 @@ pub const HAS_VALUE: u8 = 1;
 /// Flag of a reply: its value stands at the start of the named buffer.
 pub const IN_BUFFER: u8 = 2;
 
-/// A part of the client's buffer for large replies.
+/// Memory of the client that a reply may fill (RDMA_Mongo 4.3, M15; fields
+/// `remote_addr` and `rkey` of its table 2, M26).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BufferName {
-    /// First byte, a multiple of eight.
-    pub offset: U64,
+    /// First byte, a multiple of eight: over RDMA its address at the client,
+    /// else its offset in the buffer that was agreed on with the session.
+    pub address: U64,
     /// How many.
-    pub bytes: U64,
+    pub bytes: U32,
+    /// Over RDMA the key of the registration, else 0.
+    pub key: U32,
 }
 
 /// Header of a request.

@@ -6,8 +6,7 @@
 //! ClientHello                         ->
 //!                                     <-   ServerHello, chosen: verbs
 //!                                          VerbsEnd, a RegionKey for each shard
-//! VerbsEnd, RegionKeys of its mailbox
-//! and its buffer for large replies    ->
+//! VerbsEnd, RegionKey of its mailbox  ->
 //!                                          connects its queue pair, binds the
 //!                                          window to the client's mailbox
 //!                                     <-   VerbsReady

@@ -3,9 +3,10 @@
 
 use crate::agent::{AgentInbox, Served};
 use crate::jobs::Message;
-use crate::ring_session::{CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd, RingParts, RingSession};
+use crate::ring_session::{ClientEnd, RingParts, RingSession};
 use crate::shared::Shared;
 use remora_arena::{Mapping, Words};
+use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, far, tcp, verbs};
 use remora_layout::hello::{Refusal, ServerHello};

@@ -14,6 +14,7 @@ use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::{Clock, Parts};
 use remora_engine::{Command, Now, Shard, ShardOptions};
+use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld, Tasks};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::hash::KeyHash;
@@ -23,9 +24,7 @@ use remora_layout::limits::{
 };
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_ring::WRITE_ID;
-use remora_server::ring_session::{
-    CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd, RingParts, RingSession, SessionError,
-};
+use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -18,14 +18,13 @@ use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_fabric::AnyLink;
+use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{FRAMES_PER_TURN, LARGE_BUFFER_BYTES, STREAM_BYTES, TORN_FRAME_MS};
 use remora_layout::message::{HAS_VALUE, IN_BUFFER, ReplyHeader, Status};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_ring::{Poll, Receiver, Sender};
-use remora_server::ring_session::{
-    CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd, RingParts, RingSession, SessionError,
-};
+use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

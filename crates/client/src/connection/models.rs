@@ -67,7 +67,7 @@ impl Bed {
             to_client.clone(),
             None,
             lanes(&hello, &to_client, vec![table; SHARDS]),
-            LargeBuffer::new(Words::new(Mapping::heap(LARGE_BUFFER_BYTES))),
+            DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES))),
             carrier,
             Sleep::Shm(
                 Sleeper::new(to_server.clone(), CLIENT_ASLEEP_WORD).expect("no system call"),

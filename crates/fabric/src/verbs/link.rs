@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::objects::Registration;
+use super::outbound::Remote;
 use crate::ledger::Ledger;
 use crate::waiting::{self, Handle};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
@@ -42,6 +43,27 @@ impl VerbsLink {
     /// Whether a large value may go on: see [`Connection::serve`].
     pub fn has_room(&self) -> bool {
         self.connection.has_room()
+    }
+
+    /// Posts a WRITE to an address of the peer's, with the key that it gave for
+    /// it. Its device checks both; a wrong name ends the connection.
+    pub fn post_to_named(&mut self, id: u64, address: u64, rkey: u32, bytes: &[u8]) {
+        let taken = match self.ledger.failure().or(self.connection.failure()) {
+            Some(reason) => Err(reason),
+            None if bytes.len() > MAX_WRITE_BYTES => Err(LinkError::TooLong(bytes.len())),
+            None => {
+                let to = Remote { address, rkey };
+                self.connection.out().write(&self.handle, to, bytes, None)
+            }
+        };
+        self.entered(id, taken, (0, 0));
+        self.connection.flush();
+    }
+
+    /// One operation was posted, or was not; it READs into this place.
+    fn entered(&mut self, id: u64, taken: Result<(), LinkError>, reads: (usize, usize)) {
+        self.ledger.post(id, taken);
+        self.reads.push_back(reads);
     }
 
     fn post_one(&self, work: &Work<'_>) -> Result<(), LinkError> {
@@ -102,11 +124,11 @@ impl Link for VerbsLink {
                 Some(reason) => Err(reason),
                 None => self.post_one(work),
             };
-            self.ledger.post(work.id(), taken);
-            self.reads.push_back(match *work {
+            let reads = match *work {
                 Work::Read { into, bytes, .. } if taken.is_ok() => (into, bytes),
                 _ => (0, 0),
-            });
+            };
+            self.entered(work.id(), taken, reads);
         }
         self.connection.flush();
     }

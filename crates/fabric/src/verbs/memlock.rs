@@ -5,7 +5,6 @@
 //! had, and what to change.
 
 use super::outbound::STAGING_BYTES;
-use remora_layout::limits::VERBS_LARGE_BYTES;
 use remora_layout::session::mailbox_bytes;
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
@@ -133,12 +132,10 @@ pub fn span(address: usize, bytes: usize) -> u64 {
 }
 
 /// What a client of a server with so many shards registers when it connects.
-/// What its READs land in comes later, and is as long as what is read.
+/// What its READs and large replies land in comes later, and is as long as what
+/// it fetches.
 pub fn client_bytes(shards: usize) -> u64 {
-    [mailbox_bytes(shards), VERBS_LARGE_BYTES, STAGING_BYTES]
-        .map(|bytes| span(0, bytes))
-        .iter()
-        .sum()
+    span(0, mailbox_bytes(shards)) + span(0, STAGING_BYTES)
 }
 
 /// What a server with so many shards registers for each session.

@@ -16,8 +16,10 @@
 #![allow(unsafe_code)]
 
 mod connection;
+mod data_buffer;
 mod library;
 mod link;
+mod load;
 mod loopback;
 pub mod memlock;
 mod objects;
@@ -28,8 +30,10 @@ mod session;
 mod setup;
 
 pub use connection::{Connection, Parts, PeerRegion};
+pub use data_buffer::{DataBuffer, DataMemory};
 pub use library::NoLibrary;
 pub use link::VerbsLink;
+pub use load::{Load, LoadMeter, buffer_bytes};
 pub use loopback::{Loopback, LoopbackError, loopback};
 pub use memlock::NotRegistered;
 pub use objects::{Context, Domain, Registration, VerbsError};

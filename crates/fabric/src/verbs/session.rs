@@ -2,13 +2,15 @@
 //! The order is in [`remora_layout::verbs`].
 
 use super::connection::{Connection, Parts, PeerRegion};
+use super::data_buffer::DataMemory;
+use super::load::LoadMeter;
 use super::memlock::{self, NotRegistered};
 use super::objects::{Domain, Registration, VerbsError};
 use super::places::{Place, places, ranked};
 use super::setup::{Unconnected, access, bind_window, key_of, open};
-use remora_arena::{Mapping, Words};
+use remora_arena::Words;
 use remora_layout::hello::Refusal;
-use remora_layout::limits::{MAX_SHARDS, VERBS_LARGE_BYTES};
+use remora_layout::limits::MAX_SHARDS;
 use remora_layout::verbs::{RegionKey, VerbsEnd, VerbsReady};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -23,8 +25,7 @@ const DEVICE_VARIABLE: &str = "REMORA_RDMA_DEVICE";
 #[repr(C)]
 pub struct ClientSide {
     end: VerbsEnd,
-    /// Its mailbox, and its buffer for large replies.
-    regions: [RegionKey; 2],
+    mailbox: RegionKey,
 }
 
 /// Why a client has no session over RDMA.
@@ -52,13 +53,13 @@ impl From<std::io::Error> for BeginError {
     }
 }
 
-/// The client's end, on the stream on which the hellos were said, with the
-/// buffer for large replies.
+/// The client's end, on the stream on which the hellos were said, with what
+/// registers memory for large replies.
 pub(crate) fn begin(
     mut stream: TcpStream,
     shards: usize,
     to_client: &Words,
-) -> Result<(Arc<Connection>, Words), BeginError> {
+) -> Result<(Arc<Connection>, DataMemory), BeginError> {
     let mut server_end = VerbsEnd::new_zeroed();
     stream.read_exact(server_end.as_mut_bytes())?;
     let mut arenas = vec![RegionKey::new_zeroed(); shards];
@@ -67,14 +68,10 @@ pub(crate) fn begin(
     let device = std::env::var(DEVICE_VARIABLE).ok();
     let local = stream.local_addr()?.ip().to_canonical();
     let (domain, place) = open(Some(local), device.as_deref())?;
+    let meter = LoadMeter::new(&place);
     let unconnected = Unconnected::new(&domain, &place)?;
-    let large = Words::new(Mapping::heap(VERBS_LARGE_BYTES));
-    let exposed = vec![
-        Registration::of(&domain, to_client, access::WRITE)?,
-        Registration::of(&domain, &large, access::WRITE)?,
-    ];
-    let regions = [0, 1].map(|at| key_of(&exposed[at], exposed[at].rkey()));
-    let side = ClientSide { end: unconnected.end(), regions };
+    let mailbox = Registration::of(&domain, to_client, access::WRITE)?;
+    let side = ClientSide { end: unconnected.end(), mailbox: key_of(&mailbox, mailbox.rkey()) };
     // First: the server may write as soon as it has heard of this end.
     let pair = unconnected.connect(&server_end)?;
     stream.write_all(side.as_bytes())?;
@@ -93,11 +90,11 @@ pub(crate) fn begin(
         control: stream,
         peer,
         shards,
-        exposed,
+        exposed: vec![mailbox],
         windows: Vec::new(),
         on_immediate: Box::new(|_| {}),
     })?;
-    Ok((connection, large))
+    Ok((Arc::clone(&connection), DataMemory::new(connection, meter)))
 }
 
 /// A server's RDMA devices, with its arenas registered at each.
@@ -208,7 +205,7 @@ impl Welcome {
             reserved: 0.into(),
             mailbox: key_of(&mailbox, window.rkey),
         };
-        let peer = client.regions.map(|key| PeerRegion { key, is_mailbox: true }).into();
+        let peer = vec![PeerRegion { key: client.mailbox, is_mailbox: true }];
         let connection = Connection::new(Parts {
             pair,
             domain,

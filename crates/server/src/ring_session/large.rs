@@ -9,12 +9,12 @@
 //! * whatever a request holds at the shard, memory or a pin, is given back when
 //!   it ends, and when the client goes.
 
-use super::{CLIENT_LARGE, SessionError};
+use super::SessionError;
 use remora_arena::{Journal, Region};
 use remora_engine::command::Command;
 use remora_engine::shard::{Download, LargeSet, Upload};
 use remora_engine::{Now, Shard};
-use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_fabric::{AnyLink, Link, Transport};
 use remora_layout::limits::{
     DISCARD_BYTES, LARGE_BUFFER_BYTES, MAX_CLIENT_SESSIONS, MAX_STREAMS, MAX_VALUE_BYTES,
     STREAM_PIECE_BYTES,
@@ -26,12 +26,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A buffer name that lies in the client's buffer.
-pub fn checked(name: &BufferName) -> Option<BufferName> {
-    let (offset, bytes) = (name.offset.get(), name.bytes.get());
-    let fits = offset.is_multiple_of(8)
-        && offset.checked_add(bytes).is_some_and(|end| end <= LARGE_BUFFER_BYTES as u64);
-    fits.then_some(*name)
+/// A name of memory that this transport lets us write. Over RDMA the client's
+/// device checks it; else it lies in the buffer that was agreed on.
+pub fn checked(name: &BufferName, transport: Transport) -> Option<BufferName> {
+    let (address, bytes) = (name.address.get(), name.bytes.get() as u64);
+    let end = address.checked_add(bytes)?;
+    let is_known =
+        transport == Transport::Verbs || (name.key.get() == 0 && end <= LARGE_BUFFER_BYTES as u64);
+    (address.is_multiple_of(8) && is_known).then_some(*name)
 }
 
 /// A request whose value comes in pieces.
@@ -61,8 +63,8 @@ struct Outgoing {
     /// The encoded reply that follows it.
     reply: Vec<u8>,
     download: Download,
-    /// Byte of the client's buffer at which it begins.
-    offset: u64,
+    /// What it goes into.
+    name: BufferName,
     sent: usize,
 }
 
@@ -210,9 +212,15 @@ impl Large {
         })
     }
 
-    /// Queues a value for the buffer at `offset`, with the reply that follows.
-    pub fn send_value(&mut self, session: u16, reply: Vec<u8>, download: Download, offset: u64) {
-        let item = Item::Value(Outgoing { reply, download, offset, sent: 0 });
+    /// Queues a value for this memory, with the reply that follows.
+    pub fn send_value(
+        &mut self,
+        session: u16,
+        reply: Vec<u8>,
+        download: Download,
+        name: BufferName,
+    ) {
+        let item = Item::Value(Outgoing { reply, download, name, sent: 0 });
         match self.outgoing.iter_mut().find(|(number, _)| *number == session) {
             Some((_, items)) => items.push_back(item),
             None => self.outgoing.push_back((session, VecDeque::from([item]))),
@@ -243,9 +251,7 @@ impl Large {
         let Some((session, mut items)) = self.outgoing.pop_front() else { return Ok(()) };
         if let Some(Item::Value(value)) = items.front_mut() {
             let piece = shard.piece(&value.download, value.sent, STREAM_PIECE_BYTES);
-            let to =
-                RemoteAddress { region: CLIENT_LARGE, offset: value.offset + value.sent as u64 };
-            link.post(&[Work::Write { id: WRITE_ID, to, bytes: piece, imm: None }]);
+            link.post_to_named(WRITE_ID, &value.name, value.sent, piece);
             value.sent += piece.len();
             // Bounded by what was posted.
             while link.poll().is_some() {}
@@ -278,11 +284,12 @@ impl Large {
 
     /// The client has taken what stood in a part of its buffer.
     pub fn release(&self, name: &BufferName) {
-        let Some(name) = checked(name) else { return };
+        let Some(name) = checked(name, Transport::Shm) else { return };
+        let (address, bytes) = (name.address.get() as usize, name.bytes.get() as usize);
         if let Some(buffer) = &self.buffer
-            && name.bytes.get() >= DISCARD_BYTES as u64
+            && bytes >= DISCARD_BYTES
         {
-            buffer.discard(name.offset.get() as usize, name.bytes.get() as usize);
+            buffer.discard(address, bytes);
         }
     }
 

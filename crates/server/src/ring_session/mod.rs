@@ -5,7 +5,7 @@ mod large;
 mod replies;
 mod special;
 
-pub use replies::{CLIENT_LARGE, CLIENT_MAILBOX, ClientEnd};
+pub use replies::ClientEnd;
 
 use large::Large;
 use remora_arena::{Journal, Region, Words};
@@ -15,7 +15,7 @@ use remora_engine::{Now, Reply, Shard};
 use remora_fabric::{AnyLink, LinkError};
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, MAX_VALUE_BYTES, TORN_FRAME_MS};
+use remora_layout::limits::{FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, STREAM_BYTES, TORN_FRAME_MS};
 use remora_layout::message::{BufferName, PIECE, Status};
 use remora_layout::session::ring_offset;
 use remora_ring::{Poll, Receiver, Violation};
@@ -238,14 +238,19 @@ impl RingSession {
         buffer: Option<BufferName>,
         now: Now,
     ) -> Result<(), SessionError> {
-        let takes_away = matches!(
-            command,
-            Command::GetDel { .. } | Command::GetEx { .. } | Command::Set { get: true, .. }
-        );
-        let holds_any = buffer.is_some_and(|name| name.bytes.get() >= MAX_VALUE_BYTES as u64);
-        if takes_away && !holds_any {
-            // Its value could not be given, and would be gone.
-            return self.reply(&Reply::status(Status::Malformed), id);
+        let room = buffer.map_or(STREAM_BYTES, |name| STREAM_BYTES.max(name.bytes.get() as usize));
+        let takes_away = match *command {
+            Command::GetDel { key } | Command::GetEx { key, .. } => Some(key),
+            Command::Set { key, get: true, .. } => Some(key),
+            _ => None,
+        };
+        if let Some(key) = takes_away {
+            let bytes = shard.execute(&Command::StrLen { key }, hash, now).number;
+            if bytes as usize > room {
+                // It could not be given, and would be gone: nothing is done.
+                let reply = Reply { number: bytes, ..Reply::status(Status::NeedsBuffer) };
+                return self.reply(&reply, id);
+            }
         }
         let outcome = shard.execute_or_stream(command, hash, now);
         let (reply, download) = match outcome {

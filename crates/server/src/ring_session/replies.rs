@@ -3,6 +3,7 @@
 use super::{RingParts, SessionError};
 use remora_arena::Words;
 use remora_engine::Reply;
+use remora_fabric::far::CLIENT_MAILBOX;
 use remora_fabric::shm::Bell;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_layout::frame::ring_seed;
@@ -13,12 +14,6 @@ use remora_ring::{SendError, Sender};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-
-/// Region id of the client's mailbox on the server's link.
-pub const CLIENT_MAILBOX: u32 = 0;
-
-/// Region id of the client's buffer for large replies on the server's link.
-pub const CLIENT_LARGE: u32 = 1;
 
 /// How client and shard wake each other.
 pub enum ClientEnd {

@@ -7,6 +7,7 @@ use remora_arena::Journal;
 use remora_engine::command::Command;
 use remora_engine::shard::{Download, Outcome};
 use remora_engine::{Now, Reply, Shard};
+use remora_fabric::Link;
 use remora_layout::hash::KeyHash;
 use remora_layout::message::{
     BufferName, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status, form,
@@ -48,9 +49,9 @@ impl RingSession {
                 }
             }
             (_, form::BUFFER) => {
-                let named = large::split_name(frame);
+                let (named, by) = (large::split_name(frame), self.replies.link.transport());
                 let Some((frame, name)) =
-                    named.and_then(|(frame, name)| Some((frame, large::checked(&name)?)))
+                    named.and_then(|(frame, name)| Some((frame, large::checked(&name, by)?)))
                 else {
                     return self.reply(&malformed, id);
                 };
@@ -110,14 +111,14 @@ impl RingSession {
         now: Now,
     ) -> Result<(), SessionError> {
         let bytes = download.len();
-        match buffer.filter(|name| name.bytes.get() >= bytes as u64) {
+        match buffer.filter(|name| name.bytes.get() as usize >= bytes) {
             Some(name) => {
                 let mut header = self.replies.header(&reply, id);
                 header.flags = IN_BUFFER;
                 header.value_bytes = (bytes as u32).into();
                 let session = large::session_of(id);
                 let header = header.as_bytes().to_vec();
-                self.large.send_value(session, header, download, name.offset.get());
+                self.large.send_value(session, header, download, name);
                 Ok(())
             }
             None => {

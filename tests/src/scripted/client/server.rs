@@ -249,13 +249,13 @@ impl Server {
                 reply.number = script.pick(&numbers).into();
             }
             7 | 8 => {
-                let whole = request.buffer.map_or(0, |name| name.bytes.get() as u32);
+                let whole = request.buffer.map_or(0, |name| name.bytes.get());
                 reply.flags = IN_BUFFER;
                 let bytes = whole.min(if script.one_in(64) { whole } else { 100_000 });
                 let odd = script.pick(&[whole + 1, u32::MAX]);
                 reply.value_bytes = if is_odd { odd } else { bytes }.into();
                 if let Some(name) = request.buffer {
-                    self.write(LARGE, name.offset.get() as usize / 8, &[8; 400]);
+                    self.write(LARGE, name.address.get() as usize / 8, &[8; 400]);
                 }
             }
             // As none does.

@@ -16,15 +16,15 @@ const LARGE_LENGTHS: [usize; 9] =
 const PIECES: [usize; 6] = [0, 1, 1_000, 60_000, 65_536, 90_000];
 const OFFSETS: [u64; 9] =
     [0, 0, 8, 65_536, 4, 65_536, LARGE_BUFFER_BYTES as u64 - 8, u64::MAX - 7, 1 << 27];
-const BUFFERS: [u64; 8] = [
+const BUFFERS: [u32; 8] = [
     0,
     100,
     70_000,
     1 << 21,
-    MAX_VALUE_BYTES as u64,
-    MAX_VALUE_BYTES as u64,
-    LARGE_BUFFER_BYTES as u64,
-    u64::MAX,
+    MAX_VALUE_BYTES as u32,
+    MAX_VALUE_BYTES as u32,
+    LARGE_BUFFER_BYTES as u32,
+    u32::MAX,
 ];
 
 fn header(op: u8, form: u8, id: u32) -> RequestHeader {
@@ -99,11 +99,21 @@ impl Peer<'_> {
             get
         };
         payload[2] = form::BUFFER;
-        let (offset, bytes) = (self.script.pick(&OFFSETS), self.script.pick(&BUFFERS));
-        payload.extend(BufferName { offset: offset.into(), bytes: bytes.into() }.as_bytes());
+        let name = self.name();
+        payload.extend(name.as_bytes());
         if payload.len() <= MAX_PAYLOAD_BYTES && self.send(&payload) {
             self.await_reply(id);
-            self.named.insert(id, bytes);
+            self.named.insert(id, name.bytes.get() as u64);
+        }
+    }
+
+    /// A name, often of memory that there is not.
+    fn name(&mut self) -> BufferName {
+        BufferName {
+            address: self.script.pick(&OFFSETS).into(),
+            bytes: self.script.pick(&BUFFERS).into(),
+            // Only over RDMA there are keys.
+            key: (self.script.one_in(16) as u32).into(),
         }
     }
 
@@ -146,8 +156,7 @@ impl Peer<'_> {
 
     /// Gives a part of the buffer back that it may never have had.
     pub(super) fn release(&mut self) {
-        let (offset, bytes) = (self.script.pick(&OFFSETS), self.script.pick(&BUFFERS));
-        let name = BufferName { offset: offset.into(), bytes: bytes.into() };
+        let name = self.name();
         self.send(&[header(RELEASE, form::BUFFER, 0).as_bytes(), name.as_bytes()].concat());
     }
 
