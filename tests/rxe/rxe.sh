@@ -18,13 +18,16 @@ rm -rf "$rxe/out" "$rxe/report.json"
 
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 cargo build --locked --quiet --release --package remora </dev/null || exit 1
-# The test binaries of these names.
+# usage: tests_of PACKAGE NAMES: its test binaries of these names.
 tests_of() {
-    cargo test --locked --quiet --package remora-fabric --features rxe "${@/#/--test=verbs_}" --no-run \
+    local package=$1
+    shift
+    cargo test --locked --quiet --package "$package" --features rxe "${@/#/--test=verbs_}" --no-run \
         --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
-conformance=$(tests_of conformance) || exit 1
-verbs=$(tests_of security reasons objects assumptions | tr '\n' ' ') || exit 1
+conformance=$(tests_of remora-fabric conformance) || exit 1
+verbs=$(tests_of remora-fabric security reasons objects assumptions | tr '\n' ' ') || exit 1
+large=$(tests_of remora-client data_buffers) || exit 1
 
 # Each line: name | options for run.sh | script and its arguments
 runs="
@@ -33,6 +36,7 @@ numa | --numa 2 | tests/rxe/guest/numa.sh
 conformance | --seconds 180 | tests/rxe/guest/conformance.sh $conformance
 verbs | --memory 2560 --seconds 300 | tests/rxe/guest/verbs.sh $verbs
 doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
+large | --memory 2048 --seconds 200 | tests/rxe/guest/large.sh $large
 keys | --memory 2048 --seconds 240 | tests/rxe/guest/keys.sh
 faults | --memory 2048 --seconds 240 | tests/rxe/guest/faults.sh
 "

@@ -101,7 +101,7 @@ fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
             let _pair = unconnected.connect(&heard(&welcome).0).unwrap();
             let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
             let (_near, far) = control();
-            let side = side(&end, [key, key]);
+            let side = side(&end, key);
             let accepted = welcome.accept(far, &side, &mailbox, Box::new(|_| {}));
             let Ok((connection, _)) = accepted else {
                 println!("lie {number}: refused");

@@ -7,6 +7,7 @@ mod verbs_world;
 
 use remora_fabric::verbs::{Connection, VerbsLink};
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,6 +134,63 @@ fn a_wrong_key_is_denied_and_the_server_knows_whose_fault_it_was() {
     let failure = session.connection.failure();
     assert!(matches!(failure, Some(LinkError::Violation(_))), "{failure:?}");
     not_repeated(&server, &session);
+}
+
+/// As a server's agent does, until `is_over`.
+fn agent(connection: &Connection, is_over: &AtomicBool) {
+    connection.serve();
+    while !is_over.load(Ordering::SeqCst) {
+        let mut fds = [PollFd::new(connection, PollFlags::IN)];
+        let a_while = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        // An agent serves when there is something, and only then.
+        if poll(&mut fds, Some(&a_while)) == Ok(1) {
+            connection.serve();
+        }
+    }
+}
+
+#[test]
+fn what_the_device_has_no_room_for_goes_out_though_nobody_looks_at_the_link() {
+    let server = Server::new();
+    let (session, raw) = server.session();
+    let (own, key) = (raw.own.clone(), raw.own_key());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| agent(&session.connection, &is_over));
+        let mut back = VerbsLink::new(Arc::clone(&session.connection));
+        // Each time three times as much as the memory to send from holds.
+        for round in 1..=5u64 {
+            let all = own.bytes();
+            for _ in 0..768 * 1024 / all {
+                let bytes = round.to_le_bytes().repeat(all / 8);
+                back.post_to_named(round, key.address.get(), key.rkey.get(), &bytes);
+            }
+            back.post_to_named(99, key.address.get(), key.rkey.get(), &(round + 100).to_le_bytes());
+            let end = std::time::Instant::now() + LONG;
+            while own.load_acquire(0) != round + 100 && std::time::Instant::now() < end {
+                std::thread::yield_now();
+            }
+            let came = own.load_acquire(0);
+            is_over.store(came != round + 100, Ordering::SeqCst);
+            assert_eq!(came, round + 100, "it waits for ever");
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn memory_that_a_peer_names_and_has_not_ends_its_own_session() {
+    let server = Server::new();
+    // Requests name where their replies may go.
+    for (address, key) in [(0x1000, 0), (0x1000, 0xdead_beef), (u64::MAX - 7, 1)] {
+        let (session, connection, _link) = honest(&server);
+        let mut back = VerbsLink::new(Arc::clone(&session.connection));
+        back.post_to_named(30, address, key, &[1; 8]);
+        assert_eq!(completion(&mut back), Completion { id: 30, result: Err(LinkError::Denied) });
+        assert_eq!(session.connection.failure(), Some(LinkError::Denied));
+        drop((session, connection));
+    }
+    honest(&server);
 }
 
 #[test]

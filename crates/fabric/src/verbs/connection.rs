@@ -174,14 +174,25 @@ impl Connection {
         self.over.get().copied()
     }
 
-    /// Hands to the device what was posted.
+    /// Hands to the device what was posted. What it has no room for yet goes
+    /// out when others complete, whoever takes their completions.
     pub(super) fn flush(&self) {
         let flushed = match &*lock(&self.pair) {
-            Some((_, pair)) => self.out().flush(pair),
-            None => Ok(()),
+            Some((_, pair)) => {
+                let mut out = self.out();
+                let flushed = out.flush(pair);
+                if out.has_waiting() {
+                    self.completions.arm(false);
+                }
+                flushed.map(|()| out.has_waiting())
+            }
+            None => Ok(false),
         };
-        if let Err(reason) = flushed {
-            self.end(reason);
+        match flushed {
+            Ok(false) => {}
+            // What completed before it was armed tells nobody.
+            Ok(true) => self.pump(),
+            Err(reason) => self.end(reason),
         }
     }
 
@@ -281,14 +292,20 @@ impl Connection {
     /// `all` the next completion of any kind; what has come is taken.
     pub fn arm(&self, all: bool) {
         self.completions.take_events();
-        self.completions.arm(!all);
+        {
+            // Under the lock under which others arm it for what waits: here it
+            // must not be armed for less after they have.
+            let out = self.out();
+            let waits = out.has_waiting() || self.room_wanted.load(Ordering::SeqCst);
+            self.completions.arm(!(all || waits));
+        }
         self.pump();
     }
 
     /// One turn of an agent that watches the descriptor: takes what has come,
     /// and arms it again.
     pub fn serve(&self) {
-        self.arm(self.room_wanted.load(Ordering::SeqCst));
+        self.arm(false);
     }
 
     /// Whether a link has waited for room since the last call, and there is
@@ -306,9 +323,12 @@ impl Connection {
         if has_room() {
             return true;
         }
-        self.room_wanted.store(true, Ordering::SeqCst);
-        // Completions of what is under way wake the agent from here on.
-        self.completions.arm(false);
+        {
+            let _out = self.out();
+            self.room_wanted.store(true, Ordering::SeqCst);
+            // Completions of what is under way wake the agent from here on.
+            self.completions.arm(false);
+        }
         self.pump();
         has_room()
     }

@@ -94,6 +94,11 @@ impl Outbound {
         self.waiting_bytes
     }
 
+    /// Whether something waits that completions make room for.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Adds a READ into landing memory, from this byte.
     pub fn read(
         &mut self,

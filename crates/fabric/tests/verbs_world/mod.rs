@@ -109,7 +109,7 @@ impl Server {
         let pair = unconnected.connect(&end).unwrap();
         let mut raw = Raw::new(pair, domain, near);
         let key = key_of(&raw.exposed[0], raw.exposed[0].rkey());
-        let side = side(&own_end, [key, key]);
+        let side = side(&own_end, key);
         let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
         let told = Arc::new(Mutex::new(Vec::new()));
         let on_immediate = {
@@ -133,8 +133,8 @@ pub fn heard(welcome: &Welcome) -> (VerbsEnd, RegionKey) {
 }
 
 /// What a client tells, from its parts, as bytes make it.
-pub fn side(end: &VerbsEnd, regions: [RegionKey; 2]) -> ClientSide {
-    let bytes = [end.as_bytes(), regions[0].as_bytes(), regions[1].as_bytes()].concat();
+pub fn side(end: &VerbsEnd, mailbox: RegionKey) -> ClientSide {
+    let bytes = [end.as_bytes(), mailbox.as_bytes()].concat();
     ClientSide::read_from_bytes(&bytes).unwrap()
 }
 
@@ -219,6 +219,11 @@ impl Raw {
         // SAFETY: the caller's word.
         let bytes = unsafe { self.memory.landed(at, 8) };
         u64::from_le_bytes(bytes.try_into().unwrap())
+    }
+
+    /// What the server may write, as a request would name it.
+    pub fn own_key(&self) -> RegionKey {
+        key_of(&self.exposed[0], self.exposed[0].rkey())
     }
 
     /// The library's connection over the same queue pair: an honest client.
