@@ -48,7 +48,7 @@ pub(crate) trait Registrar: Send + Sync {
 
 /// As much memory of an RDMA device as the load allows.
 pub(crate) struct ByLoad {
-    pub memory: DataMemory,
+    pub memory: Box<DataMemory>,
     /// `S` of the formula.
     pub base_bytes: usize,
 }

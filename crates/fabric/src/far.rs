@@ -120,7 +120,7 @@ pub enum LargeMemory {
     /// A region of the connection.
     Region(Words),
     /// Registered when it is needed, and named by the requests.
-    Registered(verbs::DataMemory),
+    Registered(Box<verbs::DataMemory>),
 }
 
 /// A client's end of a new session.
@@ -178,7 +178,7 @@ pub(crate) fn dial(
                     ConnectError::Refused { server: server(), refusal }
                 }
             })?;
-            (Carrier::Verbs(connection), LargeMemory::Registered(large))
+            (Carrier::Verbs(connection), LargeMemory::Registered(Box::new(large)))
         }
         _ => {
             let (connection, large) = tcp::begin(stream, &to_client)?;
