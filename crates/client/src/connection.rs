@@ -10,25 +10,28 @@
 //! * a session number is given out again only after every reply to its former
 //!   holder has come.
 
+mod make;
+#[cfg(test)]
+mod models;
+
+pub use make::Parts;
+
 use crate::api::{Options, PointerCacheKind};
 use crate::clock::Clock;
-use crate::data_buffers::{ByLoad, DataBufferCounts, DataBuffers};
+use crate::data_buffers::{DataBufferCounts, DataBuffers};
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
-use crate::lane::{Lane, lanes};
+use crate::lane::Lane;
 use crate::pointer_file::PointerTable;
 use crate::session::Session;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
-use remora_arena::{ForkGuard, Mapping, Words};
-use remora_fabric::far::{self, LargeMemory};
-use remora_fabric::shm::{self, Bell, ShmLink};
+use remora_arena::{ForkGuard, Words};
+use remora_fabric::far;
+use remora_fabric::shm::{Bell, ShmLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
-use remora_index::hash::TableRef;
-use remora_layout::arena_header::word;
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::MAX_CLIENT_SESSIONS;
-use remora_layout::session::{CLIENT_ASLEEP_WORD, SESSION_HEADER_BYTES, WITHDRAWN_WORD};
-use std::os::fd::AsFd;
+use remora_layout::session::WITHDRAWN_WORD;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
@@ -154,26 +157,6 @@ enum Carrier {
 /// `shards` is the client's mailbox at the server.
 pub type MakeLink = dyn Fn() -> AnyLink + Send + Sync;
 
-/// What a connection is made of over a fabric that is given, and not found by
-/// dialling: the server's answer, and what has to be there already.
-pub struct Parts {
-    /// The server's answer.
-    pub hello: ServerHello,
-    /// Each shard's table.
-    pub tables: Vec<TableRef>,
-    /// The mailbox that the server writes.
-    pub to_client: Words,
-    /// The buffer into which the server writes large replies.
-    pub large: Words,
-    /// Makes each session's link. It does not complete operations at once.
-    pub link: Box<MakeLink>,
-    /// The clock of the client's machine.
-    pub clock: Clock,
-    /// The table of pointers that the machine's clients share, with the seed
-    /// of its checksums.
-    pub pointers: Option<(Words, u64)>,
-}
-
 /// How one thread sleeps for all of the process.
 pub(crate) enum Sleep {
     /// Until the server rings.
@@ -203,85 +186,7 @@ impl Sleep {
     }
 }
 
-const NO_TABLE: &str = "an arena's table lies outside of it";
-
 impl Connection {
-    fn over_shm(address: &Address, connected: shm::Connected) -> Result<Self, ConnectError> {
-        let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
-        let hello = connected.hello;
-        let tables: Option<Vec<TableRef>> = (0u32..)
-            .zip(&connected.arenas)
-            .map(|(region, arena)| TableRef::read(region, arena))
-            .collect();
-        let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
-        let seed = hello.pointer_table_seed.get();
-        let pointer_table = connected.pointer_table.as_ref();
-        let pointer_table =
-            pointer_table.map(|fd| PointerTable::of_server(fd.as_fd(), seed)).transpose()?;
-        let sleeper = Sleeper::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD)?;
-        sleeper.watch(connected.eventfd.as_fd())?;
-        sleeper.watch(connected.socket.as_fd())?;
-        connected.socket.set_nonblocking(true)?;
-        let clock = connected.to_server.clone();
-        let eventfd = Arc::new(connected.eventfd);
-        let own_bell = OwnBell::new(clock.clone(), CLIENT_ASLEEP_WORD, eventfd);
-        let carrier = Carrier::Shm {
-            socket: connected.socket,
-            to_server: connected.to_server,
-            arenas: connected.arenas,
-            bells: connected.bells,
-            own_bell,
-        };
-        let sleep = Sleep::Shm(sleeper);
-        let large = DataBuffers::region(connected.large);
-        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
-    }
-
-    fn over_far(
-        address: &Address,
-        connected: far::Connected,
-        options: &Options,
-    ) -> Result<Self, ConnectError> {
-        let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
-        let hello = connected.hello;
-        let tables: Option<Vec<TableRef>> = (0u32..)
-            .zip(&connected.arenas)
-            .map(|(region, arena)| {
-                TableRef::parse(region, arena.word(word::REGION_BYTES), arena.page())
-            })
-            .collect();
-        let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
-        let is_shared = options.pointer_cache == PointerCacheKind::Shared
-            && hello.pointer_table_seed.get() != 0;
-        let directory = options.pointer_directory.as_deref();
-        let pointer_table =
-            is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
-        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
-        let carrier = Carrier::Far(connected.carrier);
-        let large = match connected.large {
-            LargeMemory::Region(words) => DataBuffers::region(words),
-            LargeMemory::Registered(memory) => {
-                let base_bytes = options.data_buffer_bytes;
-                DataBuffers::registered(Box::new(ByLoad { memory, base_bytes }), Clock::default())
-            }
-        };
-        let sleep = Sleep::ByLink;
-        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
-    }
-
-    fn over_parts(parts: Parts) -> Result<Self, ConnectError> {
-        let Parts { hello, tables, to_client, large, link, clock: time, pointers } = parts;
-        let lanes = lanes(&hello, &to_client, tables);
-        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
-        let large = DataBuffers::region(large);
-        let carrier = Carrier::Other(link);
-        let sleep = Sleep::ByLink;
-        let pointers = pointers.map(PointerTable::of_parts);
-        let connection =
-            Self::new(&hello, clock, to_client, pointers, lanes, large, carrier, sleep)?;
-        Ok(Self { time, ..connection })
-    }
-
     #[allow(clippy::too_many_arguments, reason = "the parts of a connection, named once")]
     fn new(
         hello: &ServerHello,
@@ -449,6 +354,3 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::WouldBlock) => None,
     }
 }
-
-#[cfg(test)]
-mod models;
