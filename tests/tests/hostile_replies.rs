@@ -11,7 +11,7 @@ use remora_layout::frame::{
 };
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
-use remora_layout::message::{HAS_VALUE, IN_BUFFER, ReplyHeader};
+use remora_layout::message::{HAS_VALUE, IN_BUFFER, ReplyHeader, Status};
 use remora_layout::session::{mailbox_bytes, ring_offset};
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
@@ -60,9 +60,22 @@ impl Bed {
     fn reply(&mut self, id: u32, flags: u8, value_bytes: u32, value: &[u8]) {
         let mut header = ReplyHeader::new_zeroed();
         header.id = id.into();
-        header.life = LIFE.into();
         header.flags = flags;
         header.value_bytes = value_bytes.into();
+        self.put(header, value);
+    }
+
+    /// Lets the client ask again, with a buffer for so many bytes.
+    fn needs_buffer(&mut self, id: u32, bytes: i64) {
+        let mut header = ReplyHeader::new_zeroed();
+        header.id = id.into();
+        header.status = Status::NeedsBuffer as u8;
+        header.number = bytes.into();
+        self.put(header, b"");
+    }
+
+    fn put(&mut self, mut header: ReplyHeader, value: &[u8]) {
+        header.life = LIFE.into();
         let payload = [header.as_bytes(), value].concat();
         let seed = ring_seed(SEED, 0, 1);
         let word = first_word(self.frames, payload.len() as u32, seed);
@@ -103,12 +116,20 @@ fn flags_that_contradict_each_other() {
 
 #[test]
 fn a_value_longer_than_the_buffer_that_was_named() {
-    for (value_bytes, ends) in [(64 << 20, false), (64 << 20 | 8, true)] {
+    // What a server needs is no more than a value can have.
+    for (needs, value_bytes, ends) in [
+        (100_000, 100_000, false),
+        (100_000, 100_001, true),
+        (i64::MAX, 64 << 20, false),
+        (i64::MAX, 64 << 20 | 8, true),
+    ] {
         let mut bed = Bed::new();
         let mut session = bed.session();
-        bed.reply(0, IN_BUFFER, value_bytes, b"");
+        bed.needs_buffer(0, needs);
+        bed.reply(1, IN_BUFFER, value_bytes, b"");
         let got = session.get_del(b"key").map(|value| value.map(<[u8]>::len));
-        assert_eq!(got, if ends { Err(DOES_NOT_FIT) } else { Ok(Some(64 << 20)) });
+        let whole = Ok(Some(value_bytes as usize));
+        assert_eq!(got, if ends { Err(DOES_NOT_FIT) } else { whole });
     }
 }
 

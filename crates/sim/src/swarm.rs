@@ -95,6 +95,8 @@ impl Swarm {
         let operations = if is_large { 500 } else { 2_000 };
         let pace_ns = draw.one_of([0, MS, 10 * MS, 60 * MS]);
         let think_percent = draw.one_of([2, 10, 50]);
+        // Requests that wait for room in their ring.
+        let fills_rings = draw.once_in(6);
         let mix = Mix {
             get: 10 + draw.within(0..=60),
             get_batch: draw.within(0..=10),
@@ -102,8 +104,8 @@ impl Swarm {
             set_many: draw.within(0..=5),
             del: draw.within(0..=6),
             incr: draw.within(0..=10),
-            submit: draw.within(0..=8),
-            most_submitted: draw.one_of([3, 20, 300, 300]),
+            submit: if fills_rings { draw.within(5..=30) } else { draw.within(0..=4) },
+            most_submitted: if fills_rings { 300 } else { draw.one_of([3, 20, 20]) },
             edit: if lengths.one_for_each_key { draw.within(0..=10) } else { 0 },
             hand_over: draw.one_of([0, 5, 50]),
             expiring_percent: draw.one_of([0, 10, 50]),
