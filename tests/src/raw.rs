@@ -3,12 +3,12 @@
 use remora_arena::Words;
 use remora_engine::Command;
 use remora_fabric::shm::{self, Connected};
-use remora_fabric::{Link, RemoteAddress, Work};
+use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::frame::{FRAME_HEADER_BYTES, first_word, frame_checksum, ring_seed};
 use remora_layout::hello::{ClientHello, ServerHello};
 use remora_layout::message::{Op, PIECE, RequestHeader, form};
 use remora_layout::session::{WITHDRAWN_WORD, credit_word, ring_offset};
-use remora_ring::{Poll, Receiver, Sender, WRITE_ID};
+use remora_ring::{Poll, Receiver, SendError, Sender, WRITE_ID};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::io::{Error, ErrorKind, IoSliceMut, Result, Write};
 use std::mem::MaybeUninit;
@@ -127,7 +127,8 @@ impl RawSession {
         });
     }
 
-    /// Sends a frame with this payload; false if the ring is full.
+    /// Sends a frame with this payload; false if the ring is full, or the
+    /// session has been withdrawn.
     pub fn send_payload(&mut self, payload: &[u8]) -> bool {
         if !self.sender.has_room(payload.len()) {
             let credit = self.connected.to_client.load_acquire(credit_word(0));
@@ -136,7 +137,11 @@ impl RawSession {
         if !self.sender.has_room(payload.len()) {
             return false;
         }
-        self.sender.send(&mut self.connected.link, &[payload]).expect("there was room");
+        let sent = self.sender.send(&mut self.connected.link, &[payload]);
+        if sent == Err(SendError::Link(LinkError::Withdrawn)) {
+            return false;
+        }
+        sent.expect("there was room");
         while self.connected.link.poll().is_some() {}
         self.ring_bell();
         true
