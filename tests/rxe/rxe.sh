@@ -24,7 +24,7 @@ tests_of() {
         --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 conformance=$(tests_of conformance) || exit 1
-verbs=$(tests_of security reasons objects assumptions | tr '\n' ' ') || exit 1
+verbs=$(tests_of security stranger reasons objects assumptions | tr '\n' ' ') || exit 1
 
 # Each line: name | options for run.sh | script and its arguments
 runs="
