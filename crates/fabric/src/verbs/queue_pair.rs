@@ -23,7 +23,7 @@ const INLINE_BYTES: u32 = 128;
 const READ_DEPTH: i32 = 16;
 /// A packet is sent again after 4.096 us * 2^14 = 67 ms without an answer: a
 /// READ that was lost once comes before the right to read has lapsed, which
-/// lasts 180 ms (docs/decisions/0018-verbs.md has what was measured) ...
+/// lasts 180 ms (docs/decisions/0020-lost-packets.md has what was measured) ...
 const TIMEOUT: u8 = 14;
 /// ... and given up after as many tries. Seven would mean for ever on some
 /// devices.
