@@ -132,6 +132,15 @@ pub struct Counts {
     pub lease_expired: u64,
     /// Operations asked because the reading right had lapsed.
     pub right_lapsed: u64,
+    /// Operations asked to renew the lease of a pointer that could be read.
+    pub renewals: u64,
+    /// Operations asked because a write of the session to the same shard was
+    /// unanswered.
+    pub behind_writes: u64,
+    /// Operations asked because READs did not decide: they met no record of
+    /// the key, one that may have expired or is not durable yet, or too many
+    /// that were torn.
+    pub undecided: u64,
 }
 
 impl Counts {
@@ -149,6 +158,9 @@ impl Counts {
         self.retries += other.retries;
         self.lease_expired += other.lease_expired;
         self.right_lapsed += other.right_lapsed;
+        self.renewals += other.renewals;
+        self.behind_writes += other.behind_writes;
+        self.undecided += other.undecided;
     }
 }
 
@@ -167,6 +179,9 @@ impl Counts {
             retries: self.retries - before.retries,
             lease_expired: self.lease_expired - before.lease_expired,
             right_lapsed: self.right_lapsed - before.right_lapsed,
+            renewals: self.renewals - before.renewals,
+            behind_writes: self.behind_writes - before.behind_writes,
+            undecided: self.undecided - before.undecided,
         }
     }
 }
@@ -213,6 +228,9 @@ mod tests {
             retries: from + 8,
             lease_expired: from + 9,
             right_lapsed: from + 10,
+            renewals: from + 11,
+            behind_writes: from + 12,
+            undecided: from + 13,
         };
         let (before, more) = (counts(100), counts(7));
         let mut sum = before;

@@ -116,6 +116,7 @@ impl Session {
         let mut landing = 0;
         for (key, &(hash, shard)) in batch.routes.iter().enumerate() {
             let may_read = self.shards[shard].writes == 0;
+            cost.behind_writes += !may_read as u64;
             let entry = if may_read { self.find_pointer(hash, shard) } else { None };
             let Some(entry) = entry else {
                 let unread =
@@ -125,6 +126,7 @@ impl Session {
             };
             cost.hits += 1;
             if path == Path::Choose && entry.wants_renewal(now_ns) {
+                cost.renewals += 1;
                 batch.asks.push(Left { key, tries: 0 });
                 continue;
             }
@@ -191,6 +193,7 @@ impl Session {
                 keys[planned.key],
             ) {
                 Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
+                    cost.undecided += 1;
                     batch.asks.push(left);
                 }
                 Ok(found) => {
@@ -201,6 +204,7 @@ impl Session {
                 Err(Reject::Torn | Reject::Pending) => {
                     // The pointer may still hold; the walk or the owner knows more.
                     cost.retries += 1;
+                    cost.undecided += !Self::walks(path) as u64;
                     unread.push(left);
                 }
                 Err(Reject::Dead | Reject::OtherKey) => {
@@ -260,6 +264,7 @@ impl Session {
                     }
                     Step::Found(_) | Step::Ask(_) => {
                         cost.right_lapsed += !holds as u64;
+                        cost.undecided += holds as u64;
                         cost.retries += one.walk.retries() as u64;
                         batch.asks.push(Left { key: one.key, tries: one.tries + 1 });
                     }
@@ -291,6 +296,7 @@ impl Session {
                 Ok(want) => still.push(Walking { want, ..one }),
                 Err(_) => {
                     cost.retries += one.walk.retries() as u64;
+                    cost.undecided += 1;
                     batch.asks.push(Left { key: one.key, tries: one.tries + 1 });
                 }
             }

@@ -39,7 +39,9 @@ impl Session {
         let mut cost = Counts { operations: 1, ..Counts::default() };
         if path != Path::Ask {
             let (hash, shard) = self.route(key)?;
-            if self.may_read(shard) {
+            if !self.may_read(shard) {
+                cost.behind_writes = 1;
+            } else {
                 let mut reading = self.read_cached(key, hash, shard, path, &mut cost)?;
                 if matches!(reading, Reading::NoPointer) && Self::walks(path) {
                     reading = self.read_cold(key, hash, shard, &mut cost)?;
@@ -146,6 +148,7 @@ impl Session {
         };
         cost.hits = 1;
         if path == Path::Choose && entry.wants_renewal(before_ns) {
+            cost.renewals = 1;
             return Ok(Reading::Ask);
         }
         let pointer = entry.pointer();
@@ -174,7 +177,7 @@ impl Session {
                 key,
             ) {
                 Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
-                    return Ok(Reading::Ask);
+                    break;
                 }
                 Ok(found) => {
                     let bytes = found.value.len();
@@ -182,7 +185,7 @@ impl Session {
                     return Ok(Reading::Value { from, bytes, retries });
                 }
                 Err(Reject::Torn) => cost.retries += 1,
-                Err(Reject::Pending) => return Ok(Reading::Ask),
+                Err(Reject::Pending) => break,
                 Err(Reject::Dead | Reject::OtherKey) => {
                     // An invalid hit (H23).
                     cost.stale = 1;
@@ -191,6 +194,7 @@ impl Session {
                 }
             }
         }
+        cost.undecided = 1;
         Ok(Reading::Ask)
     }
 
@@ -230,6 +234,7 @@ impl Session {
                 Step::Fetch(next) => want = next,
                 Step::Ask(_) => {
                     cost.retries += walk.retries() as u64;
+                    cost.undecided = 1;
                     return Ok(Reading::Ask);
                 }
                 Step::Moved => {
@@ -238,6 +243,7 @@ impl Session {
                         Ok(next) => want = next,
                         Err(_) => {
                             cost.retries += walk.retries() as u64;
+                            cost.undecided = 1;
                             return Ok(Reading::Ask);
                         }
                     }
@@ -253,6 +259,7 @@ impl Session {
                         return Ok(Reading::Ask);
                     }
                     if self.right.may_have_expired(expires_at_ms, now_ns) {
+                        cost.undecided = 1;
                         return Ok(Reading::Ask);
                     }
                     self.remember(hash, pointer, 0, now_ns);

@@ -5,14 +5,20 @@
 
 mod verbs_world;
 
-use remora_fabric::verbs::{Connection, VerbsLink};
+use remora_arena::{Mapping, Words};
+use remora_fabric::verbs::{
+    Connection, Registration, Unconnected, VerbsLink, access, key_of, open,
+};
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use verbs_world::{ARENA, ARENA_BYTES, MAILBOX, Server, Session};
+use verbs_world::{
+    ARENA, ARENA_BYTES, MAILBOX, MAILBOX_BYTES, Raw, Server, Session, be_asked_again_soon, control,
+    devices,
+};
 
 /// No operation takes longer, tries included.
 const LONG: Duration = Duration::from_secs(20);
@@ -206,25 +212,54 @@ fn withdrawn_and_disconnected_are_told_apart() {
     not_repeated(&server, &session);
 }
 
-#[test]
-fn a_peer_that_takes_no_immediates_is_an_overrun() {
-    let server = Server::new();
-    let (_session, connection, mut link) = honest(&server);
+/// Tells a peer who takes nothing as much as it has room for; why that ends.
+fn fills(link: &mut VerbsLink) -> LinkError {
     let mut executed = 0;
     let reason = loop {
         link.post(&[write(20, &9u64.to_le_bytes())]);
-        match completion(&mut link).result {
+        match completion(link).result {
             Ok(()) => executed += 1,
             Err(reason) => break reason,
         }
         assert!(executed < 1 << 16, "it has room without end");
     };
-    // Soft-RoCE reports a peer without room as one that does not answer.
-    assert!(matches!(reason, LinkError::Overrun | LinkError::NoAnswer), "{reason}");
     // It broke when the room was used up, not before.
     assert_eq!(executed, 1024);
+    reason
+}
+
+#[test]
+fn a_peer_that_takes_no_immediates_is_an_overrun() {
+    let server = Server::new();
+    let (_session, connection, mut link) = honest(&server);
+    let reason = fills(&mut link);
+    // Soft-RoCE counts the time that it is told to wait as time without an
+    // answer, and that is up first.
+    assert!(matches!(reason, LinkError::Overrun | LinkError::NoAnswer), "{reason}");
     assert_eq!(connection.failure(), Some(reason));
     honest(&server);
+}
+
+/// The same between bare queue pairs, where the peer is asked again so soon
+/// that nothing else can be up.
+#[test]
+fn a_device_that_has_asked_often_enough_reports_an_overrun() {
+    let (near, _far) = control();
+    let (far_domain, far_place) = open(None, devices().0.as_deref()).unwrap();
+    let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+    let far = Unconnected::new(&far_domain, &far_place).unwrap();
+    let end = Unconnected::new(&domain, &place).unwrap();
+    let (far_end, near_end) = (far.end(), end.end());
+    let (far, pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
+    be_asked_again_soon(&far);
+    let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
+    let memory = Registration::of(&far_domain, &mailbox, access::WRITE).unwrap();
+    let mut raw = Raw::new(pair, domain, near);
+    raw.mailbox = key_of(&memory, memory.rkey());
+    let connection = raw.into_connection();
+    let mut link = VerbsLink::new(Arc::clone(&connection));
+    assert_eq!(fills(&mut link), LinkError::Overrun);
+    assert_eq!(connection.failure(), Some(LinkError::Overrun));
 }
 
 #[test]

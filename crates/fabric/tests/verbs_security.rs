@@ -6,11 +6,14 @@
 mod verbs_world;
 
 use remora_arena::{Mapping, Words};
-use remora_fabric::verbs::{Registration, Unconnected, Verb, access, bind_window, key_of, open};
+use remora_fabric::LinkError;
+use remora_fabric::verbs::{
+    Registration, Unconnected, Verb, access, bind_window, is_software, key_of, open,
+};
 use remora_verbs_sys::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use verbs_world::{MAILBOX_BYTES, Raw, Server, content, control, devices};
+use std::time::{Duration, Instant};
+use verbs_world::{MAILBOX_BYTES, Raw, Server, Session, content, control, devices};
 
 /// Not a word of any arena.
 const EVIL: u64 = 0xbad0_bad0_bad0_bad0;
@@ -105,10 +108,9 @@ fn a_mailbox_can_be_written_within_its_bounds_and_not_be_read() {
         client.memory.store(0, &[0xee; 16]);
         client.run(Verb::Write(None), end - 8, rkey, 16)
     });
-    denied(&server, "a WRITE by the mailbox's key before it was bound", &|client| {
+    denied(&server, "a WRITE by another key of the mailbox's window", &|client| {
         let (at, _, rkey) = window(client);
-        let former = (rkey & !0xff) | (rkey.wrapping_sub(1) & 0xff);
-        client.write(at, former, EVIL)
+        client.write(at, rkey ^ 1, EVIL)
     });
     denied(&server, "a WRITE into the mailbox by the arena's key", &|client| {
         let at = client.mailbox.address.get();
@@ -171,6 +173,70 @@ fn the_key_of_a_registration_is_none_and_a_freed_window_is_the_end() {
         assert_eq!(status, IBV_WC_REM_ACCESS_ERR, "{attack}");
         assert_eq!(mailbox.load_acquire(0), 5, "{attack}");
     }
+}
+
+/// The server's end of a session fails by the client's fault.
+fn is_found_out(session: &Session) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while session.connection.failure().is_none() {
+        session.connection.pump();
+        assert!(Instant::now() < end, "the server does not notice");
+    }
+    let failure = session.connection.failure();
+    assert!(matches!(failure, Some(LinkError::Violation(_))), "{failure:?}");
+}
+
+/// A message can name a key for the peer's device to invalidate.
+#[test]
+fn no_client_invalidates_an_arena() {
+    let server = Server::new();
+    let (_session, mut honest) = server.session();
+    let (at, rkey) = (honest.arena.address.get() + 8, honest.arena.rkey.get());
+    for key in [rkey, rkey ^ 1] {
+        let (session, mut hostile) = server.session();
+        println!("an arena's key {key:#x} is invalidated: status {}", hostile.invalidate(key));
+        is_found_out(&session);
+        assert_eq!(honest.read(at, rkey), Ok(1));
+        let (_session, mut fresh) = server.session();
+        assert_eq!(fresh.read(at, rkey), Ok(1));
+    }
+}
+
+/// A key that differs in what is drawn at random, the own key, another's. One
+/// key is never named twice: that ends the kernel of a server on Soft-RoCE
+/// (docs/assumptions.md, D9).
+#[test]
+fn who_invalidates_a_window_loses_its_own_session() {
+    let server = Server::new();
+    let (session, mut victim) = server.session();
+    let (at, rkey) = (victim.mailbox.address.get(), victim.mailbox.rkey.get());
+    let before = content(&server.arena);
+    for attack in ["beside", "own", "another's"] {
+        let (hostile_session, mut hostile) = server.session();
+        let own = (hostile.mailbox.address.get(), hostile.mailbox.rkey.get());
+        let key = match attack {
+            "beside" => rkey ^ 1,
+            "own" => own.1,
+            _ => rkey,
+        };
+        let status = hostile.invalidate(key);
+        is_found_out(&hostile_session);
+        assert_ne!(hostile.write(own.0, own.1, EVIL), IBV_WC_SUCCESS, "{attack}");
+        assert!(content(&hostile_session.mailbox).iter().all(|word| *word == 0), "{attack}");
+        let reached = victim.write(at, rkey, 5);
+        println!("{attack} key is invalidated: status {status}; its owner's WRITE: {reached}");
+        // Soft-RoCE does not look whose a window is.
+        if attack != "another's" || !is_software(session.connection.device()) {
+            assert_eq!(reached, IBV_WC_SUCCESS, "{attack}");
+        }
+        assert_eq!(session.mailbox.load_acquire(0), 5, "{attack}");
+    }
+    assert_eq!(content(&server.arena), before);
+    // Nobody else is concerned.
+    let (session, mut fresh) = server.session();
+    let key = fresh.mailbox;
+    assert_eq!(fresh.write(key.address.get(), key.rkey.get(), 6), IBV_WC_SUCCESS);
+    assert_eq!(session.mailbox.load_acquire(0), 6);
 }
 
 #[test]

@@ -204,9 +204,14 @@ impl Session {
         self.to_server.load(CLIENT_CLOCK_WORD) != self.echoed_ns
     }
 
-    /// Writes a heartbeat.
+    /// Writes a heartbeat. Over RDMA not before the client has written its
+    /// clock: the address to which the device sends is what the client says it
+    /// is, and only a WRITE that came from there shows that it is the client's.
     pub fn beat(&mut self, shared: &Shared, utilisation_ppm: u64) {
         let echoed_client_clock_ns = self.to_server.load(CLIENT_CLOCK_WORD);
+        if self.transport() == Transport::Verbs && echoed_client_clock_ns == 0 {
+            return;
+        }
         Words::full_fence();
         // Still the primary? A server that stops is not.
         if shared.is_stopping() {

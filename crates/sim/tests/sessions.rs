@@ -67,6 +67,7 @@ fn without_heartbeats_the_right_ends_and_reads_do_not_count() {
         }
         let seen = read(session, b"absent", in_batch, Path::Read);
         assert_eq!((seen.value, seen.counts.right_lapsed, seen.counts.asked), (None, 0, 1));
+        assert_eq!(seen.counts.undecided, 1);
     });
 }
 
@@ -90,6 +91,7 @@ fn what_may_have_expired_is_asked_for() {
         alone.pause(2 * MS);
         let seen = read(session, b"key", in_batch, Path::Read);
         assert_eq!((seen.value, seen.counts.asked, seen.counts.right_lapsed), (None, 1, 0));
+        assert_eq!(seen.counts.undecided, 1);
     });
 }
 
@@ -105,6 +107,7 @@ fn who_has_written_sees_it() {
             session.submit(&new).expect("it goes out");
             let seen = read(session, b"key", in_batch, path);
             assert_eq!((seen.value.as_deref(), seen.via), (Some(&value[..]), Via::Asked));
+            assert_eq!((seen.counts.behind_writes, seen.counts.undecided), (1, 0));
             assert!(session.next_reply(&mut |_, _| {}).expect("the write's"));
         }
     });
@@ -156,6 +159,7 @@ fn the_lease_of_a_popular_key_is_renewed_before_it_ends() {
             assert_eq!(counts.hits, counts.operations, "{counts:?}");
             // Terms grow with a key's popularity.
             assert!((1..=TERMS * 8 / 7).contains(&counts.asked), "{counts:?}");
+            assert_eq!(counts.renewals, counts.asked, "{counts:?}");
             let counts = read_for(alone, &mut session, in_batch, Path::Read, 2 * ns);
             assert_eq!((counts.asked, counts.right_lapsed), (0, 0), "{counts:?}");
             assert!(counts.lease_expired > 0, "{counts:?}");

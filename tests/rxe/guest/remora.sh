@@ -82,8 +82,22 @@ number() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" "$work/$1"; }
 
 # The counts of a run, which its seed decides.
 counts() {
-    grep -oE '"(round_trips_per_op|bytes_per_op|asked|read|hits|stale|retries|lease_expired|ops|missing|wrong)":[0-9.]+' \
+    grep -oE '"(round_trips_per_op|bytes_per_op|asked|read|hits|stale|retries|lease_expired|behind_writes|undecided|ops|missing|wrong)":[0-9.]+' \
         "$work/$1"
+}
+
+# How many lookups of a run the clock let ask instead of READ: the right to read
+# had lapsed, or a lease was to be renewed.
+late() { echo $(($(number "$1" right_lapsed) + $(number "$1" renewals))); }
+
+# The counts of a run had nothing been late: where something was, trips and
+# bytes are left out.
+in_time() {
+    counts "$1" | awk -F: -v OFS=: -v late="$2" -v own="$(late "$1")" '
+        late && /round_trips|bytes_per/ { next }
+        $1 == "\"asked\"" { $2 -= own }
+        $1 == "\"read\"" { $2 += own }
+        { print }'
 }
 
 # How many READs the client of a run has counted, when each lookup READs at

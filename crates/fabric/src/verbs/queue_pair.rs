@@ -7,6 +7,7 @@ use super::objects::{
 use super::places::{Carriage, Place};
 use remora_layout::verbs::VerbsEnd;
 use remora_verbs_sys::*;
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,11 +21,13 @@ const RECEIVE_DEPTH: u32 = 1024;
 const INLINE_BYTES: u32 = 128;
 /// READs that may be under way on the wire.
 const READ_DEPTH: i32 = 16;
-/// A packet is sent again after 4.096 us * 2^16 = 0.27 s without an answer ...
-const TIMEOUT: u8 = 16;
+/// A packet is sent again after 4.096 us * 2^14 = 67 ms without an answer: a
+/// READ that was lost once comes before the right to read has lapsed, which
+/// lasts 180 ms (docs/decisions/0020-lost-packets.md has what was measured) ...
+const TIMEOUT: u8 = 14;
 /// ... and given up after as many tries. Seven would mean for ever on some
 /// devices.
-const RETRIES: u8 = 5;
+const RETRIES: u8 = 6;
 /// A peer that has no room for another immediate is asked again as often ...
 const ROOM_RETRIES: u8 = 6;
 /// ... every 491.52 ms: a process may stand still for 3 s (IBTA 9.7.5.2.8).
@@ -114,6 +117,11 @@ impl QueuePair {
         let domain = Arc::clone(domain);
         let (send_depth, receive_depth) = (send, receive);
         Ok(Self { domain, completions, raw, inline_bytes, send_depth, receive_depth })
+    }
+
+    /// The library's object, for what this type does not do. It lives as long.
+    pub fn as_raw(&self) -> *mut ibv_qp {
+        self.raw.as_ptr()
     }
 
     /// What the peer has to know of this end.
@@ -383,6 +391,12 @@ unsafe impl Sync for Window {}
 impl Window {
     /// An unbound one.
     pub fn new(domain: &Arc<Domain>) -> Result<Self, VerbsError> {
+        // The key's lower byte is the binder's to choose, only not the same
+        // again. A random one is not found by counting: Soft-RoCE lets whoever
+        // names the key invalidate the window.
+        let mut random = [0u8; 1];
+        let drawn = getrandom(&mut random, GetRandomFlags::empty());
+        drawn.map_err(|error| VerbsError::Failed { step: "draw", why: error.into() })?;
         let raw_domain = raw_domain(domain);
         // SAFETY: a live domain; the function is the provider's, if it has it.
         let raw = unsafe {
@@ -395,8 +409,8 @@ impl Window {
         })?;
         // SAFETY: just made.
         let rkey = unsafe { raw.as_ref() }.rkey;
-        // Its lower byte counts how often it was bound (ibv_inc_rkey).
-        let rkey = (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff);
+        let step = random[0] as u32 % 255 + 1;
+        let rkey = (rkey & !0xff) | (rkey.wrapping_add(step) & 0xff);
         Ok(Self { _domain: Arc::clone(domain), raw, rkey })
     }
 }

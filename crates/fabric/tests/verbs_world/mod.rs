@@ -14,7 +14,7 @@ use remora_fabric::verbs::{
     Unconnected, Verb, Welcome, access, key_of, open,
 };
 use remora_layout::verbs::{RegionKey, VerbsEnd};
-use remora_verbs_sys::{IBV_WC_SUCCESS, ibv_wc};
+use remora_verbs_sys::*;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -148,6 +148,11 @@ impl Raw {
         Self { pair, domain, memory, arena, mailbox, own, exposed, control, next: 1 }
     }
 
+    /// Keeps what the peer may reach for as long as the queue pair.
+    pub fn keep(&mut self, memory: Registration) {
+        self.exposed.push(memory);
+    }
+
     /// Posts one operation from the start of its memory; its number.
     pub fn post(&mut self, verb: Verb, at: u64, rkey: u32, bytes: usize) -> u64 {
         self.post_from(verb, at, rkey, 0, bytes)
@@ -214,6 +219,29 @@ impl Raw {
         }
     }
 
+    /// Lets the peer's device invalidate a key, by a message without content;
+    /// the status.
+    pub fn invalidate(&mut self, rkey: u32) -> u32 {
+        // SAFETY: plain data, valid as zeros.
+        let mut post: ibv_send_wr = unsafe { std::mem::zeroed() };
+        post.wr_id = self.next;
+        self.next += 1;
+        post.opcode = IBV_WR_SEND_WITH_INV;
+        post.send_flags = IBV_SEND_SIGNALED;
+        post.__bindgen_anon_1.invalidate_rkey = rkey;
+        let (pair, mut bad) = (self.pair.as_raw(), std::ptr::null_mut());
+        // SAFETY: a live queue pair; the request names no memory and is copied.
+        let code =
+            unsafe { ((*(*pair).context).ops.post_send.unwrap())(pair, &mut post, &mut bad) };
+        assert_eq!(code, 0);
+        loop {
+            let completion = self.completion();
+            if completion.wr_id == post.wr_id {
+                return completion.status;
+            }
+        }
+    }
+
     /// A word of its memory; no READ into it is under way.
     pub fn landed(&self, at: usize) -> u64 {
         // SAFETY: the caller's word.
@@ -243,6 +271,20 @@ impl Raw {
         })
         .unwrap()
     }
+}
+
+/// From now on peers of this end who find no room for an immediate are told to
+/// try again after 10 us.
+pub fn be_asked_again_soon(pair: &QueuePair) {
+    // SAFETY: plain data, valid as zeros.
+    let mut attributes: ibv_qp_attr = unsafe { std::mem::zeroed() };
+    attributes.min_rnr_timer = 1;
+    // SAFETY: the library that made the queue pair, which lives.
+    let code = unsafe {
+        let library = Ibverbs::new("libibverbs.so.1").unwrap();
+        library.ibv_modify_qp(pair.as_raw(), &mut attributes, IBV_QP_MIN_RNR_TIMER as i32)
+    };
+    assert_eq!(code, 0);
 }
 
 /// Does it in a forked child, which ends then, and waits for its end.

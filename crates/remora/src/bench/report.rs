@@ -34,6 +34,10 @@ pub struct KeysReport {
     stale: u64,
     retries: u64,
     lease_expired: u64,
+    right_lapsed: u64,
+    renewals: u64,
+    behind_writes: u64,
+    undecided: u64,
     transport: &'static str,
     /// Set where they say nothing about real devices.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +76,7 @@ impl KeysReport {
         outcome: &Outcome,
     ) -> Self {
         let Costs { asked, read, hits, stale, retries, lease_expired, .. } = outcome.costs;
+        let Costs { right_lapsed, renewals, behind_writes, undecided, .. } = outcome.costs;
         Self {
             figures: outcome.figures(),
             asked,
@@ -80,6 +85,10 @@ impl KeysReport {
             stale,
             retries,
             lease_expired,
+            right_lapsed,
+            renewals,
+            behind_writes,
+            undecided,
             transport: carried.transport,
             times: carried.is_software_rdma.then_some("meaningless: software RDMA"),
             path: args.path.to_string(),
@@ -137,6 +146,11 @@ impl KeysReport {
             "counts       asked {}, read {}, hits {}, stale {}, retries {}, lease expired {}",
             self.asked, self.read, self.hits, self.stale, self.retries, self.lease_expired
         )?;
+        writeln!(
+            out,
+            "asked as     right lapsed {}, renewals {}, behind writes {}, undecided {}",
+            self.right_lapsed, self.renewals, self.behind_writes, self.undecided
+        )?;
         writeln!(out, "again        {}", self.command)?;
         Ok(())
     }
@@ -190,6 +204,10 @@ pub mod tests {
             "stale",
             "retries",
             "lease_expired",
+            "right_lapsed",
+            "renewals",
+            "behind_writes",
+            "undecided",
             "seed",
             "records",
             "ops",

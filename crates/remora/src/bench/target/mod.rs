@@ -29,6 +29,14 @@ pub struct Costs {
     pub retries: u64,
     /// Cached pointers whose lease had ended.
     pub lease_expired: u64,
+    /// Operations asked because the reading right had lapsed.
+    pub right_lapsed: u64,
+    /// Operations asked to renew a lease.
+    pub renewals: u64,
+    /// Operations asked because a write before them was unanswered.
+    pub behind_writes: u64,
+    /// Operations asked because READs did not decide.
+    pub undecided: u64,
 }
 
 impl Costs {
@@ -43,6 +51,10 @@ impl Costs {
             stale: combine(self.stale, other.stale),
             retries: combine(self.retries, other.retries),
             lease_expired: combine(self.lease_expired, other.lease_expired),
+            right_lapsed: combine(self.right_lapsed, other.right_lapsed),
+            renewals: combine(self.renewals, other.renewals),
+            behind_writes: combine(self.behind_writes, other.behind_writes),
+            undecided: combine(self.undecided, other.undecided),
         }
     }
 }

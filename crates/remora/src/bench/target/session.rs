@@ -116,6 +116,10 @@ impl Target for SessionTarget {
             stale: counts.stale,
             retries: counts.retries,
             lease_expired: counts.lease_expired,
+            right_lapsed: counts.right_lapsed,
+            renewals: counts.renewals,
+            behind_writes: counts.behind_writes,
+            undecided: counts.undecided,
         }
     }
 }
