@@ -59,6 +59,8 @@ pub struct Options {
     pub lease: Option<Duration>,
     /// How long an operation may wait for its reply.
     pub timeout: Duration,
+    /// How long to come again to a server that is busy with connecting others.
+    pub connect_timeout: Duration,
 }
 
 impl Default for Options {
@@ -71,6 +73,7 @@ impl Default for Options {
             pointer_directory: None,
             lease: None,
             timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(30),
         }
     }
 }

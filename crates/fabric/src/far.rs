@@ -132,10 +132,12 @@ pub struct Connected {
     pub link: AnyLink,
 }
 
-/// Says hello at a TCP address: a session, or where else to go.
+/// Says hello at a TCP address: a session, or where else to go. Over RDMA large
+/// replies come into what `large` gives.
 pub(crate) fn dial(
     address: SocketAddr,
     wanted: Wanted,
+    large: &dyn Fn() -> Words,
 ) -> Result<Dialled<Connected>, ConnectError> {
     let server = || Address::Tcp(address);
     let unreachable = |source| ConnectError::Unreachable { server: server(), source };
@@ -159,8 +161,9 @@ pub(crate) fn dial(
     let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
     let (carrier, large) = match chosen {
         Transport::Verbs => {
-            let begun = verbs::begin(stream, shards, &to_client);
-            let (connection, large) = begun.map_err(|why| match why {
+            let large = large();
+            let begun = verbs::begin(stream, shards, &to_client, &large);
+            let connection = begun.map_err(|why| match why {
                 verbs::BeginError::Verbs(why) => ConnectError::Verbs { server: server(), why },
                 verbs::BeginError::Stream(why) => {
                     let why = VerbsError::Failed { step: "set up queue pairs by TCP", why };

@@ -6,9 +6,9 @@ use super::memlock::{self, NotRegistered};
 use super::objects::{Domain, Registration, VerbsError};
 use super::places::{Place, places, ranked};
 use super::setup::{Unconnected, access, bind_window, key_of, open};
-use remora_arena::{Mapping, Words};
+use remora_arena::Words;
 use remora_layout::hello::Refusal;
-use remora_layout::limits::{MAX_SHARDS, VERBS_LARGE_BYTES};
+use remora_layout::limits::MAX_SHARDS;
 use remora_layout::verbs::{RegionKey, VerbsEnd, VerbsReady};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -52,13 +52,14 @@ impl From<std::io::Error> for BeginError {
     }
 }
 
-/// The client's end, on the stream on which the hellos were said, with the
-/// buffer for large replies.
+/// The client's end, on the stream on which the hellos were said. `large` is
+/// the buffer for large replies.
 pub(crate) fn begin(
     mut stream: TcpStream,
     shards: usize,
     to_client: &Words,
-) -> Result<(Arc<Connection>, Words), BeginError> {
+    large: &Words,
+) -> Result<Arc<Connection>, BeginError> {
     let mut server_end = VerbsEnd::new_zeroed();
     stream.read_exact(server_end.as_mut_bytes())?;
     let mut arenas = vec![RegionKey::new_zeroed(); shards];
@@ -68,10 +69,9 @@ pub(crate) fn begin(
     let local = stream.local_addr()?.ip().to_canonical();
     let (domain, place) = open(Some(local), device.as_deref())?;
     let unconnected = Unconnected::new(&domain, &place)?;
-    let large = Words::new(Mapping::heap(VERBS_LARGE_BYTES));
     let exposed = vec![
         Registration::of(&domain, to_client, access::WRITE)?,
-        Registration::of(&domain, &large, access::WRITE)?,
+        Registration::of(&domain, large, access::WRITE)?,
     ];
     let regions = [0, 1].map(|at| key_of(&exposed[at], exposed[at].rkey()));
     let side = ClientSide { end: unconnected.end(), regions };
@@ -97,7 +97,7 @@ pub(crate) fn begin(
         windows: Vec::new(),
         on_immediate: Box::new(|_| {}),
     })?;
-    Ok((connection, large))
+    Ok(connection)
 }
 
 /// A server's RDMA devices, with its arenas registered at each.
@@ -147,6 +147,11 @@ impl Host {
         self.devices.iter().map(|device| device.name.as_str())
     }
 
+    /// Queue pairs that the devices say they have, all together.
+    pub fn max_queue_pairs(&self) -> usize {
+        self.devices.iter().map(|device| device.domain.context.limits.max_qp.max(0) as usize).sum()
+    }
+
     /// A queue pair for a client that came by this address of the server's, at
     /// the best device that gives one.
     ///
@@ -183,6 +188,12 @@ pub struct Welcome {
 }
 
 impl Welcome {
+    /// The client may have at most so many READs under way: the device
+    /// takes no more (`max_dest_rd_atomic`).
+    pub fn serve_at_most(&mut self, reads: u8) {
+        self.unconnected.serve_at_most(reads);
+    }
+
     /// What follows the server's hello.
     pub fn greeting(&self) -> Vec<u8> {
         [self.unconnected.end().as_bytes(), self.arenas.as_slice().as_bytes()].concat()

@@ -69,6 +69,11 @@ impl Unconnected {
         self.end
     }
 
+    /// Serves the peer at most so many READs at a time, and tells it so.
+    pub fn serve_at_most(&mut self, reads: u8) {
+        self.end.read_depth = self.end.read_depth.min(reads);
+    }
+
     /// Connects it to the peer's end.
     pub fn connect(self, peer: &VerbsEnd) -> Result<QueuePair, VerbsError> {
         self.pair.connect(&self.place, &self.end, peer)?;
