@@ -219,6 +219,7 @@ impl Node {
                 client: ClientEnd::Far,
                 large: None,
                 violated: Arc::clone(&violated),
+                threads: Arc::default(),
             })
         });
         let rings = rings.collect();

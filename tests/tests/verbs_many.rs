@@ -1,0 +1,282 @@
+//! Hundreds of clients over RDMA at one server: they connect at once, are
+//! silent at once and die at once, and a client that reads goes on reading.
+//!
+//! In the virtual machine of `make rxe`, with the server on device rxe0 and the
+//! clients on rxe1 (`REMORA_RDMA_DEVICE`).
+
+use remora_arena::{Mapping, Words};
+use remora_client::{
+    Client, Clock, ConnectError, Counts, Options, Parts, Path, Session, SetOptions, Via, Wake,
+    Wanted,
+};
+use remora_fabric::{
+    Address, Connected, Transport, client_hello, connect_into, far::Connected as Far,
+};
+use remora_index::hash::TableRef;
+use remora_layout::arena_header::word;
+use remora_layout::hello::{Refusal, ServerHello};
+use remora_layout::limits::{MAX_HALF_OPEN, VERBS_LARGE_BYTES};
+use remora_layout::verbs::VerbsEnd;
+use remora_tests::proc::descriptors;
+use remora_tests::{Resp, Role, ServerProcess, Value, role, wait_until};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
+use zerocopy::{FromZeros, IntoBytes};
+
+const SERVER: &str = "10.0.0.1:7000";
+const SHARDS: u64 = 2;
+const READS: u64 = 4;
+
+fn server(flags: &[&str]) -> ServerProcess {
+    let common = "--bind=10.0.0.1 --fabric-address=10.0.0.1:7000 --shards=2 --max-memory=64MiB \
+                  --pin=false --wake=event --reads-per-client=4";
+    let flags = common.split_whitespace().chain(flags.iter().copied());
+    ServerProcess::start(&flags.collect::<Vec<_>>())
+}
+
+fn address() -> SocketAddr {
+    SERVER.parse().unwrap()
+}
+
+fn options(transport: Wanted) -> Options {
+    Options { transport, wake: Wake::Event, ..Options::default() }
+}
+
+/// A client that shares its buffer for large replies with the others of this
+/// process: it takes none.
+fn client(wanted: Wanted, large: &Words) -> Result<(Client, Transport), ConnectError> {
+    let patience = Duration::from_secs(120);
+    let connected = connect_into(&Address::Tcp(address()), wanted, patience, &|| large.clone())?;
+    let Connected::Far(connected) = connected else { panic!("over shared memory") };
+    let transport = connected.carrier.transport();
+    let Far { hello, carrier, to_client, large, arenas, .. } = *connected;
+    let tables = (0u32..).zip(&arenas).map(|(region, arena)| {
+        TableRef::parse(region, arena.word(word::REGION_BYTES), arena.page()).unwrap()
+    });
+    let tables = tables.collect();
+    let link = Box::new(move || carrier.link());
+    let clock = Clock::Monotonic;
+    let parts = Parts { hello, tables, to_client, large, link, clock, pointers: None };
+    Ok((Client::over(parts, &options(wanted))?, transport))
+}
+
+/// Sets a key, asks for it and reads it.
+fn use_it(session: &mut Session, name: &str) {
+    let (key, value) = (format!("{name}:key"), format!("what {name} has set").repeat(3));
+    session.set(key.as_bytes(), value.as_bytes(), SetOptions::default()).unwrap();
+    // A machine that stands still may let a right to read lapse.
+    let ways = [Path::Ask, Path::Read, Path::Read, Path::Read].map(|path| {
+        let got = session.get(key.as_bytes(), path).unwrap();
+        assert_eq!(got.value, Some(value.as_bytes()), "{key} {path:?}");
+        got.via
+    });
+    assert!(ways[1..].iter().any(|via| matches!(via, Via::Read | Via::ReadAfter(_))), "{ways:?}");
+}
+
+#[test]
+fn plays_its_part() {
+    let Some((name, arguments)) = role() else { return };
+    match name.as_str() {
+        "storm" => storm(arguments[0].parse().unwrap()),
+        _ => nine(),
+    }
+}
+
+/// Connects so many clients at once, uses each, and lives on until it is killed.
+fn storm(count: usize) {
+    // What is looked at is the server, and it has processors of its own in life.
+    rustix::process::nice(19).unwrap();
+    let large = Words::new(Mapping::heap(VERBS_LARGE_BYTES));
+    let (gate, one_at_a_time) = (Barrier::new(count), Mutex::new(()));
+    let all = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for number in 0..count {
+            let (gate, one_at_a_time, all, large) = (&gate, &one_at_a_time, &all, &large);
+            scope.spawn(move || {
+                gate.wait();
+                let (client, _) = client(Wanted::Verbs, large).unwrap();
+                let mut session = client.session().unwrap();
+                let _turn = one_at_a_time.lock().unwrap();
+                use_it(&mut session, &format!("storm{number}"));
+                all.lock().unwrap().push(session);
+            });
+        }
+    });
+    Role::say(&format!("served {}", all.lock().unwrap().len()));
+    Role::wait_for_end();
+}
+
+/// With room for eight: the ninth gets TCP or a reason, until one leaves.
+fn nine() {
+    // By auto a client on the same host would get shared memory.
+    let id = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(id.path(), "another host\n").unwrap();
+    let boot_id = "/proc/sys/kernel/random/boot_id";
+    let bound = Command::new("mount").arg("--bind").arg(id.path()).arg(boot_id).status();
+    assert!(bound.unwrap().success());
+    // Read once, at the first hello.
+    let _ = client_hello(Wanted::Auto);
+    assert!(Command::new("umount").arg(boot_id).status().unwrap().success());
+
+    let large = Words::new(Mapping::heap(VERBS_LARGE_BYTES));
+    let mut eight: Vec<_> = (0..8).map(|_| client(Wanted::Auto, &large).unwrap()).collect();
+    assert!(eight.iter().all(|(_, transport)| *transport == Transport::Verbs));
+    let refused = client(Wanted::Verbs, &large).err().unwrap();
+    let is_full =
+        matches!(refused, ConnectError::Refused { refusal: Refusal::TooManyQueuePairs, .. });
+    assert!(is_full && refused.to_string().contains("max_queue_pairs"), "{refused}");
+    let (ninth, transport) = client(Wanted::Auto, &large).unwrap();
+    assert_eq!(transport, Transport::Tcp);
+    for (number, (client, _)) in eight.iter().enumerate() {
+        use_it(&mut client.session().unwrap(), &format!("eight{number}"));
+    }
+    use_it(&mut ninth.session().unwrap(), "ninth");
+    drop(eight.pop());
+    wait_until("a queue pair is free again", || client(Wanted::Verbs, &large).is_ok());
+    Role::say("done");
+}
+
+/// A reader on a thread of its own, until it is told to stop: what it has
+/// counted since it began to read.
+fn read_on(stop: &AtomicBool, tell: impl Fn()) -> Counts {
+    let mut session = Session::connect(address(), &options(Wanted::Verbs)).unwrap();
+    session.set(b"earlier", b"still here", SetOptions::default()).unwrap();
+    let mut read = |session: &mut Session| {
+        let got = session.get(b"earlier", Path::Read).unwrap();
+        assert_eq!(got.value, Some(&b"still here"[..]));
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    for _ in 0..20 {
+        read(&mut session);
+    }
+    let before = session.totals();
+    tell();
+    while !stop.load(Ordering::Relaxed) {
+        read(&mut session);
+    }
+    session.totals().since(&before)
+}
+
+/// While `body` runs one reader reads, and never has to ask.
+fn beside_a_reader(what: &str, body: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    let counts = std::thread::scope(|scope| {
+        let (sender, begun) = channel();
+        let reader = scope.spawn(|| read_on(&stop, move || sender.send(()).unwrap()));
+        begun.recv().expect("the reader reads");
+        body();
+        stop.store(true, Ordering::Relaxed);
+        reader.join().unwrap()
+    });
+    println!("{what}: the reader has read {}, asked {}", counts.read, counts.asked);
+    assert!(counts.read > 100, "{counts:?}");
+    assert_eq!((counts.asked, counts.right_lapsed), (0, 0), "{what}: {counts:?}");
+}
+
+fn is_answered(resp: &mut Resp) -> bool {
+    resp.call("PING") == Value::Simple("PONG".into())
+}
+
+#[test]
+fn hundreds_connect_at_once_and_die_at_once() {
+    let many = std::env::var("REMORA_MANY").map_or(300, |many| many.parse::<usize>().unwrap());
+    let server = server(&[]);
+    let mut resp = server.resp();
+    let files = descriptors(server.pid());
+    let mut storm = None;
+    beside_a_reader("connecting", || {
+        let heard = std::thread::scope(|scope| {
+            let hearing = scope.spawn(|| {
+                let mut role = Role::start("storm", &[&many.to_string()]);
+                let heard = role.hear();
+                storm = Some(role);
+                heard
+            });
+            let (mut pings, mut most_half_open) = (0, 0);
+            while !hearing.is_finished() {
+                assert!(is_answered(&mut resp));
+                most_half_open = most_half_open.max(resp.info("queue_pairs_half_open"));
+                pings += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let busy = resp.info("sessions_told_busy");
+            println!(
+                "{pings} PINGs answered; {busy} times told to come again; up to {most_half_open} half open"
+            );
+            assert!(most_half_open <= MAX_HALF_OPEN as u64);
+            hearing.join().unwrap()
+        });
+        assert_eq!(heard, Some(format!("served {many}")), "{}", server.log());
+        // The threads are counted with the heartbeats.
+        wait_until("all are counted", || resp.info("verbs_client_threads") == many as u64 + 1);
+        assert_eq!(resp.info("queue_pairs"), many as u64 + 1);
+        assert_eq!(resp.info("queue_pairs_unshared"), (many as u64 + 1) * SHARDS);
+        assert_eq!(resp.info("queue_pairs_half_open"), 0);
+        println!(
+            "queue pairs {}, unshared {}",
+            resp.info("queue_pairs"),
+            resp.info("queue_pairs_unshared")
+        );
+    });
+    beside_a_reader("dying", || {
+        assert_eq!(resp.info("queue_pairs"), many as u64 + 1);
+        storm.take().unwrap().kill();
+        wait_until("the killed ones' queue pairs go", || {
+            is_answered(&mut resp) && resp.info("queue_pairs") == 1
+        });
+        assert_eq!(resp.info("queue_pairs_unshared"), SHARDS);
+        assert_eq!(resp.info("connected_sessions_verbs"), 1);
+    });
+    wait_until("all descriptors are back", || descriptors(server.pid()) <= files + 1);
+    assert_eq!(resp.info("sessions_violated"), 0);
+}
+
+/// Says hello and nothing more: how it is answered, and at most so many READs.
+fn half_open() -> (TcpStream, ServerHello, VerbsEnd) {
+    let mut stream = TcpStream::connect(address()).unwrap();
+    stream.write_all(client_hello(Wanted::Verbs).as_bytes()).unwrap();
+    (stream, ServerHello::new_zeroed(), VerbsEnd::new_zeroed())
+}
+
+#[test]
+fn silent_clients_are_bounded_and_time_out() {
+    let server = server(&[]);
+    let mut resp = server.resp();
+    beside_a_reader("silent", || {
+        let mut all: Vec<_> = (0..MAX_HALF_OPEN + 20).map(|_| half_open()).collect();
+        let (mut greeted, mut busy) = (0, 0);
+        for (stream, hello, end) in &mut all {
+            stream.read_exact(hello.as_mut_bytes()).unwrap();
+            match Refusal::from_number(hello.refusal.get()) {
+                None => {
+                    stream.read_exact(end.as_mut_bytes()).unwrap();
+                    assert_eq!(u64::from(end.read_depth), READS);
+                    greeted += 1;
+                }
+                Some(Refusal::Busy) => busy += 1,
+                Some(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!((greeted, busy), (MAX_HALF_OPEN, 20));
+        assert_eq!(resp.info("queue_pairs_half_open"), MAX_HALF_OPEN as u64);
+        wait_until("they are cut off", || {
+            is_answered(&mut resp) && resp.info("queue_pairs_half_open") == 0
+        });
+        assert_eq!(resp.info("hellos_timed_out"), MAX_HALF_OPEN as u64);
+    });
+}
+
+#[test]
+fn the_limit_of_queue_pairs_is_tcp_or_a_reason() {
+    let server = server(&["--max-queue-pairs=8"]);
+    let mut resp = server.resp();
+    let mut nine = Role::start("nine", &[]);
+    assert_eq!(nine.hear().as_deref(), Some("done"), "{}", server.log());
+    assert_eq!(resp.info("queue_pairs_limit"), 8);
+    assert!(resp.info("sessions_without_queue_pair") >= 2);
+}
