@@ -18,13 +18,15 @@ rm -rf "$rxe/out" "$rxe/report.json"
 
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 cargo build --locked --quiet --release --package remora </dev/null || exit 1
-# The test binaries of these names.
+# The test binaries of a package with these names.
 tests_of() {
-    cargo test --locked --quiet --package remora-fabric --features rxe "${@/#/--test=verbs_}" --no-run \
+    local names=("${@:2}")
+    cargo test --locked --quiet --package "$1" --features rxe "${names[@]/#/--test=verbs_}" --no-run \
         --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
-conformance=$(tests_of conformance) || exit 1
-verbs=$(tests_of security reasons objects assumptions | tr '\n' ' ') || exit 1
+conformance=$(tests_of remora-fabric conformance) || exit 1
+verbs=$(tests_of remora-fabric security reasons objects assumptions | tr '\n' ' ') || exit 1
+many=$(tests_of remora-tests many) || exit 1
 
 # Each line: name | options for run.sh | script and its arguments
 runs="
@@ -34,6 +36,7 @@ conformance | --seconds 180 | tests/rxe/guest/conformance.sh $conformance
 verbs | --memory 2560 --seconds 300 | tests/rxe/guest/verbs.sh $verbs
 doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
 keys | --memory 2048 --seconds 240 | tests/rxe/guest/keys.sh
+many | --memory 3072 --seconds 150 | tests/rxe/guest/many.sh $many
 faults | --memory 2048 --seconds 240 | tests/rxe/guest/faults.sh
 "
 

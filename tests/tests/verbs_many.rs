@@ -15,7 +15,7 @@ use remora_fabric::{
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::word;
 use remora_layout::hello::{Refusal, ServerHello};
-use remora_layout::limits::{MAX_HALF_OPEN, VERBS_LARGE_BYTES};
+use remora_layout::limits::MAX_HALF_OPEN;
 use remora_layout::verbs::VerbsEnd;
 use remora_tests::proc::descriptors;
 use remora_tests::{Resp, Role, ServerProcess, Value, role, wait_until};
@@ -31,6 +31,9 @@ use zerocopy::{FromZeros, IntoBytes};
 const SERVER: &str = "10.0.0.1:7000";
 const SHARDS: u64 = 2;
 const READS: u64 = 4;
+/// Of the buffer that hundreds of clients register and none uses: little, as
+/// registering takes the emulator long.
+const LARGE_BYTES: usize = 1 << 20;
 
 fn server(flags: &[&str]) -> ServerProcess {
     let common = "--bind=10.0.0.1 --fabric-address=10.0.0.1:7000 --shards=2 --max-memory=64MiB \
@@ -91,7 +94,7 @@ fn plays_its_part() {
 fn storm(count: usize) {
     // What is looked at is the server, and it has processors of its own in life.
     rustix::process::nice(19).unwrap();
-    let large = Words::new(Mapping::heap(VERBS_LARGE_BYTES));
+    let large = Words::new(Mapping::heap(LARGE_BYTES));
     let (gate, one_at_a_time) = (Barrier::new(count), Mutex::new(()));
     let all = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -123,7 +126,7 @@ fn nine() {
     let _ = client_hello(Wanted::Auto);
     assert!(Command::new("umount").arg(boot_id).status().unwrap().success());
 
-    let large = Words::new(Mapping::heap(VERBS_LARGE_BYTES));
+    let large = Words::new(Mapping::heap(LARGE_BYTES));
     let mut eight: Vec<_> = (0..8).map(|_| client(Wanted::Auto, &large).unwrap()).collect();
     assert!(eight.iter().all(|(_, transport)| *transport == Transport::Verbs));
     let refused = client(Wanted::Verbs, &large).err().unwrap();
@@ -146,7 +149,7 @@ fn nine() {
 fn read_on(stop: &AtomicBool, tell: impl Fn()) -> Counts {
     let mut session = Session::connect(address(), &options(Wanted::Verbs)).unwrap();
     session.set(b"earlier", b"still here", SetOptions::default()).unwrap();
-    let mut read = |session: &mut Session| {
+    let read = |session: &mut Session| {
         let got = session.get(b"earlier", Path::Read).unwrap();
         assert_eq!(got.value, Some(&b"still here"[..]));
         std::thread::sleep(Duration::from_millis(2));
@@ -162,6 +165,15 @@ fn read_on(stop: &AtomicBool, tell: impl Fn()) -> Counts {
     session.totals().since(&before)
 }
 
+/// Stops the reader, even if the test fails.
+struct Stopping<'s>(&'s AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// While `body` runs one reader reads, and never has to ask.
 fn beside_a_reader(what: &str, body: impl FnOnce()) {
     let stop = AtomicBool::new(false);
@@ -169,8 +181,9 @@ fn beside_a_reader(what: &str, body: impl FnOnce()) {
         let (sender, begun) = channel();
         let reader = scope.spawn(|| read_on(&stop, move || sender.send(()).unwrap()));
         begun.recv().expect("the reader reads");
+        let stopping = Stopping(&stop);
         body();
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         reader.join().unwrap()
     });
     println!("{what}: the reader has read {}, asked {}", counts.read, counts.asked);

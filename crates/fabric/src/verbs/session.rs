@@ -2,6 +2,7 @@
 //! The order is in [`remora_layout::verbs`].
 
 use super::connection::{Connection, Parts, PeerRegion};
+use super::known_places::known_places;
 use super::memlock::{self, NotRegistered};
 use super::objects::{Domain, Registration, VerbsError};
 use super::places::{Place, places, ranked};
@@ -159,7 +160,7 @@ impl Host {
     /// None does, for the reason of the first.
     pub fn welcome(&self, local: IpAddr) -> Result<Welcome, VerbsError> {
         // Asked anew each time: ports go down and come up.
-        let places: Vec<Place> = ranked(places(), Some(local.to_canonical()));
+        let places: Vec<Place> = ranked(known_places(), Some(local.to_canonical()));
         let mut first = None;
         for place in &places {
             let Some(device) = self.devices.iter().find(|device| device.name == place.device)
