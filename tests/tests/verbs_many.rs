@@ -196,6 +196,12 @@ fn is_answered(resp: &mut Resp) -> bool {
 }
 
 #[test]
+fn baseline() {
+    let _server = server(&[]);
+    beside_a_reader("quiet", || std::thread::sleep(Duration::from_secs(5)));
+}
+
+#[test]
 fn hundreds_connect_at_once_and_die_at_once() {
     let many = std::env::var("REMORA_MANY").map_or(300, |many| many.parse::<usize>().unwrap());
     let server = server(&[]);

@@ -69,9 +69,10 @@ pub const MAX_SESSIONS: usize = 1024;
 /// told to come again. At some milliseconds each, nobody waits for longer than
 /// it takes to come again.
 pub const MAX_SET_UPS_WAITING: usize = 256;
-/// Queue pairs of clients that have not told of their own end yet. What silent
-/// ones can hold; enough that their way there and back is not waited for.
-pub const MAX_HALF_OPEN: usize = 64;
+/// Queue pairs of clients that have not told of their own end yet: what silent
+/// ones can hold. A client takes some 20 ms to make its end, so that these are
+/// as many as a server can make.
+pub const MAX_HALF_OPEN: usize = 16;
 /// A client that waits for a queue pair for this long is told to come again,
 /// before it takes the silence for an answer, in ms.
 pub const SET_UP_WAIT_MS: u64 = 2_000;
