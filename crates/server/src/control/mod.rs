@@ -296,7 +296,7 @@ impl Control {
                 }
                 Stage::Silent | Stage::Greeted(_) if silence > HELLO_TIMEOUT => {
                     count(&self.shared.counts.hellos_timed_out, 1);
-                    self.end(token, "it did not say what it was to say");
+                    self.cut_off(token);
                 }
                 Stage::Waiting(_) if silence.as_millis() > SET_UP_WAIT_MS.into() => {
                     self.refuse(token, Refusal::Busy);

@@ -5,6 +5,7 @@ use super::{Client, Control, Stage, Welcomed};
 use crate::session::Session;
 use crate::shared::count;
 use mio::Token;
+use mio::net::TcpStream;
 use remora_arena::{Mapping, Words};
 use remora_fabric::Transport;
 use remora_fabric::verbs::ClientSide;
@@ -70,6 +71,18 @@ impl Control {
         Ok(())
     }
 
+    /// A client that was greeted does not tell of its end, and others wait. If it
+    /// was only slow, it may come again.
+    pub(super) fn cut_off(&mut self, token: Token) {
+        if let Some(Client {
+            socket: Some(Socket::Tcp(socket)), stage: Stage::Greeted(_), ..
+        }) = self.clients.get_mut(&token)
+        {
+            refuse_to_connect(socket, Refusal::Busy);
+        }
+        self.end(token, "it did not say what it was to say");
+    }
+
     /// A client has told of its end of a queue pair: it gets its session.
     pub(super) fn connect(&mut self, token: Token) {
         let Some(client) = self.clients.get_mut(&token) else { return };
@@ -93,10 +106,7 @@ impl Control {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(error, "a client's queue pair could not be connected");
-                let mut refused = VerbsReady::new_zeroed();
-                refused.refusal = (Refusal::Unavailable as u32).into();
-                // It may have gone.
-                let _ = socket.write_all(refused.as_bytes());
+                refuse_to_connect(socket, Refusal::Unavailable);
                 return self.end(token, "its queue pair could not be connected");
             }
         };
@@ -108,4 +118,11 @@ impl Control {
         self.begin(token, session, pid);
         self.admission.settle(token);
     }
+}
+
+/// The answer where [`VerbsReady`] is expected. A client that has gone needs none.
+fn refuse_to_connect(socket: &mut TcpStream, why: Refusal) {
+    let mut refused = VerbsReady::new_zeroed();
+    refused.refusal = (why as u32).into();
+    let _ = socket.write_all(refused.as_bytes());
 }
