@@ -189,7 +189,7 @@ impl Control {
         let (number, transport) = (session.number, session.transport());
         let Some(client) = self.clients.get_mut(&token) else { return };
         session.beat(&self.shared, self.utilisation.ppm());
-        client.enter(Stage::Served(session));
+        client.enter(Stage::Served(Box::new(session)));
         count(self.shared.counts.sessions_by(transport), 1);
         count(&self.shared.counts.sessions_total, 1);
         tracing::info!(session = number, pid, transport = transport.name(), "session granted");

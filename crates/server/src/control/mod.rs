@@ -75,7 +75,7 @@ enum Stage {
     /// It has told of it, and waits for it to be connected.
     Told(Box<Welcomed>, Vec<u8>),
     /// It has a session.
-    Served(Session),
+    Served(Box<Session>),
 }
 
 impl Client {
