@@ -222,7 +222,7 @@ fn is_answered(resp: &mut Resp) -> bool {
 
 #[test]
 fn hundreds_connect_at_once_and_die_at_once() {
-    let many = std::env::var("REMORA_MANY").map_or(200, |many| many.parse::<usize>().unwrap());
+    let many = std::env::var("REMORA_MANY").map_or(300, |many| many.parse::<usize>().unwrap());
     let server = server(&[]);
     let mut resp = server.resp();
     let files = descriptors(server.pid());

@@ -236,7 +236,7 @@ mod tests {
                         admission.end(who);
                     }
                 }
-                2 | 3 | 4 => match admission.next() {
+                2..=4 => match admission.next() {
                     Some(Step::Greet(who)) => {
                         assert_eq!(waiting.pop_first(), Some(who), "out of order");
                         silent.insert(who);
