@@ -18,16 +18,16 @@ rm -rf "$rxe/out" "$rxe/report.json"
 
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 cargo build --locked --quiet --release --package remora </dev/null || exit 1
-# usage: tests_of PACKAGE NAMES: its test binaries of these names.
+# The test binaries of a package with these names.
 tests_of() {
-    local package=$1
-    shift
-    cargo test --locked --quiet --package "$package" --features rxe "${@/#/--test=verbs_}" --no-run \
+    local names=("${@:2}")
+    cargo test --locked --quiet --package "$1" --features rxe "${names[@]/#/--test=verbs_}" --no-run \
         --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 conformance=$(tests_of remora-fabric conformance) || exit 1
 verbs=$(tests_of remora-fabric security stranger reasons objects assumptions | tr '\n' ' ') || exit 1
 large=$(tests_of remora-client data_buffers) || exit 1
+many=$(tests_of remora-tests many) || exit 1
 
 # Each line: name | options for run.sh | script and its arguments
 runs="
@@ -38,6 +38,7 @@ verbs | --memory 2560 --seconds 300 | tests/rxe/guest/verbs.sh $verbs
 doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
 large | --memory 2048 --seconds 200 | tests/rxe/guest/large.sh $large
 keys | --memory 2048 --seconds 240 | tests/rxe/guest/keys.sh
+many | --memory 3072 --seconds 150 | tests/rxe/guest/many.sh $many
 faults | --memory 2048 --seconds 240 | tests/rxe/guest/faults.sh
 "
 

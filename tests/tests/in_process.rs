@@ -54,6 +54,8 @@ fn clients_of_every_kind_at_once() {
             pointer_sharing: true,
             quarantine_bytes: 0,
             eviction: remora_engine::evict::Eviction::None,
+            max_queue_pairs: 1,
+            reads_per_client: 1,
         })
         .unwrap();
         let (socket, address) = (server.socket_path().to_owned(), server.resp_address());

@@ -65,6 +65,8 @@ pub struct Options {
     pub data_buffer_bytes: usize,
     /// How long an operation may wait for its reply.
     pub timeout: Duration,
+    /// How long to come again to a server that is busy with connecting others.
+    pub connect_timeout: Duration,
 }
 
 impl Default for Options {
@@ -78,6 +80,7 @@ impl Default for Options {
             lease: None,
             data_buffer_bytes: DATA_BUFFER_BYTES,
             timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(30),
         }
     }
 }

@@ -54,7 +54,8 @@ impl Client {
     /// asked for and not to be had.
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
         let address = address.into();
-        let connection = match remora_fabric::connect(&address, options.transport)? {
+        let (transport, patience) = (options.transport, options.connect_timeout);
+        let connection = match remora_fabric::connect(&address, transport, patience)? {
             Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
             Connected::Far(connected) => Connection::over_far(&address, *connected, options)?,
         };
@@ -93,6 +94,11 @@ impl Client {
     /// How much memory there is for large replies.
     pub fn data_buffers(&self) -> DataBufferCounts {
         self.connection.data_buffers.counts()
+    }
+
+    /// The server's shards.
+    pub fn shards(&self) -> usize {
+        self.connection.lanes.len()
     }
 
     /// A session for one thread.

@@ -5,18 +5,18 @@
 //! its answer says where to dial again (RDMA_Mongo 4.1, algorithm 1).
 
 use crate::address::Address;
-use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of, number_of};
+use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of};
+use crate::patience::Patience;
 use crate::verbs::VerbsError;
 use crate::{Transport, far, shm, verbs};
 use remora_arena::MapError;
 use remora_layout::hello::{
-    ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello, text_field, text_of,
+    ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello, text_of,
 };
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use zerocopy::{FromBytes, FromZeros};
+use std::time::{Duration, Instant};
 
 /// How long either side waits for the other's hello.
 pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -127,61 +127,117 @@ pub(crate) enum Dialled<T> {
 /// dialling again if it is not the one that the address belongs to.
 /// [`Wanted::Auto`] takes shared memory if it can be had, else RDMA, else TCP,
 /// and says so once in the log where it is TCP, or where the first choice
-/// failed.
+/// failed. A server that is busy is dialled again for as long as `patience`.
 ///
 /// # Errors
 /// Nobody listens there, the server refuses, the wanted transport cannot be
 /// had, or what the server sends is not acceptable.
-pub fn connect(address: &Address, wanted: Wanted) -> Result<Connected, ConnectError> {
-    let (named, error) = match dial_twice(address, wanted) {
+pub fn connect(
+    address: &Address,
+    wanted: Wanted,
+    patience: Duration,
+) -> Result<Connected, ConnectError> {
+    let mut caller = Caller { patience: Patience::new(Instant::now(), patience) };
+    let (named, error) = match caller.dial_twice(address, wanted) {
         Ok(connected) => return Ok(connected),
         Err(failed) => failed,
     };
     // What both sides have is not always to be had: the server's socket is in
-    // another mount namespace, a device sends nothing.
+    // another mount namespace, a device sends nothing, all queue pairs are taken.
     if wanted != Wanted::Auto || !matches!(named, Wanted::Shm | Wanted::Verbs) {
         return Err(error);
     }
     warn_once(address, &with_sources(&error));
-    match dial(address, Wanted::Tcp)? {
+    match caller.dial(address, Wanted::Tcp)? {
         Dialled::Session(connected) => Ok(connected),
         Dialled::Elsewhere(answer) => {
             let (next, _) = next_dial(address, &answer)?;
-            session(dial(&next, Wanted::Tcp)?, address)
+            session(caller.dial(&next, Wanted::Tcp)?, address)
         }
     }
 }
 
-/// Dials, and once more where the answer says. A failure tells the transport
-/// that was tried.
-fn dial_twice(address: &Address, wanted: Wanted) -> Result<Connected, (Wanted, ConnectError)> {
-    let first = dial(address, wanted);
-    let answer = match first {
-        Ok(Dialled::Session(connected)) => {
-            if let (Wanted::Auto, Connected::Far(connected)) = (wanted, &connected)
-                && connected.carrier.transport() == Transport::Tcp
+/// Who makes one session.
+struct Caller {
+    patience: Patience,
+}
+
+impl Caller {
+    /// Dials, and once more where the answer says. A failure tells the
+    /// transport that was tried.
+    fn dial_twice(
+        &mut self,
+        address: &Address,
+        wanted: Wanted,
+    ) -> Result<Connected, (Wanted, ConnectError)> {
+        let first = self.dial(address, wanted);
+        let answer = match first {
+            Ok(Dialled::Session(connected)) => {
+                if let (Wanted::Auto, Connected::Far(connected)) = (wanted, &connected)
+                    && connected.carrier.transport() == Transport::Tcp
+                {
+                    warn_of_tcp(address, &connected.hello);
+                }
+                return Ok(connected);
+            }
+            Ok(Dialled::Elsewhere(answer)) => answer,
+            Err(error) if is_of_rdma(&error) => return Err((Wanted::Verbs, error)),
+            Err(error) => return Err((wanted, error)),
+        };
+        let (next, named) = next_dial(address, &answer).map_err(|error| (wanted, error))?;
+        match self.dial(&next, named).and_then(|dialled| session(dialled, address)) {
+            Ok(connected) => {
+                if (wanted, named) == (Wanted::Auto, Wanted::Tcp) {
+                    warn_of_tcp(address, &answer);
+                }
+                Ok(connected)
+            }
+            Err(ConnectError::Unreachable { .. })
+                if named == Wanted::Shm && wanted != Wanted::Auto =>
             {
-                warn_of_tcp(address, &connected.hello);
+                let why = Unavailable::ShmUnreachable;
+                Err((named, ConnectError::Unavailable { server: next, why }))
             }
-            return Ok(connected);
+            Err(error) => Err((named, error)),
         }
-        Ok(Dialled::Elsewhere(answer)) => answer,
-        Err(error) if is_of_rdma(&error) => return Err((Wanted::Verbs, error)),
-        Err(error) => return Err((wanted, error)),
-    };
-    let (next, named) = next_dial(address, &answer).map_err(|error| (wanted, error))?;
-    match dial(&next, named).and_then(|dialled| session(dialled, address)) {
-        Ok(connected) => {
-            if (wanted, named) == (Wanted::Auto, Wanted::Tcp) {
-                warn_of_tcp(address, &answer);
+    }
+
+    /// Dials; a server that is busy once more after a pause, while the
+    /// patience lasts.
+    fn dial(
+        &mut self,
+        address: &Address,
+        wanted: Wanted,
+    ) -> Result<Dialled<Connected>, ConnectError> {
+        loop {
+            let dialled = Self::dial_once(address, wanted);
+            if !matches!(dialled, Err(ConnectError::Refused { refusal: Refusal::Busy, .. })) {
+                return dialled;
             }
-            Ok(connected)
+            let mut random = [0u8; 4];
+            getrandom(&mut random, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
+            match self.patience.pause(Instant::now(), u32::from_ne_bytes(random)) {
+                Some(pause) => std::thread::sleep(pause),
+                None => return dialled,
+            }
         }
-        Err(ConnectError::Unreachable { .. }) if named == Wanted::Shm && wanted != Wanted::Auto => {
-            let why = Unavailable::ShmUnreachable;
-            Err((named, ConnectError::Unavailable { server: next, why }))
-        }
-        Err(error) => Err((named, error)),
+    }
+
+    fn dial_once(address: &Address, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
+        Ok(match address {
+            Address::Unix(path) => match shm::dial(path, wanted)? {
+                Dialled::Session(connected) => {
+                    Dialled::Session(Connected::Shm(Box::new(connected)))
+                }
+                Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
+            },
+            Address::Tcp(address) => match far::dial(*address, wanted)? {
+                Dialled::Session(connected) => {
+                    Dialled::Session(Connected::Far(Box::new(connected)))
+                }
+                Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
+            },
+        })
     }
 }
 
@@ -190,7 +246,9 @@ fn is_of_rdma(error: &ConnectError) -> bool {
     match error {
         ConnectError::Verbs { .. } => true,
         // What the offers rule out is told otherwise.
-        ConnectError::Refused { refusal, .. } => *refusal == Refusal::Unavailable,
+        ConnectError::Refused { refusal, .. } => {
+            matches!(refusal, Refusal::Unavailable | Refusal::Busy | Refusal::TooManyQueuePairs)
+        }
         _ => false,
     }
 }
@@ -211,19 +269,6 @@ fn with_sources(error: &ConnectError) -> String {
         source = error.source();
     }
     text
-}
-
-fn dial(address: &Address, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
-    Ok(match address {
-        Address::Unix(path) => match shm::dial(path, wanted)? {
-            Dialled::Session(connected) => Dialled::Session(Connected::Shm(Box::new(connected))),
-            Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
-        },
-        Address::Tcp(address) => match far::dial(*address, wanted)? {
-            Dialled::Session(connected) => Dialled::Session(Connected::Far(Box::new(connected))),
-            Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
-        },
-    })
 }
 
 /// Where the server sends us, and for what.
@@ -284,72 +329,6 @@ pub fn client_hello(wanted: Wanted) -> ClientHello {
     }
 }
 
-/// The client's hello from the bytes it sent, or why it is refused.
-pub fn hello_of(bytes: &[u8; size_of::<ClientHello>()]) -> Result<ClientHello, Refusal> {
-    let hello = ClientHello::read_from_bytes(bytes).map_err(|_| Refusal::NotAHello)?;
-    if hello.magic.get() != HELLO_MAGIC {
-        return Err(Refusal::NotAHello);
-    }
-    if hello.version.get() != PROTOCOL_VERSION {
-        return Err(Refusal::Version);
-    }
-    if Wanted::from_number(hello.wanted.get()).is_none() {
-        return Err(Refusal::NotAHello);
-    }
-    Ok(hello)
-}
-
-/// The server's choice for this client. What the client says of itself is
-/// believed only where it harms nobody: whoever hands out shared memory asks
-/// the kernel for the peer's user.
-pub fn answer(hello: &ClientHello, server: Offer) -> Result<Transport, Refusal> {
-    let wanted = Wanted::from_number(hello.wanted.get()).ok_or(Refusal::NotAHello)?;
-    choose(wanted, Offer::from_wire(&hello.offer), server).map_err(|_| Refusal::Unavailable)
-}
-
-fn hello_without_session(offer: Offer) -> ServerHello {
-    let mut hello = ServerHello::new_zeroed();
-    hello.magic = HELLO_MAGIC.into();
-    hello.version = PROTOCOL_VERSION.into();
-    hello.pid = std::process::id().into();
-    hello.offer = offer.to_wire();
-    hello
-}
-
-/// The answer that refuses.
-pub fn refusal(refusal: Refusal, server: Offer) -> ServerHello {
-    let mut hello = hello_without_session(server);
-    hello.refusal = (refusal as u32).into();
-    hello
-}
-
-/// The answer that sends a client to the chosen transport: to the socket at
-/// this path, or to this TCP address (the loopback if the server listens on
-/// every address: who came by the Unix socket is on this host). `None` if the
-/// path does not fit.
-pub fn elsewhere(
-    chosen: Transport,
-    server: Offer,
-    socket: Option<&Path>,
-    listening: Option<SocketAddr>,
-) -> Option<ServerHello> {
-    let mut hello = hello_without_session(server);
-    hello.transport = number_of(chosen).into();
-    if let Some(path) = socket {
-        hello.socket_path = text_field(path.to_str()?)?;
-    }
-    if let Some(mut address) = listening {
-        if address.ip().is_unspecified() {
-            address.set_ip(match address.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        hello.tcp_address = text_field(&address.to_string())?;
-    }
-    Some(hello)
-}
-
 /// What a client makes of the answer: the transport that the server chose.
 pub(crate) fn check_answer(
     answer: &ServerHello,
@@ -376,22 +355,4 @@ pub(crate) fn check_answer(
         return Err(not_a_server("it has another protocol version"));
     }
     chosen_of(answer.transport.get()).ok_or(not_a_server("it chose an unknown transport"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_client_on_the_host_is_sent_to_the_loopback() {
-        let offer = Offer::of_this_process(true, true, false);
-        for (listening, told) in
-            [("0.0.0.0:7", "127.0.0.1:7"), ("[::]:7", "[::1]:7"), ("10.0.0.1:7", "10.0.0.1:7")]
-        {
-            let hello = elsewhere(Transport::Tcp, offer, None, listening.parse().ok()).unwrap();
-            assert_eq!(text_of(&hello.tcp_address), Some(told));
-        }
-        let long = "/x".repeat(60);
-        assert!(elsewhere(Transport::Shm, offer, Some(Path::new(&long)), None).is_none());
-    }
 }

@@ -148,11 +148,12 @@ pub(crate) fn dial(
     let server = || Address::Tcp(address);
     let unreachable = |source| ConnectError::Unreachable { server: server(), source };
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
+    // Before the server begins to wait for it.
+    let sent = client_hello(wanted);
     let mut stream = TcpStream::connect_timeout(&address, HELLO_TIMEOUT).map_err(unreachable)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
     stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
-    let sent = client_hello(wanted);
     stream.write_all(sent.as_bytes()).map_err(unreachable)?;
     let mut hello = ServerHello::new_zeroed();
     stream.read_exact(hello.as_mut_bytes()).map_err(unreachable)?;

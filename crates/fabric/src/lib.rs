@@ -25,12 +25,14 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod answer;
 mod any;
 pub mod conformance;
 mod connect;
 pub mod detect;
 pub mod far;
 mod ledger;
+mod patience;
 pub mod shm;
 pub mod sim;
 mod sync;
@@ -39,10 +41,9 @@ pub mod verbs;
 mod waiting;
 
 pub use address::{Address, UnknownAddress};
+pub use answer::{answer, elsewhere, hello_of, refusal};
 pub use any::AnyLink;
-pub use connect::{
-    ConnectError, Connected, answer, client_hello, connect, elsewhere, hello_of, refusal,
-};
+pub use connect::{ConnectError, Connected, client_hello, connect};
 
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::time::Duration;

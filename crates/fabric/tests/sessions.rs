@@ -19,9 +19,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// The tests count descriptors of the whole process: one at a time.
@@ -39,6 +40,8 @@ struct Place {
     tcp: SocketAddr,
     stop: AtomicBool,
     broken_rdma: Option<BrokenRdma>,
+    /// Times that a client came by TCP.
+    came: AtomicU32,
 }
 
 /// How a server that chooses RDMA does not come to a queue pair.
@@ -48,12 +51,15 @@ enum BrokenRdma {
     Goes,
     /// It tells of an end and keys that lead nowhere.
     Lies,
-    /// It refuses.
-    Refuses,
+    /// It refuses, for this reason.
+    Refuses(Refusal),
+    /// It is busy for so many times.
+    IsBusy(u32),
 }
 
 struct Server {
     place: Arc<Place>,
+    patience: Duration,
     threads: Vec<JoinHandle<()>>,
     _directory: tempfile::TempDir,
 }
@@ -106,9 +112,11 @@ impl Place {
             return;
         }
         let wanted = hello_of(&hello).unwrap().wanted.get();
+        let came = self.came.fetch_add(1, Ordering::Relaxed);
         if let Some(how) = self.broken_rdma.filter(|_| wanted != Wanted::Tcp.number()) {
             let answer = match how {
-                BrokenRdma::Refuses => refusal(Refusal::Unavailable, self.offer),
+                BrokenRdma::Refuses(why) => refusal(why, self.offer),
+                BrokenRdma::IsBusy(times) if came < times => refusal(Refusal::Busy, self.offer),
                 _ => self.hello(Transport::Verbs),
             };
             let more = [0xa5; size_of::<VerbsEnd>() + size_of::<RegionKey>()];
@@ -171,6 +179,7 @@ impl Server {
             tcp: listener.local_addr().unwrap(),
             stop: AtomicBool::new(false),
             broken_rdma,
+            came: AtomicU32::new(0),
         });
         let (by_unix, by_tcp) = (Arc::clone(&place), Arc::clone(&place));
         let threads = vec![
@@ -185,7 +194,7 @@ impl Server {
                 }
             }),
         ];
-        Self { place, threads, _directory: directory }
+        Self { place, patience: Duration::from_secs(20), threads, _directory: directory }
     }
 
     fn connect(&self, by: Transport, wanted: Wanted) -> Result<Connected, ConnectError> {
@@ -193,7 +202,7 @@ impl Server {
             Transport::Tcp => Address::Tcp(self.place.tcp),
             _ => Address::Unix(self.place.socket.clone()),
         };
-        connect(&address, wanted)
+        connect(&address, wanted, self.patience)
     }
 
     fn stop(self) {
@@ -303,13 +312,42 @@ fn a_socket_out_of_reach_is_tcp_or_an_error() {
 #[test]
 fn rdma_that_comes_to_nothing_is_tcp_or_an_error() {
     let _guard = ONE_AT_A_TIME.lock();
-    for how in [BrokenRdma::Goes, BrokenRdma::Lies, BrokenRdma::Refuses] {
+    let full = BrokenRdma::Refuses(Refusal::TooManyQueuePairs);
+    let refuses = BrokenRdma::Refuses(Refusal::Unavailable);
+    for how in [BrokenRdma::Goes, BrokenRdma::Lies, refuses, full] {
         let server = Server::start_with(|offer| offer.host ^= 1, true, Some(how));
         assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
         let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
         assert!(named.is_err(), "{named:?}");
         server.stop();
     }
+}
+
+/// A busy server is come to again, over one connection after the other, until
+/// it has time, or the client has none any more.
+#[test]
+fn a_busy_server_is_come_to_again() {
+    let _guard = ONE_AT_A_TIME.lock();
+    let busy = |times, patience| {
+        let how = BrokenRdma::IsBusy(times);
+        let server = Server::start_with(|offer| offer.host ^= 1, true, Some(how));
+        Server { patience, ..server }
+    };
+    let server = busy(3, Duration::from_secs(20));
+    // The fourth time it chooses RDMA, and goes.
+    let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
+    assert!(matches!(named, Err(ConnectError::Verbs { .. })), "{named:?}");
+    assert_eq!(server.place.came.load(Ordering::Relaxed), 4);
+    server.stop();
+    let server = busy(u32::MAX, Duration::from_secs(1));
+    let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
+    assert!(
+        matches!(named, Err(ConnectError::Refused { refusal: Refusal::Busy, .. })),
+        "{named:?}"
+    );
+    assert!(server.place.came.load(Ordering::Relaxed) >= 2);
+    assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
+    server.stop();
 }
 
 fn descriptors() -> usize {

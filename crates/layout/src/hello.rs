@@ -153,6 +153,14 @@ pub enum Refusal {
         "the server has no file descriptor or memory left for another session: close some clients, or raise its limit of open files (ulimit -n)"
     )]
     NoResources = 7,
+    /// Too many others are being connected over RDMA at this moment.
+    #[error("the server is busy with connecting others over RDMA: come again")]
+    Busy = 8,
+    /// No queue pair is free.
+    #[error(
+        "the server has reached its limit of queue pairs: close some clients over RDMA, raise its max_queue_pairs, or use transport auto or tcp"
+    )]
+    TooManyQueuePairs = 9,
 }
 
 impl Refusal {
@@ -166,6 +174,8 @@ impl Refusal {
             Self::ShuttingDown,
             Self::Unavailable,
             Self::NoResources,
+            Self::Busy,
+            Self::TooManyQueuePairs,
         ]
         .into_iter()
         .find(|refusal| *refusal as u32 == number)
@@ -196,9 +206,9 @@ mod tests {
 
     #[test]
     fn every_refusal_is_known_by_its_number() {
-        let known = (1..=7).map(|number| Refusal::from_number(number).unwrap() as u32);
-        assert!(known.eq(1..=7));
-        assert_eq!((Refusal::from_number(0), Refusal::from_number(8)), (None, None));
+        let known = (1..=9).map(|number| Refusal::from_number(number).unwrap() as u32);
+        assert!(known.eq(1..=9));
+        assert_eq!((Refusal::from_number(0), Refusal::from_number(10)), (None, None));
     }
 
     #[test]

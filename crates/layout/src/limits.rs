@@ -65,6 +65,25 @@ pub const MAX_SHARDS: usize = 64;
 /// Sessions (client connections over rings) of one server.
 pub const MAX_SESSIONS: usize = 1024;
 
+/// Clients that have said hello and wait for a queue pair; who comes then is
+/// told to come again. At some milliseconds each, nobody waits for longer than
+/// it takes to come again.
+pub const MAX_SET_UPS_WAITING: usize = 256;
+/// Queue pairs of clients that have not told of their own end yet: what silent
+/// ones can hold. A client takes some 20 ms to make its end, so that these are
+/// as many as a server can make.
+pub const MAX_HALF_OPEN: usize = 16;
+/// A client that waits for a queue pair for this long is told to come again,
+/// before it takes the silence for an answer, in ms.
+pub const SET_UP_WAIT_MS: u64 = 2_000;
+/// What the control thread spends on making and ending sessions between two
+/// looks at its heartbeats, in microseconds, and one step more: a fifth of a
+/// heartbeat.
+pub const SET_UP_TURN_US: u64 = HEARTBEAT_MS * 1_000 / 5;
+/// READs that one client may have under way at the server's device, unless
+/// told otherwise, and at most: what devices take as a rule.
+pub const MAX_READS_PER_CLIENT: u8 = 16;
+
 /// Longest READ: the longest key and value with their headers are one READ,
 /// with most of 1 MiB in hand.
 pub const MAX_READ_BYTES: usize = 65 << 20;

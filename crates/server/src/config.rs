@@ -40,4 +40,10 @@ pub struct Config {
     pub quarantine_bytes: u64,
     /// What happens when memory is full.
     pub eviction: Eviction,
+    /// Queue pairs of clients over RDMA, one for each process: 1 to
+    /// [`remora_layout::limits::MAX_SESSIONS`].
+    pub max_queue_pairs: usize,
+    /// READs that one client over RDMA may have under way: 1 to
+    /// [`remora_layout::limits::MAX_READS_PER_CLIENT`].
+    pub reads_per_client: u8,
 }

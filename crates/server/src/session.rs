@@ -4,7 +4,7 @@
 use crate::agent::{AgentInbox, Served};
 use crate::jobs::Message;
 use crate::ring_session::{ClientEnd, RingParts, RingSession};
-use crate::shared::Shared;
+use crate::shared::{Shared, count};
 use remora_arena::{Mapping, Words};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::{self, Bell, ShmLink};
@@ -15,7 +15,7 @@ use remora_ring::WRITE_ID;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A session.
 pub struct Session {
@@ -30,6 +30,10 @@ pub struct Session {
     violated: Arc<AtomicBool>,
     /// Set by the agent when a TCP connection is at its end.
     has_ended: Arc<AtomicBool>,
+    /// Threads of the client that have asked something, by the shards' rings.
+    threads: Arc<AtomicU64>,
+    /// How many of them are in the count of the server.
+    counted: u64,
 }
 
 enum Carrier {
@@ -64,7 +68,7 @@ impl Session {
             eventfds.push(Bell::eventfd().map_err(no_room)?);
         }
         let (to_server, to_client) = (memory.to_server(), memory.to_client());
-        let violated = Arc::new(AtomicBool::new(false));
+        let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         for (shard, eventfd) in eventfds.iter().enumerate() {
             let mut link = ShmLink::new(None);
             link.add_region(CLIENT_MAILBOX, to_client.clone(), true);
@@ -84,11 +88,12 @@ impl Session {
                         eventfd: Arc::clone(eventfd),
                     },
                     violated: Arc::clone(&violated),
+                    threads: Arc::clone(&threads),
                 },
             );
         }
         let carrier = Carrier::Shm { memory, to_client, eventfds };
-        Ok(Self::new(number, carrier, to_server, violated))
+        Ok(Self::new(number, carrier, to_server, violated, threads))
     }
 
     /// Hands a client over shared memory what it needs.
@@ -151,7 +156,7 @@ impl Session {
         carrier: far::Carrier,
         to_server: Words,
     ) -> Self {
-        let violated = Arc::new(AtomicBool::new(false));
+        let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         for shard in 0..shared.shards.len() {
             attach(
                 shared,
@@ -165,20 +170,37 @@ impl Session {
                     large: None,
                     client: ClientEnd::Far,
                     violated: Arc::clone(&violated),
+                    threads: Arc::clone(&threads),
                 },
             );
         }
         let link = carrier.link();
-        let session =
-            Self::new(number, Carrier::Far { carrier: carrier.clone(), link }, to_server, violated);
+        let far = Carrier::Far { carrier: carrier.clone(), link };
+        let session = Self::new(number, far, to_server, violated, threads);
         let has_ended = Arc::clone(&session.has_ended);
         agent.serve(Served { carrier, session: number, has_ended });
         session
     }
 
-    fn new(number: u64, carrier: Carrier, to_server: Words, violated: Arc<AtomicBool>) -> Self {
+    fn new(
+        number: u64,
+        carrier: Carrier,
+        to_server: Words,
+        violated: Arc<AtomicBool>,
+        threads: Arc<AtomicU64>,
+    ) -> Self {
         let has_ended = Arc::new(AtomicBool::new(false));
-        Self { number, carrier, to_server, beats: 0, echoed_ns: 0, violated, has_ended }
+        let (beats, echoed_ns, counted) = (0, 0, 0);
+        Self { number, carrier, to_server, beats, echoed_ns, violated, has_ended, threads, counted }
+    }
+
+    /// Brings the server's count of its clients' threads over RDMA up to date.
+    pub fn count_threads(&mut self, shared: &Shared) {
+        let threads = self.threads.load(Ordering::Relaxed);
+        if self.transport() == Transport::Verbs && threads > self.counted {
+            count(&shared.counts.client_threads, threads - self.counted);
+            self.counted = threads;
+        }
     }
 
     /// What carries it.
@@ -248,6 +270,7 @@ impl Session {
     /// Ends the session for the client and at every shard: none of its
     /// operations completes successfully any more.
     pub fn withdraw(&self, shared: &Shared) {
+        shared.counts.client_threads.fetch_sub(self.counted, Ordering::Relaxed);
         match &self.carrier {
             Carrier::Shm { memory, .. } => memory.withdraw(),
             Carrier::Far { carrier, .. } => {

@@ -92,12 +92,20 @@ pub struct Counts {
     pub sessions_tcp: AtomicU64,
     /// Sessions over RDMA, now.
     pub sessions_verbs: AtomicU64,
+    /// Queue pairs of clients that have no session yet, now.
+    pub half_open: AtomicU64,
+    /// Threads of clients over RDMA that have asked something.
+    pub client_threads: AtomicU64,
     /// Sessions granted since the start.
     pub sessions_total: AtomicU64,
     /// Sessions ended because of what the peer did.
     pub sessions_violated: AtomicU64,
     /// Sessions that were refused, for whatever reason.
     pub sessions_refused: AtomicU64,
+    /// Clients that were told to come again.
+    pub told_busy: AtomicU64,
+    /// Clients that were refused a queue pair because all were taken.
+    pub no_queue_pair: AtomicU64,
     /// Clients cut off because they did not say hello in time.
     pub hellos_timed_out: AtomicU64,
     /// RESP connections, now.
@@ -144,6 +152,12 @@ impl Shared {
             // Fails only if the poll is gone, and then nobody waits.
             let _ = waker.wake();
         }
+    }
+
+    /// Queue pairs that clients may have, over all devices; none without one.
+    pub fn max_queue_pairs(&self) -> u64 {
+        let has = self.verbs.as_ref().map_or(0, verbs::Host::max_queue_pairs);
+        self.config.max_queue_pairs.min(has) as u64
     }
 
     /// A peer's WRITE came with this immediate: wakes the shard that it names.

@@ -218,6 +218,7 @@ impl Node {
                 client: ClientEnd::Far,
                 large: None,
                 violated: Arc::clone(&violated),
+                threads: Arc::default(),
             })
         });
         let rings = rings.collect();

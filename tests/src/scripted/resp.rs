@@ -64,6 +64,8 @@ fn host() -> &'static Mutex<Host> {
             pointer_sharing: false,
             quarantine_bytes: 0,
             eviction: Eviction::None,
+            max_queue_pairs: 1,
+            reads_per_client: 1,
         });
         let server = server.expect("a server");
         let address = server.resp_address();

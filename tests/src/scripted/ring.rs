@@ -133,6 +133,7 @@ impl<'s> Peer<'s> {
             client: ClientEnd::Far,
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
+            threads: Arc::default(),
         });
         let never = Arc::new(AtomicBool::new(false));
         let link = AnyLink::Other(Box::new(Direct::new(vec![to_server.clone()], never)));

@@ -76,7 +76,7 @@ const CHECKS: &[(&str, Check)] = &[
                 "--workspace",
                 "--all-targets",
                 "--features",
-                "remora-fabric/rxe",
+                "remora-fabric/rxe,remora-tests/rxe",
                 "--",
                 "-D",
                 "warnings",

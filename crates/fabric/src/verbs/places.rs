@@ -8,10 +8,10 @@
 use std::cmp::Reverse;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where the kernel tells of RDMA devices.
-const SYSFS: &str = "/sys/class/infiniband";
+pub(super) const SYSFS: &str = "/sys/class/infiniband";
 
 /// What carries the packets of a GID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -129,20 +129,21 @@ pub fn is_software(device: &str) -> bool {
     place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
 }
 
-fn places_in(root: &Path) -> Vec<Place> {
+pub(super) fn places_in(root: &Path) -> Vec<Place> {
     let mut places = Vec::new();
     for device in names(root) {
         let ports = root.join(&device).join("ports");
         for port in names(&ports) {
             let Ok(number) = port.parse() else { continue };
             let port = ports.join(&port);
-            let is_active = text(&port.join("state")).is_some_and(|state| state.starts_with("4:"));
+            let is_active = is_active(&port);
             for index in names(&port.join("gids")) {
                 let Ok(gid_index) = index.parse() else { continue };
                 let gid = text(&port.join("gids").join(&index)).and_then(|text| gid_of(&text));
-                // The kernel refuses to tell of entries that are not used.
+                // Zeros where an entry is not used, as nearly all are.
+                let Some(gid) = gid.filter(|gid| *gid != [0; 16]) else { continue };
                 let carriage = text(&port.join("gid_attrs/types").join(&index));
-                let (Some(gid), Some(carriage)) = (gid, carriage) else { continue };
+                let Some(carriage) = carriage else { continue };
                 let carriage = match carriage.as_str() {
                     "RoCE v2" => Carriage::RoceV2,
                     _ if text(&port.join("link_layer")).as_deref() == Some("InfiniBand") => {
@@ -159,6 +160,25 @@ fn places_in(root: &Path) -> Vec<Place> {
         }
     }
     places
+}
+
+fn is_active(port: &Path) -> bool {
+    text(&port.join("state")).is_some_and(|state| state.starts_with("4:"))
+}
+
+fn port_of(root: &Path, place: &Place) -> PathBuf {
+    root.join(&place.device).join("ports").join(place.port.to_string())
+}
+
+/// Whether the port of a place is active now.
+pub(super) fn is_port_active(root: &Path, place: &Place) -> bool {
+    is_active(&port_of(root, place))
+}
+
+/// The address that stands at a place now.
+pub(super) fn gid_at(root: &Path, place: &Place) -> Option<[u8; 16]> {
+    let gids = port_of(root, place).join("gids");
+    text(&gids.join(place.gid_index.to_string())).and_then(|text| gid_of(&text))
 }
 
 /// One port of one device.
@@ -196,7 +216,7 @@ fn ports_in(root: &Path) -> Vec<Port> {
     found
 }
 
-fn names(directory: &Path) -> Vec<String> {
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

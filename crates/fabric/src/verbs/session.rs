@@ -3,6 +3,7 @@
 
 use super::connection::{Connection, Parts, PeerRegion};
 use super::data_buffer::DataMemory;
+use super::known_places::known_places;
 use super::load::LoadMeter;
 use super::memlock::{self, NotRegistered};
 use super::objects::{Domain, Registration, VerbsError};
@@ -144,6 +145,11 @@ impl Host {
         self.devices.iter().map(|device| device.name.as_str())
     }
 
+    /// Queue pairs that the devices say they have, all together.
+    pub fn max_queue_pairs(&self) -> usize {
+        self.devices.iter().map(|device| device.domain.context.limits.max_qp.max(0) as usize).sum()
+    }
+
     /// A queue pair for a client that came by this address of the server's, at
     /// the best device that gives one.
     ///
@@ -151,7 +157,7 @@ impl Host {
     /// None does, for the reason of the first.
     pub fn welcome(&self, local: IpAddr) -> Result<Welcome, VerbsError> {
         // Asked anew each time: ports go down and come up.
-        let places: Vec<Place> = ranked(places(), Some(local.to_canonical()));
+        let places: Vec<Place> = ranked(known_places(), Some(local.to_canonical()));
         let mut first = None;
         for place in &places {
             let Some(device) = self.devices.iter().find(|device| device.name == place.device)
@@ -180,6 +186,12 @@ pub struct Welcome {
 }
 
 impl Welcome {
+    /// The client may have at most so many READs under way: the device
+    /// takes no more (`max_dest_rd_atomic`).
+    pub fn serve_at_most(&mut self, reads: u8) {
+        self.unconnected.serve_at_most(reads);
+    }
+
     /// What follows the server's hello.
     pub fn greeting(&self) -> Vec<u8> {
         [self.unconnected.end().as_bytes(), self.arenas.as_slice().as_bytes()].concat()

@@ -1,8 +1,9 @@
 //! Making queue pairs: the device and the address, the ends that two peers
 //! tell each other, windows.
 
+use super::known_places::known_places;
 use super::objects::{Context, Domain, Registration, VerbsError};
-use super::places::{Place, places, ranked};
+use super::places::{Place, ranked};
 use super::queue_pair::{BIND, QueuePair, Window};
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::*;
@@ -26,7 +27,7 @@ pub fn open(
     device: Option<&str>,
 ) -> Result<(Arc<Domain>, Place), VerbsError> {
     super::library::library()?;
-    let all = places();
+    let all = known_places();
     if let Some(name) = device
         && !all.iter().any(|place| place.device == name)
     {
@@ -67,6 +68,11 @@ impl Unconnected {
     /// What the peer has to know.
     pub fn end(&self) -> VerbsEnd {
         self.end
+    }
+
+    /// Serves the peer at most so many READs at a time, and tells it so.
+    pub fn serve_at_most(&mut self, reads: u8) {
+        self.end.read_depth = self.end.read_depth.min(reads);
     }
 
     /// Connects it to the peer's end.

@@ -27,7 +27,7 @@ use eviction::EvictionArgs;
 use remora_client::Options;
 #[cfg(test)]
 pub use report::tests::outcome as outcome_for_tests;
-use report::{Carried, KeysReport};
+use report::{Carried, KeysReport, QueuePairs};
 pub use run::{Figures, Outcome, Plan, run as run_plan};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -213,7 +213,12 @@ fn measure(
     let client = SessionTarget::connect(server, &options)?;
     let outcome = run_plan(&plan, || SessionTarget::open(&client, path))?;
     let is_software_rdma = client.rdma_device().is_some_and(remora_fabric::verbs::is_software);
-    Ok((outcome, Carried { transport: client.transport().name(), is_software_rdma }))
+    let (transport, shards) = (client.transport(), client.shards());
+    // One for the process; the loader's is gone.
+    let queue_pairs = (transport == remora_fabric::Transport::Verbs)
+        .then_some(QueuePairs { now: 1, unshared: args.clients * shards });
+    let transport = transport.name();
+    Ok((outcome, Carried { transport, is_software_rdma, queue_pairs }))
 }
 
 fn load_and_run<T: Target>(

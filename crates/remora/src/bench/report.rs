@@ -13,12 +13,23 @@ pub struct Carried {
     pub transport: &'static str,
     /// The kernel plays the RDMA device.
     pub is_software_rdma: bool,
+    /// Over RDMA.
+    pub queue_pairs: Option<QueuePairs>,
+}
+
+/// Queue pairs of the client's process (H41).
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePairs {
+    /// That it has.
+    pub now: usize,
+    /// That it would have if each of its threads had one to each shard.
+    pub unshared: usize,
 }
 
 impl Carried {
     /// By this, and no RDMA device.
     pub fn by(transport: &'static str) -> Self {
-        Self { transport, is_software_rdma: false }
+        Self { transport, is_software_rdma: false, queue_pairs: None }
     }
 }
 
@@ -42,6 +53,12 @@ pub struct KeysReport {
     /// Set where they say nothing about real devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<&'static str>,
+    /// Over RDMA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_pairs: Option<usize>,
+    /// If each client had one to each shard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_pairs_unshared: Option<usize>,
     path: String,
     seed: u64,
     command: String,
@@ -91,6 +108,8 @@ impl KeysReport {
             undecided,
             transport: carried.transport,
             times: carried.is_software_rdma.then_some("meaningless: software RDMA"),
+            queue_pairs: carried.queue_pairs.map(|pairs| pairs.now),
+            queue_pairs_unshared: carried.queue_pairs.map(|pairs| pairs.unshared),
             path: args.path.to_string(),
             seed: args.seed,
             command: args.command(ops, shards.unwrap_or(1)),
@@ -137,6 +156,9 @@ impl KeysReport {
         )?;
         if let Some(times) = self.times {
             writeln!(out, "times        {times}")?;
+        }
+        if let (Some(now), Some(unshared)) = (self.queue_pairs, self.queue_pairs_unshared) {
+            writeln!(out, "queue pairs  {now}; {unshared} if each client had one to each shard")?;
         }
         writeln!(out, "round trips  {:.3} per operation", figures.round_trips_per_op)?;
         writeln!(out, "bytes        {:.1} per operation", figures.bytes_per_op)?;
@@ -225,13 +247,17 @@ pub mod tests {
         assert_eq!(json["server_cpu_us_per_op"], 0.5);
         assert_eq!(json["ops_per_s"], 10_000.0);
         assert_eq!(json["transport"], "shm");
-        assert!(json["times"].is_null());
+        assert!(json["times"].is_null() && json["queue_pairs"].is_null());
         // What a device in software takes is labelled.
-        let carried = Carried { transport: "verbs", is_software_rdma: true };
+        let queue_pairs = Some(QueuePairs { now: 1, unshared: 12 });
+        let carried = Carried { transport: "verbs", is_software_rdma: true, queue_pairs };
         for as_json in [true, false] {
             out.clear();
             report(carried).print(as_json, &mut out).unwrap();
-            assert!(String::from_utf8_lossy(&out).contains("meaningless: software RDMA"));
+            let out = String::from_utf8_lossy(&out);
+            assert!(out.contains("meaningless: software RDMA"));
+            let pairs = ["queue pairs  1; 12 if", "\"queue_pairs\":1,\"queue_pairs_unshared\":12,"];
+            assert!(out.contains(pairs[as_json as usize]), "{out}");
         }
     }
 

@@ -12,7 +12,9 @@ use crate::transport::Transport;
 use crate::wake::Wake;
 use anyhow::Context;
 use clap::Args;
-use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
+use remora_layout::limits::{
+    MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
+};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -80,6 +82,15 @@ pub struct Layer {
     /// What happens when memory is full [default: none].
     #[arg(long, env = "REMORA_EVICTION", value_name = "POLICY", value_enum)]
     pub eviction: Option<Eviction>,
+    /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
+    /// and no more than the devices have [default: 1024]. Further clients get
+    /// TCP by auto, and are refused by verbs.
+    #[arg(long, env = "REMORA_MAX_QUEUE_PAIRS", value_name = "N")]
+    pub max_queue_pairs: Option<usize>,
+    /// READs that one client over RDMA may have under way, 1 to 16 and no more
+    /// than the device serves [default: 16].
+    #[arg(long, env = "REMORA_READS_PER_CLIENT", value_name = "N")]
+    pub reads_per_client: Option<u8>,
     /// What is logged: a level, or a filter such as remora_server=debug [default: info].
     #[arg(long, env = "REMORA_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -114,6 +125,8 @@ impl Layer {
             pointer_sharing: self.pointer_sharing.or(below.pointer_sharing),
             quarantine_bytes: self.quarantine_bytes.or(below.quarantine_bytes),
             eviction: self.eviction.or(below.eviction),
+            max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
+            reads_per_client: self.reads_per_client.or(below.reads_per_client),
             log: self.log.or(below.log),
         }
     }
@@ -154,6 +167,10 @@ pub struct Settings {
     pub quarantine_bytes: Size,
     /// What happens when memory is full.
     pub eviction: Eviction,
+    /// Queue pairs of clients over RDMA.
+    pub max_queue_pairs: usize,
+    /// READs that one client over RDMA may have under way.
+    pub reads_per_client: u8,
     /// Filter of the log.
     pub log: String,
 }
@@ -178,6 +195,8 @@ impl Settings {
             pointer_sharing: layer.pointer_sharing.unwrap_or(true),
             quarantine_bytes: layer.quarantine_bytes.unwrap_or(Size(0)),
             eviction: layer.eviction.unwrap_or_default(),
+            max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
+            reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
             log: layer.log.unwrap_or_else(|| "info".into()),
         };
         settings.check()?;
@@ -192,6 +211,16 @@ impl Settings {
             let transport = self.transport;
             return Err(unavailable(format!(
                 "{transport}: there is no address to listen on; set fabric_address"
+            )));
+        }
+        if !(1..=MAX_SESSIONS).contains(&self.max_queue_pairs) {
+            let pairs = self.max_queue_pairs;
+            return Err(usage(format!("max_queue_pairs: {pairs} is not in 1..={MAX_SESSIONS}")));
+        }
+        if !(1..=MAX_READS_PER_CLIENT).contains(&self.reads_per_client) {
+            let reads = self.reads_per_client;
+            return Err(usage(format!(
+                "reads_per_client: {reads} is not in 1..={MAX_READS_PER_CLIENT}"
             )));
         }
         let share = self.max_memory.0 / self.shards as u64;
@@ -224,6 +253,8 @@ impl Settings {
             pointer_sharing: self.pointer_sharing,
             quarantine_bytes: self.quarantine_bytes.0,
             eviction: self.eviction.into(),
+            max_queue_pairs: self.max_queue_pairs,
+            reads_per_client: self.reads_per_client,
         }
     }
 }
@@ -271,7 +302,7 @@ mod tests {
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
              buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
              pointer_sharing = false\nquarantine_bytes = \"2MiB\"\n\
-              eviction = \"s3-fifo\"\nlog = \"debug\"",
+              eviction = \"s3-fifo\"\nmax_queue_pairs = 8\nreads_per_client = 4\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
         assert_eq!(all.bind, Some("::1".parse().unwrap()));
@@ -279,6 +310,7 @@ mod tests {
         assert_eq!(all.pointer_sharing, Some(false));
         assert_eq!(all.quarantine_bytes, Some(Size(2 << 20)));
         assert_eq!(all.eviction, Some(Eviction::S3Fifo));
+        assert_eq!((all.max_queue_pairs, all.reads_per_client), (Some(8), Some(4)));
     }
 
     #[test]
@@ -289,8 +321,16 @@ mod tests {
 
     #[test]
     fn impossible_settings_are_refused() {
-        for text in ["shards = 0", "shards = 65", "max_memory = \"1k\"", "max_memory = \"100TiB\""]
-        {
+        for text in [
+            "shards = 0",
+            "shards = 65",
+            "max_memory = \"1k\"",
+            "max_memory = \"100TiB\"",
+            "max_queue_pairs = 0",
+            "max_queue_pairs = 1025",
+            "reads_per_client = 0",
+            "reads_per_client = 17",
+        ] {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");
         }

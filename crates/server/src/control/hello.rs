@@ -2,12 +2,11 @@
 //! instead.
 
 use super::doors::Socket;
-use super::{Client, Control, Welcomed};
+use super::{Client, Control, Stage};
 use crate::random::random_u64;
 use crate::session::Session;
 use crate::shared::count;
 use mio::Token;
-use remora_arena::{Mapping, Words};
 use remora_fabric::detect::{Offer, Wanted, number_of};
 use remora_fabric::shm::decline;
 use remora_fabric::verbs::ClientSide;
@@ -17,30 +16,31 @@ use remora_layout::hello::{
     TCP_ADDRESS_BYTES,
 };
 use remora_layout::limits::MAX_SESSIONS;
-use remora_layout::session::mailbox_bytes;
-use remora_layout::verbs::VerbsReady;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 impl Control {
-    /// Reads the hello, or notices the end. After the hello a client over
-    /// shared memory has nothing to say: one that does breaks the protocol.
+    /// Reads what a client has to say, or notices its end. One that speaks out
+    /// of its turn breaks the protocol; over shared memory and RDMA a session's
+    /// client has nothing more to say.
     pub(super) fn read(&mut self, token: Token) {
         const HELLO: usize = size_of::<ClientHello>();
         const SIDE: usize = size_of::<ClientSide>();
-        let Some(client) = self.clients.get_mut(&token) else { return };
-        let Some(socket) = &mut client.socket else { return };
         let mut bytes = [0u8; SIDE];
         loop {
-            let all = if client.welcome.is_some() { SIDE } else { HELLO };
-            let want = all - client.said.len();
+            let Some(client) = self.clients.get_mut(&token) else { return };
+            let Some(socket) = &mut client.socket else { return };
+            let all = match client.stage {
+                Stage::Silent => HELLO,
+                Stage::Greeted(_) => SIDE,
+                Stage::Waiting(_) | Stage::Told(..) | Stage::Served(_) => 0,
+            };
+            let want = all.saturating_sub(client.said.len());
             match socket.read(&mut bytes[..want.max(1)]) {
                 Ok(0) => return self.end(token, "the client has gone"),
-                Ok(_) if client.session.is_some() => {
+                Ok(_) if all == 0 => {
                     count(&self.shared.counts.sessions_violated, 1);
-                    return self.end(token, "it spoke after its hello");
+                    return self.end(token, "it spoke out of its turn");
                 }
                 Ok(read) => {
                     client.said.extend_from_slice(&bytes[..read]);
@@ -48,17 +48,21 @@ impl Control {
                         continue;
                     }
                     let said = std::mem::take(&mut client.said);
-                    if let Some(welcomed) = client.welcome.take() {
-                        return self.connect(token, *welcomed, &said);
+                    match std::mem::replace(&mut client.stage, Stage::Silent) {
+                        Stage::Greeted(welcomed) => {
+                            client.enter(Stage::Told(welcomed, said));
+                            self.admission.told(token);
+                        }
+                        _ => {
+                            let hello = <[u8; HELLO]>::try_from(&said[..]);
+                            if let Ok(hello) = hello
+                                && let Err(why) = self.welcome(token, &hello)
+                            {
+                                self.refuse(token, why);
+                            }
+                        }
                     }
-                    if let Ok(hello) = <[u8; HELLO]>::try_from(&said[..])
-                        && let Err(why) = self.welcome(token, &hello)
-                    {
-                        tracing::warn!(refusal = %why, "refused a session");
-                        let refused = refusal(why, self.offer());
-                        self.dismiss(token, &refused);
-                    }
-                    return;
+                    // It may have gone already.
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -78,8 +82,21 @@ impl Control {
         )
     }
 
+    /// Refuses a client.
+    pub(super) fn refuse(&mut self, token: Token, why: Refusal) {
+        let counts = &self.shared.counts;
+        match why {
+            // As many as come; they come again.
+            Refusal::Busy => count(&counts.told_busy, 1),
+            why => tracing::warn!(refusal = %why, "refused a session"),
+        }
+        let refused = refusal(why, self.offer());
+        self.dismiss(token, &refused);
+    }
+
     /// Answers a client that gets no session here.
     fn dismiss(&mut self, token: Token, hello: &ServerHello) {
+        self.admission.settle(token);
         if let Some(Client { socket: Some(mut socket), .. }) = self.clients.remove(&token) {
             let is_refusal = hello.refusal.get() != 0;
             count(&self.shared.counts.sessions_refused, is_refusal as u64);
@@ -120,65 +137,14 @@ impl Control {
         if self.shared.counts.sessions() >= MAX_SESSIONS as u64 {
             return Err(Refusal::TooManySessions);
         }
-        match chosen {
-            Transport::Verbs => self.greet(token, &hello),
-            _ => self.grant(token, &hello, chosen),
+        if chosen != Transport::Verbs {
+            return self.grant(token, &hello, chosen);
         }
-    }
-
-    /// Tells a client of this end of a queue pair; the client's end follows.
-    fn greet(&mut self, token: Token, hello: &ClientHello) -> Result<(), Refusal> {
-        let granted = self.granted(Transport::Verbs);
-        let client = self.clients.get_mut(&token).ok_or(Refusal::NotAHello)?;
-        let Some(Socket::Tcp(socket)) = &mut client.socket else { return Err(Refusal::NotAHello) };
-        let no_rdma = |error: &dyn std::fmt::Display| {
-            tracing::warn!(%error, "no queue pair for a client");
-            Refusal::Unavailable
-        };
-        let host = self.shared.verbs.as_ref().ok_or(Refusal::Unavailable)?;
-        let local = socket.local_addr().map_err(|error| no_rdma(&error))?.ip();
-        let welcome = host.welcome(local).map_err(|error| no_rdma(&error))?;
-        let answer = [granted.as_bytes(), &welcome.greeting()].concat();
-        // It fits into the socket of a client that was only sent to so far.
-        socket.write_all(&answer).map_err(|error| no_rdma(&error))?;
-        self.next_session += 1;
-        client.welcome = Some(Box::new(Welcomed { welcome, granted, pid: hello.pid.get() }));
+        if !self.admission.arrive(token) {
+            return Err(Refusal::Busy);
+        }
+        client.enter(Stage::Waiting(hello));
         Ok(())
-    }
-
-    /// A client has told of its end of a queue pair: it gets its session.
-    fn connect(&mut self, token: Token, welcomed: Welcomed, said: &[u8]) {
-        let Welcomed { welcome, granted, pid } = welcomed;
-        let Some(Client { socket: Some(Socket::Tcp(socket)), .. }) = self.clients.get_mut(&token)
-        else {
-            return;
-        };
-        let to_server = Words::new(Mapping::heap(mailbox_bytes(self.shared.shards.len())));
-        let accepted = ClientSide::read_from_bytes(said).map_err(|_| "its side is cut".to_owned());
-        let accepted = accepted.and_then(|side| {
-            let control = socket.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-            let shared = Arc::clone(&self.shared);
-            let on_immediate = Box::new(move |imm| shared.ring(imm));
-            let accepted = welcome.accept(control.into(), &side, &to_server, on_immediate);
-            accepted.map_err(|error| error.to_string())
-        });
-        let (connection, ready) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(error, "a client's queue pair could not be connected");
-                let mut refused = VerbsReady::new_zeroed();
-                refused.refusal = (Refusal::Unavailable as u32).into();
-                // It may have gone.
-                let _ = socket.write_all(refused.as_bytes());
-                return self.end(token, "its queue pair could not be connected");
-            }
-        };
-        // It fits; a client that has gone is noticed soon.
-        let _ = socket.write_all(ready.as_bytes());
-        let granted = (granted.session.get(), granted.session_seed.get());
-        let session =
-            Session::over_verbs(&self.shared, &self.agent, granted, connection, to_server);
-        self.begin(token, session, pid);
     }
 
     fn grant(
@@ -203,7 +169,8 @@ impl Control {
         };
         self.next_session += 1;
         self.begin(token, session, hello.pid.get());
-        let Some(Client { socket, session: Some(session), .. }) = self.clients.get(&token) else {
+        let Some(Client { socket, stage: Stage::Served(session), .. }) = self.clients.get(&token)
+        else {
             return Ok(());
         };
         if let Some(Socket::Unix(socket)) = socket
@@ -218,18 +185,18 @@ impl Control {
     }
 
     /// A session has begun.
-    fn begin(&mut self, token: Token, session: Session, pid: u32) {
+    pub(super) fn begin(&mut self, token: Token, mut session: Session, pid: u32) {
         let (number, transport) = (session.number, session.transport());
         let Some(client) = self.clients.get_mut(&token) else { return };
-        client.session = Some(session);
+        session.beat(&self.shared, self.utilisation.ppm());
+        client.enter(Stage::Served(Box::new(session)));
         count(self.shared.counts.sessions_by(transport), 1);
         count(&self.shared.counts.sessions_total, 1);
         tracing::info!(session = number, pid, transport = transport.name(), "session granted");
-        self.beat_one(token);
     }
 
     /// The answer that grants the next session.
-    fn granted(&self, chosen: Transport) -> ServerHello {
+    pub(super) fn granted(&self, chosen: Transport) -> ServerHello {
         let table = self.shared.pointer_table.as_ref();
         ServerHello {
             magic: HELLO_MAGIC.into(),

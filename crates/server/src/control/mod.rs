@@ -1,26 +1,36 @@
-//! The control thread: grants sessions over the Unix socket, writes
-//! heartbeats, and notices when a client has gone.
+//! The control thread: grants sessions, writes heartbeats, and notices when a
+//! client has gone.
+//!
+//! What takes long, making queue pairs and ending sessions, it does in steps,
+//! and looks at its heartbeats every few milliseconds between them
+//! ([`admission`]): readers' rights depend on these (M30).
 //!
 //! A heartbeat copies the client's clock first, then checks that the server
 //! is still the primary, then echoes: the reading right of the client counts
 //! from the echoed clock (design, "What a late reader may do").
 
+mod admission;
 mod doors;
 mod hello;
+mod set_up;
 
 use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::AgentInbox;
 use crate::session::Session;
 use crate::shared::{Shared, count};
 use crate::utilisation::Utilisation;
+use admission::{Admission, Step};
 use doors::{Arrival, Door, Listener, Socket};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use remora_fabric::detect::Offer;
 use remora_fabric::refusal;
 use remora_fabric::verbs::Welcome;
-use remora_layout::hello::{Refusal, ServerHello};
-use remora_layout::limits::{HEARTBEAT_MS, IDLE_HEARTBEAT_MS};
+use remora_layout::hello::{ClientHello, Refusal, ServerHello};
+use remora_layout::limits::{
+    HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_HALF_OPEN, MAX_SET_UPS_WAITING, SET_UP_TURN_US,
+    SET_UP_WAIT_MS,
+};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -32,7 +42,8 @@ const UNIX_LISTENER: Token = Token(0);
 pub const WAKER: Token = Token(1);
 const TCP_LISTENER: Token = Token(2);
 const FIRST_CLIENT: usize = 3;
-/// A client that does not send its hello within this time is cut off.
+/// A client that does not send its hello, or its side of a queue pair, within
+/// this time is cut off.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Without any active client for this long, the server looks for one more
@@ -43,13 +54,47 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 struct Client {
     /// `None` once the agent serves it.
     socket: Option<Socket>,
+    stage: Stage,
+    /// Since when.
     since: Instant,
-    /// `None` until the hello is complete.
-    session: Option<Session>,
-    /// What it has said: its hello, or its side of a queue pair.
+    /// What it has said and is not complete: its hello, or its side of a queue
+    /// pair.
     said: Vec<u8>,
-    /// It has said hello and is to tell of its side.
-    welcome: Option<Box<Welcomed>>,
+    /// Why it is about to end, if it is.
+    ends: Option<&'static str>,
+}
+
+/// How far a client has come.
+enum Stage {
+    /// Its hello is not complete.
+    Silent,
+    /// It waits for a queue pair.
+    Waiting(ClientHello),
+    /// It has one, and is to tell of its side.
+    Greeted(Box<Welcomed>),
+    /// It has told of it, and waits for it to be connected.
+    Told(Box<Welcomed>, Vec<u8>),
+    /// It has a session.
+    Served(Box<Session>),
+}
+
+impl Client {
+    fn new(socket: Socket) -> Self {
+        let (stage, since) = (Stage::Silent, Instant::now());
+        Self { socket: Some(socket), stage, since, said: Vec::new(), ends: None }
+    }
+
+    /// Its session, if it has one that is not about to end.
+    fn session(&self) -> Option<&Session> {
+        match &self.stage {
+            Stage::Served(session) if self.ends.is_none() => Some(session),
+            _ => None,
+        }
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        (self.stage, self.since) = (stage, Instant::now());
+    }
 }
 
 /// A client that gets a session over RDMA.
@@ -66,6 +111,7 @@ pub struct Control {
     doors: Vec<Door>,
     agent: Arc<AgentInbox>,
     clients: HashMap<Token, Client>,
+    admission: Admission<Token>,
     next_token: usize,
     next_session: u64,
     utilisation: Utilisation,
@@ -97,6 +143,7 @@ impl Control {
             doors,
             agent,
             clients: HashMap::new(),
+            admission: Admission::new(MAX_SET_UPS_WAITING, MAX_HALF_OPEN),
             next_token: FIRST_CLIENT,
             next_session: 1,
             utilisation: Utilisation::new(),
@@ -112,6 +159,7 @@ impl Control {
             // Without clients nobody needs heartbeats: sleep for ever.
             let timeout = (!self.clients.is_empty())
                 .then(|| next_beat.saturating_duration_since(Instant::now()));
+            let timeout = if self.admission.has_step() { Some(Duration::ZERO) } else { timeout };
             let timeout = self.doors.iter().fold(timeout, |timeout, door| door.bound(timeout));
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 if error.kind() == ErrorKind::Interrupted {
@@ -133,6 +181,7 @@ impl Control {
                     self.accept(door);
                 }
             }
+            self.work();
             let now = Instant::now();
             if now >= next_beat {
                 self.beat(now);
@@ -144,6 +193,25 @@ impl Control {
         let tokens: Vec<Token> = self.clients.keys().copied().collect();
         for token in tokens {
             self.end(token, "the server is shutting down");
+            self.finish(token);
+        }
+    }
+
+    /// Some steps of what takes long: as many as fit between two looks at the
+    /// heartbeats, and one at least.
+    fn work(&mut self) {
+        let began = Instant::now();
+        while let Some(step) = self.admission.next() {
+            match step {
+                Step::Greet(token) => self.greet(token),
+                Step::Connect(token) => self.connect(token),
+                Step::End(token) => self.finish(token),
+            }
+            let half_open = self.admission.half_open() as u64;
+            self.shared.counts.half_open.store(half_open, Ordering::Relaxed);
+            if began.elapsed() >= Duration::from_micros(SET_UP_TURN_US) {
+                return;
+            }
         }
     }
 
@@ -165,69 +233,76 @@ impl Control {
                 tracing::warn!(%error, "cannot watch a client");
                 continue;
             }
-            let client = Client {
-                socket: Some(socket),
-                since: Instant::now(),
-                session: None,
-                said: Vec::new(),
-                welcome: None,
-            };
-            self.clients.insert(token, client);
+            self.clients.insert(token, Client::new(socket));
             // What has already arrived raises no further event.
             self.read(token);
         }
         self.doors[door].turn_ended();
     }
 
-    fn end(&mut self, token: Token, why: &str) {
-        let Some(mut client) = self.clients.remove(&token) else { return };
+    /// A client is to end; at once if it holds nothing that takes long.
+    fn end(&mut self, token: Token, why: &'static str) {
+        let Some(client) = self.clients.get_mut(&token) else { return };
+        if client.ends.replace(why).is_some() {
+            return;
+        }
         if let Some(socket) = &mut client.socket {
             let _ = self.poll.registry().deregister(socket.source());
         }
-        let Some(session) = client.session else { return };
-        session.withdraw(&self.shared);
-        self.shared.counts.sessions_by(session.transport()).fetch_sub(1, Ordering::Relaxed);
-        tracing::info!(session = session.number, why, "session ended");
+        match client.stage {
+            Stage::Silent | Stage::Waiting(_) => self.finish(token),
+            _ => self.admission.end(token),
+        }
+    }
+
+    /// Ends a client, and gives back all that it holds.
+    fn finish(&mut self, token: Token) {
+        let Some(client) = self.clients.remove(&token) else { return };
+        if let Stage::Served(session) = client.stage {
+            session.withdraw(&self.shared);
+            self.shared.counts.sessions_by(session.transport()).fetch_sub(1, Ordering::Relaxed);
+            let why = client.ends.unwrap_or_default();
+            tracing::info!(session = session.number, why, "session ended");
+        }
+        self.admission.settle(token);
     }
 
     /// Ends the sessions whose peers broke the protocol at a shard, and those
     /// whose connections have ended.
     fn end_sessions(&mut self) {
-        let at_end = |(token, client): (&Token, &Client)| {
-            Some((*token, client.session.as_ref().and_then(Session::end)?))
-        };
+        let at_end = |(token, client): (&Token, &Client)| Some((*token, client.session()?.end()?));
         let ended: Vec<_> = self.clients.iter().filter_map(at_end).collect();
         for (token, why) in ended {
             self.end(token, why);
         }
     }
 
-    /// Heartbeats for all who are active, and an end to those who never said
-    /// hello.
+    /// Heartbeats for all who are active, and an end to those who do not say
+    /// what they are to say.
     fn beat(&mut self, now: Instant) {
         self.utilisation.measure(&self.shared.shards, now);
         let tokens: Vec<Token> = self.clients.keys().copied().collect();
         for token in tokens {
-            let client = &self.clients[&token];
-            match &client.session {
-                Some(session) if session.clock_has_moved() => {
-                    self.last_moved = now;
-                    self.beat_one(token);
+            let Some(client) = self.clients.get_mut(&token) else { continue };
+            let silence = now.saturating_duration_since(client.since);
+            match &mut client.stage {
+                _ if client.ends.is_some() => {}
+                Stage::Served(session) => {
+                    session.count_threads(&self.shared);
+                    if session.clock_has_moved() {
+                        self.last_moved = now;
+                        session.beat(&self.shared, self.utilisation.ppm());
+                    }
                 }
-                Some(_) => {}
-                None if now - client.since > HELLO_TIMEOUT => {
+                Stage::Silent | Stage::Greeted(_) if silence > HELLO_TIMEOUT => {
                     count(&self.shared.counts.hellos_timed_out, 1);
-                    self.end(token, "it did not say hello");
+                    self.cut_off(token);
                 }
-                None => {}
+                Stage::Waiting(_) if silence.as_millis() > SET_UP_WAIT_MS.into() => {
+                    self.refuse(token, Refusal::Busy);
+                }
+                Stage::Silent | Stage::Greeted(_) | Stage::Waiting(_) | Stage::Told(..) => {}
             }
-        }
-    }
-
-    fn beat_one(&mut self, token: Token) {
-        let session = self.clients.get_mut(&token).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
-            session.beat(&self.shared, self.utilisation.ppm());
         }
     }
 }

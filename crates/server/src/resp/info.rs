@@ -24,7 +24,8 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             let _ = write!(text, "{field}:{value}\r\n");
         }
     };
-    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed).to_string();
+    let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let load = |counter: &AtomicU64| number(counter).to_string();
     let counts = &shared.counts;
     let stats: Vec<_> = shared.shards.iter().map(|shard| shard.stats()).collect();
     let sum = |field: fn(&remora_engine::ShardStats) -> u64| {
@@ -62,6 +63,17 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("connected_sessions_shm", load(&counts.sessions_shm)),
             ("connected_sessions_tcp", load(&counts.sessions_tcp)),
             ("connected_sessions_verbs", load(&counts.sessions_verbs)),
+            (
+                "queue_pairs",
+                (number(&counts.sessions_verbs) + number(&counts.half_open)).to_string(),
+            ),
+            ("queue_pairs_limit", shared.max_queue_pairs().to_string()),
+            ("queue_pairs_half_open", load(&counts.half_open)),
+            ("verbs_client_threads", load(&counts.client_threads)),
+            (
+                "queue_pairs_unshared",
+                (number(&counts.client_threads) * shared.shards.len() as u64).to_string(),
+            ),
         ],
     );
     section(
@@ -91,6 +103,8 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("total_sessions_granted", load(&counts.sessions_total)),
             ("sessions_violated", load(&counts.sessions_violated)),
             ("sessions_refused", load(&counts.sessions_refused)),
+            ("sessions_told_busy", load(&counts.told_busy)),
+            ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("rejected_connections", load(&counts.connections_rejected)),
             ("protocol_errors", load(&counts.protocol_errors)),
@@ -135,9 +149,11 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("bind", shared.resp_address.ip().to_string()),
         ("databases", "1".into()),
         ("fabric_address", shared.fabric_address.map_or_else(String::new, |a| a.to_string())),
+        ("max_queue_pairs", config.max_queue_pairs.to_string()),
         ("maxmemory", config.max_memory_bytes.to_string()),
         ("maxmemory-policy", policy(shared).into()),
         ("port", shared.resp_address.port().to_string()),
+        ("reads_per_client", config.reads_per_client.to_string()),
         ("save", String::new()),
         ("shards", config.shards.to_string()),
         ("socket", config.socket_path.display().to_string()),

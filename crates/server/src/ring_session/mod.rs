@@ -22,7 +22,7 @@ use remora_ring::{Poll, Receiver, Violation};
 use replies::Replies;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zerocopy::IntoBytes;
 
 /// Why a session's rings are no longer served.
@@ -53,6 +53,11 @@ pub struct RingSession {
     pub violated: Arc<AtomicBool>,
     torn_since_ms: Option<u64>,
     frames: Vec<u8>,
+    /// Threads of the client that have asked something here: it gives them the
+    /// lowest numbers that are free.
+    threads_seen: u16,
+    /// The most that any shard has seen.
+    threads: Arc<AtomicU64>,
 }
 
 /// A frame, as far as it is understood before anything is executed.
@@ -96,6 +101,8 @@ pub struct RingParts {
     pub large: Option<Arc<Region>>,
     /// Shared by all shards' parts of the session.
     pub violated: Arc<AtomicBool>,
+    /// Gets the number of the client's threads that have asked something.
+    pub threads: Arc<AtomicU64>,
 }
 
 impl RingSession {
@@ -107,6 +114,8 @@ impl RingSession {
             receiver: Receiver::new(parts.to_server.clone(), ring_offset(parts.shard), seed),
             large: Large::new(parts.large.clone()),
             violated: Arc::clone(&parts.violated),
+            threads: Arc::clone(&parts.threads),
+            threads_seen: 0,
             replies: Replies::new(parts),
             torn_since_ms: None,
             frames: Vec::new(),
@@ -238,6 +247,7 @@ impl RingSession {
         buffer: Option<BufferName>,
         now: Now,
     ) -> Result<(), SessionError> {
+        self.see_thread(large::session_of(id));
         let room = buffer.map_or(STREAM_BYTES, |name| STREAM_BYTES.max(name.bytes.get() as usize));
         let takes_away = match *command {
             Command::GetDel { key } | Command::GetEx { key, .. } => Some(key),
@@ -258,6 +268,21 @@ impl RingSession {
             Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
         };
         self.reply_large(shard, reply, download, id, buffer, now)
+    }
+
+    /// A thread of the client, by its number, has asked something.
+    #[inline(always)]
+    fn see_thread(&mut self, number: u16) {
+        if number >= self.threads_seen {
+            self.see_new_thread(number);
+        }
+    }
+
+    #[cold]
+    fn see_new_thread(&mut self, number: u16) {
+        // A number beyond is nonsense, and counts for no more.
+        self.threads_seen = number.min(MAX_CLIENT_SESSIONS as u16 - 1) + 1;
+        self.threads.fetch_max(self.threads_seen.into(), Ordering::Relaxed);
     }
 
     /// Gives back what the session's large values hold of the shard.

@@ -1,0 +1,64 @@
+//! How a client comes again to a server that is busy: after pauses that grow
+//! and that chance shortens, so that those who came together do not come
+//! together again; until its time is up.
+
+use std::time::{Duration, Instant};
+
+/// The first pause, at most: some set-ups' time.
+const FIRST: Duration = Duration::from_millis(20);
+/// No pause is longer.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What is left of a client's patience.
+#[derive(Debug)]
+pub struct Patience {
+    until: Instant,
+    next: Duration,
+}
+
+impl Patience {
+    /// All of it.
+    pub fn new(now: Instant, time: Duration) -> Self {
+        Self { until: now + time, next: FIRST }
+    }
+
+    /// How long to stay away: between half of what has grown so far and all of
+    /// it, as `random` says. `None`: the time is up.
+    pub fn pause(&mut self, now: Instant, random: u32) -> Option<Duration> {
+        let left = self.until.checked_duration_since(now).filter(|left| !left.is_zero())?;
+        let half = self.next / 2;
+        let pause = half + half.mul_f64(f64::from(random) / f64::from(u32::MAX));
+        self.next = (self.next * 2).min(LONGEST);
+        Some(pause.min(left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_differ_by_chance_and_end_in_time() {
+        let began = Instant::now();
+        let time = Duration::from_secs(10);
+        for random in [0, 1 << 31, u32::MAX] {
+            let (mut patience, mut now, mut before) =
+                (Patience::new(began, time), began, Duration::ZERO);
+            let mut pauses = 0;
+            while let Some(pause) = patience.pause(now, random) {
+                now += pause;
+                assert!(now <= began + time, "beyond its time");
+                assert!(pause >= FIRST / 2 && pause <= LONGEST);
+                assert!(pause >= before || now == began + time, "it shrinks");
+                before = pause.min(LONGEST / 2);
+                pauses += 1;
+            }
+            assert_eq!(now, began + time, "it gives up early");
+            assert!((10..40).contains(&pauses), "{pauses} times");
+        }
+        let first = |random| Patience::new(began, time).pause(began, random).unwrap();
+        assert_eq!((first(0), first(u32::MAX)), (FIRST / 2, FIRST));
+        assert!(first(1 << 30) < first(1 << 31));
+        assert_eq!(Patience::new(began, Duration::ZERO).pause(began, 0), None);
+    }
+}

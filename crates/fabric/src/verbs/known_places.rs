@@ -1,0 +1,139 @@
+//! The addresses of this machine's devices, for who needs them often.
+//!
+//! The kernel tells of a port's addresses by a file for each entry of its
+//! table, of which there may be a thousand, nearly all of them unused. Reading
+//! all takes milliseconds, too long between a server's heartbeats. So all are
+//! read once, and from then on those that are known, with their ports' states.
+//! What else has come about, a thread finds out that reads all once more.
+
+use super::places::{Place, SYSFS, gid_at, is_port_active, names, places_in};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How old what is known may become: an address that is new is found after it.
+const RESCAN: Duration = Duration::from_secs(5);
+
+/// The addresses of all ports of this machine, as [`super::places()`] gives
+/// them, but an address that is new may be missing for some seconds.
+pub fn known_places() -> Vec<Place> {
+    static OF_THIS_MACHINE: LazyLock<Arc<KnownPlaces>> =
+        LazyLock::new(|| KnownPlaces::new(Path::new(SYSFS)));
+    OF_THIS_MACHINE.now()
+}
+
+struct KnownPlaces {
+    root: PathBuf,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    devices: Vec<String>,
+    places: Vec<Place>,
+    read: Instant,
+    is_reading: bool,
+}
+
+impl Known {
+    fn read(root: &Path) -> Self {
+        let (devices, places) = (names(root), places_in(root));
+        Self { devices, places, read: Instant::now(), is_reading: false }
+    }
+
+    /// Looks at what is known. False: it is no longer so.
+    fn look(&mut self, root: &Path) -> bool {
+        if names(root) != self.devices {
+            return false;
+        }
+        for at in 0..self.places.len() {
+            // Ports come one after the other: one look at each.
+            let (before, rest) = self.places.split_at_mut(at);
+            let place = &mut rest[0];
+            place.is_active = match before.last() {
+                Some(last) if (&last.device, last.port) == (&place.device, place.port) => {
+                    last.is_active
+                }
+                _ => is_port_active(root, place),
+            };
+            if gid_at(root, place) != Some(place.gid) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl KnownPlaces {
+    fn new(root: &Path) -> Arc<Self> {
+        let known = Mutex::new(Known::read(root));
+        Arc::new(Self { root: root.to_owned(), known })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // It is changed as a whole, or by looking once more.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(self: &Arc<Self>) -> Vec<Place> {
+        let mut known = self.known();
+        if known.places.is_empty() || !known.look(&self.root) {
+            *known = Known { is_reading: known.is_reading, ..Known::read(&self.root) };
+        } else if known.read.elapsed() > RESCAN && !known.is_reading {
+            let this = Arc::clone(self);
+            let read = std::thread::Builder::new().name("rdma-addresses".into());
+            // Without a thread, the next call tries again.
+            known.is_reading = read.spawn(move || this.read_all()).is_ok();
+        }
+        known.places.clone()
+    }
+
+    fn read_all(&self) {
+        let read = Known::read(&self.root);
+        *self.known() = read;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, file: &str, text: &str) {
+        let file = root.join("rxe0/ports/1").join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    fn address(root: &Path, index: u32, last: u32) {
+        let gid = format!("0000:0000:0000:0000:0000:ffff:0a00:{last:04x}\n");
+        write(root, &format!("gids/{index}"), &gid);
+        write(root, &format!("gid_attrs/types/{index}"), "RoCE v2\n");
+    }
+
+    #[test]
+    fn what_changes_is_seen_at_once_and_what_is_new_by_reading_all() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let known = KnownPlaces::new(root);
+        assert!(known.now().is_empty());
+        write(root, "state", "4: ACTIVE\n");
+        address(root, 1, 1);
+        let seen = || -> Vec<_> {
+            known.now().iter().map(|place| (place.ip().unwrap(), place.is_active)).collect()
+        };
+        let ip = |last: u8| std::net::IpAddr::from([10, 0, 0, last]);
+        assert_eq!(seen(), [(ip(1), true)], "where nothing is known, all is read");
+        write(root, "state", "1: DOWN\n");
+        assert_eq!(seen(), [(ip(1), false)]);
+        write(root, "state", "4: ACTIVE\n");
+        address(root, 7, 7);
+        assert_eq!(seen(), [(ip(1), true)], "it is not read");
+        known.read_all();
+        assert_eq!(seen(), [(ip(1), true), (ip(7), true)]);
+        address(root, 1, 2);
+        assert_eq!(seen(), [(ip(2), true), (ip(7), true)]);
+        std::fs::rename(root.join("rxe0"), root.join("rxe1")).unwrap();
+        assert!(known.now().iter().all(|place| place.device == "rxe1"));
+        std::fs::remove_dir_all(root.join("rxe1")).unwrap();
+        assert!(known.now().is_empty());
+    }
+}
