@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 mod connection;
+mod host;
 mod library;
 mod link;
 mod loopback;
@@ -28,6 +29,7 @@ mod session;
 mod setup;
 
 pub use connection::{Connection, Parts, PeerRegion};
+pub use host::{Host, Welcome};
 pub use library::NoLibrary;
 pub use link::VerbsLink;
 pub use loopback::{Loopback, LoopbackError, loopback};
@@ -35,8 +37,8 @@ pub use memlock::NotRegistered;
 pub use objects::{Context, Domain, Registration, VerbsError};
 pub use places::{Carriage, Place, Port, is_software, places, ports, ranked};
 pub use queue_pair::{QueuePair, Request, Verb, Window};
+pub use session::ClientSide;
 pub(crate) use session::{BeginError, begin};
-pub use session::{ClientSide, Host, Welcome};
 pub use setup::{Unconnected, access, bind_window, key_of, open};
 
 /// Whether libibverbs can be had on this machine.

@@ -1,17 +1,16 @@
-//! Making a session over RDMA: what each end tells the other, and its memory.
-//! The order is in [`remora_layout::verbs`].
+//! The client's side of making a session over RDMA. The order is in
+//! [`remora_layout::verbs`], the server's side in `host`.
 
 use super::connection::{Connection, Parts, PeerRegion};
 use super::memlock::{self, NotRegistered};
-use super::objects::{Domain, Registration, VerbsError};
-use super::places::{Place, places, ranked};
-use super::setup::{Unconnected, access, bind_window, key_of, open};
+use super::objects::{Registration, VerbsError};
+use super::setup::{Unconnected, access, key_of, open};
 use remora_arena::{Mapping, Words};
 use remora_layout::hello::Refusal;
-use remora_layout::limits::{MAX_SHARDS, VERBS_LARGE_BYTES};
+use remora_layout::limits::VERBS_LARGE_BYTES;
 use remora_layout::verbs::{RegionKey, VerbsEnd, VerbsReady};
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -22,9 +21,9 @@ const DEVICE_VARIABLE: &str = "REMORA_RDMA_DEVICE";
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ClientSide {
-    end: VerbsEnd,
+    pub(super) end: VerbsEnd,
     /// Its mailbox, and its buffer for large replies.
-    regions: [RegionKey; 2],
+    pub(super) regions: [RegionKey; 2],
 }
 
 /// Why a client has no session over RDMA.
@@ -98,127 +97,4 @@ pub(crate) fn begin(
         on_immediate: Box::new(|_| {}),
     })?;
     Ok((connection, large))
-}
-
-/// A server's RDMA devices, with its arenas registered at each.
-pub struct Host {
-    devices: Vec<Device>,
-}
-
-struct Device {
-    name: String,
-    domain: Arc<Domain>,
-    arenas: Vec<Registration>,
-}
-
-impl Host {
-    /// Registers the arenas, for reading only, with every device that has an
-    /// active port; only with the one of this name, if there is one.
-    ///
-    /// # Errors
-    /// There is no such device, or none; or memory cannot be registered.
-    pub fn new(arenas: &[Words], device: Option<&str>) -> Result<Self, VerbsError> {
-        let mut names: Vec<String> =
-            ranked(places(), None).into_iter().map(|place| place.device).collect();
-        names.sort();
-        names.dedup();
-        names.retain(|name| device.is_none_or(|device| name == device));
-        if names.is_empty() {
-            // For its reason.
-            open(None, device)?;
-            return Err(VerbsError::NoPlace);
-        }
-        // Each device locks them anew. Before the first is registered, so that
-        // the error names all that is needed.
-        let bytes: u64 = arenas.iter().map(|arena| arena.bytes() as u64).sum();
-        memlock::check(bytes * names.len() as u64)?;
-        let mut devices = Vec::new();
-        for name in names {
-            let (domain, _) = open(None, Some(&name))?;
-            let register = |arena| Registration::of(&domain, arena, access::READ);
-            let arenas = arenas.iter().map(register).collect::<Result<_, NotRegistered>>()?;
-            devices.push(Device { name, domain, arenas });
-        }
-        Ok(Self { devices })
-    }
-
-    /// The names of the devices.
-    pub fn devices(&self) -> impl Iterator<Item = &str> {
-        self.devices.iter().map(|device| device.name.as_str())
-    }
-
-    /// A queue pair for a client that came by this address of the server's, at
-    /// the best device that gives one.
-    ///
-    /// # Errors
-    /// None does, for the reason of the first.
-    pub fn welcome(&self, local: IpAddr) -> Result<Welcome, VerbsError> {
-        // Asked anew each time: ports go down and come up.
-        let places: Vec<Place> = ranked(places(), Some(local.to_canonical()));
-        let mut first = None;
-        for place in &places {
-            let Some(device) = self.devices.iter().find(|device| device.name == place.device)
-            else {
-                continue;
-            };
-            let unconnected = match Unconnected::new(&device.domain, place) {
-                Ok(unconnected) => unconnected,
-                Err(error) => {
-                    first = first.or(Some(error));
-                    continue;
-                }
-            };
-            let arenas = device.arenas.iter().map(|arena| key_of(arena, arena.rkey())).collect();
-            return Ok(Welcome { domain: Arc::clone(&device.domain), unconnected, arenas });
-        }
-        Err(first.unwrap_or(VerbsError::NoPlace))
-    }
-}
-
-/// A server's end before it has heard of the client's.
-pub struct Welcome {
-    domain: Arc<Domain>,
-    unconnected: Unconnected,
-    arenas: Vec<RegionKey>,
-}
-
-impl Welcome {
-    /// What follows the server's hello.
-    pub fn greeting(&self) -> Vec<u8> {
-        [self.unconnected.end().as_bytes(), self.arenas.as_slice().as_bytes()].concat()
-    }
-
-    /// The client has told of its end: connects to it. `to_server` is the
-    /// mailbox that it may write; `on_immediate` is told of what it writes
-    /// with an immediate, by any thread. What comes back beside the connection
-    /// is to be sent to the client.
-    pub fn accept(
-        self,
-        control: TcpStream,
-        client: &ClientSide,
-        to_server: &Words,
-        on_immediate: Box<dyn Fn(u32) + Send + Sync>,
-    ) -> Result<(Arc<Connection>, VerbsReady), VerbsError> {
-        let Self { domain, unconnected, .. } = self;
-        let mailbox = Registration::of(&domain, to_server, access::BY_WINDOW)?;
-        let pair = unconnected.connect(&client.end)?;
-        let window = bind_window(&domain, &pair, &mailbox)?;
-        let ready = VerbsReady {
-            refusal: 0.into(),
-            reserved: 0.into(),
-            mailbox: key_of(&mailbox, window.rkey),
-        };
-        let peer = client.regions.map(|key| PeerRegion { key, is_mailbox: true }).into();
-        let connection = Connection::new(Parts {
-            pair,
-            domain,
-            control,
-            peer,
-            shards: MAX_SHARDS,
-            exposed: vec![mailbox],
-            windows: vec![window],
-            on_immediate,
-        })?;
-        Ok((connection, ready))
-    }
 }
