@@ -2,9 +2,11 @@
 //! registered at each.
 
 use super::connection::{Connection, Parts, PeerRegion};
+use super::errors::VerbsError;
 use super::memlock::{self, NotRegistered};
-use super::objects::{Domain, Registration, VerbsError};
+use super::objects::Domain;
 use super::places::{Place, places, ranked};
+use super::registration::Registration;
 use super::session::ClientSide;
 use super::setup::{Unconnected, access, bind_window, key_of, open};
 use remora_arena::Words;

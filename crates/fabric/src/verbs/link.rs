@@ -1,7 +1,7 @@
 //! One thread's handle on a connection.
 
 use super::connection::Connection;
-use super::objects::Registration;
+use super::registration::Registration;
 use crate::ledger::Ledger;
 use crate::waiting::{self, Handle};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};

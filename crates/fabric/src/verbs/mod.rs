@@ -15,7 +15,9 @@
 
 #![allow(unsafe_code)]
 
+mod completions;
 mod connection;
+mod errors;
 mod host;
 mod library;
 mod link;
@@ -25,21 +27,27 @@ mod objects;
 mod outbound;
 mod places;
 mod queue_pair;
+mod reasons;
+mod registration;
 mod session;
 mod setup;
+mod window;
 
 pub use connection::{Connection, Parts, PeerRegion};
+pub use errors::VerbsError;
 pub use host::{Host, Welcome};
 pub use library::NoLibrary;
 pub use link::VerbsLink;
 pub use loopback::{Loopback, LoopbackError, loopback};
 pub use memlock::NotRegistered;
-pub use objects::{Context, Domain, Registration, VerbsError};
+pub use objects::{Context, Domain};
 pub use places::{Carriage, Place, Port, is_software, places, ports, ranked};
-pub use queue_pair::{QueuePair, Request, Verb, Window};
+pub use queue_pair::{QueuePair, Request, Verb};
+pub use registration::Registration;
 pub use session::ClientSide;
 pub(crate) use session::{BeginError, begin};
 pub use setup::{Unconnected, access, bind_window, key_of, open};
+pub use window::Window;
 
 /// Whether libibverbs can be had on this machine.
 ///

@@ -5,8 +5,8 @@
 //! A queue pair executes and completes in order. So a completion says that
 //! everything before it is complete too, and only some pieces ask for one.
 
-use super::objects::Registration;
 use super::queue_pair::{QueuePair, Request, Verb};
+use super::registration::Registration;
 use crate::LinkError;
 use crate::waiting::Handle;
 use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES};

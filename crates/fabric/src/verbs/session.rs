@@ -2,8 +2,9 @@
 //! [`remora_layout::verbs`], the server's side in `host`.
 
 use super::connection::{Connection, Parts, PeerRegion};
+use super::errors::VerbsError;
 use super::memlock::{self, NotRegistered};
-use super::objects::{Registration, VerbsError};
+use super::registration::Registration;
 use super::setup::{Unconnected, access, key_of, open};
 use remora_arena::{Mapping, Words};
 use remora_layout::hello::Refusal;

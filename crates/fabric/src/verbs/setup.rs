@@ -1,9 +1,12 @@
 //! Making queue pairs: the device and the address, the ends that two peers
 //! tell each other, windows.
 
-use super::objects::{Context, Domain, Registration, VerbsError};
+use super::errors::VerbsError;
+use super::objects::{Context, Domain};
 use super::places::{Place, places, ranked};
-use super::queue_pair::{BIND, QueuePair, Window};
+use super::queue_pair::{BIND, QueuePair};
+use super::registration::Registration;
+use super::window::Window;
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::*;
 use rustix::rand::{GetRandomFlags, getrandom};
