@@ -92,6 +92,25 @@ fn cable(action: &str) {
     assert!(Command::new("bash").args(["-c", &script]).status().unwrap().success(), "{action}");
 }
 
+/// Each would take the events that wake the other.
+#[test]
+#[should_panic(expected = "driven by an agent or by links that wait, not by both")]
+fn a_link_cannot_wait_where_an_agent_serves() {
+    let server = Server::new();
+    let (session, _raw) = server.session();
+    session.connection.serve();
+    VerbsLink::new(Arc::clone(&session.connection)).wait(Some(Duration::from_millis(1)));
+}
+
+#[test]
+#[should_panic(expected = "driven by an agent or by links that wait, not by both")]
+fn an_agent_cannot_serve_where_a_link_has_waited() {
+    let server = Server::new();
+    let (session, _raw) = server.session();
+    VerbsLink::new(Arc::clone(&session.connection)).wait(Some(Duration::from_millis(1)));
+    session.connection.serve();
+}
+
 #[test]
 fn a_pulled_cable_is_no_answer() {
     let server = Server::new();

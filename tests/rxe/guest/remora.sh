@@ -50,7 +50,7 @@ info() {
 # usage: bench NAME ARGUMENTS: one JSON object into the file $work/NAME, what is
 # said beside it into NAME.log. With all records looked up once before.
 bench() {
-    REMORA_RDMA_DEVICE=rxe1 timeout 60 "$REMORA_BIN" bench keys --server 10.0.0.1:6379 --json \
+    REMORA_RDMA_DEVICES=rxe1 timeout 60 "$REMORA_BIN" bench keys --server 10.0.0.1:6379 --json \
         --records "$records" "${@:2}" >"$work/$1" 2>"$work/$1.log"
 }
 records=200

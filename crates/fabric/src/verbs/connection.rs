@@ -4,11 +4,17 @@
 //! Anybody may take completions, and delivers them to the links that they
 //! belong to; one thread at a time sleeps, for all (`crate::waiting`). Before
 //! it sleeps it arms the completion channel, and polls once more (M24).
+//!
+//! Or an agent drives it, which watches its descriptor: [`Connection::serve`].
+//! One connection has one of the two, never both: each arms the channel for
+//! what it waits for itself, and takes the events that would wake the other.
 
 use super::completions::Completions;
 use super::errors::VerbsError;
+use super::events::LOOK;
 use super::objects::Domain;
-use super::outbound::{Outbound, Remote, STAGING_BYTES};
+use super::outbound::{Outbound, STAGING_BYTES};
+use super::peer::PeerRegion;
 use super::queue_pair::{QueuePair, RECEIVE};
 use super::reasons::{cause, told_by};
 use super::registration::Registration;
@@ -18,7 +24,7 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::STREAM_AHEAD_BYTES;
-use remora_layout::verbs::{RegionKey, WITHDRAWN};
+use remora_layout::verbs::WITHDRAWN;
 use remora_verbs_sys::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{RecvFlags, SendFlags};
@@ -30,15 +36,6 @@ use std::time::Duration;
 
 /// Completions taken at a time.
 const BATCH: usize = 32;
-
-/// A region of the peer, as it told us.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerRegion {
-    /// Where, and the key.
-    pub key: RegionKey,
-    /// Whether it is a mailbox, to be written, or an arena, to be read.
-    pub is_mailbox: bool,
-}
 
 /// What a connection is made of. If it comes to none they are dropped in this
 /// order: windows before their queue pair, both before the memory.
@@ -61,11 +58,20 @@ pub struct Parts {
     pub on_immediate: Box<dyn Fn(u32) + Send + Sync>,
 }
 
+/// Who takes what a connection's descriptor tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Driver {
+    Agent,
+    Links,
+}
+
 /// See the module's text.
 pub struct Connection {
     /// Gone once the connection has ended, with its windows: before the memory
     /// that they reach.
     pair: Mutex<Option<(Vec<Window>, QueuePair)>>,
+    /// The queue pair's number.
+    number: u32,
     out: Mutex<Outbound>,
     completions: Arc<Completions>,
     domain: Arc<Domain>,
@@ -88,6 +94,8 @@ pub struct Connection {
     /// Held by who sleeps for all.
     leads: Mutex<()>,
     kick: OwnedFd,
+    /// Who has driven it so far.
+    driver: OnceLock<Driver>,
     over: OnceLock<LinkError>,
 }
 
@@ -106,6 +114,7 @@ impl Connection {
         Ok(Arc::new(Self {
             rounds,
             completions: Arc::clone(&parts.pair.completions),
+            number: parts.pair.number(),
             pair: Mutex::new(Some((parts.windows, parts.pair))),
             out: Mutex::new(Outbound::new(staging)),
             domain: parts.domain,
@@ -120,6 +129,7 @@ impl Connection {
             room_wanted: AtomicBool::new(false),
             leads: Mutex::new(()),
             kick,
+            driver: OnceLock::new(),
             over: OnceLock::new(),
         }))
     }
@@ -139,27 +149,9 @@ impl Connection {
         lock(&self.out)
     }
 
-    /// A range at the peer, if this end may do that there.
-    pub(super) fn remote(
-        &self,
-        region: u32,
-        offset: u64,
-        bytes: usize,
-        is_write: bool,
-    ) -> Result<Remote, LinkError> {
-        let peer = self.peer.get(region as usize).ok_or(LinkError::NoSuchRegion(region))?;
-        let end = offset.checked_add(bytes as u64);
-        // The peer may have told of a region that no memory has room for.
-        let is_place = |end| peer.key.address.get().checked_add(end).is_some();
-        let fits = end.is_some_and(|end| end <= peer.key.bytes.get() && is_place(end));
-        if !offset.is_multiple_of(8) || !fits {
-            return Err(LinkError::OutOfBounds { region, offset, bytes });
-        }
-        match (is_write, peer.is_mailbox) {
-            (true, false) => Err(LinkError::NotWritable(region)),
-            (false, true) => Err(LinkError::NotReadable(region)),
-            _ => Ok(Remote { address: peer.key.address.get() + offset, rkey: peer.key.rkey.get() }),
-        }
+    /// The peer's region with this number.
+    pub(super) fn peer(&self, region: u32) -> Result<&PeerRegion, LinkError> {
+        self.peer.get(region as usize).ok_or(LinkError::NoSuchRegion(region))
     }
 
     /// Whether the peer listens for this immediate.
@@ -192,6 +184,8 @@ impl Connection {
 
     /// Takes what has completed and come, and hands on what waits for room.
     pub fn pump(&self) {
+        self.domain.context.look_now_and_then();
+        self.look_after_device();
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
         let mut rounds = self.rounds;
@@ -236,7 +230,16 @@ impl Connection {
 
     /// Looks whether the peer has ended the session, or has gone.
     pub fn look_after_peer(&self) {
+        self.look_after_device();
         if let Some(reason) = self.ended() {
+            self.end(reason);
+        }
+    }
+
+    /// Looks whether the device has gone, or has broken the queue pair. What
+    /// was under way does not always complete then.
+    pub(super) fn look_after_device(&self) {
+        if let Some(reason) = self.domain.context.objection(self.number) {
             self.end(reason);
         }
     }
@@ -292,8 +295,17 @@ impl Connection {
 
     /// One turn of an agent that watches the descriptor: takes what has come,
     /// and arms it again.
+    ///
+    /// # Panics
+    /// A link has waited on this connection: see the module's text.
     pub fn serve(&self) {
+        self.driven_by(Driver::Agent);
         self.arm(self.room_wanted.load(Ordering::SeqCst));
+    }
+
+    fn driven_by(&self, driver: Driver) {
+        let is_sole = *self.driver.get_or_init(|| driver) == driver;
+        assert!(is_sole, "a connection is driven by an agent or by links that wait, not by both");
     }
 
     /// Whether a link has waited for room since the last call, and there is
@@ -329,15 +341,22 @@ impl Connection {
     }
 
     fn sleep(&self, timeout: Option<Duration>) {
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        // Not for longer than a device may have gone without a word.
+        let timeout = Timespec::try_from(timeout.map_or(LOOK, |timeout| timeout.min(LOOK))).ok();
+        let context = &self.domain.context;
         let mut fds = [
             PollFd::new(&*self.completions, PollFlags::IN),
             PollFd::new(&self.control, PollFlags::IN),
             PollFd::new(&self.kick, PollFlags::IN),
+            PollFd::from_borrowed_fd(context.events_fd(), PollFlags::IN),
         ];
         // Interrupted: the caller looks and comes again.
         let _ = poll(&mut fds, timeout.as_ref());
         let has_spoken = !fds[1].revents().is_empty();
+        if !fds[3].revents().is_empty() {
+            context.look();
+            self.look_after_device();
+        }
         if !fds[2].revents().is_empty() {
             let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
         }
@@ -361,6 +380,7 @@ impl Turns for Connection {
             // It guards nothing that could be half done.
             Err(TryLockError::Poisoned(leads)) => leads.into_inner(),
         };
+        self.driven_by(Driver::Links);
         self.arm(true);
         if !came() && self.failure().is_none() {
             self.sleep(timeout);

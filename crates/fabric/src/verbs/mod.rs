@@ -15,9 +15,11 @@
 
 #![allow(unsafe_code)]
 
+mod arenas;
 mod completions;
 mod connection;
 mod errors;
+mod events;
 mod host;
 mod library;
 mod link;
@@ -25,6 +27,7 @@ mod loopback;
 pub mod memlock;
 mod objects;
 mod outbound;
+mod peer;
 mod places;
 mod queue_pair;
 mod reasons;
@@ -33,7 +36,8 @@ mod session;
 mod setup;
 mod window;
 
-pub use connection::{Connection, Parts, PeerRegion};
+pub use arenas::read_arenas;
+pub use connection::{Connection, Parts};
 pub use errors::VerbsError;
 pub use host::{Host, Welcome};
 pub use library::NoLibrary;
@@ -41,6 +45,7 @@ pub use link::VerbsLink;
 pub use loopback::{Loopback, LoopbackError, loopback};
 pub use memlock::NotRegistered;
 pub use objects::{Context, Domain};
+pub use peer::{PeerArena, PeerRegion};
 pub use places::{Carriage, Place, Port, is_software, places, ports, ranked};
 pub use queue_pair::{QueuePair, Request, Verb};
 pub use registration::Registration;
@@ -55,6 +60,12 @@ pub use window::Window;
 /// It cannot, for this reason.
 pub fn check_library() -> Result<(), NoLibrary> {
     library::library().map(drop)
+}
+
+/// Whether this machine has RDMA devices and what it takes to use them; they
+/// may not be active yet.
+pub fn has_devices() -> bool {
+    places::are_known() && check_library().is_ok()
 }
 
 /// Whether this machine can send and receive by RDMA now.

@@ -6,6 +6,7 @@
 //! releases nothing: the objects are its parent's.
 
 use super::errors::{VerbsError, checked, failed};
+use super::events::Events;
 use super::library::{last_error, library, may_release};
 use super::places::is_known;
 use remora_verbs_sys::*;
@@ -22,6 +23,7 @@ pub struct Context {
     pub name: String,
     /// What the device can do.
     pub limits: ibv_device_attr,
+    pub(super) events: Events,
 }
 
 // SAFETY: libibverbs is safe for threads (its manual page says so of all verbs).
@@ -38,6 +40,7 @@ impl Context {
     /// Opens the device of this name.
     pub fn open(name: &str) -> Result<Arc<Self>, VerbsError> {
         let library = library()?;
+        let events = Events::of(name);
         let mut count = 0;
         // SAFETY: the list is read below and freed once.
         let list = unsafe { library.ibv_get_device_list(&mut count) };
@@ -71,10 +74,11 @@ impl Context {
         let raw = opened?;
         // SAFETY: plain data, valid as zeros.
         let limits = unsafe { std::mem::zeroed() };
-        let mut context = Self { library, raw, name: name.to_owned(), limits };
+        let mut context = Self { library, raw, name: name.to_owned(), limits, events };
         // SAFETY: an open device, and room for the answer.
         let code = unsafe { library.ibv_query_device(raw.as_ptr(), &mut context.limits) };
         checked("ask what the RDMA device can do", code)?;
+        context.prepare_events()?;
         Ok(Arc::new(context))
     }
 

@@ -118,15 +118,19 @@ impl QueuePair {
         Ok(Self { domain, completions, raw, inline_bytes, send_depth, receive_depth })
     }
 
+    /// Its number.
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: a live queue pair.
+        unsafe { self.raw.as_ref() }.qp_num
+    }
+
     /// What the peer has to know of this end.
     pub fn end(&self, place: &Place, psn: u32) -> Result<VerbsEnd, VerbsError> {
         let context = &self.domain.context;
         let reads = context.limits.max_qp_rd_atom.clamp(1, READ_DEPTH) as u8;
-        // SAFETY: a live queue pair.
-        let number = unsafe { self.raw.as_ref() }.qp_num;
         Ok(VerbsEnd {
             gid: place.gid,
-            qp_number: number.into(),
+            qp_number: self.number().into(),
             psn: (psn & 0xff_ffff).into(),
             lid: context.lid(place.port)?.into(),
             mtu: context.active_mtu(place.port)? as u8,
@@ -357,9 +361,11 @@ impl Drop for QueuePair {
         if !may_release() {
             return;
         }
+        let (context, number) = (&self.domain.context, self.number());
         // SAFETY: made once. When this returns the device executes nothing
-        // more for it.
-        let code = unsafe { self.domain.context.library.ibv_destroy_qp(self.raw.as_ptr()) };
+        // more for it, and nobody handles an event of it.
+        let code = unsafe { context.library.ibv_destroy_qp(self.raw.as_ptr()) };
+        context.forget(number);
         if let Err(error) = checked("give a queue pair back", code) {
             // It still is one.
             self.break_off();

@@ -7,6 +7,7 @@ use super::objects::Domain;
 use remora_arena::Words;
 use remora_verbs_sys::*;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -43,9 +44,23 @@ impl Registration {
     /// Lets the device reach a region as `access` (bits of `ibv_access_flags`)
     /// says.
     pub fn of(domain: &Arc<Domain>, words: &Words, access: u32) -> Result<Self, NotRegistered> {
+        Self::part(domain, words, 0..words.bytes(), access)
+    }
+
+    /// The same for a part of a region.
+    ///
+    /// # Panics
+    /// It does not lie in the region.
+    pub fn part(
+        domain: &Arc<Domain>,
+        words: &Words,
+        part: Range<usize>,
+        access: u32,
+    ) -> Result<Self, NotRegistered> {
+        assert!(part.start <= part.end && part.end <= words.bytes(), "beyond the region");
         // A device may write what is mapped for reading only no more than we.
         let memory = Memory::Shared(words.clone());
-        Self::new(domain, words.address(), words.bytes(), access, memory)
+        Self::new(domain, words.address() + part.start, part.len(), access, memory)
     }
 
     /// Zeroed memory of this process, which the device alone writes.

@@ -1,11 +1,13 @@
 //! The client's side of making a session over RDMA. The order is in
 //! [`remora_layout::verbs`], the server's side in `host`.
 
-use super::connection::{Connection, Parts, PeerRegion};
+use super::arenas::read_arenas;
+use super::connection::{Connection, Parts};
 use super::errors::VerbsError;
 use super::memlock::{self, NotRegistered};
+use super::peer::PeerRegion;
 use super::registration::Registration;
-use super::setup::{Unconnected, access, key_of, open};
+use super::setup::{Unconnected, access, devices_of_environment, key_of, open};
 use remora_arena::{Mapping, Words};
 use remora_layout::hello::Refusal;
 use remora_layout::limits::VERBS_LARGE_BYTES;
@@ -14,9 +16,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-/// Names the device that a client takes, where it is not to choose by itself.
-const DEVICE_VARIABLE: &str = "REMORA_RDMA_DEVICE";
 
 /// What a client tells of itself.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -61,12 +60,10 @@ pub(crate) fn begin(
 ) -> Result<(Arc<Connection>, Words), BeginError> {
     let mut server_end = VerbsEnd::new_zeroed();
     stream.read_exact(server_end.as_mut_bytes())?;
-    let mut arenas = vec![RegionKey::new_zeroed(); shards];
-    stream.read_exact(arenas.as_mut_slice().as_mut_bytes())?;
+    let arenas = read_arenas(&mut stream, shards)?;
     memlock::check(memlock::client_bytes(shards))?;
-    let device = std::env::var(DEVICE_VARIABLE).ok();
     let local = stream.local_addr()?.ip().to_canonical();
-    let (domain, place) = open(Some(local), device.as_deref())?;
+    let (domain, place) = open(Some(local), &devices_of_environment())?;
     let unconnected = Unconnected::new(&domain, &place)?;
     let large = Words::new(Mapping::heap(VERBS_LARGE_BYTES));
     let exposed = vec![
@@ -84,9 +81,8 @@ pub(crate) fn begin(
         let refusal = Refusal::from_number(ready.refusal.get());
         return Err(BeginError::Refused(refusal.unwrap_or(Refusal::Unavailable)));
     }
-    let mut peer: Vec<PeerRegion> =
-        arenas.into_iter().map(|key| PeerRegion { key, is_mailbox: false }).collect();
-    peer.push(PeerRegion { key: ready.mailbox, is_mailbox: true });
+    let mut peer: Vec<PeerRegion> = arenas.into_iter().map(PeerRegion::Arena).collect();
+    peer.push(PeerRegion::Mailbox(ready.mailbox));
     let connection = Connection::new(Parts {
         pair,
         domain,
