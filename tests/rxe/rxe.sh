@@ -34,6 +34,7 @@ conformance | --seconds 180 | tests/rxe/guest/conformance.sh $conformance
 verbs | --memory 2560 --seconds 300 | tests/rxe/guest/verbs.sh $verbs
 doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
 keys | --memory 2048 --seconds 240 | tests/rxe/guest/keys.sh
+devices | --memory 2048 --seconds 240 | tests/rxe/guest/devices.sh
 faults | --memory 2048 --seconds 240 | tests/rxe/guest/faults.sh
 "
 

@@ -209,10 +209,11 @@ mod tests {
 
     #[test]
     fn pieces_cover_a_region_once_and_a_small_one_is_one_piece() {
-        let pieces = |bytes| cut(bytes, 64).collect::<Vec<_>>();
-        assert_eq!(pieces(40), [0..40]);
-        assert_eq!(pieces(64), [0..64]);
-        assert_eq!(pieces(130), [0..64, 64..128, 128..130]);
+        let pieces =
+            |bytes| -> Vec<_> { cut(bytes, 64).map(|piece| (piece.start, piece.end)).collect() };
+        assert_eq!(pieces(40), [(0, 40)]);
+        assert_eq!(pieces(64), [(0, 64)]);
+        assert_eq!(pieces(130), [(0, 64), (64, 128), (128, 130)]);
     }
 
     #[test]

@@ -2,16 +2,11 @@
 //! connections).
 //!
 //! Anybody may take completions, and delivers them to the links that they
-//! belong to; one thread at a time sleeps, for all (`crate::waiting`). Before
-//! it sleeps it arms the completion channel, and polls once more (M24).
-//!
-//! Or an agent drives it, which watches its descriptor: [`Connection::serve`].
-//! One connection has one of the two, never both: each arms the channel for
-//! what it waits for itself, and takes the events that would wake the other.
+//! belong to. Who waits for them: see `driving`.
 
 use super::completions::Completions;
+use super::driving::Driver;
 use super::errors::VerbsError;
-use super::events::LOOK;
 use super::objects::Domain;
 use super::outbound::{Outbound, STAGING_BYTES};
 use super::peer::PeerRegion;
@@ -21,18 +16,17 @@ use super::registration::Registration;
 use super::window::Window;
 use crate::LinkError;
 use crate::sync::{Mutex, MutexGuard};
-use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
+use crate::waiting::{Handle, Handles, Waiters, lock};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::STREAM_AHEAD_BYTES;
 use remora_layout::verbs::WITHDRAWN;
 use remora_verbs_sys::*;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 /// Completions taken at a time.
 const BATCH: usize = 32;
@@ -58,13 +52,6 @@ pub struct Parts {
     pub on_immediate: Box<dyn Fn(u32) + Send + Sync>,
 }
 
-/// Who takes what a connection's descriptor tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Driver {
-    Agent,
-    Links,
-}
-
 /// See the module's text.
 pub struct Connection {
     /// Gone once the connection has ended, with its windows: before the memory
@@ -73,29 +60,29 @@ pub struct Connection {
     /// The queue pair's number.
     number: u32,
     out: Mutex<Outbound>,
-    completions: Arc<Completions>,
-    domain: Arc<Domain>,
+    pub(super) completions: Arc<Completions>,
+    pub(super) domain: Arc<Domain>,
     peer: Vec<PeerRegion>,
     shards: usize,
-    control: TcpStream,
+    pub(super) control: TcpStream,
     /// What the peer reaches.
     _exposed: Vec<Registration>,
     on_immediate: Box<dyn Fn(u32) + Send + Sync>,
     handles: Handles,
-    waiters: Waiters,
+    pub(super) waiters: Waiters,
     /// Immediates that have come.
     pub(super) arrivals: AtomicU64,
     /// A link waits for room.
-    room_wanted: AtomicBool,
+    pub(super) room_wanted: AtomicBool,
     /// Batches of completions taken in one turn: all that the queue holds. A
     /// peer that sends without pause does not keep a thread for itself; what
     /// has come meanwhile has signalled the channel.
     rounds: usize,
     /// Held by who sleeps for all.
-    leads: Mutex<()>,
-    kick: OwnedFd,
+    pub(super) leads: Mutex<()>,
+    pub(super) kick: OwnedFd,
     /// Who has driven it so far.
-    driver: OnceLock<Driver>,
+    pub(super) driver: OnceLock<Driver>,
     over: OnceLock<LinkError>,
 }
 
@@ -285,29 +272,6 @@ impl Connection {
         self.waiters.wake_all();
     }
 
-    /// From now on the next immediate makes the descriptor readable, or with
-    /// `all` the next completion of any kind; what has come is taken.
-    pub fn arm(&self, all: bool) {
-        self.completions.take_events();
-        self.completions.arm(!all);
-        self.pump();
-    }
-
-    /// One turn of an agent that watches the descriptor: takes what has come,
-    /// and arms it again.
-    ///
-    /// # Panics
-    /// A link has waited on this connection: see the module's text.
-    pub fn serve(&self) {
-        self.driven_by(Driver::Agent);
-        self.arm(self.room_wanted.load(Ordering::SeqCst));
-    }
-
-    fn driven_by(&self, driver: Driver) {
-        let is_sole = *self.driver.get_or_init(|| driver) == driver;
-        assert!(is_sole, "a connection is driven by an agent or by links that wait, not by both");
-    }
-
     /// Whether a link has waited for room since the last call, and there is
     /// some now: whoever drives it is to be woken.
     pub fn takes_more_again(&self) -> bool {
@@ -339,64 +303,10 @@ impl Connection {
     pub fn end_fd(&self) -> BorrowedFd<'_> {
         self.kick.as_fd()
     }
-
-    fn sleep(&self, timeout: Option<Duration>) {
-        // Not for longer than a device may have gone without a word.
-        let timeout = Timespec::try_from(timeout.map_or(LOOK, |timeout| timeout.min(LOOK))).ok();
-        let context = &self.domain.context;
-        let mut fds = [
-            PollFd::new(&*self.completions, PollFlags::IN),
-            PollFd::new(&self.control, PollFlags::IN),
-            PollFd::new(&self.kick, PollFlags::IN),
-            PollFd::from_borrowed_fd(context.events_fd(), PollFlags::IN),
-        ];
-        // Interrupted: the caller looks and comes again.
-        let _ = poll(&mut fds, timeout.as_ref());
-        let has_spoken = !fds[1].revents().is_empty();
-        if !fds[3].revents().is_empty() {
-            context.look();
-            self.look_after_device();
-        }
-        if !fds[2].revents().is_empty() {
-            let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
-        }
-        if has_spoken {
-            self.look_after_peer();
-        }
-    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.end(LinkError::Disconnected);
-    }
-}
-
-impl Turns for Connection {
-    fn lead(&self, timeout: Option<Duration>, mut came: impl FnMut() -> bool) -> bool {
-        let _leads = match self.leads.try_lock() {
-            Ok(leads) => leads,
-            Err(TryLockError::WouldBlock) => return false,
-            // It guards nothing that could be half done.
-            Err(TryLockError::Poisoned(leads)) => leads.into_inner(),
-        };
-        self.driven_by(Driver::Links);
-        self.arm(true);
-        if !came() && self.failure().is_none() {
-            self.sleep(timeout);
-            self.pump();
-        }
-        true
-    }
-
-    fn waiters(&self) -> &Waiters {
-        &self.waiters
-    }
-}
-
-impl AsFd for Connection {
-    /// What becomes readable when something comes: see [`Connection::arm`].
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.completions.as_fd()
     }
 }

@@ -71,7 +71,8 @@ impl Host {
         Self::in_pieces(arenas, wanted, REGISTER_PIECE_BYTES)
     }
 
-    /// The same, in pieces of this length.
+    /// The same, in pieces of this length; an arena has at most
+    /// [`remora_layout::limits::MAX_PIECES`].
     pub fn in_pieces(
         arenas: &[Words],
         wanted: &[String],

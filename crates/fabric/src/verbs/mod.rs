@@ -18,6 +18,7 @@
 mod arenas;
 mod completions;
 mod connection;
+mod driving;
 mod errors;
 mod events;
 mod host;
@@ -46,7 +47,7 @@ pub use loopback::{Loopback, LoopbackError, loopback};
 pub use memlock::NotRegistered;
 pub use objects::{Context, Domain};
 pub use peer::{PeerArena, PeerRegion};
-pub use places::{Carriage, Place, Port, is_software, places, ports, ranked};
+pub use places::{Carriage, Place, Port, is_listed, is_software, places, ports, ranked};
 pub use queue_pair::{QueuePair, Request, Verb};
 pub use registration::Registration;
 pub use session::ClientSide;

@@ -127,7 +127,7 @@ pub(super) fn are_known() -> bool {
 }
 
 /// Whether programs may open the device of this name.
-pub(super) fn is_listed(device: &str) -> bool {
+pub fn is_listed(device: &str) -> bool {
     is_listed_in(Path::new(SYSFS_VERBS), device)
 }
 
