@@ -68,13 +68,16 @@ bench_start() {
     sleep 0.5
 }
 
-# Kills it; what it is, `timeout` runs.
-bench_kill() {
+# Sends it a signal; what it is, `timeout` runs.
+bench_signal() {
     local process
     process=$(<"/proc/$client/task/$client/children")
     process=${process// /}
     process=$(<"/proc/$process/task/$process/children")
-    kill -KILL "${process// /}"
+    kill "-$1" "${process// /}"
+}
+bench_kill() {
+    bench_signal KILL
     ended "$client" || true
 }
 

@@ -257,9 +257,10 @@ mod tests {
         Layer::from_toml(text).unwrap()
     }
 
-    fn settings_of_devices(names: &[&str]) -> Settings {
+    fn devices_of(names: &[&str]) -> Vec<String> {
         let rdma_devices = Some(names.iter().map(|name| (*name).to_owned()).collect());
-        Settings::decide(Layer { rdma_devices, ..Layer::default() }).unwrap()
+        let settings = Settings::decide(Layer { rdma_devices, ..Layer::default() }).unwrap();
+        settings.to_config().rdma_devices
     }
 
     #[test]
@@ -284,8 +285,8 @@ mod tests {
         assert!(settings.shards >= 1 && settings.socket_is_default);
         assert!(settings.pointer_sharing && settings.rdma_devices.is_empty());
         // As an empty variable of the environment is.
-        let empty = settings_of_devices(&["", " "]);
-        assert!(empty.to_config().rdma_devices.is_empty());
+        assert!(devices_of(&["", " "]).is_empty());
+        assert_eq!(devices_of(&["rxe0", " mlx5_0"]), ["rxe0", "mlx5_0"]);
     }
 
     #[test]
@@ -303,7 +304,7 @@ mod tests {
         assert_eq!(all.pointer_sharing, Some(false));
         assert_eq!(all.quarantine_bytes, Some(Size(2 << 20)));
         assert_eq!(all.eviction, Some(Eviction::S3Fifo));
-        assert_eq!(Settings::decide(all).unwrap().to_config().rdma_devices, ["rxe0", "mlx5_0"]);
+        assert_eq!(all.rdma_devices, Some(vec!["rxe0".into(), "mlx5_0".into()]));
     }
 
     #[test]
