@@ -44,6 +44,7 @@ fn clients_of_every_kind_at_once() {
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
             fabric_address: None,
+            rdma_devices: Vec::new(),
             transport: remora_client::Wanted::Auto,
             shards: 2,
             max_memory_bytes: 8 << 20,

@@ -2,7 +2,7 @@
 //! silent at once and die at once, and a client that reads goes on reading.
 //!
 //! In the virtual machine of `make rxe`, with the server on device rxe0 and the
-//! clients on rxe1 (`REMORA_RDMA_DEVICE`).
+//! clients on rxe1 (`REMORA_RDMA_DEVICES`).
 
 use remora_client::{
     Client, ConnectError, Counts, Options, Path, Session, SetOptions, Via, Wake, Wanted,
@@ -29,7 +29,7 @@ const READS: u64 = 4;
 
 fn server(flags: &[&str]) -> ServerProcess {
     let common = "--bind=10.0.0.1 --fabric-address=10.0.0.1:7000 --shards=2 --max-memory=64MiB \
-                  --pin=false --wake=event --reads-per-client=4";
+                  --pin=false --wake=event --reads-per-client=4 --rdma-devices=rxe0";
     let flags = common.split_whitespace().chain(flags.iter().copied());
     ServerProcess::start(&flags.collect::<Vec<_>>())
 }

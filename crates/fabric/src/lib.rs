@@ -217,6 +217,9 @@ pub enum LinkError {
     /// The device of this machine failed; a number of `ibv_wc_status`.
     #[error("this machine's RDMA device failed an operation (status {0})")]
     Device(u32),
+    /// The device of this machine has gone: it was removed, or has failed.
+    #[error("this machine's RDMA device has gone: it was removed, or it failed")]
+    DeviceGone,
     /// Landing memory cannot be registered.
     #[error(transparent)]
     NotRegistered(verbs::NotRegistered),

@@ -12,7 +12,7 @@ use remora_layout::arena_header::{ARENA_MAGIC, word};
 use remora_layout::hello::{ClientHello, PROTOCOL_VERSION, Refusal, ServerHello};
 use remora_layout::limits::MIN_ARENA_BYTES;
 use remora_layout::session::mailbox_bytes;
-use remora_layout::verbs::{RegionKey, VerbsEnd};
+use remora_layout::verbs::{ArenaPlace, VerbsEnd};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -119,7 +119,7 @@ impl Place {
                 BrokenRdma::IsBusy(times) if came < times => refusal(Refusal::Busy, self.offer),
                 _ => self.hello(Transport::Verbs),
             };
-            let more = [0xa5; size_of::<VerbsEnd>() + size_of::<RegionKey>()];
+            let more = [0xa5; size_of::<VerbsEnd>() + size_of::<ArenaPlace>() + size_of::<u32>()];
             let more = if matches!(how, BrokenRdma::Lies) { &more[..] } else { &[] };
             let _ = stream.write_all(&[answer.as_bytes(), more].concat());
             return;

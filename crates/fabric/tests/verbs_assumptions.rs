@@ -131,7 +131,7 @@ fn a_write_is_placed_before_the_next_one() {
 /// A queue pair of each end in one domain each, by hand.
 fn ends() -> (Arc<remora_fabric::verbs::Domain>, QueuePair, Raw) {
     let (near, _) = control();
-    let (far_domain, far_place) = open(None, devices().0.as_deref()).unwrap();
+    let (far_domain, far_place) = open(None, &devices().0).unwrap();
     let (far, client) = ends_in(&far_domain, &far_place, near);
     (far_domain, far, client)
 }
@@ -141,7 +141,7 @@ fn ends_in(
     far_place: &remora_fabric::verbs::Place,
     control: std::net::TcpStream,
 ) -> (QueuePair, Raw) {
-    let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+    let (domain, place) = open(None, &devices().1).unwrap();
     let far = Unconnected::new(far_domain, far_place).unwrap();
     let near = Unconnected::new(&domain, &place).unwrap();
     let (far_end, near_end) = (far.end(), near.end());
@@ -242,7 +242,7 @@ fn an_immediate_comes_after_its_bytes() {
 #[test]
 fn a_window_is_of_no_use_after_its_session() {
     let (near, _) = control();
-    let (domain, place) = open(None, devices().0.as_deref()).unwrap();
+    let (domain, place) = open(None, &devices().0).unwrap();
     let (far, mut client) = ends_in(&domain, &place, near);
     let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
     let memory = Registration::of(&domain, &mailbox, access::BY_WINDOW).unwrap();

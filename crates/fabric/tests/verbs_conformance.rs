@@ -1,12 +1,12 @@
 //! The conformance body between two real RDMA devices, or over one device's
 //! loopback. They need a device: the virtual machine of `make rxe` runs them
-//! (feature `rxe`), with `REMORA_RDMA_DEVICES=TARGET,INITIATOR`.
+//! (feature `rxe`), with `REMORA_TEST_DEVICES=TARGET,INITIATOR`.
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::{self, EchoBed, TestBed};
 use remora_fabric::verbs::{
-    Connection, Parts, PeerRegion, Registration, Unconnected, VerbsLink, access, bind_window,
-    key_of, open,
+    Connection, Parts, PeerArena, PeerRegion, Registration, Unconnected, VerbsLink, access,
+    bind_window, key_of, open,
 };
 use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,7 +32,8 @@ struct Shared {
     told: Mutex<Vec<(u32, u64)>>,
 }
 
-struct Bed {
+/// What is READ is registered in so many pieces.
+struct Bed<const PIECES: usize> {
     readable: Words,
     mailbox: Words,
     local: Words,
@@ -58,18 +59,32 @@ fn agent_turn(target: &Connection, shared: &Shared, back: &mut VerbsLink) {
     let _ = poll(&mut [PollFd::new(target, PollFlags::IN)], Some(&nap));
 }
 
-impl TestBed for Bed {
+impl<const PIECES: usize> TestBed for Bed<PIECES> {
     type Link = VerbsLink;
 
     fn new(region_bytes: usize) -> Self {
-        let devices = std::env::var("REMORA_RDMA_DEVICES").unwrap_or_default();
-        let (far_device, near_device) = devices.split_once(',').unzip();
+        let devices = std::env::var("REMORA_TEST_DEVICES").unwrap_or_default();
+        let mut devices = devices.split(',').filter(|name| !name.is_empty()).map(str::to_owned);
+        let [far_device, near_device] = [(); 2].map(|()| Vec::from_iter(devices.next()));
         let (near_control, far_control) = control();
-        let (far_domain, far_place) = open(None, far_device).unwrap();
-        let (near_domain, near_place) = open(None, near_device).unwrap();
+        let (far_domain, far_place) = open(None, &far_device).unwrap();
+        let (near_domain, near_place) = open(None, &near_device).unwrap();
         let [readable, mailbox] = [(); 2].map(|()| Words::new(Mapping::heap(region_bytes)));
         let local = Words::new(Mapping::heap(4096));
-        let readable_memory = Registration::of(&far_domain, &readable, access::READ).unwrap();
+        // Where they meet is no page's end, unless there is only one.
+        let piece_bytes = region_bytes.div_ceil(PIECES).next_multiple_of(8);
+        let pieces: Vec<Registration> = (0..region_bytes)
+            .step_by(piece_bytes)
+            .map(|at| at..region_bytes.min(at + piece_bytes))
+            .map(|part| Registration::part(&far_domain, &readable, part, access::READ).unwrap())
+            .collect();
+        assert_eq!(pieces.len(), PIECES);
+        let arena = PeerArena {
+            address: pieces[0].address(),
+            bytes: region_bytes as u64,
+            piece_bytes: piece_bytes as u64,
+            rkeys: pieces.iter().map(Registration::rkey).collect(),
+        };
         let mailbox_memory = Registration::of(&far_domain, &mailbox, access::BY_WINDOW).unwrap();
         let local_memory = Registration::of(&near_domain, &local, access::WRITE).unwrap();
         let far = Unconnected::new(&far_domain, &far_place).unwrap();
@@ -77,13 +92,9 @@ impl TestBed for Bed {
         let (far_end, near_end) = (far.end(), near.end());
         let (far, near) = (far.connect(&near_end).unwrap(), near.connect(&far_end).unwrap());
         let window = bind_window(&far_domain, &far, &mailbox_memory).unwrap();
-        let region = |memory: &Registration, rkey, is_mailbox| PeerRegion {
-            key: key_of(memory, rkey),
-            is_mailbox,
-        };
-        let exposed = vec![
-            region(&readable_memory, readable_memory.rkey(), false),
-            region(&mailbox_memory, window.rkey, true),
+        let peer = vec![
+            PeerRegion::Arena(arena),
+            PeerRegion::Mailbox(key_of(&mailbox_memory, window.rkey)),
         ];
         let shared = Arc::new(Shared::default());
         let on_immediate = {
@@ -98,9 +109,9 @@ impl TestBed for Bed {
             pair: far,
             domain: far_domain,
             control: far_control,
-            peer: vec![region(&local_memory, local_memory.rkey(), true)],
+            peer: vec![PeerRegion::Mailbox(key_of(&local_memory, local_memory.rkey()))],
             shards: 1,
-            exposed: vec![readable_memory, mailbox_memory],
+            exposed: pieces.into_iter().chain([mailbox_memory]).collect(),
             windows: vec![window],
             on_immediate: Box::new(on_immediate),
         })
@@ -109,7 +120,7 @@ impl TestBed for Bed {
             pair: near,
             domain: near_domain,
             control: near_control,
-            peer: exposed,
+            peer,
             shards: 100,
             exposed: vec![local_memory],
             windows: Vec::new(),
@@ -169,7 +180,7 @@ impl TestBed for Bed {
     }
 }
 
-impl EchoBed for Bed {
+impl<const PIECES: usize> EchoBed for Bed<PIECES> {
     fn start_echo(&mut self, _rounds: u64) {
         self.shared.echo.store(true, Ordering::Relaxed);
     }
@@ -183,7 +194,7 @@ impl EchoBed for Bed {
     }
 }
 
-impl Drop for Bed {
+impl<const PIECES: usize> Drop for Bed<PIECES> {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         self.target.close();
@@ -194,10 +205,15 @@ impl Drop for Bed {
 
 #[test]
 fn verbs_conform() {
-    conformance::run::<Bed>();
+    conformance::run::<Bed<1>>();
+}
+
+#[test]
+fn verbs_conform_in_pieces() {
+    conformance::run::<Bed<21>>();
 }
 
 #[test]
 fn no_wake_up_is_lost() {
-    assert_eq!(conformance::wake_ups_are_not_lost::<Bed>(500), 0);
+    assert_eq!(conformance::wake_ups_are_not_lost::<Bed<1>>(500), 0);
 }

@@ -46,8 +46,8 @@ fn parts_that_become_no_connection_leave_nothing() {
     let before = objects();
     {
         let (near, far_control) = control();
-        let (domain, place) = open(None, devices().0.as_deref()).unwrap();
-        let (near_domain, near_place) = open(None, devices().1.as_deref()).unwrap();
+        let (domain, place) = open(None, &devices().0).unwrap();
+        let (near_domain, near_place) = open(None, &devices().1).unwrap();
         let far = Unconnected::new(&domain, &place).unwrap();
         let end = Unconnected::new(&near_domain, &near_place).unwrap();
         let (far_end, near_end) = (far.end(), end.end());
@@ -76,7 +76,7 @@ fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
     let before = objects();
     {
         let server = Server::new();
-        let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+        let (domain, place) = open(None, &devices().1).unwrap();
         // No key of the client's.
         let (address, bytes) = (4096.into(), (1 << 20).into());
         let nobodys = RegionKey { address, bytes, rkey: 1.into(), reserved: 0.into() };

@@ -99,6 +99,25 @@ fn cable(action: &str) {
     assert!(Command::new("bash").args(["-c", &script]).status().unwrap().success(), "{action}");
 }
 
+/// Each would take the events that wake the other.
+#[test]
+#[should_panic(expected = "driven by an agent or by links that wait, not by both")]
+fn a_link_cannot_wait_where_an_agent_serves() {
+    let server = Server::new();
+    let (session, _raw) = server.session();
+    session.connection.serve();
+    VerbsLink::new(Arc::clone(&session.connection)).wait(Some(Duration::from_millis(1)));
+}
+
+#[test]
+#[should_panic(expected = "driven by an agent or by links that wait, not by both")]
+fn an_agent_cannot_serve_where_a_link_has_waited() {
+    let server = Server::new();
+    let (session, _raw) = server.session();
+    VerbsLink::new(Arc::clone(&session.connection)).wait(Some(Duration::from_millis(1)));
+    session.connection.serve();
+}
+
 #[test]
 fn a_pulled_cable_is_no_answer() {
     let server = Server::new();
@@ -245,8 +264,8 @@ fn a_peer_that_takes_no_immediates_is_an_overrun() {
 #[test]
 fn a_device_that_has_asked_often_enough_reports_an_overrun() {
     let (near, _far) = control();
-    let (far_domain, far_place) = open(None, devices().0.as_deref()).unwrap();
-    let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+    let (far_domain, far_place) = open(None, &devices().0).unwrap();
+    let (domain, place) = open(None, &devices().1).unwrap();
     let far = Unconnected::new(&far_domain, &far_place).unwrap();
     let end = Unconnected::new(&domain, &place).unwrap();
     let (far_end, near_end) = (far.end(), end.end());

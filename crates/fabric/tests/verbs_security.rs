@@ -6,14 +6,16 @@
 mod verbs_world;
 
 use remora_arena::{Mapping, Words};
-use remora_fabric::LinkError;
 use remora_fabric::verbs::{
-    Registration, Unconnected, Verb, access, bind_window, is_software, key_of, open,
+    Registration, Unconnected, Verb, VerbsLink, access, bind_window, is_software, key_of, open,
 };
+use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_verbs_sys::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use verbs_world::{MAILBOX_BYTES, Raw, Server, Session, content, control, devices};
+use verbs_world::{
+    ARENA, ARENA_BYTES, MAILBOX_BYTES, Raw, Server, Session, content, control, devices,
+};
 
 /// Not a word of any arena.
 const EVIL: u64 = 0xbad0_bad0_bad0_bad0;
@@ -40,6 +42,65 @@ fn denied(server: &Server, name: &str, attack: Attack<'_>) {
 
 fn read(client: &mut Raw, at: u64, rkey: u32) -> u32 {
     client.read(at, rkey).err().unwrap_or(IBV_WC_SUCCESS)
+}
+
+/// An arena in pieces, whose words are their own numbers.
+#[test]
+fn an_arena_in_pieces_is_read_whole_and_each_key_reaches_its_piece_only() {
+    const PIECE: usize = ARENA_BYTES / 4 + 8;
+    let server = Server::in_pieces(PIECE);
+    denied(&server, "a READ over a piece's end with its key", &|client| {
+        let (at, rkey) = (client.whole.address, client.whole.rkeys[0]);
+        // The control: each to its end.
+        assert_eq!(client.read(at + PIECE as u64 - 8, rkey), Ok(PIECE as u64 / 8 - 1));
+        assert_eq!(client.read(at + PIECE as u64, client.whole.rkeys[1]), Ok(PIECE as u64 / 8));
+        client.run(Verb::Read, at + PIECE as u64 - 8, rkey, 16)
+    });
+    denied(&server, "a READ behind the last piece", &|client| {
+        let (end, rkey) = (client.whole.address + ARENA_BYTES as u64, client.whole.rkeys[3]);
+        assert_eq!(client.read(end - 8, rkey), Ok(ARENA_BYTES as u64 / 8 - 1));
+        client.run(Verb::Read, end - 8, rkey, 16)
+    });
+    denied(&server, "a WRITE into the second piece", &|client| {
+        let (at, rkey) = (client.whole.address + PIECE as u64, client.whole.rkeys[1]);
+        client.write(at, rkey, EVIL)
+    });
+    let (_session, raw) = server.session();
+    assert_eq!(raw.whole.rkeys.len(), 4);
+    let mut link = VerbsLink::new(raw.into_connection());
+    link.reserve_landing(ARENA_BYTES);
+    let mut read = |offset: usize, bytes| {
+        let from = RemoteAddress { region: ARENA, offset: offset as u64 };
+        link.post(&[Work::Read { id: 5, from, into: 0, bytes }]);
+        let done = loop {
+            if let Some(done) = link.poll() {
+                break done;
+            }
+            assert_ne!(link.wait(Some(Duration::from_secs(20))), Waited::TimedOut);
+        };
+        assert_eq!(done.id, 5);
+        assert_eq!(link.poll(), None, "one READ, one completion");
+        done.result.map(|()| link.landed(0, bytes).to_vec())
+    };
+    let words = |offset: usize, bytes: usize| -> Vec<u8> {
+        (offset / 8..(offset + bytes) / 8).flat_map(|word| (word as u64).to_le_bytes()).collect()
+    };
+    // Within a piece, up to its end, over one end, over several, all, the last.
+    for (offset, bytes) in [
+        (0, 64),
+        (PIECE - 64, 64),
+        (PIECE - 8, 16),
+        (PIECE, 64),
+        (PIECE - 16, PIECE + 32),
+        (0, ARENA_BYTES),
+        (ARENA_BYTES - 8, 8),
+        (ARENA_BYTES, 0),
+    ] {
+        assert!(read(offset, bytes) == Ok(words(offset, bytes)), "{offset} {bytes}");
+    }
+    let (region, offset, bytes) = (ARENA, ARENA_BYTES as u64 - 8, 16);
+    let beyond = Err(LinkError::OutOfBounds { region, offset, bytes });
+    assert_eq!(read(ARENA_BYTES - 8, 16), beyond);
 }
 
 #[test]
@@ -144,8 +205,8 @@ fn the_key_of_a_registration_is_none_and_a_freed_window_is_the_end() {
     for attack in ["rkey", "lkey", "freed"] {
         let server = Server::new();
         let (near, _far) = control();
-        let (far_domain, far_place) = open(None, devices().0.as_deref()).unwrap();
-        let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+        let (far_domain, far_place) = open(None, &devices().0).unwrap();
+        let (domain, place) = open(None, &devices().1).unwrap();
         let far = Unconnected::new(&far_domain, &far_place).unwrap();
         let end = Unconnected::new(&domain, &place).unwrap();
         let (far_end, near_end) = (far.end(), end.end());

@@ -7,10 +7,10 @@ mod verbs_world;
 use remora_arena::{Mapping, Words};
 use remora_fabric::client_hello;
 use remora_fabric::detect::Wanted;
-use remora_fabric::verbs::{Registration, Unconnected, access, key_of, open};
+use remora_fabric::verbs::{Registration, Unconnected, access, key_of, open, read_arenas};
 use remora_layout::hello::ServerHello;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD};
-use remora_layout::verbs::{RegionKey, VerbsEnd, VerbsReady};
+use remora_layout::verbs::{VerbsEnd, VerbsReady};
 use remora_verbs_sys::IBV_WC_SUCCESS;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -50,7 +50,7 @@ impl Server {
         stream.read_exact(hello.as_mut_bytes()).unwrap();
         assert_eq!(hello.refusal.get(), 0);
         stream.read_exact(end.as_mut_bytes()).unwrap();
-        stream.read_exact(RegionKey::new_zeroed().as_mut_bytes()).unwrap();
+        read_arenas(&mut stream, 1).unwrap();
         (stream, end)
     }
 }
@@ -64,7 +64,7 @@ impl Drop for Server {
 
 /// Packets that the server's device has sent.
 fn sent() -> u64 {
-    let device = devices().0.expect("named");
+    let device = &devices().0[0];
     let file = format!("/sys/class/infiniband/{device}/ports/1/hw_counters/sent_pkts");
     std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
 }
@@ -73,7 +73,7 @@ fn sent() -> u64 {
 /// `told` as its end, or the end that it has.
 fn session(server: &Server, told: Option<&VerbsEnd>) -> (Raw, VerbsEnd, Words) {
     let (mut stream, end) = server.greets();
-    let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+    let (domain, place) = open(None, &devices().1).unwrap();
     let unconnected = Unconnected::new(&domain, &place).unwrap();
     let own = unconnected.end();
     let pair = unconnected.connect(&end).unwrap();

@@ -224,6 +224,15 @@ pub const DATA_BUFFER_BYTES: usize = 50_000_000;
 /// The first buffer that a client registers over RDMA, when a reply first
 /// needs one; later ones are as long as all before them together.
 pub const DATA_BUFFER_STEP_BYTES: usize = 1 << 20;
+/// An arena is registered with an RDMA device in pieces of this length: short
+/// enough that several threads share the work and that progress is seen, long
+/// enough that a device has few keys to keep at hand.
+pub const REGISTER_PIECE_BYTES: usize = 1 << 30;
+/// Pieces of one arena: those of the largest.
+pub const MAX_PIECES: usize = (MAX_ARENA_BYTES / REGISTER_PIECE_BYTES as u64) as usize;
+/// Threads that register memory: the kernel zeroes and pins pages, and from
+/// about so many on the memory is the limit, not the cores.
+pub const MAX_REGISTER_THREADS: usize = 8;
 /// Bytes of one large value that a shard moves in one turn, by a ring, a link
 /// or for RESP: some microseconds, between which others are served. A frame
 /// carries as many. Four times as many save RESP less than 2 % of its

@@ -5,7 +5,9 @@
 //! client                                   server
 //! ClientHello                         ->
 //!                                     <-   ServerHello, chosen: verbs
-//!                                          VerbsEnd, a RegionKey for each shard
+//!                                          VerbsEnd, an ArenaPlace for each shard,
+//!                                          then a key, U32, for each piece of each
+//!                                          arena, in their order
 //! VerbsEnd, RegionKey of its mailbox  ->
 //!                                          connects its queue pair, binds the
 //!                                          window to the client's mailbox
@@ -14,6 +16,7 @@
 //! After that the connection carries nothing but the word [`WITHDRAWN`], if
 //! the server withdraws the session; its end is the session's end.
 
+use crate::limits::MAX_PIECES;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -53,6 +56,31 @@ pub struct RegionKey {
     pub reserved: U32,
 }
 
+/// Where an arena lies at the server. It is registered in pieces, each with a
+/// key of its own: of `piece_bytes` each, the last one of what is left.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct ArenaPlace {
+    /// Address of its first byte.
+    pub address: U64,
+    /// Its length.
+    pub bytes: U64,
+    /// Length of a piece.
+    pub piece_bytes: U64,
+}
+
+impl ArenaPlace {
+    /// How many pieces it has; `None` if that is no number of pieces: none, or
+    /// more than [`MAX_PIECES`].
+    pub fn pieces(&self) -> Option<usize> {
+        let pieces = self.bytes.get().checked_div(self.piece_bytes.get())?;
+        let pieces = pieces + !self.bytes.get().is_multiple_of(self.piece_bytes.get()) as u64;
+        usize::try_from(pieces).ok().filter(|pieces| (1..=MAX_PIECES).contains(pieces))
+    }
+}
+
 /// The server is ready: the queue pairs are connected.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
@@ -72,4 +100,22 @@ pub const WITHDRAWN: [u8; 8] = *b"withdrew";
 
 const _: () = assert!(size_of::<VerbsEnd>() == 28);
 const _: () = assert!(size_of::<RegionKey>() == 24);
+const _: () = assert!(size_of::<ArenaPlace>() == 24);
 const _: () = assert!(size_of::<VerbsReady>() == 32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_has_as_many_pieces_as_cover_it_and_a_liar_none() {
+        let pieces = |bytes: u64, piece_bytes: u64| {
+            let (bytes, piece_bytes) = (bytes.into(), piece_bytes.into());
+            ArenaPlace { address: 4096.into(), bytes, piece_bytes }.pieces()
+        };
+        assert_eq!([pieces(1, 64), pieces(64, 64), pieces(65, 64)], [Some(1), Some(1), Some(2)]);
+        assert_eq!(pieces(64 * MAX_PIECES as u64, 64), Some(MAX_PIECES));
+        assert_eq!(pieces(64 * MAX_PIECES as u64 + 1, 64), None);
+        assert_eq!([pieces(0, 64), pieces(64, 0), pieces(0, 0), pieces(u64::MAX, 1)], [None; 4]);
+    }
+}

@@ -19,6 +19,8 @@ pub struct Config {
     pub fabric_address: Option<SocketAddr>,
     /// What clients may use: shared memory, TCP, or both.
     pub transport: Wanted,
+    /// Names of the RDMA devices that may be used; empty for all.
+    pub rdma_devices: Vec<String>,
     /// Number of shards, 1 to [`remora_layout::limits::MAX_SHARDS`].
     pub shards: usize,
     /// Bytes of all arenas together; hard.

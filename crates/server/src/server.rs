@@ -242,10 +242,9 @@ impl Server {
         &self.socket_path
     }
 
-    /// The RDMA devices by which clients may have sessions.
+    /// The RDMA devices by which clients may have sessions, now.
     pub fn rdma_devices(&self) -> Vec<String> {
-        let host = self.shared.verbs.iter();
-        host.flat_map(verbs::Host::devices).map(str::to_owned).collect()
+        self.shared.verbs.as_ref().map(verbs::Host::devices).unwrap_or_default()
     }
 
     /// The server's life.
@@ -323,18 +322,20 @@ fn check(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The RDMA devices, if clients may use them. Without any, `auto` does without.
+/// The RDMA devices, if clients may use them. Without any that can be used,
+/// `auto` does without; those that become active later are taken in then.
 fn rdma_devices(
     config: &Config,
     shards: &[ShardHandle],
 ) -> Result<Option<verbs::Host>, VerbsError> {
     let is_wanted = config.transport == Wanted::Verbs;
     let may = config.fabric_address.is_some() && (is_wanted || config.transport == Wanted::Auto);
-    if !may || (!is_wanted && !verbs::is_available()) {
+    if !may || (!is_wanted && !verbs::has_devices()) {
         return Ok(None);
     }
     let arenas: Vec<Words> = shards.iter().map(|shard| shard.words.clone()).collect();
-    match verbs::Host::new(&arenas, None) {
+    match verbs::Host::new(&arenas, &config.rdma_devices) {
+        Ok(host) if is_wanted && host.devices().is_empty() => Err(VerbsError::NoPlace),
         Ok(host) => Ok(Some(host)),
         Err(error) if is_wanted => Err(error),
         Err(error) => {

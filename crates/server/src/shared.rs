@@ -160,6 +160,11 @@ impl Shared {
         self.config.max_queue_pairs.min(has) as u64
     }
 
+    /// Whether clients can have sessions over RDMA, now.
+    pub fn has_rdma(&self) -> bool {
+        self.verbs.as_ref().is_some_and(|host| !host.devices().is_empty())
+    }
+
     /// A peer's WRITE came with this immediate: wakes the shard that it names.
     pub fn ring(&self, imm: u32) {
         let shard = match immediate::kind_of(imm) {

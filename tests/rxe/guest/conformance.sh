@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=tests/rxe/guest/net.sh
 source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
 rxe_up 2
-export REMORA_RDMA_DEVICES=rxe0,rxe1
+export REMORA_TEST_DEVICES=rxe0,rxe1
 said=$(mktemp)
 status=0
 timeout 150 "$1" --test-threads=1 --nocapture 2>&1 | tee "$said" || status=$?

@@ -69,11 +69,11 @@ rxe_wait grep -q 'sessions over RDMA by rxe0, rxe1' "$work/log" || cat "$work/lo
 bench=("$remora" bench keys --server 10.0.0.1:6379 --transport verbs --records 200 --ops 200 --path read --seconds 1)
 run 0 "${bench[@]}" # over one device, to itself
 has 'read over verbs'
-run 0 env REMORA_RDMA_DEVICE=rxe1 "${bench[@]}"
+run 0 env REMORA_RDMA_DEVICES=rxe1 "${bench[@]}"
 has 'read over verbs'
-run 3 "${as_user[@]}" env REMORA_RDMA_DEVICE=rxe1 "${bench[@]}"
+run 3 "${as_user[@]}" env REMORA_RDMA_DEVICES=rxe1 "${bench[@]}"
 has "cannot register [0-9]+ bytes" "${limit_told[@]}"
-run 3 env REMORA_RDMA_DEVICE=rxe7 "${bench[@]}"
+run 3 env REMORA_RDMA_DEVICES=rxe7 "${bench[@]}"
 has "there is no RDMA device rxe7"
 kill -TERM "$server"
 wait "$server" || fail "the server ended with $?"

@@ -16,10 +16,11 @@ fail() {
     exit 1
 }
 
-# Starts a server of one shard; it is up when this returns.
+# Starts a server of one shard, with further arguments; it is up when this
+# returns.
 server_start() {
     "$REMORA_BIN" serve --bind 10.0.0.1 --port 6379 --socket "$work/socket" --fabric-address 10.0.0.1:7000 \
-        --shards 1 --max-memory 64mb --pin=false >"$work/server.log" 2>&1 &
+        --shards 1 --max-memory 64mb --pin=false "$@" >"$work/server.log" 2>&1 &
     server=$!
     rxe_wait info shards || fail "the server does not start"
 }
@@ -50,7 +51,7 @@ info() {
 # usage: bench NAME ARGUMENTS: one JSON object into the file $work/NAME, what is
 # said beside it into NAME.log. With all records looked up once before.
 bench() {
-    REMORA_RDMA_DEVICE=rxe1 timeout 60 "$REMORA_BIN" bench keys --server 10.0.0.1:6379 --json \
+    REMORA_RDMA_DEVICES=rxe1 timeout 60 "$REMORA_BIN" bench keys --server 10.0.0.1:6379 --json \
         --records "$records" "${@:2}" >"$work/$1" 2>"$work/$1.log"
 }
 records=200
@@ -67,13 +68,16 @@ bench_start() {
     sleep 0.5
 }
 
-# Kills it; what it is, `timeout` runs.
-bench_kill() {
+# Sends it a signal; what it is, `timeout` runs.
+bench_signal() {
     local process
     process=$(<"/proc/$client/task/$client/children")
     process=${process// /}
     process=$(<"/proc/$process/task/$process/children")
-    kill -KILL "${process// /}"
+    kill "-$1" "${process// /}"
+}
+bench_kill() {
+    bench_signal KILL
     ended "$client" || true
 }
 

@@ -7,7 +7,7 @@ REMORA_RXE_NET=$(realpath "$(dirname "${BASH_SOURCE[0]}")/net.sh")
 # shellcheck source=tests/rxe/guest/net.sh
 source "$REMORA_RXE_NET"
 rxe_up 2 || exit
-export REMORA_RXE_NET REMORA_RDMA_DEVICES=rxe0,rxe1
+export REMORA_RXE_NET REMORA_TEST_DEVICES=rxe0,rxe1
 status=0
 for binary; do
     timeout 200 "$binary" --test-threads=1 --nocapture || status=$?

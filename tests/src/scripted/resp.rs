@@ -54,6 +54,7 @@ fn host() -> &'static Mutex<Host> {
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
             fabric_address: None,
+            rdma_devices: Vec::new(),
             transport: remora_client::Wanted::Auto,
             shards: 2,
             max_memory_bytes: 64 << 20,

@@ -2,38 +2,34 @@
 //! connections).
 //!
 //! Anybody may take completions, and delivers them to the links that they
-//! belong to; one thread at a time sleeps, for all (`crate::waiting`). Before
-//! it sleeps it arms the completion channel, and polls once more (M24).
+//! belong to. Who waits for them: see `driving`.
 
-use super::objects::{Completions, Domain, Registration, VerbsError};
-use super::outbound::{Outbound, Remote, STAGING_BYTES};
-use super::queue_pair::{QueuePair, RECEIVE, Window};
+use super::completions::Completions;
+use super::driving::Driver;
+use super::errors::VerbsError;
+use super::objects::Domain;
+use super::outbound::{Outbound, STAGING_BYTES};
+use super::peer::PeerRegion;
+use super::queue_pair::{QueuePair, RECEIVE};
+use super::reasons::{cause, told_by};
+use super::registration::Registration;
+use super::window::Window;
 use crate::LinkError;
 use crate::sync::{Mutex, MutexGuard};
-use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
+use crate::waiting::{Handle, Handles, Waiters, lock};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::STREAM_AHEAD_BYTES;
-use remora_layout::verbs::{RegionKey, WITHDRAWN};
+use remora_layout::verbs::WITHDRAWN;
 use remora_verbs_sys::*;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 /// Completions taken at a time.
 const BATCH: usize = 32;
-
-/// A region of the peer, as it told us.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerRegion {
-    /// Where, and the key.
-    pub key: RegionKey,
-    /// Whether it is a mailbox, to be written, or an arena, to be read.
-    pub is_mailbox: bool,
-}
 
 /// What a connection is made of. If it comes to none they are dropped in this
 /// order: windows before their queue pair, both before the memory.
@@ -61,28 +57,32 @@ pub struct Connection {
     /// Gone once the connection has ended, with its windows: before the memory
     /// that they reach.
     pair: Mutex<Option<(Vec<Window>, QueuePair)>>,
+    /// The queue pair's number.
+    number: u32,
     out: Mutex<Outbound>,
-    completions: Arc<Completions>,
-    domain: Arc<Domain>,
+    pub(super) completions: Arc<Completions>,
+    pub(super) domain: Arc<Domain>,
     peer: Vec<PeerRegion>,
     shards: usize,
-    control: TcpStream,
+    pub(super) control: TcpStream,
     /// What the peer reaches.
     _exposed: Vec<Registration>,
     on_immediate: Box<dyn Fn(u32) + Send + Sync>,
     handles: Handles,
-    waiters: Waiters,
+    pub(super) waiters: Waiters,
     /// Immediates that have come.
     pub(super) arrivals: AtomicU64,
     /// A link waits for room.
-    room_wanted: AtomicBool,
+    pub(super) room_wanted: AtomicBool,
     /// Batches of completions taken in one turn: all that the queue holds. A
     /// peer that sends without pause does not keep a thread for itself; what
     /// has come meanwhile has signalled the channel.
     rounds: usize,
     /// Held by who sleeps for all.
-    leads: Mutex<()>,
-    kick: OwnedFd,
+    pub(super) leads: Mutex<()>,
+    pub(super) kick: OwnedFd,
+    /// Who has driven it so far.
+    pub(super) driver: OnceLock<Driver>,
     over: OnceLock<LinkError>,
 }
 
@@ -101,6 +101,7 @@ impl Connection {
         Ok(Arc::new(Self {
             rounds,
             completions: Arc::clone(&parts.pair.completions),
+            number: parts.pair.number(),
             pair: Mutex::new(Some((parts.windows, parts.pair))),
             out: Mutex::new(Outbound::new(staging)),
             domain: parts.domain,
@@ -115,6 +116,7 @@ impl Connection {
             room_wanted: AtomicBool::new(false),
             leads: Mutex::new(()),
             kick,
+            driver: OnceLock::new(),
             over: OnceLock::new(),
         }))
     }
@@ -134,27 +136,9 @@ impl Connection {
         lock(&self.out)
     }
 
-    /// A range at the peer, if this end may do that there.
-    pub(super) fn remote(
-        &self,
-        region: u32,
-        offset: u64,
-        bytes: usize,
-        is_write: bool,
-    ) -> Result<Remote, LinkError> {
-        let peer = self.peer.get(region as usize).ok_or(LinkError::NoSuchRegion(region))?;
-        let end = offset.checked_add(bytes as u64);
-        // The peer may have told of a region that no memory has room for.
-        let is_place = |end| peer.key.address.get().checked_add(end).is_some();
-        let fits = end.is_some_and(|end| end <= peer.key.bytes.get() && is_place(end));
-        if !offset.is_multiple_of(8) || !fits {
-            return Err(LinkError::OutOfBounds { region, offset, bytes });
-        }
-        match (is_write, peer.is_mailbox) {
-            (true, false) => Err(LinkError::NotWritable(region)),
-            (false, true) => Err(LinkError::NotReadable(region)),
-            _ => Ok(Remote { address: peer.key.address.get() + offset, rkey: peer.key.rkey.get() }),
-        }
+    /// The peer's region with this number.
+    pub(super) fn peer(&self, region: u32) -> Result<&PeerRegion, LinkError> {
+        self.peer.get(region as usize).ok_or(LinkError::NoSuchRegion(region))
     }
 
     /// Whether the peer listens for this immediate.
@@ -198,6 +182,8 @@ impl Connection {
 
     /// Takes what has completed and come, and hands on what waits for room.
     pub fn pump(&self) {
+        self.domain.context.look_now_and_then();
+        self.look_after_device();
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
         let mut rounds = self.rounds;
@@ -242,7 +228,16 @@ impl Connection {
 
     /// Looks whether the peer has ended the session, or has gone.
     pub fn look_after_peer(&self) {
+        self.look_after_device();
         if let Some(reason) = self.ended() {
+            self.end(reason);
+        }
+    }
+
+    /// Looks whether the device has gone, or has broken the queue pair. What
+    /// was under way does not always complete then.
+    pub(super) fn look_after_device(&self) {
+        if let Some(reason) = self.domain.context.objection(self.number) {
             self.end(reason);
         }
     }
@@ -288,26 +283,6 @@ impl Connection {
         self.waiters.wake_all();
     }
 
-    /// From now on the next immediate makes the descriptor readable, or with
-    /// `all` the next completion of any kind; what has come is taken.
-    pub fn arm(&self, all: bool) {
-        self.completions.take_events();
-        {
-            // Under the lock under which others arm it for what waits: here it
-            // must not be armed for less after they have.
-            let out = self.out();
-            let waits = out.has_waiting() || self.room_wanted.load(Ordering::SeqCst);
-            self.completions.arm(!(all || waits));
-        }
-        self.pump();
-    }
-
-    /// One turn of an agent that watches the descriptor: takes what has come,
-    /// and arms it again.
-    pub fn serve(&self) {
-        self.arm(false);
-    }
-
     /// Whether a link has waited for room since the last call, and there is
     /// some now: whoever drives it is to be woken.
     pub fn takes_more_again(&self) -> bool {
@@ -342,126 +317,10 @@ impl Connection {
     pub fn end_fd(&self) -> BorrowedFd<'_> {
         self.kick.as_fd()
     }
-
-    fn sleep(&self, timeout: Option<Duration>) {
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [
-            PollFd::new(&*self.completions, PollFlags::IN),
-            PollFd::new(&self.control, PollFlags::IN),
-            PollFd::new(&self.kick, PollFlags::IN),
-        ];
-        // Interrupted: the caller looks and comes again.
-        let _ = poll(&mut fds, timeout.as_ref());
-        let has_spoken = !fds[1].revents().is_empty();
-        if !fds[2].revents().is_empty() {
-            let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
-        }
-        if has_spoken {
-            self.look_after_peer();
-        }
-    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.end(LinkError::Disconnected);
-    }
-}
-
-impl Turns for Connection {
-    fn lead(&self, timeout: Option<Duration>, mut came: impl FnMut() -> bool) -> bool {
-        let _leads = match self.leads.try_lock() {
-            Ok(leads) => leads,
-            Err(TryLockError::WouldBlock) => return false,
-            // It guards nothing that could be half done.
-            Err(TryLockError::Poisoned(leads)) => leads.into_inner(),
-        };
-        self.arm(true);
-        if !came() && self.failure().is_none() {
-            self.sleep(timeout);
-            self.pump();
-        }
-        true
-    }
-
-    fn waiters(&self) -> &Waiters {
-        &self.waiters
-    }
-}
-
-impl AsFd for Connection {
-    /// What becomes readable when something comes: see [`Connection::arm`].
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.completions.as_fd()
-    }
-}
-
-/// Why the queue pair broke, if one of these failed. What was flushed came
-/// after the cause.
-fn cause(completions: &[ibv_wc]) -> Option<LinkError> {
-    let failed = || completions.iter().filter(|completion| completion.status != IBV_WC_SUCCESS);
-    let cause = failed().find(|completion| completion.status != IBV_WC_WR_FLUSH_ERR);
-    let cause = cause.or_else(|| failed().next())?;
-    Some(match cause.wr_id {
-        // An operation of the peer's: nothing of ours is at fault.
-        RECEIVE => LinkError::Violation("this machine's RDMA device refused its operation"),
-        _ => reason_of(cause.status),
-    })
-}
-
-/// The immediate that a receive brought. A hostile peer can SEND too.
-fn told_by(completion: &ibv_wc) -> Result<u32, LinkError> {
-    if completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM {
-        return Err(LinkError::Violation("it sent what is no WRITE"));
-    }
-    // SAFETY: such a completion has an immediate.
-    Ok(u32::from_be(unsafe { completion.__bindgen_anon_1.imm_data }))
-}
-
-/// What a completion's status says of the peer.
-fn reason_of(status: u32) -> LinkError {
-    match status {
-        IBV_WC_RETRY_EXC_ERR => LinkError::NoAnswer,
-        IBV_WC_RNR_RETRY_EXC_ERR => LinkError::Overrun,
-        IBV_WC_REM_ACCESS_ERR => LinkError::Denied,
-        IBV_WC_REM_INV_REQ_ERR | IBV_WC_REM_OP_ERR | IBV_WC_REM_ABORT_ERR => {
-            LinkError::Violation("its RDMA device refused an operation")
-        }
-        other => LinkError::Device(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn completion(wr_id: u64, status: u32, opcode: u32) -> ibv_wc {
-        // SAFETY: plain data, valid as zeros.
-        let mut completion: ibv_wc = unsafe { std::mem::zeroed() };
-        (completion.wr_id, completion.status, completion.opcode) = (wr_id, status, opcode);
-        completion
-    }
-
-    #[test]
-    fn the_cause_is_found_behind_what_was_flushed_and_blamed_on_who_did_it() {
-        let good = completion(3, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
-        let flushed = completion(RECEIVE, IBV_WC_WR_FLUSH_ERR, 0);
-        let silent = completion(4, IBV_WC_RETRY_EXC_ERR, 0);
-        let refused = completion(RECEIVE, IBV_WC_REM_ACCESS_ERR, 0);
-        assert_eq!(cause(&[good]), None);
-        assert_eq!(cause(&[good, flushed, silent]), Some(LinkError::NoAnswer));
-        for peers_fault in [&[refused, flushed][..], &[good, flushed]] {
-            let cause = cause(peers_fault);
-            assert!(matches!(cause, Some(LinkError::Violation(_))), "{cause:?}");
-        }
-    }
-
-    #[test]
-    fn a_send_is_no_immediate() {
-        let mut written = completion(RECEIVE, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM);
-        written.__bindgen_anon_1.imm_data = 7u32.to_be();
-        assert_eq!(told_by(&written), Ok(7));
-        let sent = completion(RECEIVE, IBV_WC_SUCCESS, IBV_WC_RECV);
-        assert!(told_by(&sent).is_err());
     }
 }

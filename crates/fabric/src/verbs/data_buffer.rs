@@ -4,7 +4,7 @@
 use super::connection::Connection;
 use super::load::{LoadMeter, buffer_bytes};
 use super::memlock::{Locked, NotRegistered};
-use super::objects::Registration;
+use super::registration::Registration;
 use super::setup::access;
 use crate::sync::Mutex;
 use crate::waiting::lock;

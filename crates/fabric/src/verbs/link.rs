@@ -1,8 +1,8 @@
 //! One thread's handle on a connection.
 
 use super::connection::Connection;
-use super::objects::Registration;
-use super::outbound::Remote;
+use super::peer::Remote;
+use super::registration::Registration;
 use crate::ledger::Ledger;
 use crate::waiting::{self, Handle};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
@@ -52,7 +52,7 @@ impl VerbsLink {
             Some(reason) => Err(reason),
             None if bytes.len() > MAX_WRITE_BYTES => Err(LinkError::TooLong(bytes.len())),
             None => {
-                let to = Remote { address, rkey };
+                let to = Remote { address, rkey, bytes: bytes.len() };
                 self.connection.out().write(&self.handle, to, bytes, None)
             }
         };
@@ -70,17 +70,19 @@ impl VerbsLink {
         match *work {
             Work::Read { bytes, .. } if bytes > MAX_READ_BYTES => Err(LinkError::TooLong(bytes)),
             Work::Read { from, into, bytes, .. } => {
-                let remote = self.connection.remote(from.region, from.offset, bytes, false)?;
+                let peer = self.connection.peer(from.region)?;
+                let ranges = peer.read(from.region, from.offset, bytes)?;
                 let landing = self.landing.as_ref().ok_or(LinkError::NoLanding)?;
                 let end = into.checked_add(bytes).filter(|end| *end <= landing.bytes());
                 end.ok_or(LinkError::NoLanding)?;
-                self.connection.out().read(&self.handle, remote, landing, into, bytes)
+                self.connection.out().read(&self.handle, ranges, landing, into)
             }
             Work::Write { bytes, .. } if bytes.len() > MAX_WRITE_BYTES => {
                 Err(LinkError::TooLong(bytes.len()))
             }
             Work::Write { to, bytes, imm, .. } => {
-                let remote = self.connection.remote(to.region, to.offset, bytes.len(), true)?;
+                let peer = self.connection.peer(to.region)?;
+                let remote = peer.write(to.region, to.offset, bytes.len())?;
                 self.connection.check_immediate(imm)?;
                 self.connection.out().write(&self.handle, remote, bytes, imm)
             }

@@ -1,10 +1,12 @@
 //! Two queue pairs of this process, connected to each other over one device:
 //! what a session does, so that `remora doctor` can say whether it works here.
 
+use super::errors::VerbsError;
 use super::memlock::NotRegistered;
-use super::objects::{Context, Domain, Registration, VerbsError};
+use super::objects::{Context, Domain};
 use super::places::Place;
 use super::queue_pair::{QueuePair, Request, Verb};
+use super::registration::Registration;
 use super::setup::{Unconnected, access, bind_window};
 use remora_arena::{Mapping, Words};
 use remora_verbs_sys::*;

@@ -15,8 +15,14 @@
 
 #![allow(unsafe_code)]
 
+mod arenas;
+mod completions;
 mod connection;
 mod data_buffer;
+mod driving;
+mod errors;
+mod events;
+mod host;
 mod known_places;
 mod library;
 mod link;
@@ -25,25 +31,35 @@ mod loopback;
 pub mod memlock;
 mod objects;
 mod outbound;
+mod peer;
 mod places;
 mod queue_pair;
+mod reasons;
+mod registration;
 mod session;
 mod setup;
+mod window;
 
-pub use connection::{Connection, Parts, PeerRegion};
+pub use arenas::read_arenas;
+pub use connection::{Connection, Parts};
 pub use data_buffer::{DataBuffer, DataMemory};
+pub use errors::VerbsError;
+pub use host::{Host, Welcome};
 pub use known_places::known_places;
 pub use library::NoLibrary;
 pub use link::VerbsLink;
 pub use load::{Load, LoadMeter, buffer_bytes};
 pub use loopback::{Loopback, LoopbackError, loopback};
 pub use memlock::NotRegistered;
-pub use objects::{Context, Domain, Registration, VerbsError};
-pub use places::{Carriage, Place, Port, is_software, places, ports, ranked};
-pub use queue_pair::{QueuePair, Request, Verb, Window};
+pub use objects::{Context, Domain};
+pub use peer::{PeerArena, PeerRegion};
+pub use places::{Carriage, Place, Port, is_listed, is_software, places, ports, ranked};
+pub use queue_pair::{QueuePair, Request, Verb};
+pub use registration::Registration;
+pub use session::ClientSide;
 pub(crate) use session::{BeginError, begin};
-pub use session::{ClientSide, Host, Welcome};
 pub use setup::{Unconnected, access, bind_window, key_of, open};
+pub use window::Window;
 
 /// Whether libibverbs can be had on this machine.
 ///
@@ -51,6 +67,12 @@ pub use setup::{Unconnected, access, bind_window, key_of, open};
 /// It cannot, for this reason.
 pub fn check_library() -> Result<(), NoLibrary> {
     library::library().map(drop)
+}
+
+/// Whether this machine has RDMA devices and what it takes to use them; they
+/// may not be active yet.
+pub fn has_devices() -> bool {
+    places::are_known() && check_library().is_ok()
 }
 
 /// Whether this machine can send and receive by RDMA now.

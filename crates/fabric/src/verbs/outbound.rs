@@ -5,8 +5,9 @@
 //! A queue pair executes and completes in order. So a completion says that
 //! everything before it is complete too, and only some pieces ask for one.
 
-use super::objects::Registration;
+use super::peer::{Ranges, Remote};
 use super::queue_pair::{QueuePair, Request, Verb};
+use super::registration::Registration;
 use crate::LinkError;
 use crate::waiting::Handle;
 use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES};
@@ -44,15 +45,6 @@ enum Local {
     /// In the staging memory: bytes to give back, the unused ones at its end
     /// included.
     Staged(usize),
-}
-
-/// A range at the peer.
-#[derive(Clone, Copy, Debug)]
-pub struct Remote {
-    /// Address of its first byte.
-    pub address: u64,
-    /// Key of its region.
-    pub rkey: u32,
 }
 
 /// See the module's text.
@@ -99,19 +91,25 @@ impl Outbound {
         !self.waiting.is_empty()
     }
 
-    /// Adds a READ into landing memory, from this byte.
+    /// Adds a READ of these ranges, one after the other, into landing memory,
+    /// from this byte.
     pub fn read(
         &mut self,
         handle: &Arc<Handle>,
-        from: Remote,
+        from: Ranges<'_>,
         landing: &Arc<Registration>,
-        into: usize,
-        bytes: usize,
+        mut into: usize,
     ) -> Result<(), LinkError> {
         self.check_room(0)?;
-        for (at, length) in pieces(bytes, READ_PIECE_BYTES) {
-            let local = Local::Landing(Arc::clone(landing), into + at);
-            self.push(handle, Verb::Read, local, from, at, length, bytes);
+        let mut from = from.peekable();
+        while let Some(range) = from.next() {
+            let is_end = from.peek().is_none();
+            for (at, length) in pieces(range.bytes, READ_PIECE_BYTES) {
+                let local = Local::Landing(Arc::clone(landing), into + at);
+                let is_last = is_end && at + length == range.bytes;
+                self.push(handle, Verb::Read, local, range, at, length, is_last);
+            }
+            into += range.bytes;
         }
         Ok(())
     }
@@ -132,8 +130,9 @@ impl Outbound {
             piece[..part.len()].copy_from_slice(part);
             self.waiting_bytes += length;
             // The peer is told once everything is stored.
-            let verb = Verb::Write(imm.filter(|_| at + length == total));
-            self.push(handle, verb, Local::Waiting(piece.into()), to, at, length, total);
+            let is_last = at + length == total;
+            let verb = Verb::Write(imm.filter(|_| is_last));
+            self.push(handle, verb, Local::Waiting(piece.into()), to, at, length, is_last);
         }
         Ok(())
     }
@@ -153,7 +152,7 @@ impl Outbound {
         remote: Remote,
         at: usize,
         length: usize,
-        total: usize,
+        is_last: bool,
     ) {
         self.waiting.push_back(Piece {
             handle: Arc::clone(handle),
@@ -161,7 +160,7 @@ impl Outbound {
             local,
             remote: (remote.address + at as u64, remote.rkey),
             bytes: length,
-            is_last: at + length == total,
+            is_last,
         });
     }
 

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells of RDMA devices.
 pub(super) const SYSFS: &str = "/sys/class/infiniband";
+/// The same of those that programs may open: a device that is to go is taken
+/// out here first.
+const SYSFS_VERBS: &str = "/sys/class/infiniband_verbs";
 
 /// What carries the packets of a GID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -116,6 +119,21 @@ pub fn ranked(places: Vec<Place>, local: Option<IpAddr>) -> Vec<Place> {
 /// Whether the kernel knows a device of this name.
 pub(super) fn is_known(device: &str) -> bool {
     names(Path::new(SYSFS)).iter().any(|name| name == device)
+}
+
+/// Whether the kernel knows any device.
+pub(super) fn are_known() -> bool {
+    !names(Path::new(SYSFS)).is_empty()
+}
+
+/// Whether programs may open the device of this name.
+pub fn is_listed(device: &str) -> bool {
+    is_listed_in(Path::new(SYSFS_VERBS), device)
+}
+
+fn is_listed_in(root: &Path, device: &str) -> bool {
+    let name = |entry: &String| text(&root.join(entry).join("ibdev"));
+    names(root).iter().filter_map(name).any(|name| name == device)
 }
 
 /// All addresses of all ports of this machine; empty without RDMA devices.
@@ -296,5 +314,10 @@ mod tests {
         };
         assert_eq!(ports_in(root.path()), [expected]);
         assert!(places_in(&root.path().join("nowhere")).is_empty());
+        // Programs open it by another name.
+        let entry = root.path().join("uverbs3");
+        std::fs::create_dir(&entry).unwrap();
+        std::fs::write(entry.join("ibdev"), "rxe0\n").unwrap();
+        assert!(is_listed_in(root.path(), "rxe0") && !is_listed_in(root.path(), "rxe"));
     }
 }

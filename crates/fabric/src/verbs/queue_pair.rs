@@ -1,13 +1,14 @@
 //! One reliable connection (RC): a queue of operations to a peer's memory.
 
+use super::completions::Completions;
+use super::errors::{VerbsError, checked};
 use super::library::may_release;
-use super::objects::{
-    Completions, Domain, Registration, VerbsError, checked, library_of, raw_domain,
-};
+use super::objects::Domain;
 use super::places::{Carriage, Place};
+use super::registration::Registration;
+use super::window::Window;
 use remora_layout::verbs::VerbsEnd;
 use remora_verbs_sys::*;
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -83,7 +84,7 @@ unsafe impl Sync for QueuePair {}
 impl QueuePair {
     /// A fresh one, not connected.
     pub fn new(domain: &Arc<Domain>) -> Result<Self, VerbsError> {
-        let library = library_of(domain);
+        let library = domain.context.library;
         let limits = &domain.context.limits;
         let depth = |wanted: u32| wanted.min(limits.max_qp_wr.max(1) as u32);
         let (send, receive) = (depth(SEND_DEPTH), depth(RECEIVE_DEPTH));
@@ -104,7 +105,7 @@ impl QueuePair {
                 max_inline_data: inline,
             };
             // SAFETY: a live domain, and queues of the same device.
-            raw = NonNull::new(unsafe { library.ibv_create_qp(raw_domain(domain), &mut wanted) });
+            raw = NonNull::new(unsafe { library.ibv_create_qp(domain.raw.as_ptr(), &mut wanted) });
             if raw.is_some() {
                 break;
             }
@@ -124,15 +125,19 @@ impl QueuePair {
         self.raw.as_ptr()
     }
 
+    /// Its number.
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: a live queue pair.
+        unsafe { self.raw.as_ref() }.qp_num
+    }
+
     /// What the peer has to know of this end.
     pub fn end(&self, place: &Place, psn: u32) -> Result<VerbsEnd, VerbsError> {
         let context = &self.domain.context;
         let reads = context.limits.max_qp_rd_atom.clamp(1, READ_DEPTH) as u8;
-        // SAFETY: a live queue pair.
-        let number = unsafe { self.raw.as_ref() }.qp_num;
         Ok(VerbsEnd {
             gid: place.gid,
-            qp_number: number.into(),
+            qp_number: self.number().into(),
             psn: (psn & 0xff_ffff).into(),
             lid: context.lid(place.port)?.into(),
             mtu: context.active_mtu(place.port)? as u8,
@@ -222,7 +227,7 @@ impl QueuePair {
         attributes: &mut ibv_qp_attr,
         mask: u32,
     ) -> Result<(), VerbsError> {
-        let library = library_of(&self.domain);
+        let library = self.domain.context.library;
         // SAFETY: a live queue pair, and attributes as the mask says.
         let code = unsafe { library.ibv_modify_qp(self.raw.as_ptr(), attributes, mask as i32) };
         checked(step, code)
@@ -363,67 +368,15 @@ impl Drop for QueuePair {
         if !may_release() {
             return;
         }
+        let (context, number) = (&self.domain.context, self.number());
         // SAFETY: made once. When this returns the device executes nothing
-        // more for it.
-        let code = unsafe { library_of(&self.domain).ibv_destroy_qp(self.raw.as_ptr()) };
+        // more for it, and nobody handles an event of it.
+        let code = unsafe { context.library.ibv_destroy_qp(self.raw.as_ptr()) };
+        context.forget(number);
         if let Err(error) = checked("give a queue pair back", code) {
             // It still is one.
             self.break_off();
             tracing::warn!(%error, "a queue pair stays in use");
-        }
-    }
-}
-
-/// A memory window of type 2B: a part of a registration that the peer of one
-/// queue pair may reach, and nobody else in the same domain.
-pub struct Window {
-    _domain: Arc<Domain>,
-    raw: NonNull<ibv_mw>,
-    /// The key with which it is bound.
-    pub rkey: u32,
-}
-
-// SAFETY: libibverbs is safe for threads.
-unsafe impl Send for Window {}
-// SAFETY: as above.
-unsafe impl Sync for Window {}
-
-impl Window {
-    /// An unbound one.
-    pub fn new(domain: &Arc<Domain>) -> Result<Self, VerbsError> {
-        // The key's lower byte is the binder's to choose, only not the same
-        // again. A random one is not found by counting: Soft-RoCE lets whoever
-        // names the key invalidate the window.
-        let mut random = [0u8; 1];
-        let drawn = getrandom(&mut random, GetRandomFlags::empty());
-        drawn.map_err(|error| VerbsError::Failed { step: "draw", why: error.into() })?;
-        let raw_domain = raw_domain(domain);
-        // SAFETY: a live domain; the function is the provider's, if it has it.
-        let raw = unsafe {
-            let ops = &(*(*raw_domain).context).ops;
-            ops.alloc_mw.and_then(|alloc| NonNull::new(alloc(raw_domain, IBV_MW_TYPE_2)))
-        };
-        let raw = raw.ok_or(VerbsError::Failed {
-            step: "make a memory window",
-            why: std::io::Error::last_os_error(),
-        })?;
-        // SAFETY: just made.
-        let rkey = unsafe { raw.as_ref() }.rkey;
-        let step = random[0] as u32 % 255 + 1;
-        let rkey = (rkey & !0xff) | (rkey.wrapping_add(step) & 0xff);
-        Ok(Self { _domain: Arc::clone(domain), raw, rkey })
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        if !may_release() {
-            return;
-        }
-        // SAFETY: made once; the provider that made it frees it.
-        unsafe {
-            let dealloc = (*(*self.raw.as_ptr()).context).ops.dealloc_mw;
-            dealloc.expect("a provider that makes windows frees them")(self.raw.as_ptr());
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Making queue pairs: the device and the address, the ends that two peers
 //! tell each other, windows.
 
+use super::errors::VerbsError;
 use super::known_places::known_places;
-use super::objects::{Context, Domain, Registration, VerbsError};
+use super::objects::{Context, Domain};
 use super::places::{Place, ranked};
-use super::queue_pair::{BIND, QueuePair, Window};
+use super::queue_pair::{BIND, QueuePair};
+use super::registration::Registration;
+use super::window::Window;
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::*;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -15,29 +18,43 @@ use std::time::Duration;
 /// A window is bound by the device itself, in microseconds.
 const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Opens the best device for peers that are reached from the address `local`;
-/// only the one of this name, if there is one. A device that cannot be opened
+/// Names the devices that a client may use, one or several with commas between
+/// them, as the setting `rdma_devices` does for a server.
+const DEVICES_VARIABLE: &str = "REMORA_RDMA_DEVICES";
+
+/// The devices that the environment names; none for all.
+pub(super) fn devices_of_environment() -> Vec<String> {
+    let names = std::env::var(DEVICES_VARIABLE).unwrap_or_default();
+    names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Where this machine can send from, of the devices with these names, or of
+/// all if there are none; best first. The one rule for both ends.
+///
+/// # Errors
+/// There is no library, or no device of one of the names.
+pub(super) fn usable(local: Option<IpAddr>, devices: &[String]) -> Result<Vec<Place>, VerbsError> {
+    super::library::library()?;
+    let all = known_places();
+    let is_there = |name: &&String| all.iter().any(|place| place.device == **name);
+    if let Some(name) = devices.iter().find(|name| !is_there(name)) {
+        return Err(VerbsError::NoDevice(name.clone()));
+    }
+    let mut ranked = ranked(all, local);
+    ranked.retain(|place| devices.is_empty() || devices.contains(&place.device));
+    Ok(ranked)
+}
+
+/// Opens the best device for peers that are reached from the address `local`,
+/// of those with these names, if there are any. A device that cannot be opened
 /// is passed over.
 ///
 /// # Errors
 /// There is no library, no such device, or none with an active port; or none
 /// can be opened, for the reason of the first.
-pub fn open(
-    local: Option<IpAddr>,
-    device: Option<&str>,
-) -> Result<(Arc<Domain>, Place), VerbsError> {
-    super::library::library()?;
-    let all = known_places();
-    if let Some(name) = device
-        && !all.iter().any(|place| place.device == name)
-    {
-        return Err(VerbsError::NoDevice(name.to_owned()));
-    }
+pub fn open(local: Option<IpAddr>, devices: &[String]) -> Result<(Arc<Domain>, Place), VerbsError> {
     let mut first = None;
-    for place in ranked(all, local) {
-        if device.is_some_and(|name| place.device != name) {
-            continue;
-        }
+    for place in usable(local, devices)? {
         let opened = Context::open(&place.device).and_then(Domain::new);
         match opened {
             Ok(domain) => return Ok((domain, place)),

@@ -1,5 +1,5 @@
 //! A server and clients on real RDMA devices, for tests in the virtual machine
-//! of `make rxe`: `REMORA_RDMA_DEVICES=SERVER,CLIENT`.
+//! of `make rxe`: `REMORA_TEST_DEVICES=SERVER,CLIENT`.
 //!
 //! [`Raw`] is a client's end that posts what it likes, with any address and
 //! any key. Nothing of the library's checks lies between it and its device.
@@ -10,12 +10,13 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use remora_arena::{Mapping, Words};
 use remora_fabric::verbs::{
-    ClientSide, Connection, Domain, Host, Parts, PeerRegion, QueuePair, Registration, Request,
-    Unconnected, Verb, Welcome, access, key_of, open,
+    ClientSide, Connection, Domain, Host, Parts, PeerArena, PeerRegion, QueuePair, Registration,
+    Request, Unconnected, Verb, Welcome, access, key_of, open, read_arenas,
 };
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::*;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -32,9 +33,10 @@ pub const MAILBOX: u32 = 1;
 const END: Duration = Duration::from_secs(20);
 
 /// The devices of the server and of the clients.
-pub fn devices() -> (Option<String>, Option<String>) {
-    let names = std::env::var("REMORA_RDMA_DEVICES").unwrap_or_default();
-    names.split_once(',').map(|(far, near)| (far.to_owned(), near.to_owned())).unzip()
+pub fn devices() -> (Vec<String>, Vec<String>) {
+    let names = std::env::var("REMORA_TEST_DEVICES").unwrap_or_default();
+    let mut names = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned);
+    (Vec::from_iter(names.next()), Vec::from_iter(names.next()))
 }
 
 /// Two ends of a TCP connection.
@@ -66,7 +68,10 @@ pub struct Raw {
     pub domain: Arc<Domain>,
     /// What it READs into and WRITEs from.
     pub memory: Registration,
+    /// The arena's first piece: all of it, unless the server has several.
     pub arena: RegionKey,
+    /// All of it, as the server told.
+    pub whole: PeerArena,
     pub mailbox: RegionKey,
     /// What the server may write.
     pub own: Words,
@@ -77,11 +82,16 @@ pub struct Raw {
 
 impl Server {
     pub fn new() -> Self {
+        Self::in_pieces(ARENA_BYTES)
+    }
+
+    /// One that registers its arena in pieces of this length.
+    pub fn in_pieces(piece_bytes: usize) -> Self {
         let arena = Words::new(Mapping::heap(ARENA_BYTES));
         for at in 0..ARENA_BYTES / 8 {
             arena.store(at, at as u64);
         }
-        let host = Host::new(std::slice::from_ref(&arena), devices().0.as_deref()).unwrap();
+        let host = Host::in_pieces(slice::from_ref(&arena), &devices().0, piece_bytes).unwrap();
         Self { arena, host }
     }
 
@@ -102,8 +112,8 @@ impl Server {
         let (near, far) = control();
         let kept = far.try_clone().unwrap();
         let welcome = self.welcome();
-        let (end, arena) = heard(&welcome);
-        let (domain, place) = open(None, devices().1.as_deref()).unwrap();
+        let (end, whole) = heard(&welcome);
+        let (domain, place) = open(None, &devices().1).unwrap();
         let unconnected = Unconnected::new(&domain, &place).unwrap();
         let own_end = unconnected.end();
         let pair = unconnected.connect(&end).unwrap();
@@ -120,16 +130,25 @@ impl Server {
             })
         };
         let (connection, ready) = welcome.accept(far, &side, &mailbox, on_immediate).unwrap();
-        (raw.arena, raw.mailbox) = (arena, ready.mailbox);
+        let first = whole.piece_bytes.min(whole.bytes);
+        raw.arena = RegionKey {
+            address: whole.address.into(),
+            bytes: first.into(),
+            rkey: whole.rkeys[0].into(),
+            reserved: 0.into(),
+        };
+        (raw.whole, raw.mailbox) = (whole, ready.mailbox);
         (Session { connection, mailbox, told, control: kept }, raw)
     }
 }
 
 /// What the server's greeting says.
-pub fn heard(welcome: &Welcome) -> (VerbsEnd, RegionKey) {
+pub fn heard(welcome: &Welcome) -> (VerbsEnd, PeerArena) {
     let greeting = welcome.greeting();
-    let (end, keys) = VerbsEnd::read_from_prefix(&greeting).unwrap();
-    (end, RegionKey::read_from_bytes(keys).unwrap())
+    let (end, mut rest) = VerbsEnd::read_from_prefix(&greeting).unwrap();
+    let arena = read_arenas(&mut rest, 1).unwrap().remove(0);
+    assert!(rest.is_empty(), "it tells of more");
+    (end, arena)
 }
 
 /// What a client tells, from its parts, as bytes make it.
@@ -145,7 +164,8 @@ impl Raw {
         let exposed = vec![Registration::of(&domain, &own, access::WRITE).unwrap()];
         let memory = Registration::own(&domain, ARENA_BYTES).unwrap();
         let [arena, mailbox] = [RegionKey::new_zeroed(); 2];
-        Self { pair, domain, memory, arena, mailbox, own, exposed, control, next: 1 }
+        let whole = PeerArena { address: 0, bytes: 0, piece_bytes: 1, rkeys: [].into() };
+        Self { pair, domain, memory, arena, whole, mailbox, own, exposed, control, next: 1 }
     }
 
     /// Keeps what the peer may reach for as long as the queue pair.
@@ -260,10 +280,7 @@ impl Raw {
             pair: self.pair,
             domain: self.domain,
             control: self.control,
-            peer: vec![
-                PeerRegion { key: self.arena, is_mailbox: false },
-                PeerRegion { key: self.mailbox, is_mailbox: true },
-            ],
+            peer: vec![PeerRegion::Arena(self.whole), PeerRegion::Mailbox(self.mailbox)],
             shards: 1,
             exposed: self.exposed,
             windows: Vec::new(),

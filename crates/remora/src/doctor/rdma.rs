@@ -23,6 +23,9 @@ pub fn findings() -> Vec<Finding> {
         }
     }];
     found.extend(devices(&ports));
+    if library.is_ok() {
+        found.extend(unlisted(&ports, verbs::is_listed));
+    }
     found.extend(gids(&places, &usable));
     let networks: BTreeSet<&str> =
         usable.iter().filter_map(|place| place.netdev.as_deref()).collect();
@@ -64,6 +67,18 @@ fn devices(ports: &[Port]) -> Vec<Finding> {
         })
     };
     ports.iter().map(line).collect()
+}
+
+/// Devices that the kernel knows, and that programs may not open.
+fn unlisted(ports: &[Port], is_listed: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let devices: BTreeSet<&str> = ports.iter().map(|port| port.device.as_str()).collect();
+    let hidden = devices.into_iter().filter(|device| !is_listed(device));
+    let line = |device| {
+        let found = "programs cannot open it: it is being removed, or ib_uverbs is not loaded";
+        Finding::new(format!("device {device}"), Verdict::Warn, found)
+            .change("modprobe ib_uverbs; or end the processes that hold it (rdma resource show)")
+    };
+    hidden.map(line).collect()
 }
 
 /// First those that can be used, in the order in which they are taken; then
@@ -140,6 +155,20 @@ mod tests {
         let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, last];
         let (netdev, carriage) = (Some(format!("net-{device}")), Carriage::RoceV2);
         Place { device: device.into(), port: 1, gid_index: 3, gid, carriage, netdev, is_active }
+    }
+
+    #[test]
+    fn a_device_that_is_about_to_go_is_told_of_once() {
+        let port = |device: &str, port| Port {
+            device: device.into(),
+            port,
+            link_layer: "Ethernet".into(),
+            state: "ACTIVE".into(),
+        };
+        let ports = [port("rxe0", 1), port("rxe1", 1), port("rxe1", 2)];
+        let found = unlisted(&ports, |device| device == "rxe0");
+        let topics: Vec<_> = found.iter().map(|finding| finding.topic.as_str()).collect();
+        assert_eq!(topics, ["device rxe1"]);
     }
 
     #[test]

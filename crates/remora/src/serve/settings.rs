@@ -48,6 +48,10 @@ pub struct Layer {
     /// (RDMA) by fabric_address, or auto for all [default: auto].
     #[arg(long, env = "REMORA_TRANSPORT", value_name = "HOW", value_enum)]
     pub transport: Option<Transport>,
+    /// RDMA devices that clients' sessions may use, such as mlx5_0,mlx5_1
+    /// [default: all that have an active port].
+    #[arg(long, env = "REMORA_RDMA_DEVICES", value_name = "NAMES", value_delimiter = ',')]
+    pub rdma_devices: Option<Vec<String>>,
     /// Shards, each with a thread of its own [default: cores - 1, at least 1].
     #[arg(long, env = "REMORA_SHARDS", value_name = "N")]
     pub shards: Option<usize>,
@@ -116,6 +120,7 @@ impl Layer {
             socket: self.socket.or(below.socket),
             fabric_address: self.fabric_address.or(below.fabric_address),
             transport: self.transport.or(below.transport),
+            rdma_devices: self.rdma_devices.or(below.rdma_devices),
             shards: self.shards.or(below.shards),
             max_memory: self.max_memory.or(below.max_memory),
             buckets: self.buckets.or(below.buckets),
@@ -149,6 +154,8 @@ pub struct Settings {
     pub fabric_address: Option<SocketAddr>,
     /// What sessions may use.
     pub transport: Transport,
+    /// RDMA devices that may be used; none for all.
+    pub rdma_devices: Vec<String>,
     /// Number of shards.
     pub shards: usize,
     /// Memory of all arenas.
@@ -186,6 +193,7 @@ impl Settings {
             socket_is_default,
             fabric_address: layer.fabric_address,
             transport: layer.transport.unwrap_or_default(),
+            rdma_devices: named(layer.rdma_devices),
             shards: layer.shards.unwrap_or_else(default_shards),
             max_memory: layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
             buckets: layer.buckets.unwrap_or(0),
@@ -244,6 +252,7 @@ impl Settings {
             socket_path: self.socket.clone(),
             fabric_address: self.fabric_address,
             transport: self.transport.wanted(),
+            rdma_devices: self.rdma_devices.clone(),
             shards: self.shards,
             max_memory_bytes: self.max_memory.0,
             buckets: self.buckets,
@@ -259,6 +268,12 @@ impl Settings {
     }
 }
 
+/// The names of a list, in which an empty one names nothing.
+fn named(list: Option<Vec<String>>) -> Vec<String> {
+    let names = list.unwrap_or_default().into_iter().map(|name| name.trim().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
 /// One core is left to the clients of a small machine.
 pub fn default_shards() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -271,6 +286,12 @@ mod tests {
 
     fn layer(text: &str) -> Layer {
         Layer::from_toml(text).unwrap()
+    }
+
+    fn devices_of(names: &[&str]) -> Vec<String> {
+        let rdma_devices = Some(names.iter().map(|name| (*name).to_owned()).collect());
+        let settings = Settings::decide(Layer { rdma_devices, ..Layer::default() }).unwrap();
+        settings.to_config().rdma_devices
     }
 
     #[test]
@@ -293,7 +314,10 @@ mod tests {
         assert_eq!(settings.to_config().quarantine_bytes, 0);
         assert_eq!(settings.eviction, Eviction::None);
         assert!(settings.shards >= 1 && settings.socket_is_default);
-        assert!(settings.pointer_sharing);
+        assert!(settings.pointer_sharing && settings.rdma_devices.is_empty());
+        // As an empty variable of the environment is.
+        assert!(devices_of(&["", " "]).is_empty());
+        assert_eq!(devices_of(&["rxe0", " mlx5_0"]), ["rxe0", "mlx5_0"]);
     }
 
     #[test]
@@ -302,6 +326,7 @@ mod tests {
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
              buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
              pointer_sharing = false\nquarantine_bytes = \"2MiB\"\n\
+             rdma_devices = [\"rxe0\", \"mlx5_0\"]\n\
               eviction = \"s3-fifo\"\nmax_queue_pairs = 8\nreads_per_client = 4\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
@@ -311,6 +336,7 @@ mod tests {
         assert_eq!(all.quarantine_bytes, Some(Size(2 << 20)));
         assert_eq!(all.eviction, Some(Eviction::S3Fifo));
         assert_eq!((all.max_queue_pairs, all.reads_per_client), (Some(8), Some(4)));
+        assert_eq!(all.rdma_devices, Some(vec!["rxe0".into(), "mlx5_0".into()]));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Control {
         Offer::of_this_process(
             offers(Wanted::Shm),
             offers(Wanted::Tcp) && self.shared.fabric_address.is_some(),
-            offers(Wanted::Verbs) && self.shared.verbs.is_some(),
+            offers(Wanted::Verbs) && self.shared.has_rdma(),
         )
     }
 

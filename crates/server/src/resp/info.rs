@@ -50,7 +50,8 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("epoch", shared.epoch.to_string()),
             ("shards", shared.shards.len().to_string()),
             ("wake", shared.config.wake.name().into()),
-            ("transports", transports(shared).into()),
+            ("transports", transports(shared)),
+            ("rdma_devices", rdma_devices(shared)),
             ("numa_nodes", shared.numa_nodes.to_string()),
         ],
     );
@@ -175,11 +176,21 @@ pub fn client(connection: &Connection) -> Vec<u8> {
     text
 }
 
-/// What clients' sessions may use.
-fn transports(shared: &Shared) -> &'static str {
-    match (shared.config.transport, shared.fabric_address) {
-        (Wanted::Tcp, _) => "tcp",
-        (Wanted::Auto, Some(_)) => "shm,tcp",
-        _ => "shm",
-    }
+/// What clients' sessions may use, now.
+fn transports(shared: &Shared) -> String {
+    let wanted = shared.config.transport;
+    let may = |transport| wanted == Wanted::Auto || wanted == transport;
+    let offered = [
+        ("shm", may(Wanted::Shm)),
+        ("tcp", may(Wanted::Tcp) && shared.fabric_address.is_some()),
+        ("verbs", may(Wanted::Verbs) && shared.has_rdma()),
+    ];
+    let names: Vec<_> = offered.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect();
+    names.join(",")
+}
+
+/// The RDMA devices of clients' sessions: those that are there now.
+fn rdma_devices(shared: &Shared) -> String {
+    let devices = shared.verbs.as_ref().map(remora_fabric::verbs::Host::devices);
+    devices.unwrap_or_default().join(",")
 }

@@ -1,0 +1,67 @@
+//! Why a verbs object cannot be had.
+
+use super::library::{NoLibrary, last_error};
+use super::memlock::NotRegistered;
+use crate::LinkError;
+use std::io;
+
+/// Why a verbs object cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum VerbsError {
+    /// No library.
+    #[error(transparent)]
+    NoLibrary(#[from] NoLibrary),
+    /// No such device, any more.
+    #[error("there is no RDMA device {0}: `remora doctor` lists those there are")]
+    NoDevice(String),
+    /// Nothing to send from.
+    #[error("no RDMA device has an active port with an address: `remora doctor` says why")]
+    NoPlace,
+    /// The device cannot do what is needed.
+    #[error("the RDMA device {device} has no {what}")]
+    Lacks {
+        /// Its name.
+        device: String,
+        /// What it lacks.
+        what: &'static str,
+    },
+    /// The kernel knows the device, but this process may not use it.
+    #[error(
+        "the RDMA device {device} cannot be opened ({why}): this process needs /dev/infiniband (in a container: docker run --device=/dev/infiniband), and ibverbs-providers must be installed"
+    )]
+    NotOpened {
+        /// Its name.
+        device: String,
+        /// What the library said.
+        why: io::Error,
+    },
+    /// Memory cannot be registered.
+    #[error(transparent)]
+    Register(#[from] NotRegistered),
+    /// The queue pairs are connected, and carry nothing.
+    #[error("the RDMA devices do not reach each other: {0}")]
+    NoReach(LinkError),
+    /// Anything else.
+    #[error("cannot {step}: {why}")]
+    Failed {
+        /// What was being done.
+        step: &'static str,
+        /// What the library said.
+        why: io::Error,
+    },
+}
+
+/// A call gave nothing and set errno.
+pub(super) fn failed(step: &'static str) -> VerbsError {
+    VerbsError::Failed { step, why: last_error() }
+}
+
+/// What a call returns that gives an error number.
+pub(super) fn checked(step: &'static str, code: i32) -> Result<(), VerbsError> {
+    match code {
+        0 => Ok(()),
+        // Some verbs give -1 and set errno, others the number itself.
+        ..0 => Err(failed(step)),
+        code => Err(VerbsError::Failed { step, why: io::Error::from_raw_os_error(code) }),
+    }
+}

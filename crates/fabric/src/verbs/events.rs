@@ -1,0 +1,189 @@
+//! What a device tells of itself, beside completions: that it fails or goes
+//! away, that a port changes, that a queue pair is broken.
+//!
+//! Whoever looks takes all that was told, and keeps it for everybody. A device
+//! without a driver that can take it away from its users (Soft-RoCE) says
+//! nothing when it is to go: the kernel takes its entry for user space out of
+//! sysfs, and waits for them to let go of it. So that is looked at too.
+
+use super::errors::VerbsError;
+use super::objects::Context;
+use super::places::is_listed;
+use crate::LinkError;
+use crate::sync::Mutex;
+use crate::waiting::lock;
+use remora_verbs_sys::*;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often a device is looked at that says nothing.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+/// What a device has told.
+#[derive(Default)]
+pub(super) struct Events {
+    is_gone: AtomicBool,
+    /// It has gone, or has told of queue pairs: what is seldom, so that all
+    /// else looks at one word only.
+    is_alarmed: AtomicBool,
+    /// Second in which it was last looked at.
+    looked_s: AtomicU64,
+    /// It was in sysfs when it was opened.
+    was_listed: bool,
+    /// Numbers of queue pairs that are broken, and why.
+    broken: Mutex<Vec<(u32, LinkError)>>,
+}
+
+impl Events {
+    /// Nothing told yet; to be made before the device is opened.
+    pub fn of(device: &str) -> Self {
+        Self { was_listed: is_listed(device), looked_s: now_s().into(), ..Self::default() }
+    }
+
+    fn gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        self.is_alarmed.store(true, Ordering::Release);
+    }
+}
+
+impl Context {
+    /// Makes the descriptor of events one that does not block.
+    pub(super) fn prepare_events(&self) -> Result<(), VerbsError> {
+        let prepared = rustix::fs::fcntl_getfl(self.events_fd()).and_then(|flags| {
+            rustix::fs::fcntl_setfl(self.events_fd(), flags | rustix::fs::OFlags::NONBLOCK)
+        });
+        prepared.map_err(|error| VerbsError::Failed {
+            step: "watch the RDMA device",
+            why: error.into(),
+        })
+    }
+
+    /// What becomes readable when the device tells something.
+    pub(super) fn events_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open while the device is.
+        unsafe { BorrowedFd::borrow_raw(self.raw.as_ref().async_fd) }
+    }
+
+    /// Whether the device has gone: nothing can be done with it any more.
+    pub fn is_gone(&self) -> bool {
+        self.events.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Why the queue pair with this number cannot be used, if the device has
+    /// told so.
+    pub(super) fn objection(&self, queue_pair: u32) -> Option<LinkError> {
+        if !self.events.is_alarmed.load(Ordering::Acquire) {
+            return None;
+        }
+        if self.is_gone() {
+            return Some(LinkError::DeviceGone);
+        }
+        let broken = lock(&self.events.broken);
+        broken.iter().find(|(number, _)| *number == queue_pair).map(|(_, reason)| *reason)
+    }
+
+    /// There is no queue pair with this number any more.
+    pub(super) fn forget(&self, queue_pair: u32) {
+        lock(&self.events.broken).retain(|(number, _)| *number != queue_pair);
+    }
+
+    /// Takes what the device has told since somebody last looked.
+    pub(super) fn look(&self) {
+        self.events.looked_s.store(now_s(), Ordering::Relaxed);
+        // SAFETY: plain data, valid as zeros.
+        let mut event: ibv_async_event = unsafe { std::mem::zeroed() };
+        // Bounded: a device tells no more than happens.
+        // SAFETY: an open device, whose descriptor does not block.
+        while unsafe { self.library.ibv_get_async_event(self.raw.as_ptr(), &mut event) } == 0 {
+            // SAFETY: the union is as the event's type says, and what it names
+            // is there until the event is acknowledged.
+            let told = unsafe { told_by(&event) };
+            // Before it is acknowledged: then the queue pair cannot have gone,
+            // and another have got its number.
+            match told {
+                Told::Gone => self.events.gone(),
+                Told::Broken(number, reason) => {
+                    lock(&self.events.broken).push((number, reason));
+                    self.events.is_alarmed.store(true, Ordering::Release);
+                }
+                Told::Other => {}
+            }
+            tracing::debug!(device = self.name, event = event.event_type, "the RDMA device tells");
+            // SAFETY: taken above, acknowledged once.
+            unsafe { self.library.ibv_ack_async_event(&mut event) };
+        }
+        let errno = rustix::io::Errno::from_io_error(&std::io::Error::last_os_error());
+        let is_silent = matches!(errno, Some(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR));
+        let is_unlisted = self.events.was_listed && !is_listed(&self.name);
+        if !is_silent || is_unlisted {
+            self.events.gone();
+        }
+    }
+
+    /// The same, if nobody has for a while. Costs a few nanoseconds if not.
+    pub(super) fn look_now_and_then(&self) {
+        if now_s() > self.events.looked_s.load(Ordering::Relaxed) {
+            self.look();
+        }
+    }
+}
+
+/// What an event means to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    Gone,
+    Broken(u32, LinkError),
+    /// Ports that go and come (a queue pair finds out by itself whether its
+    /// peer answers), or what does not concern us.
+    Other,
+}
+
+/// # Safety
+/// The union is as the event's type says, and what it names is there.
+unsafe fn told_by(event: &ibv_async_event) -> Told {
+    // SAFETY: the caller's promise.
+    let number = || unsafe { (*event.element.qp).qp_num };
+    match event.event_type {
+        IBV_EVENT_DEVICE_FATAL => Told::Gone,
+        IBV_EVENT_QP_FATAL => Told::Broken(number(), LinkError::Device(IBV_WC_FATAL_ERR)),
+        // This end's device has refused what the peer did.
+        IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => Told::Broken(
+            number(),
+            LinkError::Violation("this machine's RDMA device refused its operation"),
+        ),
+        _ => Told::Other,
+    }
+}
+
+/// Seconds of a clock that costs no system call.
+fn now_s() -> u64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse).tv_sec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_fails_has_gone_and_a_queue_pair_that_breaks_is_named() {
+        // SAFETY: plain data, valid as zeros.
+        let (mut event, mut pair): (ibv_async_event, ibv_qp) = unsafe { std::mem::zeroed() };
+        pair.qp_num = 17;
+        event.element.qp = &mut pair;
+        let mut told = |event_type| {
+            event.event_type = event_type;
+            // SAFETY: the queue pair is there.
+            unsafe { told_by(&event) }
+        };
+        assert_eq!(told(IBV_EVENT_DEVICE_FATAL), Told::Gone);
+        let fatal = LinkError::Device(IBV_WC_FATAL_ERR);
+        assert_eq!(told(IBV_EVENT_QP_FATAL), Told::Broken(17, fatal));
+        for event in [IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR] {
+            assert!(matches!(told(event), Told::Broken(17, LinkError::Violation(_))));
+        }
+        for event in [IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_GID_CHANGE] {
+            assert_eq!(told(event), Told::Other);
+        }
+    }
+}
