@@ -23,6 +23,7 @@ pub fn findings() -> Vec<Finding> {
         }
     }];
     found.extend(devices(&ports));
+    found.extend(software(&ports, verbs::is_software));
     if library.is_ok() {
         found.extend(unlisted(&ports, verbs::is_listed));
     }
@@ -67,6 +68,17 @@ fn devices(ports: &[Port]) -> Vec<Finding> {
         })
     };
     ports.iter().map(line).collect()
+}
+
+/// Devices that the kernel plays.
+fn software(ports: &[Port], is_software: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let devices: BTreeSet<&str> = ports.iter().map(|port| port.device.as_str()).collect();
+    let line = |device| {
+        let found = "in software: its READs cost processors, and a client that is connected can make this kernel crash";
+        Finding::new(format!("device {device}"), Verdict::Warn, found)
+            .change("use it for tests, among peers that you trust (docs/assumptions.md, D9)")
+    };
+    devices.into_iter().filter(|device| is_software(device)).map(line).collect()
 }
 
 /// Devices that the kernel knows, and that programs may not open.
@@ -169,6 +181,8 @@ mod tests {
         let found = unlisted(&ports, |device| device == "rxe0");
         let topics: Vec<_> = found.iter().map(|finding| finding.topic.as_str()).collect();
         assert_eq!(topics, ["device rxe1"]);
+        let found = software(&ports, |device| device == "rxe1");
+        assert_eq!(found.len(), 1, "once for both of its ports");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::failure::{unavailable, usage};
 use anyhow::Context;
 use clap::Args;
 use ending::Ending;
+use remora_fabric::verbs::is_software;
 use remora_server::{Server, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use settings::{DEFAULT_MAX_MEMORY, DEFAULT_PORT, default_shards};
@@ -120,6 +121,11 @@ fn announce(settings: &Settings, server: &Server) {
         let devices = server.rdma_devices();
         if !devices.is_empty() {
             info!("sessions over RDMA by {}", devices.join(", "));
+            for device in devices.iter().filter(|device| is_software(device)) {
+                warn!(
+                    "{device} is RDMA in software, for tests: a client over it can make this kernel crash (docs/rdma.md)"
+                );
+            }
         }
         if !address.ip().is_loopback() {
             warn!("NO AUTHENTICATION: whoever reaches {address} may read and change everything");
