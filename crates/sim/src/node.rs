@@ -7,29 +7,25 @@
 //! every right that its predecessor gave has lapsed; a session that breaks the
 //! protocol is withdrawn.
 
+mod session;
+
 use crate::clock::HostClock;
 use crate::faults::{Fault, Faults};
 use crate::probes::Probes;
 use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
 use remora_arena::{Mapping, Owner, SlotStats, Words};
-use remora_client::{Clock, Parts};
+use remora_client::Parts;
 use remora_engine::{Command, Now, Shard, ShardOptions};
-use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
-use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld, Tasks};
-use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
-use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{
-    CACHE_LINE_BYTES, HEARTBEAT_MS, LARGE_BUFFER_BYTES, LEASE_MAX_S, RIGHT_MARGIN_MS, RIGHT_MS,
+    CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, RIGHT_MARGIN_MS, RIGHT_MS,
 };
-use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
-use remora_ring::WRITE_ID;
-use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError};
+use remora_server::ring_session::{RingSession, SessionError};
+use session::Session;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use zerocopy::FromZeros;
+use std::sync::atomic::Ordering;
 
 const MS: u64 = 1_000_000;
 
@@ -51,18 +47,6 @@ pub struct NodeOptions {
     pub pointer_lines: usize,
     /// Whether its memory is audited while it serves: nothing is uploaded then.
     pub audits: bool,
-}
-
-struct Session {
-    number: u64,
-    /// What the client's links see.
-    target: SimTarget,
-    to_server: Words,
-    rings: Vec<RingSession>,
-    heart: AnyLink,
-    beats: u64,
-    violated: Arc<AtomicBool>,
-    links: SimBundle,
 }
 
 struct Life {
@@ -184,79 +168,12 @@ impl Node {
 
     /// Grants a session to a client with this clock.
     pub fn connect(&mut self, client: &HostClock) -> Option<Parts> {
-        let (world, shards) = (self.world.clone(), self.options.shards);
         let life = self.life.as_mut()?;
         self.sessions += 1;
-        let number = self.sessions;
-        let seed = self.world.draw(|random| random.number());
-        let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
-        let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
-        let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
-        // What the client's links see, and what the server's do.
-        let (target, back) = (SimTarget::new(), SimTarget::new());
-        for (region, (shard, journal)) in (0u32..).zip(life.shards.iter().zip(&life.journals)) {
-            target.expose(region, shard.owner().words().clone(), journal.clone());
-        }
-        target.mailbox(shards as u32, to_server.clone());
-        back.mailbox(CLIENT_MAILBOX, to_client.clone());
-        back.mailbox(CLIENT_LARGE, large.clone());
-        let links = SimBundle::default();
-        let link_to_client = || {
-            let mut link = SimLink::new(&world, &back);
-            link.join(&links);
-            AnyLink::Other(Box::new(link))
-        };
-        let violated = Arc::new(AtomicBool::new(false));
-        let rings = (0..shards).map(|shard| {
-            RingSession::new(RingParts {
-                session: number,
-                seed,
-                shard,
-                life: life.number,
-                to_server: to_server.clone(),
-                link: link_to_client(),
-                client: ClientEnd::Far,
-                large: None,
-                violated: Arc::clone(&violated),
-                threads: Arc::default(),
-            })
-        });
-        let rings = rings.collect();
-        let heart = link_to_client();
-        let tables = life.shards.iter().map(Shard::table_ref).collect();
-        let mut hello = ServerHello::new_zeroed();
-        hello.magic = HELLO_MAGIC.into();
-        hello.version = PROTOCOL_VERSION.into();
-        hello.session = number.into();
-        hello.life = life.number.into();
-        hello.epoch = self.options.shard.epoch.into();
-        hello.session_seed = seed.into();
-        hello.hash_seed = self.options.shard.hash_seed.into();
-        hello.shards = (shards as u32).into();
-        let link = {
-            let (world, target) = (world.clone(), target.clone());
-            let (back, links) = (back.clone(), links.clone());
-            move || {
-                let mut link = SimLink::new(&world, &target);
-                link.listen(&back);
-                link.join(&links);
-                AnyLink::Other(Box::new(link))
-            }
-        };
-        let clock = client.clone();
-        let clock = Clock::Given(Arc::new(move || clock.now_ns()));
-        life.sessions.push(Session {
-            number,
-            target,
-            to_server,
-            rings,
-            heart,
-            beats: 0,
-            violated,
-            links,
-        });
-        let (link, pointers) = (Box::new(link), life.pointers.clone());
-        Some(Parts { hello, tables, to_client, large, link, clock, pointers })
+        let (session, parts) =
+            Session::grant(&self.world, life, &self.options, self.sessions, client);
+        life.sessions.push(session);
+        Some(parts)
     }
 
     /// What a RESP thread knows of the present life, whose reads take so long.
@@ -410,30 +327,4 @@ impl Life {
 fn now(clock: &HostClock, began_ns: u64) -> Now {
     let now_ns = clock.now_ns();
     Now { unix_ms: now_ns / MS, since_start_s: (now_ns - began_ns) / (1_000 * MS) }
-}
-
-impl Session {
-    /// Its memory is taken back; the connection is closed soon after.
-    fn lose(self, world: &SimWorld) {
-        self.target.withdraw_all();
-        let closes_ns = world.draw(|random| random.below(2) * random.below(2 * MS));
-        world.schedule(closes_ns, move || self.links.lose());
-    }
-
-    fn beat(&mut self, life: u64, epoch: u64, server_unix_ms: u64) {
-        self.beats += 1;
-        let beat = Heartbeat {
-            sequence: self.beats,
-            utilisation_ppm_plus_1: 1,
-            life,
-            epoch,
-            server_unix_ms,
-            echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
-            session: self.number,
-        };
-        let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
-        let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };
-        self.heart.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
-        while self.heart.poll().is_some() {}
-    }
 }

@@ -1,0 +1,129 @@
+//! A client's session at a simulated server.
+
+use super::{Life, NodeOptions};
+use crate::clock::HostClock;
+use remora_arena::{Mapping, Words};
+use remora_client::{Clock, Parts};
+use remora_engine::Shard;
+use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::sim::{SimBundle, SimLink, SimTarget, SimWorld};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
+use remora_layout::limits::LARGE_BUFFER_BYTES;
+use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
+use remora_ring::WRITE_ID;
+use remora_server::ring_session::{ClientEnd, RingParts, RingSession};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use zerocopy::FromZeros;
+
+/// What the server keeps of it.
+pub(super) struct Session {
+    pub number: u64,
+    /// What the client's links see.
+    pub target: SimTarget,
+    pub to_server: Words,
+    pub rings: Vec<RingSession>,
+    heart: AnyLink,
+    beats: u64,
+    pub violated: Arc<AtomicBool>,
+    links: SimBundle,
+}
+
+impl Session {
+    /// A session of this number, and what its client, whose machine has this
+    /// clock, is given.
+    pub fn grant(
+        world: &SimWorld,
+        life: &Life,
+        options: &NodeOptions,
+        number: u64,
+        client: &HostClock,
+    ) -> (Self, Parts) {
+        let shards = options.shards;
+        let seed = world.draw(|random| random.number());
+        let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
+        let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
+        let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
+        // What the client's links see, and what the server's do.
+        let (target, back) = (SimTarget::new(), SimTarget::new());
+        for (region, (shard, journal)) in (0u32..).zip(life.shards.iter().zip(&life.journals)) {
+            target.expose(region, shard.owner().words().clone(), journal.clone());
+        }
+        target.mailbox(shards as u32, to_server.clone());
+        back.mailbox(CLIENT_MAILBOX, to_client.clone());
+        back.mailbox(CLIENT_LARGE, large.clone());
+        let links = SimBundle::default();
+        let link_to_client = || {
+            let mut link = SimLink::new(world, &back);
+            link.join(&links);
+            AnyLink::Other(Box::new(link))
+        };
+        let violated = Arc::new(AtomicBool::new(false));
+        let rings = (0..shards).map(|shard| {
+            RingSession::new(RingParts {
+                session: number,
+                seed,
+                shard,
+                life: life.number,
+                to_server: to_server.clone(),
+                link: link_to_client(),
+                client: ClientEnd::Far,
+                large: None,
+                violated: Arc::clone(&violated),
+                threads: Arc::default(),
+            })
+        });
+        let rings = rings.collect();
+        let heart = link_to_client();
+        let tables = life.shards.iter().map(Shard::table_ref).collect();
+        let mut hello = ServerHello::new_zeroed();
+        hello.magic = HELLO_MAGIC.into();
+        hello.version = PROTOCOL_VERSION.into();
+        hello.session = number.into();
+        hello.life = life.number.into();
+        hello.epoch = options.shard.epoch.into();
+        hello.session_seed = seed.into();
+        hello.hash_seed = options.shard.hash_seed.into();
+        hello.shards = (shards as u32).into();
+        let link = {
+            let (world, target) = (world.clone(), target.clone());
+            let (back, links) = (back.clone(), links.clone());
+            move || {
+                let mut link = SimLink::new(&world, &target);
+                link.listen(&back);
+                link.join(&links);
+                AnyLink::Other(Box::new(link))
+            }
+        };
+        let clock = client.clone();
+        let clock = Clock::Given(Arc::new(move || clock.now_ns()));
+        let session = Self { number, target, to_server, rings, heart, beats: 0, violated, links };
+        let (link, pointers) = (Box::new(link), life.pointers.clone());
+        (session, Parts { hello, tables, to_client, large, link, clock, pointers })
+    }
+
+    /// Its memory is taken back; the connection is closed soon after.
+    pub fn lose(self, world: &SimWorld) {
+        self.target.withdraw_all();
+        let closes_ns = world.draw(|random| random.below(2) * random.below(2 * super::MS));
+        world.schedule(closes_ns, move || self.links.lose());
+    }
+
+    pub fn beat(&mut self, life: u64, epoch: u64, server_unix_ms: u64) {
+        self.beats += 1;
+        let beat = Heartbeat {
+            sequence: self.beats,
+            utilisation_ppm_plus_1: 1,
+            life,
+            epoch,
+            server_unix_ms,
+            echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
+            session: self.number,
+        };
+        let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };
+        self.heart.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
+        while self.heart.poll().is_some() {}
+    }
+}
