@@ -24,7 +24,6 @@ const UNNOTICED: [(&str, &str, &[&str]); 4] = [
         "--tests",
         &[
             "upload-outlives-client",
-            "resp-past-own-writes",
             "resp-answers-slot",
             "resp-ignores-expiry",
         ],
