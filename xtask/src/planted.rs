@@ -22,11 +22,7 @@ const UNNOTICED: [(&str, &str, &[&str]); 4] = [
     (
         "remora-server",
         "--tests",
-        &[
-            "upload-outlives-client",
-            "resp-answers-slot",
-            "resp-ignores-expiry",
-        ],
+        &["upload-outlives-client", "resp-answers-slot", "resp-ignores-expiry"],
     ),
     (
         "remora-engine",
