@@ -14,7 +14,7 @@ use remora_verbs_sys::IBV_WC_SUCCESS;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use verbs_world::{MAILBOX_BYTES, Raw, Server, control, devices, heard, in_child, side};
+use verbs_world::{MAILBOX_BYTES, Server, bare, control, devices, heard, in_child, side};
 
 /// No operation takes longer, tries included.
 const LONG: Duration = Duration::from_secs(20);
@@ -45,14 +45,7 @@ fn sessions_leave_nothing() {
 fn parts_that_become_no_connection_leave_nothing() {
     let before = objects();
     {
-        let (near, far_control) = control();
-        let (domain, place) = open(None, &devices().0).unwrap();
-        let (near_domain, near_place) = open(None, &devices().1).unwrap();
-        let far = Unconnected::new(&domain, &place).unwrap();
-        let end = Unconnected::new(&near_domain, &near_place).unwrap();
-        let (far_end, near_end) = (far.end(), end.end());
-        let (pair, near_pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
-        let mut client = Raw::new(near_pair, near_domain, near);
+        let (domain, pair, mut client, far_control) = bare();
         let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
         let memory = Registration::of(&domain, &mailbox, access::BY_WINDOW).unwrap();
         let window = bind_window(&domain, &pair, &memory).unwrap();

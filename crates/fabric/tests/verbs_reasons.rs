@@ -6,9 +6,7 @@
 mod verbs_world;
 
 use remora_arena::{Mapping, Words};
-use remora_fabric::verbs::{
-    Connection, Registration, Unconnected, VerbsLink, access, key_of, open,
-};
+use remora_fabric::verbs::{Connection, Registration, VerbsLink, access, key_of};
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::process::Command;
@@ -16,8 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use verbs_world::{
-    ARENA, ARENA_BYTES, MAILBOX, MAILBOX_BYTES, Raw, Server, Session, be_asked_again_soon, control,
-    devices,
+    ARENA, ARENA_BYTES, MAILBOX, MAILBOX_BYTES, Server, Session, bare, be_asked_again_soon,
 };
 
 /// No operation takes longer, tries included.
@@ -263,17 +260,10 @@ fn a_peer_that_takes_no_immediates_is_an_overrun() {
 /// that nothing else can be up.
 #[test]
 fn a_device_that_has_asked_often_enough_reports_an_overrun() {
-    let (near, _far) = control();
-    let (far_domain, far_place) = open(None, &devices().0).unwrap();
-    let (domain, place) = open(None, &devices().1).unwrap();
-    let far = Unconnected::new(&far_domain, &far_place).unwrap();
-    let end = Unconnected::new(&domain, &place).unwrap();
-    let (far_end, near_end) = (far.end(), end.end());
-    let (far, pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
+    let (far_domain, far, mut raw, _control) = bare();
     be_asked_again_soon(&far);
     let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
     let memory = Registration::of(&far_domain, &mailbox, access::WRITE).unwrap();
-    let mut raw = Raw::new(pair, domain, near);
     raw.mailbox = key_of(&memory, memory.rkey());
     let connection = raw.into_connection();
     let mut link = VerbsLink::new(Arc::clone(&connection));

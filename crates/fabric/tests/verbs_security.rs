@@ -7,15 +7,13 @@ mod verbs_world;
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::verbs::{
-    Registration, Unconnected, Verb, VerbsLink, access, bind_window, is_software, key_of, open,
+    Registration, Verb, VerbsLink, access, bind_window, is_software, key_of,
 };
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_verbs_sys::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use verbs_world::{
-    ARENA, ARENA_BYTES, MAILBOX_BYTES, Raw, Server, Session, content, control, devices,
-};
+use verbs_world::{ARENA, ARENA_BYTES, MAILBOX_BYTES, Raw, Server, Session, bare, content};
 
 /// Not a word of any arena.
 const EVIL: u64 = 0xbad0_bad0_bad0_bad0;
@@ -204,14 +202,7 @@ fn another_clients_mailbox_is_out_of_reach_with_its_key() {
 fn the_key_of_a_registration_is_none_and_a_freed_window_is_the_end() {
     for attack in ["rkey", "lkey", "freed"] {
         let server = Server::new();
-        let (near, _far) = control();
-        let (far_domain, far_place) = open(None, &devices().0).unwrap();
-        let (domain, place) = open(None, &devices().1).unwrap();
-        let far = Unconnected::new(&far_domain, &far_place).unwrap();
-        let end = Unconnected::new(&domain, &place).unwrap();
-        let (far_end, near_end) = (far.end(), end.end());
-        let (far, pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
-        let mut client = Raw::new(pair, domain, near);
+        let (far_domain, far, mut client, _control) = bare();
         let mailbox = Words::new(Mapping::heap(MAILBOX_BYTES));
         let arena = Registration::of(&far_domain, &server.arena, access::READ).unwrap();
         let memory = Registration::of(&far_domain, &mailbox, access::BY_WINDOW).unwrap();

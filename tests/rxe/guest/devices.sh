@@ -17,14 +17,6 @@ add() {
     rxe_wait rxe_gid_index "$1"
     rxe_wait rxe_active "$1"
 }
-# The running client has to end by itself, with an error that says this.
-broken() {
-    local status=0
-    ended "$client" || status=$?
-    [[ $status == 1 ]] || fail "$1: the client's exit status is $status"
-    grep -qE "^remora: .*($2)" "$work/broken.log" || fail "$1: the client says something else"
-    passed "$1: $(tail -n 1 "$work/broken.log")"
-}
 no_session() { [[ $(info connected_sessions_verbs) == 0 ]]; }
 offers() { [[ $(info transports) == "$1" && $(info rdma_devices) == "$2" ]]; }
 works() { # by what is wanted, by what it has to be

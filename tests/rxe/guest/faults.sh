@@ -9,14 +9,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/remora.sh"
 kept() { rdma resource show | grep 'rxe0:'; }
 # No session is left, and nothing of one.
 none_left() { [[ $(info connected_sessions_verbs) == 0 && $(kept) == "$kept_first" ]]; }
-# The running client has to end by itself, with an error that says this.
-broken() {
-    local status=0
-    ended "$client" || status=$?
-    [[ $status == 1 ]] || fail "$1: the client's exit status is $status"
-    grep -qE "^remora: .*($2)" "$work/broken.log" || fail "$1: the client says something else"
-    passed "$1: $(tail -n 1 "$work/broken.log")"
-}
 works() { bench works --path read --transport verbs --ops 50 || fail "$1: a new connection does not work"; }
 # The client tells for each lookup of a run by cached pointers why it asked.
 explained() {

@@ -68,6 +68,16 @@ bench_start() {
     sleep 0.5
 }
 
+# usage: broken WHAT PATTERN: the running client, started with the name `broken`,
+# has to end by itself, with an error that says this.
+broken() {
+    local status=0
+    ended "$client" || status=$?
+    [[ $status == 1 ]] || fail "$1: the client's exit status is $status"
+    grep -qE "^remora: .*($2)" "$work/broken.log" || fail "$1: the client says something else"
+    passed "$1: $(tail -n 1 "$work/broken.log")"
+}
+
 # Sends it a signal; what it is, `timeout` runs.
 bench_signal() {
     local process

@@ -142,6 +142,20 @@ impl Server {
     }
 }
 
+/// The ends of a bare connection, with nothing of a session: the domain and the
+/// queue pair at the server's device, and a client that knows no region. The
+/// server's half of its control connection comes too.
+pub fn bare() -> (Arc<Domain>, QueuePair, Raw, TcpStream) {
+    let (near, far_control) = control();
+    let (far_domain, far_place) = open(None, &devices().0).unwrap();
+    let (domain, place) = open(None, &devices().1).unwrap();
+    let far = Unconnected::new(&far_domain, &far_place).unwrap();
+    let end = Unconnected::new(&domain, &place).unwrap();
+    let (far_end, near_end) = (far.end(), end.end());
+    let (far, pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
+    (far_domain, far, Raw::new(pair, domain, near), far_control)
+}
+
 /// What the server's greeting says.
 pub fn heard(welcome: &Welcome) -> (VerbsEnd, PeerArena) {
     let greeting = welcome.greeting();
