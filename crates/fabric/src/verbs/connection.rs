@@ -257,10 +257,12 @@ impl Connection {
     }
 
     /// Ends the session for the peer: once this has returned, no operation of
-    /// it is executed any more, and it is told so.
+    /// it is executed any more. It is told so.
     pub fn withdraw(&self) {
-        self.end(LinkError::Disconnected);
+        // First: an operation that is refused from here on finds the reason
+        // (docs/decisions/0021-told-first.md).
         let _ = rustix::net::send(&self.control, &WITHDRAWN, SendFlags::NOSIGNAL);
+        self.end(LinkError::Disconnected);
     }
 
     /// Ends the connection in both directions.
