@@ -262,7 +262,7 @@ impl Place {
             Plan::Wait => return Ok(None),
             Plan::Grow(bytes) => bytes,
         };
-        // It takes milliseconds: others give parts back meanwhile.
+        // It takes a while: others give parts back meanwhile.
         let registered = registrar.expect("it planned to").register(grow);
         let mut pool = lock(&buffers.pool);
         match registered {

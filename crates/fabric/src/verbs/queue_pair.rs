@@ -7,6 +7,7 @@ use super::objects::Domain;
 use super::places::{Carriage, Place};
 use super::registration::Registration;
 use super::window::Window;
+use remora_layout::limits::MAX_READS_PER_CLIENT;
 use remora_layout::verbs::VerbsEnd;
 use remora_verbs_sys::*;
 use std::ptr::{self, NonNull};
@@ -21,7 +22,7 @@ const RECEIVE_DEPTH: u32 = 1024;
 /// WRITEs up to this length go along with their request, if the device can.
 const INLINE_BYTES: u32 = 128;
 /// READs that may be under way on the wire.
-const READ_DEPTH: i32 = 16;
+const READ_DEPTH: i32 = MAX_READS_PER_CLIENT as i32;
 /// A packet is sent again after 4.096 us * 2^14 = 67 ms without an answer: a
 /// READ that was lost once comes before the right to read has lapsed, which
 /// lasts 180 ms (docs/decisions/0020-lost-packets.md has what was measured) ...
