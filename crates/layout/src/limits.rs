@@ -208,6 +208,25 @@ pub const GROW_PAUSE_INSERTS: u32 = 256;
 /// second candidate means two equal 16-bit signatures in one bucket.
 pub const WALK_CANDIDATES: usize = 7;
 
+/// Fewest entries that a node of a tree may be given room for: a full one and
+/// one more make two of at least two.
+pub const MIN_NODE_ENTRIES: usize = 4;
+/// Most: 40 KiB, which one READ still fetches within some microseconds.
+pub const MAX_NODE_ENTRIES: usize = 1024;
+/// Entries of a node unless told otherwise (Catfish 5.3.1).
+pub const NODE_ENTRIES: usize = 30;
+/// Levels of a tree at most: 2^32 nodes of two entries each have fewer.
+pub const MAX_TREE_HEIGHT: u8 = 40;
+/// Times that one walk over a tree begins again before it asks instead. Each
+/// means that a change has taken entries out of nodes meanwhile.
+pub const WALK_RESTARTS: u32 = 8;
+/// Times that one walk fetches a node again because it was being changed. More
+/// than for a record, as a walk visits many nodes.
+pub const WALK_RETRIES: u32 = 32;
+/// Nodes are carved from runs of pages: the first run holds a few, each later
+/// one as much as all before it, up to this many bytes.
+pub const NODE_RUN_BYTES: usize = 256 << 10;
+
 /// The table of pointers that a machine's clients share: two million hints of
 /// a line each. Only what is used is ever backed by memory.
 pub const POINTER_TABLE_BYTES: usize = 128 << 20;

@@ -1,0 +1,466 @@
+//! A node of a tree of places, and the tree's header.
+//!
+//! ```text
+//!  word 0  guardian   | generation 32 | state 8 | 0 24 |
+//!  word 1  version    odd while the node changes
+//!  word 2  checksum   | XXH3 of word 3 to the last entry; seed: see below |
+//!  word 3  shape      | entries 16 | level 8 | kind 8 | 0 32 |
+//!  word 4  left_at    tree counter from which on entries may be missing here
+//!  word 5  changed_at position in the operation log of the last change
+//!  word 6  lhv        largest Hilbert value (Hilbert R-trees only, else 0)
+//!  word 7  0          entries begin on a cache line
+//!  then    entries    40 bytes each: a rectangle and a word
+//! ```
+//! The word of an entry is an object's id in leaves (level 0), a [`NodeRef`]
+//! in the levels above. A node is as long as its tree's capacity needs: 64 and
+//! 40 bytes for each entry, 1264 for 30 (C7). What stands behind the entries
+//! in use means nothing.
+//!
+//! The checksum's seed holds the arena's secret, region, slot, generation and
+//! the version about to be published: no mixture of old and new passes, nor a
+//! node in another place. One seed serves nodes, others headers and records.
+//!
+//! ```text
+//!  tree header, 80 bytes, at the start of a node's place
+//!  words 0-2          as above; the checksum covers words 3 to 9
+//!  word 3  shape      | capacity 16 | height 8 | kind 8 | 0 32 |
+//!  word 4  root       a NodeRef
+//!  word 5  counter    what a walk compares `left_at` with
+//!  words 6-9  bounds  of the Hilbert curve (Hilbert R-trees only, else 0)
+//! ```
+//! Height counts levels, so that a tree of one leaf has 1.
+
+use crate::hash::{checksum, mix};
+use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, MIN_NODE_ENTRIES, SLOT_UNIT_BYTES};
+use crate::record::{Guardian, State, checksum_seed};
+use crate::rect::{RECT_BYTES, Rect};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Bytes before a node's entries: one cache line.
+pub const NODE_HEADER_BYTES: usize = 64;
+/// Bytes of an entry.
+pub const ENTRY_BYTES: usize = 40;
+/// Bytes of a tree's header.
+pub const TREE_HEADER_BYTES: usize = 80;
+/// Offset of the checksummed part, of nodes and headers.
+pub const NODE_CHECKED_FROM: usize = 24;
+
+/// Word offsets in a node; the first four are a tree header's too.
+pub mod word {
+    /// Guardian.
+    pub const GUARDIAN: usize = 0;
+    /// Version.
+    pub const VERSION: usize = 1;
+    /// Checksum.
+    pub const CHECKSUM: usize = 2;
+    /// Shape.
+    pub const SHAPE: usize = 3;
+    /// The node's `left_at`.
+    pub const LEFT_AT: usize = 4;
+    /// The node's `changed_at`.
+    pub const CHANGED_AT: usize = 5;
+    /// The node's largest Hilbert value.
+    pub const LHV: usize = 6;
+    /// The header's root.
+    pub const ROOT: usize = 4;
+    /// The header's counter.
+    pub const COUNTER: usize = 5;
+    /// The header's bounds: four words.
+    pub const BOUNDS: usize = 6;
+}
+
+/// Bytes of a node with room for `capacity` entries: 1264 for 30.
+#[inline]
+pub const fn node_bytes(capacity: usize) -> usize {
+    NODE_HEADER_BYTES + capacity * ENTRY_BYTES
+}
+
+/// One entry of a node.
+#[derive(Clone, Copy, PartialEq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Entry {
+    /// The object's rectangle, or the smallest one around a child's entries.
+    pub rect: Rect,
+    /// The object's id, or a [`NodeRef`] to the child.
+    pub word: u64,
+}
+
+impl Entry {
+    /// The entry that [`ENTRY_BYTES`] encode, at any address.
+    #[inline(always)]
+    pub fn from_bytes(bytes: &[u8; ENTRY_BYTES]) -> Self {
+        zerocopy::transmute!(*bytes)
+    }
+}
+
+/// Where a node lies in its tree's region, and under which generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
+pub struct NodeRef {
+    /// The slot, in units of [`SLOT_UNIT_BYTES`]; never 0.
+    pub slot: u32,
+    /// The generation that its guardian must have.
+    pub generation: u32,
+}
+
+impl NodeRef {
+    /// The word as it stands in an entry.
+    #[inline(always)]
+    pub const fn to_word(self) -> u64 {
+        self.slot as u64 | (self.generation as u64) << 32
+    }
+
+    /// The reference that a word encodes.
+    #[inline(always)]
+    pub const fn from_word(word: u64) -> Self {
+        Self { slot: word as u32, generation: (word >> 32) as u32 }
+    }
+
+    /// Byte offset in the region.
+    #[inline(always)]
+    pub const fn offset(self) -> usize {
+        self.slot as usize * SLOT_UNIT_BYTES
+    }
+}
+
+/// How a tree is written (C4); all are read alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum TreeKind {
+    /// The R*-tree: forced reinsertion, split by margin and overlap (C5).
+    #[default]
+    RStar = 0,
+    /// Guttman's R-tree with the quadratic split.
+    Guttman = 1,
+    /// The Hilbert R-tree: entries in the order of a curve, two nodes split
+    /// into three (C6).
+    Hilbert = 2,
+}
+
+impl TreeKind {
+    /// The kind that a byte encodes.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::RStar),
+            1 => Some(Self::Guttman),
+            2 => Some(Self::Hilbert),
+            _ => None,
+        }
+    }
+}
+
+/// Word 3 of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeShape {
+    /// Entries in use.
+    pub entries: u16,
+    /// Levels below; 0 for leaves.
+    pub level: u8,
+    /// The tree's kind.
+    pub kind: TreeKind,
+}
+
+impl NodeShape {
+    /// The word as it stands in memory.
+    pub const fn to_word(self) -> u64 {
+        self.entries as u64 | (self.level as u64) << 16 | (self.kind as u64) << 24
+    }
+
+    /// The shape that a word encodes; `None` if no such word is written.
+    #[inline(always)]
+    pub const fn from_word(word: u64) -> Option<Self> {
+        let (entries, level) = (word as u16, (word >> 16) as u8);
+        let Some(kind) = TreeKind::from_byte((word >> 24) as u8) else { return None };
+        if word >> 32 != 0 || level >= MAX_TREE_HEIGHT || entries as usize > MAX_NODE_ENTRIES {
+            return None;
+        }
+        Some(Self { entries, level, kind })
+    }
+}
+
+/// What a tree's header says.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TreeHeader {
+    /// How the tree is written.
+    pub kind: TreeKind,
+    /// Entries that a node has room for.
+    pub capacity: u16,
+    /// Number of levels, at least 1.
+    pub height: u8,
+    /// The root.
+    pub root: NodeRef,
+    /// Raised once for each change that took entries out of nodes.
+    pub counter: u64,
+    /// Bounds of the Hilbert curve; 0 for other kinds.
+    pub bounds: Rect,
+}
+
+impl TreeHeader {
+    /// Words 3 to 9 as they stand in memory.
+    pub fn to_words(&self) -> [u64; 7] {
+        let shape = self.capacity as u64 | (self.height as u64) << 16 | (self.kind as u64) << 24;
+        let Rect { min_x, max_x, min_y, max_y } = self.bounds;
+        let [a, b, c, d] = [min_x, max_x, min_y, max_y].map(f64::to_bits);
+        [shape, self.root.to_word(), self.counter, a, b, c, d]
+    }
+
+    /// The header that words 3 to 9 encode; `None` if they break a limit.
+    pub fn from_words(words: [u64; 7]) -> Option<Self> {
+        let (capacity, height) = (words[0] as u16, (words[0] >> 16) as u8);
+        let fits = (MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&(capacity as usize))
+            && (1..=MAX_TREE_HEIGHT).contains(&height)
+            && words[0] >> 32 == 0;
+        let [min_x, max_x, min_y, max_y] =
+            [words[3], words[4], words[5], words[6]].map(f64::from_bits);
+        Some(Self {
+            kind: TreeKind::from_byte((words[0] >> 24) as u8)?,
+            capacity,
+            height,
+            root: NodeRef::from_word(words[1]),
+            counter: words[2],
+            bounds: Rect { min_x, max_x, min_y, max_y },
+        })
+        .filter(|_| fits)
+    }
+}
+
+/// Which of the two a checksum belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Part {
+    /// A node.
+    Node = 1,
+    /// A tree's header.
+    Header = 2,
+}
+
+/// Whose bytes these are: what a checksum binds them to beside their version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Home {
+    /// The arena's secret.
+    pub secret: u64,
+    /// The arena.
+    pub region: u32,
+}
+
+impl Home {
+    /// The checksum of the checked part of a node or header.
+    #[inline]
+    pub fn checksum(self, part: Part, at: NodeRef, version: u64, checked: &[u8]) -> u64 {
+        let seed = checksum_seed(self.secret, self.region, at.slot, at.generation);
+        checksum(checked, seed ^ mix(version, part as u64))
+    }
+}
+
+/// How a reader knows that bytes were fetched whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// By the checksum: a READ, whose words come in any order.
+    Checksum,
+    /// By the version word, loaded once more after the bytes were copied:
+    /// whoever orders its own loads.
+    VersionAfter(u64),
+}
+
+/// Why fetched bytes are not the node that was looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotANode {
+    /// Being changed, or part old and part new: fetch it again.
+    Torn,
+    /// The node has been freed: the way to it is old.
+    Dead,
+}
+
+/// A node whose bytes have passed every check.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifiedNode<'a> {
+    /// Entries, level, kind.
+    pub shape: NodeShape,
+    /// The tree counter from which on entries may be missing here.
+    pub left_at: u64,
+    /// Position in the operation log of its last change.
+    pub changed_at: u64,
+    entries: &'a [u8],
+}
+
+impl<'a> VerifiedNode<'a> {
+    /// Its entries. Their rectangles are what the owner wrote.
+    #[inline(always)]
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry> + use<'a> {
+        let (chunks, _) = self.entries.as_chunks::<ENTRY_BYTES>();
+        chunks.iter().map(Entry::from_bytes)
+    }
+}
+
+/// The word at `index` of bytes that are long enough.
+#[inline(always)]
+fn word_at(bytes: &[u8], index: usize) -> u64 {
+    u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
+}
+
+/// Guardian and version, of a node or header alike; gives the version.
+#[inline(always)]
+fn check_head(bytes: &[u8], at: NodeRef) -> Result<u64, NotANode> {
+    let guardian = Guardian::from_word(word_at(bytes, word::GUARDIAN)).ok_or(NotANode::Torn)?;
+    if guardian.generation != at.generation || guardian.state != State::Live {
+        return Err(NotANode::Dead);
+    }
+    let version = word_at(bytes, word::VERSION);
+    if version & 1 == 1 { Err(NotANode::Torn) } else { Ok(version) }
+}
+
+#[inline(always)]
+fn check_proof(
+    home: Home,
+    part: Part,
+    at: NodeRef,
+    version: u64,
+    proof: Proof,
+    bytes: &[u8],
+) -> Result<(), NotANode> {
+    let whole = match proof {
+        Proof::VersionAfter(after) => after == version,
+        Proof::Checksum => {
+            let checked = &bytes[NODE_CHECKED_FROM..];
+            home.checksum(part, at, version, checked) == word_at(bytes, word::CHECKSUM)
+        }
+    };
+    if whole { Ok(()) } else { Err(NotANode::Torn) }
+}
+
+/// Checks bytes that were fetched as the node at `at`, which must be of
+/// `level`. They may be longer than the node.
+#[inline]
+pub fn verify_node(
+    bytes: &[u8],
+    home: Home,
+    at: NodeRef,
+    level: u8,
+    proof: Proof,
+) -> Result<VerifiedNode<'_>, NotANode> {
+    if bytes.len() < NODE_HEADER_BYTES {
+        return Err(NotANode::Torn);
+    }
+    let version = check_head(bytes, at)?;
+    let shape = NodeShape::from_word(word_at(bytes, word::SHAPE)).ok_or(NotANode::Torn)?;
+    let end = node_bytes(shape.entries as usize);
+    if shape.level != level || end > bytes.len() {
+        return Err(NotANode::Torn);
+    }
+    check_proof(home, Part::Node, at, version, proof, &bytes[..end])?;
+    Ok(VerifiedNode {
+        shape,
+        left_at: word_at(bytes, word::LEFT_AT),
+        changed_at: word_at(bytes, word::CHANGED_AT),
+        entries: &bytes[NODE_HEADER_BYTES..end],
+    })
+}
+
+/// Checks bytes that were fetched as the tree header at `at`.
+pub fn verify_header(
+    bytes: &[u8],
+    home: Home,
+    at: NodeRef,
+    proof: Proof,
+) -> Result<TreeHeader, NotANode> {
+    if bytes.len() < TREE_HEADER_BYTES {
+        return Err(NotANode::Torn);
+    }
+    let version = check_head(bytes, at)?;
+    check_proof(home, Part::Header, at, version, proof, &bytes[..TREE_HEADER_BYTES])?;
+    let words = std::array::from_fn(|index| word_at(bytes, word::SHAPE + index));
+    TreeHeader::from_words(words).ok_or(NotANode::Torn)
+}
+
+const _: () = assert!(ENTRY_BYTES == RECT_BYTES + 8 && size_of::<Entry>() == ENTRY_BYTES);
+const _: () = assert!(NODE_HEADER_BYTES == crate::limits::CACHE_LINE_BYTES);
+const _: () = assert!(TREE_HEADER_BYTES <= node_bytes(MIN_NODE_ENTRIES));
+const _: () = assert!(node_bytes(30) == 1264);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: Home = Home { secret: 0x5ec2_e7ed, region: 3 };
+    const AT: NodeRef = NodeRef { slot: 77, generation: 5 };
+
+    fn node(version: u64, entries: u64) -> Vec<u8> {
+        let guardian = Guardian { generation: AT.generation, state: State::Live, class: 0 };
+        let shape = NodeShape { entries: entries as u16, level: 1, kind: TreeKind::Guttman };
+        let mut words = vec![guardian.to_word(), version, 0, shape.to_word(), 9, 10, 0, 0];
+        for id in 0..entries {
+            words.extend([id as f64, 8.0, 1.0, 2.0].map(f64::to_bits));
+            words.push(id);
+        }
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let sum = HOME.checksum(Part::Node, AT, version, &bytes[NODE_CHECKED_FROM..]);
+        bytes[16..24].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_whole_node_passes_and_keeps_what_it_says() {
+        let mut bytes = node(4, 3);
+        bytes.extend([0xff; 80]);
+        let found = verify_node(&bytes, HOME, AT, 1, Proof::Checksum).unwrap();
+        assert_eq!((found.shape.entries, found.left_at, found.changed_at), (3, 9, 10));
+        let ids: Vec<u64> = found.entries().map(|entry| entry.word).collect();
+        assert_eq!(ids, [0, 1, 2]);
+        assert_eq!(found.entries().next().unwrap().rect.max_x, 8.0);
+        assert!(verify_node(&bytes, HOME, AT, 1, Proof::VersionAfter(4)).is_ok());
+        let late = verify_node(&bytes, HOME, AT, 1, Proof::VersionAfter(6));
+        assert_eq!(late.unwrap_err(), NotANode::Torn);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let good = node(4, 3);
+        for bit in 0..good.len() * 8 {
+            if (40..48).contains(&bit) {
+                continue; // the guardian's class: nodes have none
+            }
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify_node(&bytes, HOME, AT, 1, Proof::Checksum).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_bound_to_its_place_version_and_level() {
+        let bytes = node(4, 3);
+        let check = |home, at, level| verify_node(&bytes, home, at, level, Proof::Checksum);
+        let other = |slot, generation| NodeRef { slot, generation };
+        assert_eq!(check(HOME, other(78, 5), 1).unwrap_err(), NotANode::Torn);
+        assert_eq!(check(HOME, other(77, 6), 1).unwrap_err(), NotANode::Dead);
+        assert_eq!(check(HOME, AT, 0).unwrap_err(), NotANode::Torn);
+        assert!(check(Home { region: 4, ..HOME }, AT, 1).is_err());
+        assert!(check(Home { secret: 1, ..HOME }, AT, 1).is_err());
+        // Old entries under a new version, and the other way round.
+        let mut mixed = node(6, 3);
+        mixed[16..24].copy_from_slice(&bytes[16..24]);
+        assert!(verify_node(&mixed, HOME, AT, 1, Proof::Checksum).is_err());
+        let odd = node(5, 3);
+        assert_eq!(verify_node(&odd, HOME, AT, 1, Proof::Checksum).unwrap_err(), NotANode::Torn);
+        for cut in 0..bytes.len() {
+            assert!(verify_node(&bytes[..cut], HOME, AT, 1, Proof::Checksum).is_err());
+        }
+    }
+
+    #[test]
+    fn headers_round_trip_and_break_no_limit() {
+        let header = TreeHeader {
+            kind: TreeKind::Hilbert,
+            capacity: 30,
+            height: 5,
+            root: NodeRef { slot: u32::MAX, generation: 7 },
+            counter: 1 << 50,
+            bounds: Rect { min_x: -1.0, max_x: 2.0, min_y: 0.5, max_y: 4.0 },
+        };
+        let words = header.to_words();
+        assert_eq!(TreeHeader::from_words(words), Some(header));
+        for (height, capacity) in [(0, 30), (MAX_TREE_HEIGHT + 1, 30), (1, 1), (1, u16::MAX)] {
+            let bad = TreeHeader { height, capacity, ..header };
+            assert_eq!(TreeHeader::from_words(bad.to_words()), None);
+        }
+        assert_eq!(TreeHeader::from_words([words[0] | 3 << 24, 0, 0, 0, 0, 0, 0]), None);
+    }
+}
