@@ -87,6 +87,14 @@ impl Words {
         self.word(index).load(Ordering::Acquire)
     }
 
+    /// One word, loaded after everything that was loaded or copied before it:
+    /// the second look of a reader that validates by version.
+    #[inline(always)]
+    pub fn load_after(&self, index: usize) -> u64 {
+        fence(Ordering::Acquire);
+        self.load(index)
+    }
+
     /// One word, relaxed. Panics (SIGSEGV) on memory mapped read-only: only
     /// mailboxes of one's own, and hints, are written through a view.
     #[inline(always)]

@@ -8,3 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod hash;
+mod memory;
+pub mod rtree;
+
+pub use memory::Memory;

@@ -54,6 +54,25 @@ impl Slots {
         }
     }
 
+    /// As [`Slots::give_run`], for a run in which places had generations up to
+    /// `top_generation`. One that is used up stays unused for good.
+    pub fn give_places(&mut self, offset: usize, bytes: usize, top_generation: u32) {
+        if top_generation >= self.last_generation {
+            let kept = bytes.next_multiple_of(PAGE_BYTES) as u64;
+            self.stats.run_bytes -= kept;
+            self.stats.retired_bytes += kept;
+            return;
+        }
+        let pages = bytes.div_ceil(PAGE_BYTES) as u32;
+        self.raise_floors((offset / PAGE_BYTES) as u32, pages, top_generation);
+        self.give_run(offset, bytes);
+    }
+
+    /// The last generation of a place: it is not taken again after that.
+    pub fn last_generation(&self) -> u32 {
+        self.last_generation
+    }
+
     /// Gives back a run of [`Slots::take_run`].
     pub fn give_run(&mut self, offset: usize, bytes: usize) {
         assert!(offset.is_multiple_of(PAGE_BYTES), "runs start at pages");

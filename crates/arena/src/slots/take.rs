@@ -64,6 +64,13 @@ impl Slots {
         Ok(first as usize * PAGE_BYTES)
     }
 
+    /// The highest generation that ever stood in the pages of a run: who
+    /// carves places with generations from it begins above.
+    pub fn run_floor(&self, offset: usize, bytes: usize) -> u32 {
+        let first = (offset / PAGE_BYTES) as u32;
+        self.floor(first, first + bytes.div_ceil(PAGE_BYTES) as u32)
+    }
+
     fn allocate_class<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,

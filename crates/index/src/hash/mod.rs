@@ -1,16 +1,14 @@
 //! The hash index: 64-byte buckets with overflow chains that store locations,
 //! not data (HydraDB 4.1.3, H6 to H11), in a table that grows bucket by bucket.
 //!
-//! `table` and `grow` are its writer; `view` and `walk` its reader, `memory` where a reader looks that need
-//! not fetch.
+//! `table` and `grow` are its writer; `view` and `walk` its reader.
 
 mod grow;
-mod memory;
 mod table;
 mod view;
 mod walk;
 
-pub use memory::Memory;
+pub use crate::memory::Memory;
 pub use table::{Place, Table, record_key, record_value};
 pub use view::TableRef;
 pub use walk::{AskReason, Step, Walk, Want, walk_locally};

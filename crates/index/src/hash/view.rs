@@ -6,7 +6,7 @@
 //! leads to the key's bucket, or to one whose header says that the key has
 //! left ([`Home::is_left`]).
 
-use super::memory::Memory;
+use crate::memory::Memory;
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;

@@ -5,8 +5,8 @@
 //! Then, as when a bound is reached, the owner is asked. A walk whose view of
 //! the table is too old for its key says so, and goes on with a newer one.
 
-use super::memory::Memory;
 use super::view::{Home, TableRef};
+use crate::memory::Memory;
 use remora_arena::{CLASSES, class_bytes};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;

@@ -1,0 +1,52 @@
+//! Where whoever shares the owner's memory finds the bytes that it reads.
+
+use remora_arena::Words;
+
+/// Memory that its owner may change at any time, as somebody reads it who does
+/// not ask. The server hands in the mapping itself.
+pub trait Memory {
+    /// Its size in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Copies bytes out; no word is torn, and nothing orders one word against
+    /// another. False, and nothing is copied, if the range does not lie in it
+    /// or does not begin on a word.
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool;
+
+    /// As [`Memory::fetch`], of something with a version in its second word:
+    /// what that word was after everything had been copied. `None` if the
+    /// range does not lie in the memory. Equal and even versions in the copy
+    /// and after it mean that nothing changed meanwhile.
+    fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
+        // For memory whose every fetch is later than the one before.
+        let mut version = [0; 8];
+        let both = self.fetch(offset, into) && self.fetch(offset + 8, &mut version);
+        both.then(|| u64::from_le_bytes(version))
+    }
+}
+
+impl Memory for Words {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    #[inline(always)]
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        let Ok(start) = self.check(offset, into.len()) else { return false };
+        self.copy_out(start, into);
+        true
+    }
+
+    #[inline(always)]
+    fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
+        // The copy begins with its first words, but in no order: the version
+        // that counts is loaded before all others.
+        let start = self.check(offset, into.len().max(16)).ok()?;
+        let before = self.load_acquire(start / 8 + 1);
+        self.copy_out(start, into);
+        let after = self.load_after(start / 8 + 1);
+        // An odd version never counts, whatever the copy says.
+        Some(if before == after { after } else { after | 1 })
+    }
+}

@@ -1,0 +1,257 @@
+//! Inserting and removing as all kinds of tree but the Hilbert R-tree do it,
+//! on images of nodes. The kinds differ in which way an entry goes and in what
+//! becomes of a node with one entry too many.
+
+use super::edit::{Changed, Edit};
+use super::geometry::around;
+use super::pool::{Arena, Pool};
+use super::{guttman, rstar};
+use remora_arena::{ArenaFull, Journal};
+use remora_layout::node::{Entry, NodeRef, TreeHeader, TreeKind};
+use remora_layout::rect::Rect;
+
+/// A node on the way down, and which of its entries was taken.
+pub(super) type Path = Vec<(NodeRef, usize)>;
+
+/// A change in the making, and what it needs.
+pub(super) struct Change<'c, 'a, J: Journal> {
+    pub arena: &'c mut Arena<'a, J>,
+    pub pool: &'c mut Pool,
+    pub edit: &'c mut Edit,
+    /// The tree's header as it will be, but for the counter.
+    pub header: TreeHeader,
+    /// Fewest entries of a node that is not the root.
+    pub least: usize,
+}
+
+impl<J: Journal> Change<'_, '_, J> {
+    pub fn entries(&self, at: NodeRef) -> &[Entry] {
+        self.edit.entries(self.arena.owner, at)
+    }
+
+    pub fn entries_mut(&mut self, at: NodeRef) -> &mut Vec<Entry> {
+        self.edit.entries_mut(self.arena.owner, at)
+    }
+
+    pub fn new_node(&mut self, level: u8) -> Result<NodeRef, ArenaFull> {
+        self.edit.new_node(self.arena, self.pool, level)
+    }
+
+    pub fn free_node(&mut self, at: NodeRef) {
+        self.edit.free_node(self.arena.owner, at);
+    }
+
+    /// Adds an object. True: there is something to publish.
+    pub fn put(&mut self, entry: Entry) -> Result<bool, ArenaFull> {
+        match self.header.kind {
+            TreeKind::Hilbert => self.put_in_order(entry)?,
+            _ => {
+                self.edit.homeless.push((entry, 0));
+                self.settle()?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes an object. False if it is not there.
+    pub fn remove(&mut self, id: u64, rect: &Rect) -> Result<bool, ArenaFull> {
+        let Some(path) = self.find(id, rect) else { return Ok(false) };
+        self.edit.changed = Some(Changed::Removed(id));
+        self.take_out(path)?;
+        self.settle()?;
+        Ok(true)
+    }
+
+    /// Gives an object another rectangle. False if it is not there.
+    pub fn move_to(&mut self, from: &Rect, to: Entry) -> Result<bool, ArenaFull> {
+        let Some(mut path) = self.find(to.word, from) else { return Ok(false) };
+        self.edit.changed = Some(Changed::Moved(to.word));
+        let stays = match path[..] {
+            [.., (parent, way), _] => self.entries(parent)[way].rect.contains(&to.rect),
+            _ => true,
+        };
+        if stays && self.header.kind != TreeKind::Hilbert {
+            let (at, index) = path.pop().expect("a way ends at a leaf");
+            self.entries_mut(at)[index].rect = to.rect;
+            self.go_up(at, 0, path, None)?;
+            return Ok(true);
+        }
+        self.take_out(path)?;
+        self.put(to)
+    }
+
+    fn take_out(&mut self, path: Path) -> Result<(), ArenaFull> {
+        match self.header.kind {
+            TreeKind::Hilbert => self.take_out_in_order(path),
+            _ => {
+                self.condense(path);
+                Ok(())
+            }
+        }
+    }
+
+    fn top_level(&self) -> u8 {
+        self.header.height - 1
+    }
+
+    /// Gives all the homeless a node. Bounded: entries are reinserted once for
+    /// each level and change.
+    fn settle(&mut self) -> Result<(), ArenaFull> {
+        while let Some((entry, level)) = self.edit.homeless.pop() {
+            let (at, path) = self.way_to(&entry.rect, level);
+            self.entries_mut(at).push(entry);
+            self.go_up(at, level, path, Some(entry.rect))?;
+        }
+        Ok(())
+    }
+
+    fn way_to(&self, rect: &Rect, level: u8) -> (NodeRef, Path) {
+        let mut path = Path::with_capacity(self.header.height as usize);
+        let mut at = self.header.root;
+        for above in (level + 1..self.header.height).rev() {
+            let entries = self.entries(at);
+            let index = match self.header.kind {
+                TreeKind::RStar if above == 1 => rstar::choose_leaf(entries, rect),
+                _ => guttman::choose(entries, rect),
+            };
+            path.push((at, index));
+            at = NodeRef::from_word(entries[index].word);
+        }
+        (at, path)
+    }
+
+    /// Makes everything above a changed node right again: too many entries are
+    /// dealt with, boxes made tight. `added` is all that was added, if nothing
+    /// else has changed.
+    fn go_up(
+        &mut self,
+        mut at: NodeRef,
+        mut level: u8,
+        mut path: Path,
+        mut added: Option<Rect>,
+    ) -> Result<(), ArenaFull> {
+        loop {
+            let mut sibling = None;
+            if self.entries(at).len() > self.header.capacity as usize {
+                added = None;
+                sibling = self.relieve(at, level)?;
+            }
+            let Some((parent, index)) = path.pop() else {
+                return match sibling {
+                    Some(sibling) => self.grow_root(at, sibling, level),
+                    None => Ok(()),
+                };
+            };
+            let before = self.entries(parent)[index].rect;
+            let after = match &added {
+                Some(rect) => before.union(rect),
+                None => around(self.entries(at)),
+            };
+            if after == before && sibling.is_none() {
+                return Ok(());
+            }
+            self.entries_mut(parent)[index].rect = after;
+            if let Some(sibling) = sibling {
+                let rect = around(self.entries(sibling));
+                self.entries_mut(parent).push(Entry { rect, word: sibling.to_word() });
+            }
+            (at, level) = (parent, level + 1);
+        }
+    }
+
+    /// Takes entries out of a node that has one too many: a new node with some
+    /// of them, or some are homeless.
+    fn relieve(&mut self, at: NodeRef, level: u8) -> Result<Option<NodeRef>, ArenaFull> {
+        let is_first = self.edit.reinserted & 1 << level == 0;
+        if self.header.kind == TreeKind::RStar && level < self.top_level() && is_first {
+            self.edit.reinserted |= 1 << level;
+            let far = rstar::take_far(self.entries_mut(at));
+            self.edit.homeless.extend(far.map(|entry| (entry, level)));
+            return Ok(None);
+        }
+        let sibling = self.new_node(level)?;
+        let (kind, least) = (self.header.kind, self.least);
+        let entries = self.entries_mut(at);
+        let part = match kind {
+            TreeKind::RStar => rstar::split(entries, least),
+            _ => guttman::split(entries, least),
+        };
+        self.entries_mut(sibling).extend_from_slice(&part);
+        Ok(Some(sibling))
+    }
+
+    /// A new root above the old one and its new sibling.
+    pub fn grow_root(
+        &mut self,
+        old: NodeRef,
+        sibling: NodeRef,
+        level: u8,
+    ) -> Result<(), ArenaFull> {
+        let root = self.new_node(level + 1)?;
+        for child in [old, sibling] {
+            let rect = around(self.entries(child));
+            self.entries_mut(root).push(Entry { rect, word: child.to_word() });
+        }
+        self.header.root = root;
+        self.header.height += 1;
+        Ok(())
+    }
+
+    /// The way to an object's entry: its leaf comes last, with the entry's
+    /// index.
+    fn find(&self, id: u64, rect: &Rect) -> Option<Path> {
+        let mut path = Path::with_capacity(self.header.height as usize);
+        self.find_below(self.header.root, self.top_level(), id, rect, &mut path).then_some(path)
+    }
+
+    fn find_below(&self, at: NodeRef, level: u8, id: u64, rect: &Rect, path: &mut Path) -> bool {
+        let entries = self.entries(at);
+        if level == 0 {
+            let position = entries.iter().position(|known| known.word == id && known.rect == *rect);
+            path.extend(position.map(|index| (at, index)));
+            return position.is_some();
+        }
+        for (index, entry) in entries.iter().enumerate().filter(|(_, way)| way.rect.contains(rect))
+        {
+            path.push((at, index));
+            if self.find_below(NodeRef::from_word(entry.word), level - 1, id, rect, path) {
+                return true;
+            }
+            path.pop();
+        }
+        false
+    }
+
+    /// Takes out the entry at the end of a way. Nodes that become too small
+    /// are freed, and their entries homeless.
+    fn condense(&mut self, mut path: Path) {
+        let (mut at, index) = path.pop().expect("a way ends at a leaf");
+        self.entries_mut(at).swap_remove(index);
+        let mut level = 0;
+        while let Some((parent, index)) = path.pop() {
+            if self.entries(at).len() < self.least {
+                self.entries_mut(parent).swap_remove(index);
+                let entries = std::mem::take(self.entries_mut(at));
+                self.edit.homeless.extend(entries.into_iter().map(|entry| (entry, level)));
+                self.free_node(at);
+            } else {
+                let after = around(self.entries(at));
+                if self.entries(parent)[index].rect == after {
+                    return;
+                }
+                self.entries_mut(parent)[index].rect = after;
+            }
+            (at, level) = (parent, level + 1);
+        }
+    }
+
+    /// An inner root with one child is one too many.
+    pub fn shrink_root(&mut self) {
+        while self.header.height > 1 && self.entries(self.header.root).len() == 1 {
+            let old = self.header.root;
+            self.header.root = NodeRef::from_word(self.entries(old)[0].word);
+            self.header.height -= 1;
+            self.free_node(old);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! One change of a tree: worked out on images of the nodes that it touches,
+//! then published in an order that every walk survives.
+//!
+//! A node *loses* if an entry goes, or if an entry's rectangle no longer covers
+//! what it covered: a walk that comes later may miss there what it would have
+//! found. What a change stores, in this order:
+//!
+//! 1. New nodes, whole. No way leads to them yet.
+//! 2. Nodes that lose get an odd version, nodes that are freed a dead guardian.
+//!    From here on no walk gets an old state of what the change takes away.
+//! 3. Nodes that only gain, from the root down: ancestors before new homes.
+//! 4. Nodes that lose, from the root down, with `left_at` = counter + 1.
+//! 5. The header: root, height, and the counter raised. It is last.
+//!
+//! A walk remembers the counter under which it began. If it meets a dead node,
+//! or a greater `left_at`, it begins again. So a walk that finishes has read
+//! every node that lost before it lost, and misses nothing; and who saw an
+//! object in its new place is never shown the old one afterwards. If memory is
+//! full nothing is published.
+
+use super::pool::{Arena, Pool, set_state, word_of};
+use remora_arena::{ArenaFull, Journal, Owner};
+use remora_layout::node::{
+    ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
+    TREE_HEADER_BYTES, TreeHeader, TreeKind, node_bytes, word,
+};
+use remora_layout::record::State;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A node as it will be.
+#[derive(Default)]
+struct Image {
+    level: u8,
+    lhv: u64,
+    is_new: bool,
+    is_freed: bool,
+    loses: bool,
+    entries: Vec<Entry>,
+}
+
+/// What becomes of an object that was there before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// It goes: nobody will miss it.
+    Removed(u64),
+    /// It gets another rectangle. A leaf that keeps its entry changes it at
+    /// once for all; one that gives it away loses.
+    Moved(u64),
+}
+
+/// A change in the making. It is kept between changes for its memory.
+#[derive(Default)]
+pub(super) struct Edit {
+    /// Where each image belongs; apart from the images, as it is searched.
+    at: Vec<NodeRef>,
+    images: Vec<Image>,
+    /// Entries that look for a node of a level.
+    pub homeless: Vec<(Entry, u8)>,
+    /// The object that the change is about, if it was there before.
+    pub changed: Option<Changed>,
+    /// Levels, one bit each, in which entries were reinserted already.
+    pub reinserted: u64,
+}
+
+/// The entries of a node in the owner's memory.
+pub(super) fn entries_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> &[Entry] {
+    let entries = shape_in(owner, at).entries as usize;
+    let bytes = owner.slice(at.offset() + NODE_HEADER_BYTES, entries * ENTRY_BYTES);
+    <[Entry]>::ref_from_bytes(bytes).expect("nodes lie on words")
+}
+
+pub(super) fn shape_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> NodeShape {
+    NodeShape::from_word(owner.word(word_of(at, word::SHAPE))).expect("the owner's own")
+}
+
+impl Edit {
+    fn position(&self, at: NodeRef) -> Option<usize> {
+        self.at.iter().position(|&known| known == at)
+    }
+
+    /// A node's entries, as they will be.
+    pub fn entries<'a, J: Journal>(&'a self, owner: &'a Owner<J>, at: NodeRef) -> &'a [Entry] {
+        match self.position(at) {
+            Some(index) => &self.images[index].entries,
+            None => entries_in(owner, at),
+        }
+    }
+
+    /// A node's largest Hilbert value, as it will be.
+    pub fn lhv<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) -> u64 {
+        match self.position(at) {
+            Some(index) => self.images[index].lhv,
+            None => owner.word(word_of(at, word::LHV)),
+        }
+    }
+
+    /// A node's entries, to be changed.
+    pub fn entries_mut<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef) -> &mut Vec<Entry> {
+        let index = self.image(owner, at);
+        &mut self.images[index].entries
+    }
+
+    /// Gives a node another largest Hilbert value.
+    pub fn set_lhv<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef, lhv: u64) {
+        if self.lhv(owner, at) != lhv {
+            let index = self.image(owner, at);
+            self.images[index].lhv = lhv;
+        }
+    }
+
+    fn image<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef) -> usize {
+        if let Some(index) = self.position(at) {
+            return index;
+        }
+        let index = self.add(at, shape_in(owner, at).level, false);
+        self.images[index].lhv = owner.word(word_of(at, word::LHV));
+        self.images[index].entries.extend_from_slice(entries_in(owner, at));
+        index
+    }
+
+    fn add(&mut self, at: NodeRef, level: u8, is_new: bool) -> usize {
+        let index = self.at.len();
+        self.at.push(at);
+        if self.images.len() == index {
+            self.images.push(Image::default());
+        }
+        let image = &mut self.images[index];
+        image.entries.clear();
+        let entries = std::mem::take(&mut image.entries);
+        *image = Image { level, is_new, entries, ..Image::default() };
+        index
+    }
+
+    /// A new node of this level, without entries.
+    pub fn new_node<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        pool: &mut Pool,
+        level: u8,
+    ) -> Result<NodeRef, ArenaFull> {
+        let at = pool.take(arena)?;
+        self.add(at, level, true);
+        Ok(at)
+    }
+
+    /// A node is to be freed; no entry names it any more.
+    pub fn free_node<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef) {
+        let index = self.image(owner, at);
+        self.images[index].is_freed = true;
+    }
+
+    /// Forgets the change and its new nodes.
+    pub fn abandon<J: Journal>(&mut self, arena: &mut Arena<'_, J>, pool: &mut Pool) {
+        for (index, &at) in self.at.iter().enumerate() {
+            if self.images[index].is_new {
+                pool.give(arena, at);
+            }
+        }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.at.clear();
+        self.homeless.clear();
+        self.changed = None;
+        self.reinserted = 0;
+    }
+
+    /// Publishes the change: the module's text, step by step. `header` is what
+    /// the tree's header is to say, but for the counter.
+    pub fn publish<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        pool: &mut Pool,
+        home: Home,
+        at: NodeRef,
+        old: &mut TreeHeader,
+        header: TreeHeader,
+    ) {
+        let counter = old.counter + 1;
+        let mut any_loses = false;
+        for (index, &at) in self.at.iter().enumerate() {
+            let image = &mut self.images[index];
+            image.loses = !image.is_new
+                && (image.is_freed || loses(entries_in(arena.owner, at), image, self.changed));
+            any_loses |= image.loses;
+        }
+        for (index, &at) in self.at.iter().enumerate() {
+            if self.images[index].is_new && !self.images[index].is_freed {
+                self.images[index].store_new(arena, home, at, header.kind);
+            }
+        }
+        for (index, &at) in self.at.iter().enumerate() {
+            let image = &self.images[index];
+            if image.is_freed {
+                set_state(arena.owner, at, State::Dead);
+            } else if image.loses {
+                let version = word_of(at, word::VERSION);
+                arena.owner.store(version, arena.owner.word(version) | 1);
+            }
+        }
+        arena.owner.release();
+        for losing in [false, true] {
+            for level in (0..old.height).rev() {
+                for (index, &at) in self.at.iter().enumerate() {
+                    let image = &self.images[index];
+                    if image.level == level
+                        && image.loses == losing
+                        && !image.is_new
+                        && !image.is_freed
+                    {
+                        image.store_over(arena, home, at, header.kind, counter);
+                    }
+                }
+            }
+        }
+        if any_loses || header.root != old.root {
+            *old = TreeHeader { counter, ..header };
+            store_header(arena.owner, home, at, old, false);
+        }
+        for (index, &at) in self.at.iter().enumerate() {
+            if self.images[index].is_freed {
+                pool.give(arena, at);
+            }
+        }
+        self.clear();
+    }
+}
+
+/// Whether a walk that reads `new` may miss what it would have found by `old`.
+fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
+    let in_leaf = |id: u64| new.level == 0 && changed == Some(Changed::Moved(id));
+    let keeps = |old: &Entry, new: &Entry| {
+        new.word == old.word && (new.rect.contains(&old.rect) || in_leaf(old.word))
+    };
+    let goes = |id: u64| new.level == 0 && changed == Some(Changed::Removed(id));
+    // Mostly entries stand where they stood.
+    !old.iter().enumerate().all(|(index, entry)| {
+        new.entries.get(index).is_some_and(|new| keeps(entry, new))
+            || new.entries.iter().any(|new| keeps(entry, new))
+            || goes(entry.word)
+    })
+}
+
+impl Image {
+    fn shape(&self, kind: TreeKind) -> NodeShape {
+        NodeShape { entries: self.entries.len() as u16, level: self.level, kind }
+    }
+
+    /// Words from the shape to the last of the node's header.
+    fn head(&self, kind: TreeKind, left_at: u64, changed_at: u64) -> [u64; 5] {
+        [self.shape(kind).to_word(), left_at, changed_at, self.lhv, 0]
+    }
+
+    fn store_new<J: Journal>(
+        &self,
+        arena: &mut Arena<'_, J>,
+        home: Home,
+        at: NodeRef,
+        kind: TreeKind,
+    ) {
+        write_new_node(arena, home, at, self.shape(kind), self.lhv, &self.entries);
+    }
+
+    /// Changes a node that walks may read meanwhile.
+    fn store_over<J: Journal>(
+        &self,
+        arena: &mut Arena<'_, J>,
+        home: Home,
+        at: NodeRef,
+        kind: TreeKind,
+        counter: u64,
+    ) {
+        let owner = &mut *arena.owner;
+        let version = owner.word(word_of(at, word::VERSION)) | 1;
+        owner.store(word_of(at, word::VERSION), version);
+        owner.release();
+        let before = shape_in(owner, at).entries as usize;
+        let left_at = if self.loses { counter } else { owner.word(word_of(at, word::LEFT_AT)) };
+        for (index, entry) in self.entries.iter().enumerate() {
+            let offset = at.offset() + NODE_HEADER_BYTES + index * ENTRY_BYTES;
+            if index >= before || owner.slice(offset, ENTRY_BYTES) != entry.as_bytes() {
+                owner.store_bytes(offset, entry.as_bytes());
+            }
+        }
+        let head = self.head(kind, left_at, arena.changed_at);
+        owner.store_bytes(at.offset() + NODE_CHECKED_FROM, head.as_bytes());
+        finish(owner, home, Part::Node, at, node_bytes(self.entries.len()), version + 1);
+    }
+}
+
+/// Writes a whole node into a place just taken, and makes it live.
+pub(super) fn write_new_node<J: Journal>(
+    arena: &mut Arena<'_, J>,
+    home: Home,
+    at: NodeRef,
+    shape: NodeShape,
+    lhv: u64,
+    entries: &[Entry],
+) {
+    let head: [u64; 5] = [shape.to_word(), 0, arena.changed_at, lhv, 0];
+    arena.owner.store_bytes(at.offset() + NODE_HEADER_BYTES, entries.as_bytes());
+    arena.owner.store_bytes(at.offset() + NODE_CHECKED_FROM, head.as_bytes());
+    finish(arena.owner, home, Part::Node, at, node_bytes(entries.len()), 0);
+    set_state(arena.owner, at, State::Live);
+}
+
+/// Writes a tree's header, the first time or over an older one.
+pub(super) fn store_header<J: Journal>(
+    owner: &mut Owner<J>,
+    home: Home,
+    at: NodeRef,
+    header: &TreeHeader,
+    is_new: bool,
+) {
+    let version = if is_new { 1 } else { owner.word(word_of(at, word::VERSION)) | 1 };
+    // Everything before is visible before the header changes.
+    owner.store_release(word_of(at, word::VERSION), version);
+    owner.release();
+    owner.store_bytes(at.offset() + NODE_CHECKED_FROM, header.to_words().as_bytes());
+    finish(owner, home, Part::Header, at, TREE_HEADER_BYTES, version + 1);
+}
+
+/// The checksum of what was written, then the version that it is for.
+fn finish<J: Journal>(
+    owner: &mut Owner<J>,
+    home: Home,
+    part: Part,
+    at: NodeRef,
+    bytes: usize,
+    version: u64,
+) {
+    let checked = owner.slice(at.offset() + NODE_CHECKED_FROM, bytes - NODE_CHECKED_FROM);
+    let sum = home.checksum(part, at, version, checked);
+    owner.store(word_of(at, word::CHECKSUM), sum);
+    owner.store_release(word_of(at, word::VERSION), version);
+}

@@ -1,0 +1,25 @@
+//! Trees of places: Guttman's R-tree, the R*-tree and the Hilbert R-tree
+//! (Catfish 2.1, 5.2.3, C1 to C7). They differ only in how they are written.
+//!
+//! `tree` is what the owner calls, `bulk` loads many objects at once, `change`
+//! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
+//! `edit` publishes it, `pool` has the memory. `search` is the owner's way to
+//! read, `walk` everybody else's. The paper locks nodes against other writers
+//! (C8); here there is one writer.
+
+mod bulk;
+mod change;
+mod edit;
+mod geometry;
+mod guttman;
+mod hilbert;
+mod pool;
+mod rstar;
+mod search;
+mod tree;
+mod walk;
+
+pub use pool::Arena;
+pub use search::{Object, Predicate};
+pub use tree::{Tree, TreeError, TreeOptions};
+pub use walk::{AskReason, Query, Step, Walk, Want, read_header, walk_locally};

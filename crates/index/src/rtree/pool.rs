@@ -1,0 +1,146 @@
+//! Places for nodes: all of one length, carved from runs of pages that hold no
+//! records, so that nothing moves or evicts them.
+//!
+//! What it keeps true: the generation at a place only grows, over runs that
+//! are given back and taken again too; a place that was given back is dead.
+
+use remora_arena::{ArenaFull, Journal, Owner, Slots};
+use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::node::{NodeRef, word};
+use remora_layout::record::{Guardian, State};
+
+/// What a writer works with: the region, its allocator, and where in the
+/// operation log its change will stand.
+pub struct Arena<'a, J: Journal> {
+    /// The region.
+    pub owner: &'a mut Owner<J>,
+    /// Its allocator.
+    pub slots: &'a mut Slots,
+    /// Position in the operation log of the change being made.
+    pub changed_at: u64,
+}
+
+struct Run {
+    offset: usize,
+    bytes: usize,
+    /// Bytes from its start that places have been carved from.
+    carved: usize,
+    floor: u32,
+}
+
+/// The places of one tree.
+pub(super) struct Pool {
+    place_bytes: usize,
+    runs: Vec<Run>,
+    free: Vec<u32>,
+    taken_bytes: usize,
+    top_generation: u32,
+    used: u64,
+}
+
+pub(super) fn word_of(at: NodeRef, word: usize) -> usize {
+    at.slot as usize * (SLOT_UNIT_BYTES / 8) + word
+}
+
+impl Pool {
+    /// No places yet; each will have at least so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            place_bytes: bytes.next_multiple_of(SLOT_UNIT_BYTES),
+            runs: Vec::new(),
+            free: Vec::new(),
+            taken_bytes: 0,
+            top_generation: 0,
+            used: 0,
+        }
+    }
+
+    /// Bytes of all runs.
+    pub fn bytes(&self) -> u64 {
+        self.taken_bytes as u64
+    }
+
+    /// Places in use.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Takes a place: its guardian is pending, under a new generation.
+    pub fn take<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> Result<NodeRef, ArenaFull> {
+        let (slot, before) = match self.free.pop() {
+            Some(slot) => {
+                let guardian = arena.owner.word(word_of(NodeRef { slot, generation: 0 }, 0));
+                (slot, Guardian::from_word(guardian).expect("the pool's own").generation)
+            }
+            None => self.carve(arena)?,
+        };
+        let at = NodeRef { slot, generation: before + 1 };
+        self.top_generation = self.top_generation.max(at.generation);
+        self.used += 1;
+        set_state(arena.owner, at, State::Pending);
+        // Nothing of the new node is visible before the new generation is.
+        arena.owner.release();
+        Ok(at)
+    }
+
+    /// Gives back a place whose guardian is dead or pending.
+    pub fn give<J: Journal>(&mut self, arena: &mut Arena<'_, J>, at: NodeRef) {
+        set_state(arena.owner, at, State::Dead);
+        self.used -= 1;
+        if at.generation < arena.slots.last_generation() {
+            self.free.push(at.slot);
+        }
+    }
+
+    /// Gives back everything.
+    pub fn give_all<J: Journal>(mut self, arena: &mut Arena<'_, J>) {
+        for run in std::mem::take(&mut self.runs) {
+            let mut at = run.offset;
+            while at < run.offset + run.carved {
+                let place = NodeRef { slot: (at / SLOT_UNIT_BYTES) as u32, generation: 0 };
+                let guardian = Guardian::from_word(arena.owner.word(word_of(place, 0)));
+                let generation = guardian.expect("the pool's own").generation;
+                set_state(arena.owner, NodeRef { generation, ..place }, State::Dead);
+                at += self.place_bytes;
+            }
+            arena.owner.release();
+            arena.slots.give_places(run.offset, run.bytes, self.top_generation);
+        }
+    }
+
+    /// A place never used before, and the generation that it must exceed.
+    fn carve<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> Result<(u32, u32), ArenaFull> {
+        let room = |run: &Run, bytes| run.carved + bytes <= run.bytes;
+        if !self.runs.last().is_some_and(|run| room(run, self.place_bytes)) {
+            self.add_run(arena)?;
+        }
+        let run = self.runs.last_mut().expect("one was added");
+        let offset = run.offset + run.carved;
+        run.carved += self.place_bytes;
+        Ok(((offset / SLOT_UNIT_BYTES) as u32, run.floor))
+    }
+
+    /// A run as long as all before it, or a shorter one where there is none.
+    fn add_run<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> Result<(), ArenaFull> {
+        let least = (4 * self.place_bytes).next_multiple_of(PAGE_BYTES);
+        let mut bytes = self.taken_bytes.clamp(least, NODE_RUN_BYTES.max(least));
+        loop {
+            match arena.slots.take_run(bytes) {
+                Ok(offset) => {
+                    let floor = arena.slots.run_floor(offset, bytes);
+                    self.runs.push(Run { offset, bytes, carved: 0, floor });
+                    self.taken_bytes += bytes;
+                    return Ok(());
+                }
+                Err(_) if bytes > least => bytes = (bytes / 2).next_multiple_of(PAGE_BYTES),
+                Err(full) => return Err(full),
+            }
+        }
+    }
+}
+
+/// Stores a place's guardian, after everything stored before.
+pub(super) fn set_state<J: Journal>(owner: &mut Owner<J>, at: NodeRef, state: State) {
+    let guardian = Guardian { generation: at.generation, state, class: 0 };
+    owner.store_release(word_of(at, word::GUARDIAN), guardian.to_word());
+}

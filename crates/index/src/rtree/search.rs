@@ -1,0 +1,150 @@
+//! Searching as the owner does it: over plain references to its own memory.
+
+use super::edit::entries_in;
+use super::tree::Tree;
+use remora_arena::{Journal, Owner};
+use remora_layout::node::{Entry, NodeRef};
+use remora_layout::rect::Rect;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Which objects a window search is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Predicate {
+    /// Those that share a point with the window.
+    #[default]
+    Intersects,
+    /// Those that lie within the window.
+    Within,
+    /// Those that contain the window.
+    Contains,
+}
+
+impl Predicate {
+    /// Whether an object is one.
+    #[inline(always)]
+    pub fn holds(self, object: &Rect, window: &Rect) -> bool {
+        match self {
+            Self::Intersects => object.intersects(window),
+            Self::Within => window.contains(object),
+            Self::Contains => object.contains(window),
+        }
+    }
+
+    /// Whether some may lie below an entry with this rectangle.
+    #[inline(always)]
+    pub fn may_hold_below(self, way: &Rect, window: &Rect) -> bool {
+        match self {
+            Self::Intersects | Self::Within => way.intersects(window),
+            Self::Contains => way.contains(window),
+        }
+    }
+}
+
+/// An object that a search found.
+pub type Object = Entry;
+
+/// What a nearest search has to look at, by its distance. At equal distance
+/// nodes come first, then objects by their ids.
+pub(super) struct Candidate {
+    pub distance_squared: f64,
+    /// Level of the node, one more than its own; 0 for an object.
+    pub levels: u8,
+    pub entry: Entry,
+}
+
+impl Candidate {
+    fn key(&self) -> (u8, u64) {
+        (u8::MAX - self.levels, self.entry.word)
+    }
+}
+
+impl Ord for Candidate {
+    /// The greatest is the one to look at first, as a heap wants it.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_distance = other.distance_squared.total_cmp(&self.distance_squared);
+        by_distance.then_with(|| other.key().cmp(&self.key()))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Candidate {}
+
+impl Tree {
+    /// Hands every object for which the predicate holds to `found`, in no
+    /// order. Gives the number of nodes visited. `window` is a rectangle.
+    pub fn search<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        window: &Rect,
+        predicate: Predicate,
+        mut found: impl FnMut(&Object),
+    ) -> u64 {
+        let mut nodes = 0;
+        let mut waiting = vec![(self.header().root, self.header().height - 1)];
+        while let Some((at, level)) = waiting.pop() {
+            nodes += 1;
+            let entries = entries_in(owner, at);
+            if level == 0 {
+                let objects = entries.iter().filter(|entry| predicate.holds(&entry.rect, window));
+                objects.for_each(&mut found);
+                continue;
+            }
+            for entry in entries {
+                if predicate.may_hold_below(&entry.rect, window) {
+                    waiting.push((NodeRef::from_word(entry.word), level - 1));
+                }
+            }
+        }
+        nodes
+    }
+
+    /// Number of objects for which the predicate holds.
+    pub fn count<J: Journal>(&self, owner: &Owner<J>, window: &Rect, predicate: Predicate) -> u64 {
+        let mut count = 0;
+        self.search(owner, window, predicate, |_| count += 1);
+        count
+    }
+
+    /// The `wanted` objects nearest to a point, the nearest first; of equally
+    /// near ones the lesser id. The distance is that to the nearest point of
+    /// the object.
+    pub fn nearest<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        x: f64,
+        y: f64,
+        wanted: usize,
+    ) -> Vec<Object> {
+        let mut found = Vec::new();
+        let root = Entry { rect: Rect::default(), word: self.header().root.to_word() };
+        let levels = self.header().height;
+        let mut heap = BinaryHeap::from([Candidate { distance_squared: 0.0, levels, entry: root }]);
+        while found.len() < wanted
+            && let Some(Candidate { levels, entry, .. }) = heap.pop()
+        {
+            if levels == 0 {
+                found.push(entry);
+                continue;
+            }
+            let below = entries_in(owner, NodeRef::from_word(entry.word)).iter();
+            heap.extend(below.map(|&entry| Candidate {
+                distance_squared: entry.rect.distance_squared(x, y),
+                levels: levels - 1,
+                entry,
+            }));
+        }
+        found
+    }
+}

@@ -1,0 +1,212 @@
+//! The writer's side of a tree: what its owner calls.
+
+use super::change::Change;
+use super::edit::{Edit, entries_in, shape_in, store_header, write_new_node};
+use super::pool::{Arena, Pool, set_state};
+use remora_arena::{ArenaFull, Journal, Owner};
+use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
+use remora_layout::node::{Entry, Home, NodeRef, NodeShape, TreeHeader, TreeKind, node_bytes};
+use remora_layout::record::State;
+use remora_layout::rect::{BadRect, Rect};
+
+/// Entries out of a hundred that a node keeps at least, unless it is the root.
+const LEAST_PERCENT: usize = 40;
+
+/// Why a tree was not changed.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+pub enum TreeError {
+    /// What was given is no rectangle.
+    #[error(transparent)]
+    BadRect(#[from] BadRect),
+    /// There is no memory for another node.
+    #[error(transparent)]
+    Full(#[from] ArenaFull),
+    /// A node cannot be given room for so many entries.
+    #[error("a node has room for {MIN_NODE_ENTRIES} to {MAX_NODE_ENTRIES} entries, not {0}")]
+    BadCapacity(usize),
+    /// Objects are loaded into an empty tree only.
+    #[error("the tree is not empty: only an empty one can be loaded")]
+    NotEmpty,
+}
+
+/// What a tree is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeOptions {
+    /// How it is written.
+    pub kind: TreeKind,
+    /// Entries that a node has room for.
+    pub capacity: usize,
+    /// Where most objects lie: what a Hilbert R-tree's curve fills. Others may
+    /// lie outside. Without meaning for other kinds.
+    pub bounds: Rect,
+}
+
+/// A tree of objects, each an id and a rectangle. An id stands in it once: its
+/// user sees to that.
+pub struct Tree {
+    pub(super) home: Home,
+    /// Where the header lies.
+    pub(super) at: NodeRef,
+    pub(super) header: TreeHeader,
+    pub(super) pool: Pool,
+    edit: Edit,
+    objects: u64,
+}
+
+impl Tree {
+    /// An empty tree in an arena.
+    pub fn create<J: Journal>(
+        arena: &mut Arena<'_, J>,
+        home: Home,
+        options: TreeOptions,
+    ) -> Result<Self, TreeError> {
+        let TreeOptions { kind, capacity, bounds } = options;
+        if !(MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&capacity) {
+            return Err(TreeError::BadCapacity(capacity));
+        }
+        let bounds = if kind == TreeKind::Hilbert { bounds.checked()? } else { Rect::default() };
+        let mut pool = Pool::new(node_bytes(capacity));
+        let at = pool.take(arena)?;
+        let root = match pool.take(arena) {
+            Ok(root) => root,
+            Err(full) => {
+                pool.give_all(arena);
+                return Err(full.into());
+            }
+        };
+        write_new_node(arena, home, root, NodeShape { entries: 0, level: 0, kind }, 0, &[]);
+        let header =
+            TreeHeader { kind, capacity: capacity as u16, height: 1, root, counter: 0, bounds };
+        store_header(arena.owner, home, at, &header, true);
+        set_state(arena.owner, at, State::Live);
+        Ok(Self { home, at, header, pool, edit: Edit::default(), objects: 0 })
+    }
+
+    /// Ends the tree and gives its memory back.
+    pub fn destroy<J: Journal>(self, arena: &mut Arena<'_, J>) {
+        self.pool.give_all(arena);
+    }
+
+    /// Where the header lies: what a reader begins with.
+    pub fn at(&self) -> NodeRef {
+        self.at
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> TreeHeader {
+        self.header
+    }
+
+    /// Objects in the tree.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// Nodes in the tree.
+    pub fn nodes(&self) -> u64 {
+        self.pool.used() - 1
+    }
+
+    /// Bytes of the arena that it takes, those of places not used now too.
+    pub fn bytes(&self) -> u64 {
+        self.pool.bytes()
+    }
+
+    /// Fewest entries of a node that is not the root.
+    pub fn least_entries(&self) -> usize {
+        (self.header.capacity as usize * LEAST_PERCENT / 100).max(2)
+    }
+
+    /// A node's level and entries.
+    pub fn node<'a, J: Journal>(&self, owner: &'a Owner<J>, at: NodeRef) -> (u8, &'a [Entry]) {
+        (shape_in(owner, at).level, entries_in(owner, at))
+    }
+
+    /// Adds an object whose id is not in the tree.
+    pub fn insert<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        id: u64,
+        rect: Rect,
+    ) -> Result<(), TreeError> {
+        let entry = Entry { rect: rect.checked()?, word: id };
+        self.change(arena, |change| change.put(entry))?;
+        self.objects += 1;
+        Ok(())
+    }
+
+    /// Removes an object. False if it is not there with exactly this rectangle.
+    pub fn remove<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        id: u64,
+        rect: Rect,
+    ) -> Result<bool, TreeError> {
+        let removed = self.change(arena, |change| change.remove(id, &rect))?;
+        self.objects -= removed as u64;
+        Ok(removed)
+    }
+
+    /// Moves an object, at once for every reader. False if it is not there with
+    /// exactly the rectangle `from`.
+    pub fn move_to<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        id: u64,
+        from: Rect,
+        to: Rect,
+    ) -> Result<bool, TreeError> {
+        let entry = Entry { rect: to.checked()?, word: id };
+        self.change(arena, |change| change.move_to(&from, entry))
+    }
+
+    /// Puts a tree just built in the place of an empty one.
+    pub(super) fn replace_root<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        header: TreeHeader,
+        objects: u64,
+    ) {
+        let old = self.header.root;
+        self.edit.free_node(arena.owner, old);
+        let Self { edit, pool, home, at, header: before, .. } = self;
+        edit.publish(arena, pool, *home, *at, before, header);
+        self.objects = objects;
+    }
+
+    /// Works a change out, and publishes it whole or not at all.
+    fn change<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        make: impl FnOnce(&mut Change<'_, '_, J>) -> Result<bool, ArenaFull>,
+    ) -> Result<bool, TreeError> {
+        let least = self.least_entries();
+        let mut change = Change {
+            arena,
+            pool: &mut self.pool,
+            edit: &mut self.edit,
+            header: self.header,
+            least,
+        };
+        let made = make(&mut change);
+        if made == Ok(true) {
+            change.shrink_root();
+        }
+        let header = change.header;
+        match made {
+            Ok(true) => {
+                let Self { edit, pool, home, at, header: old, .. } = self;
+                edit.publish(arena, pool, *home, *at, old, header);
+                Ok(true)
+            }
+            Ok(false) => {
+                self.edit.abandon(arena, &mut self.pool);
+                Ok(false)
+            }
+            Err(full) => {
+                self.edit.abandon(arena, &mut self.pool);
+                Err(full.into())
+            }
+        }
+    }
+}

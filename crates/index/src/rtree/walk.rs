@@ -1,0 +1,326 @@
+//! The reader's side of all trees: a search that names the nodes that it wants
+//! and is fed copies of them, one after the other or many at once (C20, C23).
+//!
+//! What it keeps true: it believes a node only if guardian, generation,
+//! version and checksum agree (C22), and its results only if no node said that
+//! entries have left it since the walk began. A result stands once. What it
+//! does not know for certain it does not say: it begins again, and after a
+//! bounded number of times it asks.
+
+use super::search::{Candidate, Object, Predicate};
+use crate::memory::Memory;
+use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES};
+use remora_layout::node::{
+    Entry, Home, NodeRef, NotANode, Proof, TREE_HEADER_BYTES, TreeHeader, node_bytes,
+    verify_header, verify_node,
+};
+use remora_layout::rect::{BadRect, Rect};
+use std::collections::BinaryHeap;
+
+/// What is searched for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Query {
+    /// The objects for which the predicate holds, in no order.
+    Window {
+        /// The window.
+        window: Rect,
+        /// What an object has to do with it.
+        predicate: Predicate,
+    },
+    /// The objects nearest to a point, the nearest first.
+    Nearest {
+        /// The point's x.
+        x: f64,
+        /// The point's y.
+        y: f64,
+        /// How many.
+        wanted: usize,
+    },
+}
+
+impl Query {
+    /// This query, if its numbers make one.
+    pub fn checked(self) -> Result<Self, BadRect> {
+        match self {
+            Self::Window { window, .. } => window.checked()?,
+            Self::Nearest { x, y, .. } => Rect::point(x, y)?,
+        };
+        Ok(self)
+    }
+}
+
+/// A node that a walk wants, in its tree's region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Want {
+    /// The node.
+    pub at: NodeRef,
+    /// Its level.
+    pub level: u8,
+    /// Which beginning of the walk wants it: what an earlier one wanted is
+    /// fed in vain.
+    round: u32,
+}
+
+/// Why reading did not conclude.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskReason {
+    /// The walk began again too often: the tree changes too fast.
+    TooManyRestarts,
+    /// Nodes were being changed too often.
+    TooManyRetries,
+    /// The bytes are no tree: more nodes than the region holds, or no places.
+    Broken,
+}
+
+/// What a walk says after it was fed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Feed it what it wants, or what is on its way.
+    More,
+    /// It is finished.
+    Done,
+    /// Fetch the tree's header, and go on with [`Walk::restart`].
+    Again,
+    /// Ask the owner.
+    Ask(AskReason),
+}
+
+/// One search.
+pub struct Walk {
+    query: Query,
+    home: Home,
+    region_bytes: u64,
+    header: TreeHeader,
+    round: u32,
+    /// Nodes to fetch: all of a window's, the next of a nearest search.
+    waiting: Vec<(NodeRef, u8)>,
+    /// Nodes told of and not yet fed.
+    under_way: u64,
+    /// What a nearest search has to look at.
+    candidates: BinaryHeap<Candidate>,
+    results: Vec<Object>,
+    fetched: u64,
+    nodes: u64,
+    retries: u32,
+}
+
+impl Walk {
+    /// A walk over the tree whose header was just read. `query` is a checked
+    /// one; the region has `region_bytes`.
+    pub fn begin(query: Query, home: Home, header: TreeHeader, region_bytes: u64) -> Self {
+        let mut walk = Self {
+            query,
+            home,
+            region_bytes,
+            header,
+            round: 0,
+            waiting: Vec::new(),
+            under_way: 0,
+            candidates: BinaryHeap::new(),
+            results: Vec::new(),
+            fetched: 0,
+            nodes: 0,
+            retries: 0,
+        };
+        walk.start();
+        walk
+    }
+
+    fn start(&mut self) {
+        self.waiting.clear();
+        self.waiting.push((self.header.root, self.header.height - 1));
+        self.candidates.clear();
+        self.results.clear();
+        self.under_way = 0;
+        self.nodes = 0;
+    }
+
+    /// Begins again under a header read after [`Step::Again`].
+    pub fn restart(&mut self, header: TreeHeader) -> Result<(), AskReason> {
+        if self.round >= WALK_RESTARTS {
+            return Err(AskReason::TooManyRestarts);
+        }
+        self.round += 1;
+        self.header = header;
+        self.start();
+        Ok(())
+    }
+
+    /// The next node to fetch, until there is none. All of them may be fetched
+    /// at the same time.
+    pub fn next_want(&mut self) -> Option<Want> {
+        let (at, level) = self.waiting.pop()?;
+        self.under_way += 1;
+        Some(Want { at, level, round: self.round })
+    }
+
+    /// Bytes of the tree's nodes.
+    pub fn node_bytes(&self) -> usize {
+        node_bytes(self.header.capacity as usize)
+    }
+
+    /// Takes the bytes of a node that was wanted, as long as the tree's nodes.
+    pub fn feed(&mut self, want: Want, bytes: &[u8], proof: Proof) -> Step {
+        self.fetched += 1;
+        if want.round != self.round {
+            return Step::More;
+        }
+        self.under_way -= 1;
+        let node = match verify_node(bytes, self.home, want.at, want.level, proof) {
+            Ok(node) if node.left_at <= self.header.counter => node,
+            Ok(_) | Err(NotANode::Dead) => return Step::Again,
+            Err(NotANode::Torn) => {
+                self.retries += 1;
+                if self.retries > WALK_RETRIES {
+                    return Step::Ask(AskReason::TooManyRetries);
+                }
+                self.waiting.push((want.at, want.level));
+                return Step::More;
+            }
+        };
+        self.nodes += 1;
+        // Only bytes that are no tree lead to more nodes than have room.
+        if self.nodes > self.region_bytes / self.node_bytes() as u64 {
+            return Step::Ask(AskReason::Broken);
+        }
+        let entries = node.entries();
+        let all_lie_in_the_region = match self.query {
+            Query::Window { window, predicate } => {
+                self.take_window(entries, want.level, &window, predicate)
+            }
+            Query::Nearest { x, y, .. } => {
+                self.candidates.extend(entries.map(|entry| Candidate {
+                    distance_squared: entry.rect.distance_squared(x, y),
+                    levels: want.level,
+                    entry,
+                }));
+                self.take_nearest()
+            }
+        };
+        if !all_lie_in_the_region {
+            return Step::Ask(AskReason::Broken);
+        }
+        if self.waiting.is_empty() && self.under_way == 0 {
+            self.finish();
+            return Step::Done;
+        }
+        Step::More
+    }
+
+    fn take_window(
+        &mut self,
+        entries: impl Iterator<Item = Entry>,
+        level: u8,
+        window: &Rect,
+        predicate: Predicate,
+    ) -> bool {
+        if level == 0 {
+            self.results.extend(entries.filter(|entry| predicate.holds(&entry.rect, window)));
+            return true;
+        }
+        let ways = entries.filter(|entry| predicate.may_hold_below(&entry.rect, window));
+        let before = self.waiting.len();
+        self.waiting.extend(ways.map(|way| (NodeRef::from_word(way.word), level - 1)));
+        self.waiting[before..].iter().all(|&(at, _)| self.is_in_region(at))
+    }
+
+    /// Takes objects as long as nothing may be nearer; then wants a node.
+    fn take_nearest(&mut self) -> bool {
+        let Query::Nearest { wanted, .. } = self.query else { return true };
+        while self.results.len() < wanted
+            && let Some(Candidate { levels, entry, .. }) = self.candidates.pop()
+        {
+            if levels > 0 {
+                let at = NodeRef::from_word(entry.word);
+                self.waiting.push((at, levels - 1));
+                return self.is_in_region(at);
+            }
+            if self.results.iter().all(|known| known.word != entry.word) {
+                self.results.push(entry);
+            }
+        }
+        true
+    }
+
+    fn is_in_region(&self, at: NodeRef) -> bool {
+        at.slot != 0 && (at.offset() + self.node_bytes()) as u64 <= self.region_bytes
+    }
+
+    /// An object that moved while the walk went on may have been met twice.
+    fn finish(&mut self) {
+        if matches!(self.query, Query::Window { .. }) {
+            self.results.sort_unstable_by_key(|object| object.word);
+            self.results.dedup_by_key(|object| object.word);
+        }
+    }
+
+    /// What was found, once the walk is done: each id once; of a window by id.
+    pub fn results(&self) -> &[Object] {
+        &self.results
+    }
+
+    /// Nodes of the present beginning that passed every check.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Nodes fetched, those in vain too.
+    pub fn fetched(&self) -> u64 {
+        self.fetched
+    }
+
+    /// Times that a node was fetched in vain, or the walk began again.
+    pub fn retries(&self) -> u32 {
+        self.retries + self.round
+    }
+}
+
+/// Reads a tree's header from memory that this process maps.
+pub fn read_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<TreeHeader, NotANode> {
+    let mut bytes = [0; TREE_HEADER_BYTES];
+    if !memory.fetch(at.offset() as u64, &mut bytes) {
+        return Err(NotANode::Dead);
+    }
+    verify_header(&bytes, home, at, Proof::Checksum)
+}
+
+/// Runs a walk over memory that this process maps: another thread of the
+/// server, or a client on the same host. `scratch` is grown as needed.
+pub fn walk_locally(
+    memory: &impl Memory,
+    home: Home,
+    at: NodeRef,
+    query: Query,
+    scratch: &mut Vec<u8>,
+) -> Result<Walk, AskReason> {
+    let mut header = settled_header(memory, home, at)?;
+    let mut walk = Walk::begin(query, home, header, memory.bytes() as u64);
+    // Bounded: every walk is (limits WALK_RESTARTS, WALK_RETRIES, the region).
+    while let Some(want) = walk.next_want() {
+        scratch.resize(walk.node_bytes(), 0);
+        let Some(version) = memory.fetch_versioned(want.at.offset() as u64, scratch) else {
+            return Err(AskReason::Broken);
+        };
+        match walk.feed(want, scratch, Proof::VersionAfter(version)) {
+            Step::More => {}
+            Step::Done => break,
+            Step::Again => {
+                header = settled_header(memory, home, at)?;
+                walk.restart(header)?;
+            }
+            Step::Ask(reason) => return Err(reason),
+        }
+    }
+    Ok(walk)
+}
+
+fn settled_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<TreeHeader, AskReason> {
+    for _ in 0..=WALK_RETRIES {
+        match read_header(memory, home, at) {
+            Ok(header) => return Ok(header),
+            Err(NotANode::Torn) => std::hint::spin_loop(),
+            Err(NotANode::Dead) => return Err(AskReason::Broken),
+        }
+    }
+    Err(AskReason::TooManyRetries)
+}
