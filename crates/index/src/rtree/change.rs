@@ -77,6 +77,10 @@ impl<J: Journal> Change<'_, '_, J> {
             return Ok(true);
         }
         self.take_out(path)?;
+        if self.edit.homeless.is_empty() {
+            // Who shares with neighbours needs some.
+            self.shrink_root();
+        }
         self.put(to)
     }
 

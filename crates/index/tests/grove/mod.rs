@@ -1,0 +1,272 @@
+//! A tree with an arena of its own, and a plain list of what is in it.
+
+#![allow(dead_code, reason = "not every test file needs everything")]
+
+use remora_arena::{Journal, Owner, Slots};
+use remora_index::rtree::{
+    Arena, AskReason, Object, Predicate, Query, Tree, TreeError, TreeOptions, walk_locally,
+};
+use remora_layout::limits::PAGE_BYTES;
+use remora_layout::node::{Entry, Home, NodeRef, Proof, TreeKind, node_bytes, verify_node, word};
+use remora_layout::rect::Rect;
+use std::collections::BTreeSet;
+
+/// All kinds of tree.
+pub const KINDS: [TreeKind; 3] = [TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert];
+
+/// Secret and region of the arena.
+pub const HOME: Home = Home { secret: 0x5ec2_e7ed, region: 7 };
+
+/// Random numbers from a seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 16) % bound
+    }
+
+    /// From 0 to 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+pub struct Grove<J: Journal> {
+    pub owner: Owner<J>,
+    pub slots: Slots,
+    pub tree: Tree,
+    /// What is in the tree.
+    pub objects: Vec<(u64, Rect)>,
+    next_id: u64,
+    free_bytes: u64,
+}
+
+fn options(kind: TreeKind, capacity: usize) -> TreeOptions {
+    // A part of where objects lie: others are outside the curve's bounds.
+    TreeOptions { kind, capacity, bounds: Rect::new(-4.0, 4.0, -8.0, 8.0).unwrap() }
+}
+
+impl<J: Journal> Grove<J> {
+    pub fn new(kind: TreeKind, capacity: usize, bytes: usize, journal: J) -> Self {
+        let mut owner = Owner::heap(bytes, journal);
+        let mut slots = Slots::new(PAGE_BYTES, bytes);
+        let free_bytes = slots.stats().uncarved_bytes;
+        let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
+        let tree = Tree::create(&mut arena, HOME, options(kind, capacity)).unwrap();
+        Self { owner, slots, tree, objects: Vec::new(), next_id: 0, free_bytes }
+    }
+
+    /// Ends the tree: all memory comes back.
+    pub fn end(mut self) {
+        let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
+        self.tree.destroy(&mut arena);
+        assert_eq!(self.slots.stats().uncarved_bytes, self.free_bytes);
+    }
+
+    /// Another tree in the same memory.
+    pub fn renew(&mut self, kind: TreeKind, capacity: usize) {
+        let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
+        let spare = Tree::create(&mut arena, HOME, options(kind, capacity)).unwrap();
+        std::mem::replace(&mut self.tree, spare).destroy(&mut arena);
+        let next = Tree::create(&mut arena, HOME, options(kind, capacity)).unwrap();
+        std::mem::replace(&mut self.tree, next).destroy(&mut arena);
+        self.objects.clear();
+    }
+
+    /// The tree and what its writer works with.
+    pub fn parts(&mut self) -> (&mut Tree, Arena<'_, J>) {
+        let arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 1 };
+        (&mut self.tree, arena)
+    }
+
+    pub fn try_insert(&mut self, rect: Rect) -> Result<(), TreeError> {
+        let id = self.next_id;
+        let (tree, mut arena) = self.parts();
+        tree.insert(&mut arena, id, rect)?;
+        self.objects.push((id, rect));
+        self.next_id += 1;
+        Ok(())
+    }
+
+    pub fn insert(&mut self, rect: Rect) {
+        self.try_insert(rect).unwrap();
+    }
+
+    pub fn load(&mut self, rects: Vec<Rect>) -> u64 {
+        let objects: Vec<_> = (0..).zip(rects).collect();
+        let mut told = 0;
+        let (tree, mut arena) = self.parts();
+        tree.load(&mut arena, objects.clone(), |done| {
+            assert!(done > told);
+            told = done;
+        })
+        .unwrap();
+        self.next_id = objects.len() as u64;
+        self.objects = objects;
+        told
+    }
+
+    pub fn some(&self, random: &mut Random) -> Option<(u64, Rect)> {
+        let count = self.objects.len() as u64;
+        (count > 0).then(|| self.objects[random.below(count) as usize])
+    }
+
+    pub fn try_remove_some(&mut self, random: &mut Random) -> bool {
+        let Some((id, rect)) = self.some(random) else { return false };
+        let (tree, mut arena) = self.parts();
+        match tree.remove(&mut arena, id, rect) {
+            Ok(removed) => assert!(removed),
+            Err(error) => {
+                assert!(matches!(error, TreeError::Full(_)));
+                return false;
+            }
+        }
+        self.objects.retain(|&(known, _)| known != id);
+        true
+    }
+
+    pub fn remove_some(&mut self, random: &mut Random) {
+        assert!(self.try_remove_some(random) || self.objects.is_empty());
+    }
+
+    pub fn move_some(&mut self, random: &mut Random, to: Rect) {
+        let Some((id, from)) = self.some(random) else { return };
+        let (tree, mut arena) = self.parts();
+        assert!(tree.move_to(&mut arena, id, from, to).unwrap());
+        let object = self.objects.iter_mut().find(|(known, _)| *known == id);
+        object.unwrap().1 = to;
+    }
+
+    /// What the list says, by id.
+    pub fn expected(&self, window: &Rect, predicate: Predicate) -> Vec<u64> {
+        let hits = self.objects.iter().filter(|(_, rect)| predicate.holds(rect, window));
+        let mut ids: Vec<u64> = hits.map(|&(id, _)| id).collect();
+        ids.sort();
+        ids
+    }
+
+    pub fn expected_nearest(&self, x: f64, y: f64, wanted: usize) -> Vec<Object> {
+        let mut all = self.objects.clone();
+        let distance = |rect: &Rect| rect.distance_squared(x, y);
+        all.sort_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)).then(a.0.cmp(&b.0)));
+        all.iter().take(wanted).map(|&(word, rect)| Entry { rect, word }).collect()
+    }
+
+    /// What the owner's search says, by id.
+    pub fn search(&self, window: &Rect, predicate: Predicate) -> Vec<u64> {
+        let mut ids = Vec::new();
+        self.tree.search(&self.owner, window, predicate, |object| ids.push(object.word));
+        ids.sort();
+        ids
+    }
+
+    /// What a walk says, and the nodes that it visited.
+    pub fn walk(&self, query: Query) -> Result<(Vec<u64>, u64), AskReason> {
+        let walk = walk_locally(self.owner.words(), HOME, self.tree.at(), query, &mut Vec::new())?;
+        assert_eq!(walk.retries(), 0);
+        Ok((walk.results().iter().map(|object| object.word).collect(), walk.nodes()))
+    }
+
+    pub fn walk_in_order(&self, query: Query) -> Vec<Object> {
+        let walk = walk_locally(self.owner.words(), HOME, self.tree.at(), query, &mut Vec::new());
+        walk.unwrap().results().to_vec()
+    }
+
+    /// The root, and every node below it.
+    pub fn all_nodes(&self) -> Vec<NodeRef> {
+        let mut nodes = vec![self.tree.header().root];
+        let mut next = 0;
+        while next < nodes.len() {
+            let (level, entries) = self.tree.node(&self.owner, nodes[next]);
+            if level > 0 {
+                nodes.extend(entries.iter().map(|entry| NodeRef::from_word(entry.word)));
+            }
+            next += 1;
+        }
+        nodes
+    }
+
+    /// Everything that must hold between two changes.
+    pub fn check(&self) {
+        self.check_shape(self.tree.least_entries());
+    }
+
+    /// As [`Grove::check`], for a tree just loaded, whose nodes at the upper
+    /// levels may be emptier.
+    pub fn check_loaded(&self) {
+        self.check_shape(2);
+    }
+
+    fn check_shape(&self, least: usize) {
+        let header = self.tree.header();
+        let mut ids = BTreeSet::new();
+        let top = header.height - 1;
+        let (_, nodes) = self.check_below(header.root, top, top, least, &mut ids);
+        assert_eq!(self.tree.nodes(), nodes);
+        assert_eq!(self.tree.objects(), self.objects.len() as u64);
+        let expected: BTreeSet<u64> = self.objects.iter().map(|&(id, _)| id).collect();
+        assert_eq!(ids, expected);
+        assert_eq!(self.slots.stats().run_bytes, self.tree.bytes());
+    }
+
+    /// Checks a node and all below; gives its box and how many nodes it heads.
+    fn check_below(
+        &self,
+        at: NodeRef,
+        level: u8,
+        top: u8,
+        least: usize,
+        ids: &mut BTreeSet<u64>,
+    ) -> (Option<Rect>, u64) {
+        let header = self.tree.header();
+        let bytes = self.owner.slice(at.offset(), node_bytes(header.capacity as usize));
+        // As a reader sees it: one level for all leaves is part of it.
+        let node = verify_node(bytes, HOME, at, level, Proof::Checksum).unwrap();
+        assert!(node.left_at <= header.counter);
+        let count = node.shape.entries as usize;
+        assert!(count <= header.capacity as usize);
+        assert!(
+            count
+                >= if level < top {
+                    least
+                } else if level > 0 {
+                    2
+                } else {
+                    0
+                },
+            "{count}"
+        );
+        let lhv = |at: NodeRef| self.owner.word(at.offset() / 8 + word::LHV);
+        let (mut all, mut nodes, mut last) = (None::<Rect>, 1, 0);
+        for entry in node.entries() {
+            if level == 0 {
+                assert!(ids.insert(entry.word), "{} stands twice", entry.word);
+            } else {
+                let child = NodeRef::from_word(entry.word);
+                let (rect, below) = self.check_below(child, level - 1, top, least, ids);
+                assert_eq!(Some(entry.rect), rect, "the box is tight");
+                nodes += below;
+                if header.kind == TreeKind::Hilbert {
+                    assert!(lhv(child) >= last, "children stand by their values");
+                    last = lhv(child);
+                }
+            }
+            all = Some(all.map_or(entry.rect, |all| all.union(&entry.rect)));
+        }
+        if header.kind == TreeKind::Hilbert && level > 0 {
+            assert_eq!(lhv(at), last, "the largest value is the last child's");
+        }
+        (all, nodes)
+    }
+}

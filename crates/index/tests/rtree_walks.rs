@@ -1,0 +1,416 @@
+//! Walks over trees that change meanwhile. Every store of a history of changes
+//! is recorded; a reader then fetches nodes word by word, in any order, while
+//! any number of stores happens between two words: the weakest READ there is.
+//!
+//! What must hold for each object: what a walk shows was true at some time
+//! while it went on, and not before what an earlier walk has shown; and what
+//! was true all the time is shown.
+
+mod grove;
+
+use grove::{Grove, HOME, KINDS, Random};
+use remora_arena::{Journal, NoJournal};
+use remora_index::rtree::{AskReason, Predicate, Query, Step, Walk, walk_locally};
+use remora_layout::node::{NodeRef, Proof, TREE_HEADER_BYTES, TreeHeader, TreeKind, verify_header};
+use remora_layout::rect::Rect;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Every store so far, in order.
+#[derive(Clone, Default)]
+struct Recorder(Rc<RefCell<Vec<(usize, u64)>>>);
+
+impl Journal for Recorder {
+    const ACTIVE: bool = true;
+    fn stored(&mut self, index: usize, value: u64) {
+        self.0.borrow_mut().push((index, value));
+    }
+    fn fenced(&mut self) {}
+}
+
+/// One change: the stores that it made, and the object that it was about.
+struct Change {
+    from: usize,
+    to: usize,
+    id: u64,
+    rect: Option<Rect>,
+}
+
+/// The memory as it was when some of the stores had happened.
+struct Replay<'r> {
+    words: Vec<u64>,
+    stores: &'r [(usize, u64)],
+    time: usize,
+    /// At most so many stores happen between two words.
+    haste: u64,
+}
+
+impl Replay<'_> {
+    fn go_on(&mut self, steps: usize) {
+        for _ in 0..steps {
+            let Some(&(index, value)) = self.stores.get(self.time) else { return };
+            self.words[index] = value;
+            self.time += 1;
+        }
+    }
+
+    fn read(&mut self, at: NodeRef, bytes: usize, random: &mut Random) -> Vec<u8> {
+        let count = bytes / 8;
+        let mut taken = vec![0u64; count];
+        // Ascending, descending, or from somewhere in the middle.
+        let (from, step) = match random.below(3) {
+            0 => (0, 1),
+            1 => (count - 1, count - 1),
+            _ => (random.below(count as u64) as usize, 1),
+        };
+        for turn in 0..count {
+            let word = (from + turn * step) % count;
+            taken[word] = self.words[at.offset() / 8 + word];
+            if self.haste > 0 && random.below(4) == 0 {
+                let steps = random.below(self.haste);
+                self.go_on(steps as usize);
+            }
+        }
+        taken.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn header(&mut self, at: NodeRef, random: &mut Random) -> TreeHeader {
+        loop {
+            let bytes = self.read(at, TREE_HEADER_BYTES, random);
+            if let Ok(header) = verify_header(&bytes, HOME, at, Proof::Checksum) {
+                return header;
+            }
+            self.go_on(1);
+        }
+    }
+
+    /// A walk with many nodes under way, which come in any order.
+    fn walk(&mut self, at: NodeRef, query: Query, random: &mut Random) -> Result<Walk, AskReason> {
+        let header = self.header(at, random);
+        let mut walk = Walk::begin(query, HOME, header, self.words.len() as u64 * 8);
+        let (mut under_way, mut width) = (Vec::new(), 1 + random.below(8) as usize);
+        loop {
+            while under_way.len() < width
+                && let Some(want) = walk.next_want()
+            {
+                under_way.push(want);
+            }
+            let next = random.below(under_way.len() as u64) as usize;
+            let want = under_way.swap_remove(next);
+            let bytes = self.read(want.at, walk.node_bytes(), random);
+            match walk.feed(want, &bytes, Proof::Checksum) {
+                Step::More => {}
+                Step::Done => return Ok(walk),
+                Step::Ask(reason) => return Err(reason),
+                Step::Again => {
+                    // What is still under way is fed in vain, later.
+                    width += under_way.len();
+                    let header = self.header(at, random);
+                    walk.restart(header)?;
+                }
+            }
+        }
+    }
+}
+
+/// A history of changes of small trees, recorded.
+struct History {
+    start: Vec<u64>,
+    stores: Vec<(usize, u64)>,
+    changes: Vec<Change>,
+    header_at: NodeRef,
+}
+
+fn rect(random: &mut Random) -> Rect {
+    let (x, y) = (random.below(100) as f64, random.below(100) as f64);
+    Rect::new(x, x + random.below(9) as f64, y, y + random.below(9) as f64).unwrap()
+}
+
+fn record(kind: TreeKind, capacity: usize, changes: usize, random: &mut Random) -> History {
+    let recorder = Recorder::default();
+    let mut grove = Grove::new(kind, capacity, 1 << 20, recorder.clone());
+    let words = grove.owner.region_bytes() / 8;
+    let header_at = grove.tree.at();
+    let start: Vec<u64> = (0..words).map(|word| grove.owner.word(word)).collect();
+    recorder.0.borrow_mut().clear();
+    let mut done = Vec::new();
+    for step in 0..changes {
+        let from = recorder.0.borrow().len();
+        let before: HashMap<u64, Rect> = grove.objects.iter().copied().collect();
+        let grows = (step * 4 / changes).is_multiple_of(2);
+        match random.below(4) {
+            0 => grove.insert(rect(random)),
+            1 if grows => grove.insert(rect(random)),
+            1 | 2 => grove.remove_some(random),
+            _ => {
+                let to = rect(random);
+                grove.move_some(random, to);
+            }
+        }
+        let to = recorder.0.borrow().len();
+        let after: HashMap<u64, Rect> = grove.objects.iter().copied().collect();
+        let ids = before.keys().chain(after.keys());
+        if let Some(&id) = ids.into_iter().find(|id| before.get(id) != after.get(id)) {
+            done.push(Change { from, to, id, rect: after.get(&id).copied() });
+        }
+    }
+    grove.check();
+    let stores = recorder.0.borrow().clone();
+    History { start, stores, changes: done, header_at }
+}
+
+/// What walks of one reader have shown, and what was true when.
+struct Checker<'h> {
+    /// Of each object its states: the change that made it, and its rectangle.
+    states: HashMap<u64, Vec<(usize, Option<Rect>)>>,
+    /// The latest state of each object that a walk has shown.
+    shown: HashMap<u64, usize>,
+    changes: &'h [Change],
+}
+
+impl<'h> Checker<'h> {
+    fn new(changes: &'h [Change]) -> Self {
+        let mut states: HashMap<_, Vec<_>> = HashMap::new();
+        for (index, change) in changes.iter().enumerate() {
+            states.entry(change.id).or_default().push((index + 1, change.rect));
+        }
+        states.values_mut().for_each(|states| states.insert(0, (0, None)));
+        Self { states, shown: HashMap::new(), changes }
+    }
+
+    /// One walk, over a window, from one time to another.
+    fn check(&mut self, window: &Rect, from: usize, to: usize, walk: &Walk) -> Result<(), String> {
+        let results: HashMap<u64, Rect> =
+            walk.results().iter().map(|object| (object.word, object.rect)).collect();
+        if results.len() != walk.results().len() {
+            return Err("a result stands twice".into());
+        }
+        // Changes that were over when the walk began, or had begun at its end.
+        let over = self.changes.partition_point(|change| change.to <= from);
+        let begun = self.changes.partition_point(|change| change.from < to);
+        for (id, states) in &self.states {
+            let at = |changes| states.partition_point(|&(made, _)| made <= changes) - 1;
+            let first = at(over).max(self.shown.get(id).copied().unwrap_or(0));
+            let possible = first..=at(begun).max(first);
+            let hit = |state: usize| states[state].1.filter(|rect| rect.intersects(window));
+            match results.get(id) {
+                Some(rect) => {
+                    let state = possible.clone().find(|&state| hit(state) == Some(*rect));
+                    let Some(state) = state else {
+                        return Err(format!("object {id} is shown where it never was: {rect:?}"));
+                    };
+                    self.shown.insert(*id, state);
+                }
+                None if possible.clone().all(|state| hit(state).is_some()) => {
+                    return Err(format!("object {id} was there all the time"));
+                }
+                // Unseen: the first state in which it is not in the window.
+                None => {
+                    let state = possible.clone().find(|&state| hit(state).is_none());
+                    self.shown.insert(*id, state.expect("one at least"));
+                }
+            }
+        }
+        if results.keys().any(|id| !self.states.contains_key(id)) {
+            return Err("an object is shown that never was".into());
+        }
+        Ok(())
+    }
+}
+
+fn run(kind: TreeKind, capacity: usize, haste: u64, seed: u64) -> Result<[u64; 3], String> {
+    let mut random = Random::new(seed);
+    let history = record(kind, capacity, 400, &mut random);
+    let mut checker = Checker::new(&history.changes);
+    let mut replay =
+        Replay { words: history.start.clone(), stores: &history.stores, time: 0, haste };
+    let [mut walks, mut retried, mut asked] = [0; 3];
+    while replay.time < history.stores.len() {
+        replay.go_on(random.below(200) as usize);
+        let window = match random.below(3) {
+            0 => Rect::new(-1.0, 200.0, -1.0, 200.0).unwrap(),
+            _ => {
+                let (x, y) = (random.below(80) as f64, random.below(80) as f64);
+                Rect::new(x, x + 40.0, y, y + 40.0).unwrap()
+            }
+        };
+        let query = Query::Window { window, predicate: Predicate::Intersects };
+        let from = replay.time;
+        walks += 1;
+        match replay.walk(history.header_at, query, &mut random) {
+            Ok(walk) => {
+                retried += (walk.retries() > 0) as u64;
+                checker.check(&window, from, replay.time, &walk)?;
+            }
+            Err(AskReason::Broken) => return Err("the owner's memory is no tree".into()),
+            Err(_) => asked += 1,
+        }
+    }
+    Ok([walks, retried, asked])
+}
+
+#[test]
+fn torn_and_late_reads_never_give_a_wrong_result() {
+    let mut all = [0; 3];
+    for kind in KINDS {
+        for (seed, capacity) in [4, 5, 8, 15].into_iter().enumerate() {
+            for haste in [1, 2, 5, 20] {
+                let counts = run(kind, capacity, haste, seed as u64 * 31 + haste)
+                    .unwrap_or_else(|error| panic!("{kind:?} {capacity} {haste}: {error}"));
+                all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            }
+        }
+    }
+    let [walks, retried, asked] = all;
+    // Some had to try again, some had to ask, most did neither.
+    assert!(walks > 10_000 && retried > 500 && asked > 100 && asked < walks / 2, "{all:?}");
+}
+
+#[test]
+fn hostile_bytes_end_in_an_error_or_in_nothing() {
+    // Bytes that pass every check (the reader shares the secret) and are no
+    // tree: a node that names itself, or places outside of the region.
+    let mut random = Random::new(3);
+    let mut grove = Grove::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
+    for _ in 0..200 {
+        grove.insert(rect(&mut random));
+    }
+    let window = Rect::new(-1.0, 200.0, -1.0, 200.0).unwrap();
+    let query = Query::Window { window, predicate: Predicate::Intersects };
+    let header = grove.tree.header();
+    for _ in 0..3_000 {
+        let mut walk = Walk::begin(query, HOME, header, grove.owner.region_bytes() as u64);
+        let mut fed = 0;
+        while let Some(want) = walk.next_want() {
+            let mut bytes = grove.owner.slice(want.at.offset(), walk.node_bytes()).to_vec();
+            let spoiled = random.below(10) == 0;
+            if spoiled {
+                // Anything at all, which the reader believes for its version.
+                for _ in 0..=random.below(3) {
+                    let word = 2 + random.below(bytes.len() as u64 / 8 - 2) as usize;
+                    bytes[word * 8..word * 8 + 8].copy_from_slice(&random.next().to_le_bytes());
+                }
+            }
+            let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+            match walk.feed(want, &bytes, Proof::VersionAfter(version)) {
+                Step::Done | Step::Ask(_) => break,
+                Step::Again => {
+                    if walk.restart(header).is_err() {
+                        break;
+                    }
+                }
+                Step::More => {}
+            }
+            fed += 1;
+            assert!(fed < 10_000, "bounded");
+        }
+    }
+}
+
+#[test]
+fn a_tree_that_always_changes_is_asked() {
+    let mut random = Random::new(9);
+    let mut grove = Grove::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
+    for _ in 0..100 {
+        grove.insert(rect(&mut random));
+    }
+    let window = Rect::new(-1.0, 200.0, -1.0, 200.0).unwrap();
+    let query = Query::Window { window, predicate: Predicate::Intersects };
+    let old = grove.tree.header();
+    let bytes = |grove: &Grove<NoJournal>, at: NodeRef, count| {
+        grove.owner.slice(at.offset(), count).to_vec()
+    };
+    // The header stays what it was: left_at is greater again and again.
+    for _ in 0..300 {
+        grove.insert(rect(&mut random));
+        grove.remove_some(&mut random);
+    }
+    let mut walk = Walk::begin(query, HOME, old, 1 << 20);
+    let mut restarts = 0;
+    let reason = loop {
+        let want = walk.next_want().expect("it is not done");
+        let copy = bytes(&grove, want.at, walk.node_bytes());
+        match walk.feed(want, &copy, Proof::Checksum) {
+            Step::Again => match walk.restart(old) {
+                Ok(()) => restarts += 1,
+                Err(reason) => break reason,
+            },
+            Step::More => {}
+            step => panic!("{step:?}"),
+        }
+    };
+    assert_eq!((reason, restarts), (AskReason::TooManyRestarts, 8));
+    // A node that is always torn.
+    let mut walk = Walk::begin(query, HOME, grove.tree.header(), 1 << 20);
+    let reason = loop {
+        let want = walk.next_want().expect("it is not done");
+        let mut copy = bytes(&grove, want.at, walk.node_bytes());
+        copy[8] ^= 1;
+        match walk.feed(want, &copy, Proof::Checksum) {
+            Step::More => {}
+            Step::Ask(reason) => break reason,
+            step => panic!("{step:?}"),
+        }
+    };
+    assert_eq!(reason, AskReason::TooManyRetries);
+}
+
+#[test]
+fn threads_search_while_the_owner_changes() {
+    // Objects with even ids stay; odd ones come, go and move.
+    for kind in KINDS {
+        let mut random = Random::new(21);
+        let mut grove = Grove::new(kind, 6, 1 << 20, NoJournal);
+        for _ in 0..400 {
+            grove.insert(rect(&mut random));
+        }
+        let stay: Vec<(u64, Rect)> =
+            grove.objects.iter().copied().filter(|(id, _)| id % 2 == 0).collect();
+        grove.objects.retain(|(id, _)| id % 2 == 1);
+        let (words, at) = (grove.owner.words().clone(), grove.tree.at());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut random = Random::new(4);
+                let (mut scratch, mut walks, mut asked) = (Vec::new(), 0u64, 0u64);
+                while !over.load(Ordering::Relaxed) || walks == 0 {
+                    let (x, y) = (random.below(80) as f64, random.below(80) as f64);
+                    let window = Rect::new(x, x + 20.0, y, y + 20.0).unwrap();
+                    let query = Query::Window { window, predicate: Predicate::Intersects };
+                    let Ok(walk) = walk_locally(&words, HOME, at, query, &mut scratch) else {
+                        asked += 1;
+                        continue;
+                    };
+                    walks += 1;
+                    let shown: HashMap<u64, Rect> =
+                        walk.results().iter().map(|object| (object.word, object.rect)).collect();
+                    assert_eq!(shown.len(), walk.results().len());
+                    for (id, rect) in stay.iter().filter(|(_, rect)| rect.intersects(&window)) {
+                        assert_eq!(shown.get(id), Some(rect), "{kind:?}: {id} is there");
+                    }
+                    assert!(shown.values().all(|rect| rect.intersects(&window)));
+                }
+                (walks, asked)
+            });
+            for _ in 0..20_000 {
+                match random.below(4) {
+                    0 if grove.objects.len() < 300 => {
+                        grove.insert(rect(&mut random));
+                    }
+                    0 | 1 => grove.remove_some(&mut random),
+                    _ => {
+                        let to = rect(&mut random);
+                        grove.move_some(&mut random, to);
+                    }
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            let (walks, _) = reader.join().unwrap();
+            assert!(walks > 0);
+        });
+        grove.objects.extend(stay);
+        grove.check();
+    }
+}
