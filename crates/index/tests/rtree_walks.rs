@@ -220,15 +220,22 @@ impl<'h> Checker<'h> {
     }
 }
 
-fn run(kind: TreeKind, capacity: usize, calm: u64, seed: u64) -> Result<[u64; 3], String> {
+fn run(
+    kind: TreeKind,
+    capacity: usize,
+    changes: usize,
+    calm: u64,
+    between: u64,
+    seed: u64,
+) -> Result<[u64; 3], String> {
     let mut random = Random::new(seed);
-    let history = record(kind, capacity, 1_000, &mut random);
+    let history = record(kind, capacity, changes, &mut random);
     let mut checker = Checker::new(&history.changes);
     let mut replay =
         Replay { words: history.start.clone(), stores: &history.stores, time: 0, calm };
     let [mut walks, mut retried, mut asked] = [0; 3];
     while replay.time < history.stores.len() {
-        replay.go_on(random.below(60) as usize);
+        replay.go_on(random.below(between) as usize);
         let window = match random.below(3) {
             0 => Rect::new(-1.0, 200.0, -1.0, 200.0).unwrap(),
             _ => {
@@ -257,7 +264,7 @@ fn torn_and_late_reads_never_give_a_wrong_result() {
     for kind in KINDS {
         for (seed, capacity) in [4, 5, 8, 15].into_iter().enumerate() {
             for calm in [2, 10, 40, 150] {
-                let counts = run(kind, capacity, calm, seed as u64 * 31 + calm)
+                let counts = run(kind, capacity, 1_000, calm, 60, seed as u64 * 31 + calm)
                     .unwrap_or_else(|error| panic!("{kind:?} {capacity} {calm}: {error}"));
                 all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
             }
@@ -266,6 +273,18 @@ fn torn_and_late_reads_never_give_a_wrong_result() {
     let [walks, retried, asked] = all;
     // Some had to try again, some had to ask, most did neither.
     assert!(walks > 10_000 && retried > 500 && asked > 100 && asked < walks / 2, "{all:?}");
+}
+
+#[test]
+fn what_one_walk_has_shown_no_later_one_takes_back() {
+    // Several walks within one change: the new place, and then not the old.
+    for kind in KINDS {
+        for (seed, capacity) in [4, 8, 15].into_iter().enumerate() {
+            let counts = run(kind, capacity, 1_500, 500, 6, seed as u64)
+                .unwrap_or_else(|error| panic!("{kind:?} {capacity}: {error}"));
+            assert!(counts[0] - counts[2] > 1_000, "{counts:?}");
+        }
+    }
 }
 
 #[test]
