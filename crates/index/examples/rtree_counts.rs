@@ -6,8 +6,9 @@
 use remora_arena::{NoJournal, Owner, Slots};
 use remora_index::rtree::{Arena, Predicate, Tree, TreeOptions};
 use remora_layout::limits::PAGE_BYTES;
-use remora_layout::node::{Home, TreeKind};
+use remora_layout::node::Home;
 use remora_layout::rect::Rect;
+use remora_layout::tree::TreeKind;
 
 /// Longest edge of an object (W1).
 const EDGE: f64 = 1e-4;

@@ -7,8 +7,8 @@ mod grove;
 use grove::{Grove, KINDS, Random};
 use remora_arena::NoJournal;
 use remora_index::rtree::{Predicate, Query, TreeError};
-use remora_layout::node::TreeKind;
 use remora_layout::rect::{BadRect, Rect};
+use remora_layout::tree::TreeKind;
 
 const PREDICATES: [Predicate; 3] = [Predicate::Intersects, Predicate::Within, Predicate::Contains];
 

@@ -22,5 +22,6 @@ pub mod record;
 pub mod rect;
 pub mod session;
 pub mod table;
+pub mod tree;
 pub mod verbs;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! A node of a tree of places, and the tree's header.
+//! A node of a tree of places.
 //!
 //! ```text
 //!  word 0  guardian   | generation 32 | state 8 | 0 24 |
@@ -19,33 +19,23 @@
 //! The checksum's seed holds the arena's secret, region, slot, generation and
 //! the version about to be published: no mixture of old and new passes, nor a
 //! node in another place. One seed serves nodes, others headers and records.
-//!
-//! ```text
-//!  tree header, 80 bytes, at the start of a node's place
-//!  words 0-2          as above; the checksum covers words 3 to 9
-//!  word 3  shape      | capacity 16 | height 8 | kind 8 | 0 32 |
-//!  word 4  root       a NodeRef
-//!  word 5  counter    what a walk compares `left_at` with
-//!  words 6-9  bounds  of the Hilbert curve (Hilbert R-trees only, else 0)
-//! ```
-//! Height counts levels, so that a tree of one leaf has 1.
 
 use crate::hash::{checksum, mix};
-use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, MIN_NODE_ENTRIES, SLOT_UNIT_BYTES};
+use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, SLOT_UNIT_BYTES};
 use crate::record::{Guardian, State, checksum_seed};
 use crate::rect::{RECT_BYTES, Rect};
+use crate::tree::TreeKind;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes before a node's entries: one cache line.
 pub const NODE_HEADER_BYTES: usize = 64;
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 40;
-/// Bytes of a tree's header.
-pub const TREE_HEADER_BYTES: usize = 80;
 /// Offset of the checksummed part, of nodes and headers.
 pub const NODE_CHECKED_FROM: usize = 24;
 
-/// Word offsets in a node; the first four are a tree header's too.
+/// Word offsets in a node; the first four are a tree header's too, see
+/// [`crate::tree`].
 pub mod word {
     /// Guardian.
     pub const GUARDIAN: usize = 0;
@@ -61,12 +51,6 @@ pub mod word {
     pub const CHANGED_AT: usize = 5;
     /// The node's largest Hilbert value.
     pub const LHV: usize = 6;
-    /// The header's root.
-    pub const ROOT: usize = 4;
-    /// The header's counter.
-    pub const COUNTER: usize = 5;
-    /// The header's bounds: four words.
-    pub const BOUNDS: usize = 6;
 }
 
 /// Bytes of a node with room for `capacity` entries: 1264 for 30.
@@ -122,32 +106,6 @@ impl NodeRef {
     }
 }
 
-/// How a tree is written (C4); all are read alike.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
-pub enum TreeKind {
-    /// The R*-tree: forced reinsertion, split by margin and overlap (C5).
-    #[default]
-    RStar = 0,
-    /// Guttman's R-tree with the quadratic split.
-    Guttman = 1,
-    /// The Hilbert R-tree: entries in the order of a curve, two nodes split
-    /// into three (C6).
-    Hilbert = 2,
-}
-
-impl TreeKind {
-    /// The kind that a byte encodes.
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::RStar),
-            1 => Some(Self::Guttman),
-            2 => Some(Self::Hilbert),
-            _ => None,
-        }
-    }
-}
-
 /// Word 3 of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeShape {
@@ -174,52 +132,6 @@ impl NodeShape {
             return None;
         }
         Some(Self { entries, level, kind })
-    }
-}
-
-/// What a tree's header says.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TreeHeader {
-    /// How the tree is written.
-    pub kind: TreeKind,
-    /// Entries that a node has room for.
-    pub capacity: u16,
-    /// Number of levels, at least 1.
-    pub height: u8,
-    /// The root.
-    pub root: NodeRef,
-    /// Raised once for each change that took entries out of nodes.
-    pub counter: u64,
-    /// Bounds of the Hilbert curve; 0 for other kinds.
-    pub bounds: Rect,
-}
-
-impl TreeHeader {
-    /// Words 3 to 9 as they stand in memory.
-    pub fn to_words(&self) -> [u64; 7] {
-        let shape = self.capacity as u64 | (self.height as u64) << 16 | (self.kind as u64) << 24;
-        let Rect { min_x, max_x, min_y, max_y } = self.bounds;
-        let [a, b, c, d] = [min_x, max_x, min_y, max_y].map(f64::to_bits);
-        [shape, self.root.to_word(), self.counter, a, b, c, d]
-    }
-
-    /// The header that words 3 to 9 encode; `None` if they break a limit.
-    pub fn from_words(words: [u64; 7]) -> Option<Self> {
-        let (capacity, height) = (words[0] as u16, (words[0] >> 16) as u8);
-        let fits = (MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&(capacity as usize))
-            && (1..=MAX_TREE_HEIGHT).contains(&height)
-            && words[0] >> 32 == 0;
-        let [min_x, max_x, min_y, max_y] =
-            [words[3], words[4], words[5], words[6]].map(f64::from_bits);
-        Some(Self {
-            kind: TreeKind::from_byte((words[0] >> 24) as u8)?,
-            capacity,
-            height,
-            root: NodeRef::from_word(words[1]),
-            counter: words[2],
-            bounds: Rect { min_x, max_x, min_y, max_y },
-        })
-        .filter(|_| fits)
     }
 }
 
@@ -293,13 +205,13 @@ impl<'a> VerifiedNode<'a> {
 
 /// The word at `index` of bytes that are long enough.
 #[inline(always)]
-fn word_at(bytes: &[u8], index: usize) -> u64 {
+pub(crate) fn word_at(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
 }
 
 /// Guardian and version, of a node or header alike; gives the version.
 #[inline(always)]
-fn check_head(bytes: &[u8], at: NodeRef) -> Result<u64, NotANode> {
+pub(crate) fn check_head(bytes: &[u8], at: NodeRef) -> Result<u64, NotANode> {
     let guardian = Guardian::from_word(word_at(bytes, word::GUARDIAN)).ok_or(NotANode::Torn)?;
     if guardian.generation != at.generation || guardian.state != State::Live {
         return Err(NotANode::Dead);
@@ -309,7 +221,7 @@ fn check_head(bytes: &[u8], at: NodeRef) -> Result<u64, NotANode> {
 }
 
 #[inline(always)]
-fn check_proof(
+pub(crate) fn check_proof(
     home: Home,
     part: Part,
     at: NodeRef,
@@ -355,25 +267,8 @@ pub fn verify_node(
     })
 }
 
-/// Checks bytes that were fetched as the tree header at `at`.
-pub fn verify_header(
-    bytes: &[u8],
-    home: Home,
-    at: NodeRef,
-    proof: Proof,
-) -> Result<TreeHeader, NotANode> {
-    if bytes.len() < TREE_HEADER_BYTES {
-        return Err(NotANode::Torn);
-    }
-    let version = check_head(bytes, at)?;
-    check_proof(home, Part::Header, at, version, proof, &bytes[..TREE_HEADER_BYTES])?;
-    let words = std::array::from_fn(|index| word_at(bytes, word::SHAPE + index));
-    TreeHeader::from_words(words).ok_or(NotANode::Torn)
-}
-
 const _: () = assert!(ENTRY_BYTES == RECT_BYTES + 8 && size_of::<Entry>() == ENTRY_BYTES);
 const _: () = assert!(NODE_HEADER_BYTES == crate::limits::CACHE_LINE_BYTES);
-const _: () = assert!(TREE_HEADER_BYTES <= node_bytes(MIN_NODE_ENTRIES));
 const _: () = assert!(node_bytes(30) == 1264);
 
 #[cfg(test)]
@@ -443,24 +338,5 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(verify_node(&bytes[..cut], HOME, AT, 1, Proof::Checksum).is_err());
         }
-    }
-
-    #[test]
-    fn headers_round_trip_and_break_no_limit() {
-        let header = TreeHeader {
-            kind: TreeKind::Hilbert,
-            capacity: 30,
-            height: 5,
-            root: NodeRef { slot: u32::MAX, generation: 7 },
-            counter: 1 << 50,
-            bounds: Rect { min_x: -1.0, max_x: 2.0, min_y: 0.5, max_y: 4.0 },
-        };
-        let words = header.to_words();
-        assert_eq!(TreeHeader::from_words(words), Some(header));
-        for (height, capacity) in [(0, 30), (MAX_TREE_HEIGHT + 1, 30), (1, 1), (1, u16::MAX)] {
-            let bad = TreeHeader { height, capacity, ..header };
-            assert_eq!(TreeHeader::from_words(bad.to_words()), None);
-        }
-        assert_eq!(TreeHeader::from_words([words[0] | 3 << 24, 0, 0, 0, 0, 0, 0]), None);
     }
 }

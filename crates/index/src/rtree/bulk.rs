@@ -8,8 +8,9 @@ use super::hilbert;
 use super::pool::Arena;
 use super::tree::{Tree, TreeError};
 use remora_arena::{ArenaFull, Journal};
-use remora_layout::node::{Entry, NodeRef, NodeShape, TreeHeader, TreeKind};
+use remora_layout::node::{Entry, NodeRef, NodeShape};
 use remora_layout::rect::Rect;
+use remora_layout::tree::{TreeHeader, TreeKind};
 
 /// Nodes after which whoever loads is told how far it is.
 const TOLD_EVERY_NODES: usize = 1024;

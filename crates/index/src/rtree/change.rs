@@ -7,8 +7,9 @@ use super::geometry::around;
 use super::pool::{Arena, Pool};
 use super::{guttman, rstar};
 use remora_arena::{ArenaFull, Journal};
-use remora_layout::node::{Entry, NodeRef, TreeHeader, TreeKind};
+use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
+use remora_layout::tree::{TreeHeader, TreeKind};
 
 /// A node on the way down, and which of its entries was taken.
 pub(super) type Path = Vec<(NodeRef, usize)>;

@@ -22,9 +22,10 @@ use super::pool::{Arena, Pool, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
-    TREE_HEADER_BYTES, TreeHeader, TreeKind, node_bytes, word,
+    node_bytes, word,
 };
 use remora_layout::record::State;
+use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A node as it will be.

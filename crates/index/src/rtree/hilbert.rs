@@ -32,7 +32,7 @@ fn curve(mut x: u32, mut y: u32) -> u64 {
     let mut value = 0;
     for bit in (0..ORDER).rev() {
         let (right, upper) = (x >> bit & 1, y >> bit & 1);
-        value = value << 2 | (3 * right ^ upper) as u64;
+        value = value << 2 | ((3 * right) ^ upper) as u64;
         if upper == 0 {
             if right == 1 {
                 (x, y) = (!x, !y);
@@ -184,6 +184,7 @@ mod tests {
         let unit = Rect::new(0.0, 1.0, 0.0, 1.0).unwrap();
         let far = Rect::point(1e300, f64::MIN).unwrap();
         assert_eq!(value(&far, &unit), value(&Rect::point(1.0, 0.0).unwrap(), &unit));
-        assert_eq!(value(&unit, &Rect::default()), 0);
+        let point = Rect::default();
+        assert_eq!(value(&point, &point), 0);
     }
 }

@@ -5,9 +5,10 @@ use super::edit::{Edit, entries_in, shape_in, store_header, write_new_node};
 use super::pool::{Arena, Pool, set_state};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
-use remora_layout::node::{Entry, Home, NodeRef, NodeShape, TreeHeader, TreeKind, node_bytes};
+use remora_layout::node::{Entry, Home, NodeRef, NodeShape, node_bytes};
 use remora_layout::record::State;
 use remora_layout::rect::{BadRect, Rect};
+use remora_layout::tree::{TreeHeader, TreeKind};
 
 /// Entries out of a hundred that a node keeps at least, unless it is the root.
 const LEAST_PERCENT: usize = 40;

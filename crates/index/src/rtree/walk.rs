@@ -10,11 +10,9 @@
 use super::search::{Candidate, Object, Predicate};
 use crate::memory::Memory;
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES};
-use remora_layout::node::{
-    Entry, Home, NodeRef, NotANode, Proof, TREE_HEADER_BYTES, TreeHeader, node_bytes,
-    verify_header, verify_node,
-};
+use remora_layout::node::{Entry, Home, NodeRef, NotANode, Proof, node_bytes, verify_node};
 use remora_layout::rect::{BadRect, Rect};
+use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
 use std::collections::BinaryHeap;
 
 /// What is searched for.

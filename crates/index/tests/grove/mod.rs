@@ -7,8 +7,9 @@ use remora_index::rtree::{
     Arena, AskReason, Object, Predicate, Query, Tree, TreeError, TreeOptions, walk_locally,
 };
 use remora_layout::limits::PAGE_BYTES;
-use remora_layout::node::{Entry, Home, NodeRef, Proof, TreeKind, node_bytes, verify_node, word};
+use remora_layout::node::{Entry, Home, NodeRef, Proof, node_bytes, verify_node, word};
 use remora_layout::rect::Rect;
+use remora_layout::tree::TreeKind;
 use std::collections::BTreeSet;
 
 /// All kinds of tree.

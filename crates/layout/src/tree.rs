@@ -1,0 +1,135 @@
+//! The header of a tree of places.
+//!
+//! ```text
+//!  80 bytes, at the start of a node's place
+//!  words 0-2          as a node's ([`crate::node`]); the checksum covers words 3 to 9
+//!  word 3  shape      | capacity 16 | height 8 | kind 8 | 0 32 |
+//!  word 4  root       a NodeRef
+//!  word 5  counter    what a walk compares `left_at` with
+//!  words 6-9  bounds  of the Hilbert curve (Hilbert R-trees only, else 0)
+//! ```
+//! Height counts levels, so that a tree of one leaf has 1.
+
+use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, MIN_NODE_ENTRIES};
+use crate::node::{
+    Home, NodeRef, NotANode, Part, Proof, check_head, check_proof, node_bytes, word as node_word,
+    word_at,
+};
+use crate::rect::Rect;
+
+/// Bytes of a tree's header.
+pub const TREE_HEADER_BYTES: usize = 80;
+
+/// How a tree is written (C4); all are read alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum TreeKind {
+    /// The R*-tree: forced reinsertion, split by margin and overlap (C5).
+    #[default]
+    RStar = 0,
+    /// Guttman's R-tree with the quadratic split.
+    Guttman = 1,
+    /// The Hilbert R-tree: entries in the order of a curve, two nodes split
+    /// into three (C6).
+    Hilbert = 2,
+}
+
+impl TreeKind {
+    /// The kind that a byte encodes.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::RStar),
+            1 => Some(Self::Guttman),
+            2 => Some(Self::Hilbert),
+            _ => None,
+        }
+    }
+}
+
+/// What a tree's header says.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TreeHeader {
+    /// How the tree is written.
+    pub kind: TreeKind,
+    /// Entries that a node has room for.
+    pub capacity: u16,
+    /// Number of levels, at least 1.
+    pub height: u8,
+    /// The root.
+    pub root: NodeRef,
+    /// Raised once for each change that took entries out of nodes.
+    pub counter: u64,
+    /// Bounds of the Hilbert curve; 0 for other kinds.
+    pub bounds: Rect,
+}
+
+impl TreeHeader {
+    /// Words 3 to 9 as they stand in memory.
+    pub fn to_words(&self) -> [u64; 7] {
+        let shape = self.capacity as u64 | (self.height as u64) << 16 | (self.kind as u64) << 24;
+        let Rect { min_x, max_x, min_y, max_y } = self.bounds;
+        let [a, b, c, d] = [min_x, max_x, min_y, max_y].map(f64::to_bits);
+        [shape, self.root.to_word(), self.counter, a, b, c, d]
+    }
+
+    /// The header that words 3 to 9 encode; `None` if they break a limit.
+    pub fn from_words(words: [u64; 7]) -> Option<Self> {
+        let (capacity, height) = (words[0] as u16, (words[0] >> 16) as u8);
+        let fits = (MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&(capacity as usize))
+            && (1..=MAX_TREE_HEIGHT).contains(&height)
+            && words[0] >> 32 == 0;
+        let [min_x, max_x, min_y, max_y] =
+            [words[3], words[4], words[5], words[6]].map(f64::from_bits);
+        Some(Self {
+            kind: TreeKind::from_byte((words[0] >> 24) as u8)?,
+            capacity,
+            height,
+            root: NodeRef::from_word(words[1]),
+            counter: words[2],
+            bounds: Rect { min_x, max_x, min_y, max_y },
+        })
+        .filter(|_| fits)
+    }
+}
+
+/// Checks bytes that were fetched as the tree header at `at`.
+pub fn verify_header(
+    bytes: &[u8],
+    home: Home,
+    at: NodeRef,
+    proof: Proof,
+) -> Result<TreeHeader, NotANode> {
+    if bytes.len() < TREE_HEADER_BYTES {
+        return Err(NotANode::Torn);
+    }
+    let version = check_head(bytes, at)?;
+    check_proof(home, Part::Header, at, version, proof, &bytes[..TREE_HEADER_BYTES])?;
+    let words = std::array::from_fn(|index| word_at(bytes, node_word::SHAPE + index));
+    TreeHeader::from_words(words).ok_or(NotANode::Torn)
+}
+
+const _: () = assert!(TREE_HEADER_BYTES <= node_bytes(MIN_NODE_ENTRIES));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_round_trip_and_break_no_limit() {
+        let header = TreeHeader {
+            kind: TreeKind::Hilbert,
+            capacity: 30,
+            height: 5,
+            root: NodeRef { slot: u32::MAX, generation: 7 },
+            counter: 1 << 50,
+            bounds: Rect { min_x: -1.0, max_x: 2.0, min_y: 0.5, max_y: 4.0 },
+        };
+        let words = header.to_words();
+        assert_eq!(TreeHeader::from_words(words), Some(header));
+        for (height, capacity) in [(0, 30), (MAX_TREE_HEIGHT + 1, 30), (1, 1), (1, u16::MAX)] {
+            let bad = TreeHeader { height, capacity, ..header };
+            assert_eq!(TreeHeader::from_words(bad.to_words()), None);
+        }
+        assert_eq!(TreeHeader::from_words([words[0] | 3 << 24, 0, 0, 0, 0, 0, 0]), None);
+    }
+}
