@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  word 0  guardian   | generation 32 | state 8 | 0 24 |
-//!  word 1  version    odd while the node changes
+//!  word 1  version    odd while the node changes; begins with the generation
+//!                     in its upper half, so that none comes again here
 //!  word 2  checksum   | XXH3 of word 3 to the last entry; seed: see below |
 //!  word 3  shape      | entries 16 | level 8 | kind 8 | 0 32 |
 //!  word 4  left_at    tree counter from which on entries may be missing here

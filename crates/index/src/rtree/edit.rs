@@ -300,10 +300,21 @@ pub(super) fn write_new_node<J: Journal>(
     entries: &[Entry],
 ) {
     let head: [u64; 5] = [shape.to_word(), 0, arena.changed_at, lhv, 0];
+    let version = begin_new(arena.owner, at);
     arena.owner.store_bytes(at.offset() + NODE_HEADER_BYTES, entries.as_bytes());
     arena.owner.store_bytes(at.offset() + NODE_CHECKED_FROM, head.as_bytes());
-    finish(arena.owner, home, Part::Node, at, node_bytes(entries.len()), 0);
+    finish(arena.owner, home, Part::Node, at, node_bytes(entries.len()), version + 1);
     set_state(arena.owner, at, State::Live);
+}
+
+/// The first version of a place under a new generation, odd and stored before
+/// anything else changes: a reader that is still copying what was there before
+/// finds another version behind its copy, and never an equal one.
+fn begin_new<J: Journal>(owner: &mut Owner<J>, at: NodeRef) -> u64 {
+    let version = (at.generation as u64) << 32 | 1;
+    owner.store(word_of(at, word::VERSION), version);
+    owner.release();
+    version
 }
 
 /// Writes a tree's header, the first time or over an older one.
@@ -314,10 +325,16 @@ pub(super) fn store_header<J: Journal>(
     header: &TreeHeader,
     is_new: bool,
 ) {
-    let version = if is_new { 1 } else { owner.word(word_of(at, word::VERSION)) | 1 };
     // Everything before is visible before the header changes.
-    owner.store_release(word_of(at, word::VERSION), version);
     owner.release();
+    let version = if is_new {
+        begin_new(owner, at)
+    } else {
+        let version = owner.word(word_of(at, word::VERSION)) | 1;
+        owner.store(word_of(at, word::VERSION), version);
+        owner.release();
+        version
+    };
     owner.store_bytes(at.offset() + NODE_CHECKED_FROM, header.to_words().as_bytes());
     finish(owner, home, Part::Header, at, TREE_HEADER_BYTES, version + 1);
 }
