@@ -21,6 +21,16 @@ pub enum Predicate {
 }
 
 impl Predicate {
+    /// The predicate that a byte encodes.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Intersects),
+            1 => Some(Self::Within),
+            2 => Some(Self::Contains),
+            _ => None,
+        }
+    }
+
     /// Whether an object is one.
     #[inline(always)]
     pub fn holds(self, object: &Rect, window: &Rect) -> bool {
