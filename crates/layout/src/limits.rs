@@ -226,11 +226,15 @@ pub const WALK_RETRIES: u32 = 32;
 /// Nodes are carved from runs of pages: the first run holds a few, each later
 /// one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;
+/// Trees of places in one shard: each is looked at when counts are made.
+pub const MAX_TREES: usize = 10_000;
 /// Bytes that an object in a tree may carry: with its rectangle and its tree's
 /// name they fit a frame.
 pub const MAX_OBJECT_BYTES: usize = 16 << 10;
 /// Most objects that a search for the nearest gives: they fit a frame.
-pub const MAX_NEAREST: usize = 2_000;
+pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
+/// Most objects in one reply of a search.
+pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 /// Nodes that a search visits in one turn of its shard: less than 0.1 ms.
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.

@@ -236,6 +236,8 @@ pub enum Status {
     NotEmpty = 13,
     /// Two of the objects to be loaded have one id.
     TwiceGiven = 14,
+    /// A shard has as many trees as it may have.
+    TooManyTrees = 15,
 }
 
 impl Status {
@@ -258,6 +260,7 @@ impl Status {
             12 => Self::BadCapacity,
             13 => Self::NotEmpty,
             14 => Self::TwiceGiven,
+            15 => Self::TooManyTrees,
             _ => return None,
         })
     }

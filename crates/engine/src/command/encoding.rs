@@ -194,6 +194,8 @@ impl<'a> Command<'a> {
             }
             Op::Count => Self::Count,
             Op::Flush => Self::Flush,
+            // Those of trees are decoded above.
+            _ => return Err(malformed),
         };
         Ok((command, id))
     }

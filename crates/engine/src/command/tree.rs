@@ -19,7 +19,7 @@ use remora_index::rtree::Predicate;
 use remora_layout::limits::{MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use remora_layout::message::{Op, Status};
 use remora_layout::node::{ENTRY_BYTES, Entry};
-use remora_layout::rect::{RECT_BYTES, Rect};
+use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -153,12 +153,7 @@ pub struct TreeRequest<'a> {
 
 impl<'a> TreeRequest<'a> {
     /// Checks the parts of a message. The error is the status to reply with.
-    pub(super) fn check(
-        op: Op,
-        flags: u8,
-        argument: i64,
-        value: &'a [u8],
-    ) -> Result<Self, Status> {
+    pub(super) fn check(op: Op, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
         TreeCommand::decode(op, flags, argument, value)?;
         Ok(Self { op, flags, argument, value })
     }
@@ -233,12 +228,7 @@ impl<'a> TreeCommand<'a> {
 
     /// The command that flags, argument and value encode. The error is the
     /// status to reply with.
-    fn decode(
-        op: Op,
-        flags: u8,
-        argument: i64,
-        value: &'a [u8],
-    ) -> Result<Self, Status> {
+    fn decode(op: Op, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
         let plain = |command| match (flags, argument, value) {
             (0, 0, []) => Ok(command),
             _ => Err(Status::Malformed),

@@ -129,6 +129,11 @@ impl Tree {
         self.pool.bytes()
     }
 
+    /// Bytes beside the arena, for finding objects by their ids.
+    pub fn index_bytes(&self) -> u64 {
+        self.by_id.capacity() as u64 * (size_of::<(u64, Rect)>() as u64 + 1)
+    }
+
     /// Fewest entries of a node that is not the root.
     pub fn least_entries(&self) -> usize {
         (self.header.capacity as usize * least_percent(self.header.kind) / 100).max(2)
