@@ -239,6 +239,10 @@ pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.
 pub const SEARCH_TURN_BYTES: usize = 24 << 10;
+/// READs of nodes that one search has under way at a time.
+pub const MAX_ISSUED: usize = 64;
+/// Kept nodes that one search uses; each needs a READ of its version.
+pub const MAX_VERSION_CHECKS: usize = 256;
 /// Most objects that one message brings for a tree that is to be built.
 pub const STAGE_OBJECTS: usize = 1_000;
 
