@@ -55,10 +55,7 @@ fn section(page: &mut String, spec: &CommandSpec) {
     line(page, format_args!("    {}\n", spec.syntax()));
     line(page, format_args!("{}\n", spec.summary));
     let origin = if spec.group == Group::Tree { "Remora" } else { "Redis" };
-    line(
-        page,
-        format_args!("Cost: {}. In {origin} since {}.", bare(spec.complexity), spec.since),
-    );
+    line(page, format_args!("Cost: {}. In {origin} since {}.", bare(spec.complexity), spec.since));
     if !spec.notes.is_empty() {
         line(page, format_args!("\n{}", spec.notes));
     }

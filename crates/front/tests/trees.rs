@@ -62,9 +62,12 @@ fn commands_are_understood() {
     let (id, window) = (i64::MAX as u64, rect(-1.5, -2.0, 3.0, 1e300));
     let numbers = "-1.5 -2 3 1e300";
     let added = Render::Number("rtree.add");
-    for (words, data) in
-        [("", None), (" data x", Some(&b"x"[..])), (" DATA data", Some(b"data")), (" DATA ", Some(b""))]
-    {
+    for (words, data) in [
+        ("", None),
+        (" data x", Some(&b"x"[..])),
+        (" DATA data", Some(b"data")),
+        (" DATA ", Some(b"")),
+    ] {
         let put = TreeCommand::Put { id, rect: window, data };
         becomes(&format!("rtree.add t {id} {numbers}{words}"), put, added, all);
         let put = TreeCommand::Put { id: 0, rect: rect(2.0, 3.0, 2.0, 3.0), data };
@@ -72,11 +75,19 @@ fn commands_are_understood() {
     }
     becomes("rtree.get t 7", TreeCommand::Get { id: 7 }, Render::TreeObject, all);
     becomes("rtree.info t", TreeCommand::Info, Render::TreeInfo, all);
-    let predicates =
-        [("", Predicate::Intersects), (" within", Predicate::Within), (" CONTAINS", Predicate::Contains)];
+    let predicates = [
+        ("", Predicate::Intersects),
+        (" within", Predicate::Within),
+        (" CONTAINS", Predicate::Contains),
+    ];
     for (word, predicate) in predicates {
         let count = TreeCommand::Count { window, predicate };
-        becomes(&format!("rtree.count t {numbers}{word}"), count, Render::Number("rtree.count"), all);
+        becomes(
+            &format!("rtree.count t {numbers}{word}"),
+            count,
+            Render::Number("rtree.count"),
+            all,
+        );
         let search = TreeCommand::Search { window, predicate };
         let plain = Render::TreeObjects(ObjectForm::default());
         becomes(&format!("rtree.search t {numbers}{word}"), search, plain, all);
@@ -86,7 +97,12 @@ fn commands_are_understood() {
     }
     let nearest = TreeCommand::Nearest { x: 1.0, y: -2.0, wanted: 2_000 };
     let form = ObjectForm { rect: true, distance_from: Some((1.0, -2.0)) };
-    becomes("rtree.nearest t 1 -2 2000 withdist withrect", nearest, Render::TreeObjects(form), 2_000);
+    becomes(
+        "rtree.nearest t 1 -2 2000 withdist withrect",
+        nearest,
+        Render::TreeObjects(form),
+        2_000,
+    );
     with(&split("rtree.rem t 3 0 3"), |found| match found {
         Ok(Request::TreeRemove { name: b"t", ids }) => assert_eq!(ids, [3, 0, 3]),
         other => panic!("{other:?}"),
@@ -127,7 +143,10 @@ fn errors_name_the_argument() {
         ("rtree.nearest t 0 0 2001", "ERR count is not an integer from 1 to 2000"),
         ("rtree.nearest t 0 0 1 withdist withdist", syntax),
         ("rtree.search t 0 0 1 1 limit", syntax),
-        ("rtree.search t 0 0 1 1 limit 0", "ERR LIMIT is not an integer from 1 to 9223372036854775807"),
+        (
+            "rtree.search t 0 0 1 1 limit 0",
+            "ERR LIMIT is not an integer from 1 to 9223372036854775807",
+        ),
         ("rtree.search t 0 0 1 1 within within", syntax),
         ("rtree.search t 0 0 1 1 limit 1 limit 2", syntax),
         ("rtree.search t 0 0 1 1 withdist", syntax),
@@ -189,7 +208,8 @@ fn replies() {
     );
     let form = ObjectForm { rect: true, distance_from: None };
     assert!(objects(form, Resp2).starts_with("*2\r\n*5\r\n:3\r\n$3\r\n0.5\r\n$2\r\n-1\r\n"));
-    let none = |out: &mut Vec<u8>| assert!(ObjectsReply::new(vec![], plain).write_piece(out, Resp2));
+    let none =
+        |out: &mut Vec<u8>| assert!(ObjectsReply::new(vec![], plain).write_piece(out, Resp2));
     assert_eq!(written(none), "*0\r\n");
 
     let mut value = rect(1.0, 2.0, 3.0, 4.0).as_bytes().to_vec();
