@@ -18,6 +18,7 @@
 //! object in its new place is never shown the old one afterwards. If memory is
 //! full nothing is published.
 
+use super::ids::Ids;
 use super::pool::{Arena, Pool, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
@@ -165,6 +166,15 @@ impl Edit {
         self.homeless.clear();
         self.changed = None;
         self.reinserted = 0;
+    }
+
+    /// Tells of each leaf which entries it has and will have.
+    pub fn tell_leaves<J: Journal>(&self, owner: &Owner<J>, ids: &mut Ids) {
+        for (image, &at) in self.images.iter().zip(&self.at).filter(|(image, _)| image.level == 0) {
+            let old = if image.is_new { &[] } else { entries_in(owner, at) };
+            let new = if image.is_freed { &[] } else { &image.entries[..] };
+            ids.note(at.slot, old, new);
+        }
     }
 
     /// Publishes the change: the module's text, step by step. `header` is what
