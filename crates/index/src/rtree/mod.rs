@@ -16,6 +16,7 @@ mod hilbert;
 mod ids;
 mod pool;
 mod rstar;
+mod scan;
 mod search;
 mod tree;
 mod walk;
