@@ -4,7 +4,8 @@
 //!
 //! `cargo run --release --manifest-path bench/trees/Cargo.toml -- WHAT [objects] [rounds]`
 //!
-//! WHAT: `libraries`, `capacities`, or `sizes`.
+//! WHAT: `libraries`, `capacities`, `sizes`, or `insert`, which does nothing
+//! else, for a profiler.
 
 mod contestants;
 mod shapes;
@@ -19,8 +20,9 @@ fn main() {
         "libraries" => contestants::compare(number(2_000_000), number(7)),
         "capacities" => shapes::capacities(number(1_000_000), number(5)),
         "sizes" => shapes::sizes(number(10_000_000), number(5)),
+        "insert" => shapes::insert(number(2_000_000)),
         _ => {
-            eprintln!("libraries, capacities or sizes, not {what}");
+            eprintln!("libraries, capacities, sizes or insert, not {what}");
             std::process::exit(2);
         }
     }

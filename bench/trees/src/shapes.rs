@@ -70,3 +70,11 @@ pub fn sizes(most: usize, rounds: usize) {
         }
     }
 }
+
+/// Inserts into an R*-tree, and nothing else.
+pub fn insert(count: usize) {
+    let all = objects(count);
+    let mut tree = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
+    let (time, ()) = nanos(count, || tree.insert(&all));
+    println!("{count} inserts, {time:.0} ns each");
+}

@@ -11,23 +11,43 @@ const REINSERTED_PERCENT: usize = 30;
 /// The way to a leaf, from a node right above: least growth of overlap with
 /// the others; then least growth of area, then least area.
 pub(super) fn choose_leaf(entries: &[Entry], rect: &Rect) -> usize {
-    // Who contains the rectangle grows by nothing, in overlap and in area.
-    let containing = (0..entries.len()).filter(|&index| entries[index].rect.contains(rect));
-    if let Some(index) = best_by(containing, |index| [entries[index].rect.area(), 0.0, 0.0]) {
-        return index;
-    }
-    let cost = |index: usize| {
-        let own = &entries[index].rect;
-        let grown = own.union(rect);
-        let others = entries.iter().enumerate().filter(|&(other, _)| other != index);
-        let overlap: f64 = others
-            .filter(|(_, entry)| entry.rect.intersects(&grown))
-            .map(|(_, entry)| entry.rect.shared_area(&grown) - entry.rect.shared_area(own))
-            .sum();
-        let growth = Growth::of(own, rect);
-        [overlap, growth.by, growth.from]
+    let growth = |index: usize| {
+        let growth = Growth::of(&entries[index].rect, rect);
+        [growth.by, growth.from]
     };
-    best_by(0..entries.len(), cost).unwrap_or(0)
+    // Mostly the one that grows least overlaps with nobody more than before:
+    // the others need not be looked at.
+    let Some(mut best) = best_by(0..entries.len(), growth) else { return 0 };
+    let Some(mut overlap) = overlap_growth(entries, best, rect, f64::INFINITY) else { return best };
+    let first = best;
+    for index in (0..entries.len()).filter(|&index| index != first) {
+        if overlap == 0.0 {
+            break;
+        }
+        let Some(other) = overlap_growth(entries, index, rect, overlap) else { continue };
+        if other < overlap || growth(index) < growth(best) {
+            (best, overlap) = (index, other);
+        }
+    }
+    best
+}
+
+/// By how much the area that an entry shares with the others grows; `None` if
+/// by more than `most`.
+fn overlap_growth(entries: &[Entry], own: usize, added: &Rect, most: f64) -> Option<f64> {
+    let before = entries[own].rect;
+    let after = before.union(added);
+    let mut sum = 0.0;
+    let mut add = |others: &[Entry]| {
+        // It never shrinks. A few at a time: looking costs as much as adding.
+        others.chunks(4).all(|few| {
+            let grown =
+                |other: &Entry| other.rect.shared_area(&after) - other.rect.shared_area(&before);
+            sum += few.iter().map(grown).sum::<f64>();
+            sum <= most
+        })
+    };
+    (add(&entries[..own]) && add(&entries[own + 1..])).then_some(sum)
 }
 
 /// Takes out the entries that lie farthest from the middle of a node, the
