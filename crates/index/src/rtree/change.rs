@@ -2,8 +2,8 @@
 //! on images of nodes. The kinds differ in which way an entry goes and in what
 //! becomes of a node with one entry too many.
 
-use super::edit::{Changed, Edit};
-use super::geometry::around;
+use super::edit::{Changed, Edit, prefetch_node};
+use super::geometry::{around, least_growth};
 use super::pool::{Arena, Pool};
 use super::{guttman, rstar};
 use remora_arena::{ArenaFull, Journal};
@@ -71,7 +71,7 @@ impl<J: Journal> Change<'_, '_, J> {
         if stays && self.header.kind != TreeKind::Hilbert {
             let (at, index) = path.pop().expect("a way ends at a leaf");
             self.entries_mut(at)[index].rect = to.rect;
-            return self.go_up(at, 0, path, None);
+            return self.go_up(at, 0, &mut path, None);
         }
         self.take_out(path)?;
         if self.edit.homeless.is_empty() {
@@ -98,27 +98,35 @@ impl<J: Journal> Change<'_, '_, J> {
     /// Gives all the homeless a node. Bounded: entries are reinserted once for
     /// each level and change.
     fn settle(&mut self) -> Result<(), ArenaFull> {
+        let mut path = Path::with_capacity(self.header.height as usize);
         while let Some((entry, level)) = self.edit.homeless.pop() {
-            let (at, path) = self.way_to(&entry.rect, level);
+            let at = self.way_to(&entry.rect, level, &mut path);
             self.entries_mut(at).push(entry);
-            self.go_up(at, level, path, Some(entry.rect))?;
+            self.go_up(at, level, &mut path, Some(entry.rect))?;
         }
         Ok(())
     }
 
-    fn way_to(&self, rect: &Rect, level: u8) -> (NodeRef, Path) {
-        let mut path = Path::with_capacity(self.header.height as usize);
+    /// The node of a level where an entry belongs, and the way there.
+    fn way_to(&self, rect: &Rect, level: u8, path: &mut Path) -> NodeRef {
+        path.clear();
         let mut at = self.header.root;
         for above in (level + 1..self.header.height).rev() {
             let entries = self.entries(at);
-            let index = match self.header.kind {
-                TreeKind::RStar if above == 1 => rstar::choose_leaf(entries, rect),
-                _ => guttman::choose(entries, rect),
-            };
+            let mut index = least_growth(entries, rect);
+            if self.header.kind == TreeKind::RStar && above == 1 {
+                // Mostly it stays the one.
+                self.prefetch(NodeRef::from_word(entries[index].word));
+                index = rstar::choose_leaf(entries, rect, index);
+            }
             path.push((at, index));
             at = NodeRef::from_word(entries[index].word);
         }
-        (at, path)
+        at
+    }
+
+    fn prefetch(&self, at: NodeRef) {
+        prefetch_node(self.arena.owner, at, self.header.capacity as usize);
     }
 
     /// Makes everything above a changed node right again: too many entries are
@@ -128,7 +136,7 @@ impl<J: Journal> Change<'_, '_, J> {
         &mut self,
         mut at: NodeRef,
         mut level: u8,
-        mut path: Path,
+        path: &mut Path,
         mut added: Option<Rect>,
     ) -> Result<(), ArenaFull> {
         loop {
@@ -167,7 +175,7 @@ impl<J: Journal> Change<'_, '_, J> {
         if self.header.kind == TreeKind::RStar && level < self.top_level() && is_first {
             self.edit.reinserted |= 1 << level;
             let far = rstar::take_far(self.entries_mut(at));
-            self.edit.homeless.extend(far.map(|entry| (entry, level)));
+            self.edit.homeless.extend(far.into_iter().map(|entry| (entry, level)));
             return Ok(None);
         }
         let sibling = self.new_node(level)?;

@@ -83,12 +83,11 @@ impl Ids {
         Some((*word? as u32, index?))
     }
 
-    /// Notes the ids in a leaf that will have other entries.
-    pub fn note(&mut self, slot: u32, old: &[Entry], new: &[Entry]) {
-        // Mostly entries stand where they stood.
-        let same = old.iter().zip(new).take_while(|(old, new)| old.word == new.word).count();
-        self.gone.extend(old[same..].iter().map(|entry| (entry.word, slot)));
-        self.come.extend(new[same..].iter().map(|entry| (entry.word, slot)));
+    /// Notes entries that leave a leaf, and that come into it; those that do
+    /// both stay.
+    pub fn note(&mut self, slot: u32, gone: &[Entry], come: &[Entry]) {
+        self.gone.extend(gone.iter().map(|entry| (entry.word, slot)));
+        self.come.extend(come.iter().map(|entry| (entry.word, slot)));
     }
 
     /// Takes over what was noted since the last time: all of one change, or

@@ -1,11 +1,11 @@
 //! Searching as the owner does it: over plain references to its own memory.
 
-use super::edit::entries_in;
+use super::edit::{entries_in, prefetch_node};
 use super::scan::{AT_A_TIME, Test};
 use super::tree::Tree;
 use remora_arena::{Journal, Owner};
-use remora_layout::limits::{CACHE_LINE_BYTES, WALK_RESTARTS};
-use remora_layout::node::{Entry, NodeRef, node_bytes};
+use remora_layout::limits::WALK_RESTARTS;
+use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeHeader;
 use std::cmp::Ordering;
@@ -186,7 +186,7 @@ impl Tree {
             Test::of_object(cursor.predicate, &cursor.window),
             Test::of_way(cursor.predicate, &cursor.window),
         );
-        let lines = node_bytes(self.header().capacity as usize).div_ceil(CACHE_LINE_BYTES);
+        let capacity = self.header().capacity as usize;
         let mut left = if cursor.restarts < WALK_RESTARTS { most_nodes } else { u64::MAX };
         while !cursor.waiting.is_empty() {
             // Several at a time, so that their memory is on its way while
@@ -206,10 +206,7 @@ impl Tree {
                     }
                     for index in way.hits(rects) {
                         let child = NodeRef::from_word(part[index].word);
-                        for line in 0..lines {
-                            let offset = child.offset() + line * CACHE_LINE_BYTES;
-                            owner.words().prefetch(offset as u64);
-                        }
+                        prefetch_node(owner, child, capacity);
                         cursor.waiting.push((child, level - 1));
                     }
                 }

@@ -211,8 +211,7 @@ impl Tree {
     }
 
     fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>, header: TreeHeader) {
-        self.edit.tell_leaves(arena.owner, &mut self.ids);
-        self.ids.settle();
+        self.edit.compare(arena.owner, &mut self.ids);
         let Self { edit, pool, home, at, header: old, .. } = self;
         edit.publish(arena, pool, *home, *at, old, header);
     }
