@@ -120,6 +120,7 @@ impl Target for SessionTarget {
             renewals: counts.renewals,
             behind_writes: counts.behind_writes,
             undecided: counts.undecided,
+            nodes: 0,
         }
     }
 }
