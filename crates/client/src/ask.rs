@@ -9,7 +9,7 @@ use remora_engine::command::Command;
 use remora_layout::frame::frame_bytes;
 use remora_layout::limits::{LEASE_MIN_S, MAX_INLINE_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::{
-    HAS_VALUE, IN_BUFFER, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status, form,
+    HAS_VALUE, IN_BUFFER, MORE, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status, form,
 };
 use remora_layout::pointer::RemotePointer;
 use zerocopy::{FromBytes, IntoBytes};
@@ -23,9 +23,14 @@ pub(crate) struct Answer {
     pub value: Option<(usize, usize)>,
     /// Bytes of a value that stands in the buffer that the request named.
     pub in_buffer: Option<usize>,
+    /// Another reply to the same request follows.
+    pub is_followed: bool,
     /// What this request cost.
     pub counts: Counts,
 }
+
+/// Flags of a reply that is a part of a search's.
+const PART: u8 = HAS_VALUE | MORE;
 
 impl Session {
     /// Sends one request and waits for its reply.
@@ -77,8 +82,11 @@ impl Session {
     ///
     /// # Errors
     /// See [`Error`]. A command without a key belongs to no shard and is
-    /// refused as malformed.
+    /// refused as malformed, as is a search, which may have several replies.
     pub fn submit(&mut self, command: &Command<'_>) -> Result<Ticket, Error> {
+        if is_search(command) {
+            return Err(Error::Refused(Status::Malformed));
+        }
         let (shard, ticket) = self.send(command)?;
         self.order.push_back(shard as u8);
         Ok(ticket)
@@ -189,6 +197,7 @@ impl Session {
             sent_ns: self.clock_ns,
             request_bytes: frame_bytes(length) as u32,
             buffer_bytes: part.map_or(0, Part::bytes) as u32,
+            is_search: is_search(command),
         });
         if is_write && let Some(hash) = hash {
             // What was cached will be dead; the reply may bring its successor.
@@ -211,8 +220,10 @@ impl Session {
             return Err(self.end(Error::Protocol("a reply with an unknown status")));
         };
         let in_buffer = (header.flags == IN_BUFFER).then_some(value_bytes);
+        let is_followed = header.flags & MORE != 0;
         let fits = match header.flags {
             0 | HAS_VALUE => rest.len() == value_bytes,
+            PART => rest.len() == value_bytes && flight.is_search,
             IN_BUFFER => rest.is_empty() && value_bytes <= flight.buffer_bytes as usize,
             _ => false,
         };
@@ -228,12 +239,18 @@ impl Session {
                 RemotePointer::from_words([header.pointer[0].get(), header.pointer[1].get()]);
             self.remember(hash, pointer, header.lease_ms.get() as u64, flight.sent_ns);
         }
-        let value = (header.flags == HAS_VALUE)
+        let value = (header.flags & HAS_VALUE != 0)
             .then_some((REPLY_HEADER_BYTES, REPLY_HEADER_BYTES + value_bytes));
-        let bytes = flight.request_bytes as u64 + frame_bytes(self.reply.len()) as u64;
-        let counts = Counts { operations: 1, round_trips: 1, bytes, asked: 1, ..Counts::default() };
+        let bytes = frame_bytes(self.reply.len()) as u64;
+        let counts = if is_followed {
+            Counts { bytes, ..Counts::default() }
+        } else {
+            let bytes = bytes + flight.request_bytes as u64;
+            Counts { operations: 1, round_trips: 1, bytes, asked: 1, ..Counts::default() }
+        };
         self.totals.add(&counts);
-        Ok(Answer { status, number: header.number.get(), value, in_buffer, counts })
+        let number = header.number.get();
+        Ok(Answer { status, number, value, in_buffer, is_followed, counts })
     }
 
     /// Caches a pointer. Its lease counts from before the request was sent;
@@ -255,4 +272,8 @@ impl Session {
         }
         self.cache.put(hash, pointer, term_ms, from_ns);
     }
+}
+
+fn is_search(command: &Command<'_>) -> bool {
+    matches!(command, Command::Tree { request, .. } if request.is_search())
 }

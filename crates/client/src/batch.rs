@@ -19,7 +19,7 @@ use remora_layout::record::{Reject, verify};
 #[derive(Default)]
 pub(crate) struct Batch {
     routes: Vec<(KeyHash, usize)>,
-    works: Vec<Work<'static>>,
+    pub(crate) works: Vec<Work<'static>>,
     planned: Vec<Planned>,
     rest: Vec<Left>,
     asks: Vec<Left>,

@@ -108,6 +108,12 @@ fn status_text(status: Status) -> &'static str {
         Status::TooLarge => "key or value is longer than its limit",
         Status::Malformed => "it did not understand the request",
         Status::InvalidExpiry => "the expiry is out of range",
+        Status::NoTree => "there is no such tree",
+        Status::BadRectangle => "a rectangle needs finite numbers, minima first",
+        Status::BadCapacity => "a node cannot have room for so many entries",
+        Status::NotEmpty => "the tree is not empty: only an empty one can be built",
+        Status::TwiceGiven => "two of the objects to build of have one id",
+        Status::TooManyTrees => "the shard has as many trees as it may have: drop some",
         Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",
     }
 }

@@ -41,6 +41,7 @@ mod right;
 mod session;
 mod strings;
 mod sync;
+mod trees;
 mod wait;
 
 pub use api::*;
@@ -50,4 +51,8 @@ pub use data_buffers::DataBufferCounts;
 pub use error::{ConnectError, Error};
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
+pub use remora_index::rtree::{Object, Predicate, Query};
+pub use remora_layout::rect::{BadRect, Rect};
+pub use remora_layout::tree::{TreeInfo, TreeKind};
 pub use session::Session;
+pub use trees::{Issue, OpenTree, Place, TreeFound, TreeRead, TreeSettings};

@@ -10,6 +10,7 @@ use crate::right::Right;
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_fabric::{Address, AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_index::hash::TableRef;
+use remora_index::rtree::Object;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_KEY_BYTES;
 use remora_layout::message::Status;
@@ -53,6 +54,10 @@ pub struct Session {
     /// Length of the value that the last reply was too small for.
     pub(crate) needed_bytes: usize,
     pub(crate) batch: Batch,
+    /// What the last search of a tree found.
+    pub(crate) found: Vec<Object>,
+    /// What a request about a tree is made in.
+    pub(crate) tree_request: Vec<u8>,
 }
 
 /// What a session keeps for one shard.
@@ -85,6 +90,8 @@ pub(crate) struct InFlight {
     pub request_bytes: u32,
     /// Bytes of the buffer that it named; 0 if it named none.
     pub buffer_bytes: u32,
+    /// It may have several replies.
+    pub is_search: bool,
 }
 
 /// A request's id: the session that sent it, and which of its requests to
@@ -159,6 +166,8 @@ impl Session {
             clock_sent_ns: 0,
             needed_bytes: 0,
             batch: Batch::default(),
+            found: Vec::new(),
+            tree_request: Vec::new(),
             connection,
         })
     }

@@ -21,9 +21,10 @@ use crate::session::{InFlight, RequestId, Session};
 use crate::sync::{POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Work};
 use remora_layout::immediate;
-use remora_layout::message::ReplyHeader;
+use remora_layout::message::{MORE, ReplyHeader};
 use remora_layout::plant::{Plant, planted};
 use remora_ring::{Poll, Receiver, WRITE_ID};
+use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,7 +59,12 @@ impl Session {
             }
             waited?;
         }
-        let flight = self.shards[shard].in_flight.pop_front();
+        let in_flight = &mut self.shards[shard].in_flight;
+        // A search's replies but the last leave the request under way.
+        let flight = match is_followed(&self.reply) {
+            true => in_flight.front().copied(),
+            false => in_flight.pop_front(),
+        };
         flight.ok_or_else(|| self.end(Error::Protocol("a reply to nothing")))
     }
 
@@ -302,7 +308,9 @@ impl AtRing<'_> {
             Poll::Violated(violation) => return Err(self.connection.end(violation.into())),
             Poll::Empty | Poll::Torn => return Ok(None),
         }
-        self.lane.outstanding.fetch_sub(1, Ordering::Relaxed);
+        if !is_followed(self.reply) {
+            self.lane.outstanding.fetch_sub(1, Ordering::Relaxed);
+        }
         if let Some(consumed) = receiver.credit_due() {
             self.give_credit(consumed)?;
         }
@@ -343,6 +351,12 @@ impl AtRing<'_> {
         link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);
         self.connection.pass_over_writes(link)
     }
+}
+
+/// Whether another reply to the same request follows this one.
+#[inline(always)]
+fn is_followed(reply: &[u8]) -> bool {
+    reply.get(offset_of!(ReplyHeader, flags)).is_some_and(|flags| flags & MORE != 0)
 }
 
 /// Cores of this machine that the process may use.

@@ -2,7 +2,9 @@
 
 use crate::request::MAX_COMMAND_NAMES;
 use crate::resp::{Words, encode};
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{
+    MAX_KEY_BYTES, MAX_NODE_ENTRIES, MAX_TREES, MAX_VALUE_BYTES, MIN_NODE_ENTRIES,
+};
 use remora_layout::message::Status;
 use std::borrow::Cow;
 use thiserror::Error;
@@ -173,6 +175,17 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         .into(),
         Status::Malformed => "ERR internal error: the shard did not accept the request".into(),
         Status::InvalidExpiry => format!("ERR invalid expire time in '{command}' command").into(),
+        Status::NoTree => "ERR no such tree: make it with RTREE.CREATE, or add an object".into(),
+        Status::BadRectangle => "ERR a rectangle needs finite numbers, minima first".into(),
+        Status::BadCapacity => {
+            format!("ERR a node has room for {MIN_NODE_ENTRIES} to {MAX_NODE_ENTRIES} entries")
+                .into()
+        }
+        Status::NotEmpty => "ERR the tree is not empty: only an empty one can be built".into(),
+        Status::TwiceGiven => "ERR two of the objects to build of have one id".into(),
+        Status::TooManyTrees => {
+            format!("ERR the shard has {MAX_TREES} trees already: drop some").into()
+        }
     })
 }
 
@@ -198,7 +211,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=8 {
+        for number in 0..=15 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

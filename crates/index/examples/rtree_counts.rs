@@ -53,7 +53,7 @@ fn main() {
             tree.load(&mut arena, all.collect(), |_| {}).expect("memory");
         } else {
             for (id, rect) in all {
-                tree.insert(&mut arena, id, rect).expect("memory");
+                tree.put(&mut arena, id, rect).expect("memory");
             }
         }
         print!(

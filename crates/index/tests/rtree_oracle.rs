@@ -133,8 +133,8 @@ fn what_is_no_rectangle_is_refused_and_changes_nothing() {
     ] {
         let refused = TreeError::BadRect(reason);
         let (tree, mut arena) = grove.parts();
-        assert_eq!(tree.insert(&mut arena, 9, bad), Err(refused));
-        assert_eq!(tree.move_to(&mut arena, 0, good, bad), Err(refused));
+        assert_eq!(tree.put(&mut arena, 9, bad), Err(refused));
+        assert_eq!(tree.put(&mut arena, 0, bad), Err(refused));
         let query = Query::Window { window: bad, predicate: Predicate::Intersects };
         assert_eq!(query.checked(), Err(reason));
         assert!(
@@ -144,10 +144,17 @@ fn what_is_no_rectangle_is_refused_and_changes_nothing() {
     }
     let (tree, mut arena) = grove.parts();
     assert_eq!(tree.load(&mut arena, vec![(3, good)], |_| {}), Err(TreeError::NotEmpty));
-    assert_eq!(tree.remove(&mut arena, 0, Rect::default()), Ok(false));
-    assert_eq!(tree.remove(&mut arena, 1, good), Ok(false));
-    assert_eq!(tree.move_to(&mut arena, 1, good, good), Ok(false));
+    assert_eq!(tree.remove(&mut arena, 1), Ok(false));
     grove.check();
+    for kind in KINDS {
+        let mut grove = Grove::new(kind, 4, 1 << 20, NoJournal);
+        let (tree, mut arena) = grove.parts();
+        let mut objects: Vec<_> = (0..100).map(|id| (id, good)).collect();
+        objects.push((42, Rect::default()));
+        assert_eq!(tree.load(&mut arena, objects, |_| {}), Err(TreeError::TwiceGiven(42)));
+        grove.check();
+        grove.end();
+    }
 }
 
 #[test]

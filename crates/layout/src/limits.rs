@@ -226,6 +226,25 @@ pub const WALK_RETRIES: u32 = 32;
 /// Nodes are carved from runs of pages: the first run holds a few, each later
 /// one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;
+/// Trees of places in one shard: each is looked at when counts are made.
+pub const MAX_TREES: usize = 10_000;
+/// Bytes that an object in a tree may carry: with its rectangle and its tree's
+/// name they fit a frame.
+pub const MAX_OBJECT_BYTES: usize = 16 << 10;
+/// Most objects that a search for the nearest gives: they fit a frame.
+pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
+/// Most objects in one reply of a search.
+pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
+/// Nodes that a search visits in one turn of its shard: less than 0.1 ms.
+pub const SEARCH_TURN_NODES: u64 = 512;
+/// A turn of a search ends when it has found so many bytes of objects.
+pub const SEARCH_TURN_BYTES: usize = 24 << 10;
+/// READs of nodes that one search has under way at a time.
+pub const MAX_ISSUED: usize = 64;
+/// Kept nodes that one search uses; each needs a READ of its version.
+pub const MAX_VERSION_CHECKS: usize = 256;
+/// Most objects that one message brings for a tree that is to be built.
+pub const STAGE_OBJECTS: usize = 1_000;
 
 /// The table of pointers that a machine's clients share: two million hints of
 /// a line each. Only what is used is ever backed by memory.

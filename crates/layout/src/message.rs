@@ -28,6 +28,9 @@ pub const RELEASE: u8 = 201;
 pub const HAS_VALUE: u8 = 1;
 /// Flag of a reply: its value stands at the start of the named buffer.
 pub const IN_BUFFER: u8 = 2;
+/// Flag of a reply: it has a value, in the frame, and another reply to the
+/// same request follows.
+pub const MORE: u8 = 4;
 
 /// Memory of the client that a reply may fill (RDMA_Mongo 4.3, M15; fields
 /// `remote_addr` and `rkey` of its table 2, M26).
@@ -129,9 +132,37 @@ pub enum Op {
     GetDel = 17,
     /// Value of a key, whose expiry is set or cleared.
     GetEx = 18,
+    /// Makes a tree of places; the key is its name, here and below.
+    TreeCreate = 19,
+    /// Removes a tree.
+    TreeDrop = 20,
+    /// Adds an object to a tree, or moves it.
+    TreePut = 21,
+    /// Removes an object.
+    TreeRemove = 22,
+    /// An object's rectangle and bytes.
+    TreeGet = 23,
+    /// The objects in a window, in as many replies as it takes.
+    TreeSearch = 24,
+    /// How many objects are in a window.
+    TreeCount = 25,
+    /// The objects nearest to a point, the nearest first.
+    TreeNearest = 26,
+    /// Where a tree lies, and what is in it.
+    TreeInfo = 27,
+    /// Objects that a tree is to be built of.
+    TreeStage = 28,
+    /// Builds a tree of what was staged.
+    TreeBuild = 29,
 }
 
 impl Op {
+    /// Whether it is about a tree of places.
+    #[inline]
+    pub const fn is_tree(self) -> bool {
+        self as u8 >= Self::TreeCreate as u8
+    }
+
     /// The operation with this number.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
@@ -154,6 +185,17 @@ impl Op {
             16 => Self::StrLen,
             17 => Self::GetDel,
             18 => Self::GetEx,
+            19 => Self::TreeCreate,
+            20 => Self::TreeDrop,
+            21 => Self::TreePut,
+            22 => Self::TreeRemove,
+            23 => Self::TreeGet,
+            24 => Self::TreeSearch,
+            25 => Self::TreeCount,
+            26 => Self::TreeNearest,
+            27 => Self::TreeInfo,
+            28 => Self::TreeStage,
+            29 => Self::TreeBuild,
             _ => return None,
         })
     }
@@ -184,6 +226,18 @@ pub enum Status {
     /// The value is too large for a frame, and the request named no buffer, or
     /// one too small; `number` is its length.
     NeedsBuffer = 9,
+    /// There is no such tree.
+    NoTree = 10,
+    /// NaN, infinite or inverted numbers are no rectangle and no point.
+    BadRectangle = 11,
+    /// A node cannot have room for so many entries.
+    BadCapacity = 12,
+    /// Objects are loaded into an empty tree only.
+    NotEmpty = 13,
+    /// Two of the objects to be loaded have one id.
+    TwiceGiven = 14,
+    /// A shard has as many trees as it may have.
+    TooManyTrees = 15,
 }
 
 impl Status {
@@ -201,6 +255,12 @@ impl Status {
             7 => Self::Malformed,
             8 => Self::InvalidExpiry,
             9 => Self::NeedsBuffer,
+            10 => Self::NoTree,
+            11 => Self::BadRectangle,
+            12 => Self::BadCapacity,
+            13 => Self::NotEmpty,
+            14 => Self::TwiceGiven,
+            15 => Self::TooManyTrees,
             _ => return None,
         })
     }

@@ -35,6 +35,10 @@ pub const ENTRY_BYTES: usize = 40;
 /// Offset of the checksummed part, of nodes and headers.
 pub const NODE_CHECKED_FROM: usize = 24;
 
+/// Bytes of the first words, guardian and version: if they are what they were,
+/// nothing of the node has changed.
+pub const VERSIONED_BYTES: usize = 16;
+
 /// Word offsets in a node; the first four are a tree header's too, see
 /// [`crate::tree`].
 pub mod word {

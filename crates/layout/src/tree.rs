@@ -92,6 +92,71 @@ impl TreeHeader {
     }
 }
 
+/// Words of a [`TreeInfo`].
+pub const TREE_INFO_WORDS: usize = 12;
+
+/// What a server tells of a tree: where it is to be read, and what is in it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TreeInfo {
+    /// Where its header lies.
+    pub at: NodeRef,
+    /// How it is written.
+    pub kind: TreeKind,
+    /// Entries that a node has room for.
+    pub capacity: u16,
+    /// Number of levels, at least 1.
+    pub height: u8,
+    /// Objects in it.
+    pub objects: u64,
+    /// Nodes in it.
+    pub nodes: u64,
+    /// Bytes of the arena that its nodes take, those that are free now too.
+    pub node_bytes: u64,
+    /// Bytes beside the arena, for finding objects by their ids.
+    pub index_bytes: u64,
+    /// Objects that carry bytes.
+    pub with_data: u64,
+    /// Objects that are kept for building it.
+    pub staged: u64,
+    /// What a Hilbert R-tree's curve fills; 0 for other kinds.
+    pub bounds: Rect,
+}
+
+impl TreeInfo {
+    /// The words as they stand in a message.
+    pub fn to_words(&self) -> [u64; TREE_INFO_WORDS] {
+        let shape = self.capacity as u64 | (self.height as u64) << 16 | (self.kind as u64) << 24;
+        let Rect { min_x, max_x, min_y, max_y } = self.bounds;
+        let [a, b, c, d] = [min_x, max_x, min_y, max_y].map(f64::to_bits);
+        let Self { objects, nodes, node_bytes, index_bytes, with_data, staged, .. } = *self;
+        let at = self.at.to_word();
+        [at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged, a, b, c, d]
+    }
+
+    /// What the words say; `None` if no server says so.
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        let &[at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged, a, b, c, d] =
+            words
+        else {
+            return None;
+        };
+        let [min_x, max_x, min_y, max_y] = [a, b, c, d].map(f64::from_bits);
+        Some(Self {
+            at: NodeRef::from_word(at),
+            kind: TreeKind::from_byte((shape >> 24) as u8)?,
+            capacity: shape as u16,
+            height: (shape >> 16) as u8,
+            objects,
+            nodes,
+            node_bytes,
+            index_bytes,
+            with_data,
+            staged,
+            bounds: Rect { min_x, max_x, min_y, max_y },
+        })
+    }
+}
+
 /// Checks bytes that were fetched as the tree header at `at`.
 pub fn verify_header(
     bytes: &[u8],

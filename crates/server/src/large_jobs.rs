@@ -1,4 +1,5 @@
-//! Jobs, one at once or, if they move a large value, piece by piece.
+//! Jobs, one at once or, if they move a large value or search a tree, piece
+//! by piece.
 //!
 //! What it keeps true: in one turn of the shard one piece of one large value
 //! is moved, so that rings and other jobs never wait for a whole one; the jobs
@@ -8,10 +9,13 @@
 use crate::jobs::{Job, OwnedReply, ReplyQueue, Token};
 use remora_arena::Journal;
 use remora_engine::command::Command;
+use remora_engine::shard::TreeSearch;
 use remora_engine::{Download, LargeSet, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{JOBS_PER_TURN, STREAM_PIECE_BYTES};
-use std::collections::{BTreeMap, VecDeque};
+use remora_layout::limits::{JOBS_PER_TURN, RESP_MAX_REPLY_BYTES, STREAM_PIECE_BYTES};
+use remora_layout::message::Status;
+use remora_layout::node::{ENTRY_BYTES, Entry};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// One connection of one RESP thread.
@@ -28,6 +32,8 @@ enum Work {
     Upload { command: Vec<u8>, upload: Upload },
     /// A reply and what has been copied of its value.
     Download { reply: OwnedReply, value: Vec<u8>, download: Download },
+    /// A search of a tree, and the objects found so far.
+    Search { search: TreeSearch, found: Vec<u8> },
 }
 
 struct LargeJob {
@@ -108,6 +114,15 @@ fn begin<J: Journal>(shard: &mut Shard<J>, job: Job, now: Now) -> Option<LargeJo
                 Err(status) => Outcome::Reply(Reply::status(status)),
             }
         }
+        Ok((Command::Tree { name, request }, _)) if request.is_search() => {
+            match shard.begin_search(name, request) {
+                Ok(search) => {
+                    let work = Work::Search { search, found: Vec::new() };
+                    return advance(shard, LargeJob { reply_to, token, work }, now);
+                }
+                Err(status) => Outcome::Reply(Reply::status(status)),
+            }
+        }
         Ok((command, _)) => {
             let hash = command.key().map_or(KeyHash(0), |key| shard.hash(key));
             shard.execute_or_stream(&command, hash, now)
@@ -159,7 +174,34 @@ fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Optio
             reply_to.push(token, reply);
             None
         }
+        Work::Search { mut search, mut found } => {
+            let reply = match shard.search_turn(&mut search, &mut found) {
+                Ok(_) if found.len() > RESP_MAX_REPLY_BYTES => OwnedReply::status(Status::TooLarge),
+                Ok(false) => {
+                    let work = Work::Search { search, found };
+                    return Some(LargeJob { reply_to, token, work });
+                }
+                Ok(true) => {
+                    if search.may_have_doubles() {
+                        drop_doubles(&mut found);
+                    }
+                    let value = search.gives_objects().then_some(found);
+                    OwnedReply { status: Status::Ok, number: search.number(), value }
+                }
+                Err(status) => OwnedReply::status(status),
+            };
+            reply_to.push(token, reply);
+            None
+        }
     }
+}
+
+/// Leaves one object of each id.
+fn drop_doubles(found: &mut Vec<u8>) {
+    let (objects, _) = found.as_chunks::<ENTRY_BYTES>();
+    let mut known = HashSet::with_capacity(objects.len());
+    let once = |object: &&[u8; ENTRY_BYTES]| known.insert(Entry::from_bytes(object).word);
+    *found = objects.iter().filter(once).flatten().copied().collect();
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The one encoding of commands, for rings, in-process queues and the
 //! operation log.
 
-use super::{Command, Condition, ExpireCondition, Expiry, Pairs};
+use super::{Command, Condition, ExpireCondition, Expiry, Pairs, TreeRequest};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::{Op, RequestHeader, Status};
 use zerocopy::{FromBytes, IntoBytes};
@@ -56,6 +56,9 @@ impl<'a> Command<'a> {
             Self::GetDel { key } => (Op::GetDel, 0, 0, key, none),
             Self::GetEx { key, at_ms: Some(at_ms) } => (Op::GetEx, ON, at_ms as i64, key, none),
             Self::GetEx { key, at_ms: None } => (Op::GetEx, 0, 0, key, none),
+            Self::Tree { name, request: TreeRequest { op, flags, argument, value } } => {
+                (op, flags, argument, name, value)
+            }
             Self::Count => (Op::Count, 0, 0, none, none),
             Self::Flush => (Op::Flush, 0, 0, none, none),
         };
@@ -101,6 +104,15 @@ impl<'a> Command<'a> {
         let brings_value = matches!(op, Op::Set | Op::Append | Op::SetRange);
         if key.len() > MAX_KEY_BYTES || (brings_value && value.len() > MAX_VALUE_BYTES) {
             return Err((Status::TooLarge, id));
+        }
+        if op.is_tree() {
+            if header.reserved != 0 || header.form != 0 {
+                return Err(malformed);
+            }
+            let argument = header.argument.get();
+            let request = TreeRequest::check(op, header.flags, argument, value);
+            let request = request.map_err(|status| (status, id))?;
+            return Ok((Self::Tree { name: key, request }, id));
         }
         // Nothing is carried that the operation does not use: every command
         // has one encoding, and the log replays to the same bytes.
@@ -182,6 +194,8 @@ impl<'a> Command<'a> {
             }
             Op::Count => Self::Count,
             Op::Flush => Self::Flush,
+            // Those of trees are decoded above.
+            _ => return Err(malformed),
         };
         Ok((command, id))
     }

@@ -8,9 +8,11 @@
 mod encoding;
 mod pairs;
 mod reply;
+mod tree;
 
 pub use pairs::Pairs;
 pub use reply::Reply;
+pub use tree::{Objects, TreeCommand, TreeRequest, TreeSettings};
 
 /// When a SET takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -177,6 +179,13 @@ pub enum Command<'a> {
         /// longer expires.
         at_ms: Option<u64>,
     },
+    /// Something about a tree of places.
+    Tree {
+        /// The tree's name.
+        name: &'a [u8],
+        /// What.
+        request: TreeRequest<'a>,
+    },
     /// `number` is the count of keys of the shard.
     Count,
     /// Removes every key of the shard.
@@ -184,7 +193,8 @@ pub enum Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// The key, if the command has one; several or none otherwise.
+    /// The key, or the tree's name, if the command has one; several or none
+    /// otherwise.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
             Self::Get { key }
@@ -202,12 +212,16 @@ impl<'a> Command<'a> {
             | Self::StrLen { key }
             | Self::GetDel { key }
             | Self::GetEx { key, .. } => Some(key),
+            Self::Tree { name, .. } => Some(name),
             Self::MultiSet { .. } | Self::Count | Self::Flush => None,
         }
     }
 
     /// Whether the command may change anything.
     pub fn is_write(&self) -> bool {
+        if let Self::Tree { request, .. } = self {
+            return request.is_write();
+        }
         !matches!(
             self,
             Self::Get { .. }

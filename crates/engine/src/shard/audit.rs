@@ -40,12 +40,13 @@ impl<J: Journal> Shard<J> {
         let records: u64 = hands.iter().map(|(from, to)| to - from).sum();
         let buckets = self.table.overflow_buckets() * class_bytes(BUCKET_CLASS) as u64;
         let pinned: u64 = self.pins.waiting().map(|slot| self.slots.bytes_of(slot)).sum();
-        let expected = records + buckets + pinned;
+        let trees = self.trees.totals().data_bytes;
+        let expected = records + buckets + pinned + trees;
         let stats = self.slots.stats();
         if stats.used_bytes != expected || keys != self.stats.keys {
             return Err(format!(
                 "{keys} records of {records} bytes and {buckets} bytes of overflow buckets can be \
-                 reached; the books say: {} keys, {stats:?}",
+                 reached, trees have {trees} bytes of data; the books say: {} keys, {stats:?}",
                 self.stats.keys
             ));
         }

@@ -13,10 +13,12 @@ mod expire;
 mod lease;
 mod read;
 mod string;
+mod trees;
 mod upload;
 mod write;
 
 pub use download::{Download, Outcome, STREAM_CLASS};
+pub use trees::TreeSearch;
 pub use upload::{LargeSet, Upload};
 
 use crate::command::{Command, Reply};
@@ -119,6 +121,12 @@ pub struct ShardStats {
     pub ask_only: u64,
     /// Records whose bytes are held for a download.
     pub pinned: u64,
+    /// Trees of places.
+    pub trees: u64,
+    /// Objects in all trees.
+    pub tree_objects: u64,
+    /// Bytes of the arena that trees and their objects' bytes take.
+    pub tree_bytes: u64,
     /// Where the arena's bytes are.
     pub slots: SlotStats,
 }
@@ -144,6 +152,7 @@ pub struct Shard<J: Journal = NoJournal> {
     last_put: RemotePointer,
     /// Where a value that is changed piecemeal is made, kept between commands.
     edited: Vec<u8>,
+    trees: trees::Trees,
 }
 
 /// A key that was found: where its slot word stands, what it says, word 1.
@@ -191,6 +200,7 @@ impl<J: Journal> Shard<J> {
             ask_only: ask_only::AskOnly::default(),
             last_put: RemotePointer::NONE,
             edited: Vec::new(),
+            trees: trees::Trees::default(),
         }
     }
 
@@ -216,7 +226,11 @@ impl<J: Journal> Shard<J> {
             self.policy.as_ref().is_none_or(|policy| policy.records() == self.stats.keys),
             "the policy knows what the table leads to"
         );
+        let trees = self.trees.totals();
         ShardStats {
+            trees: self.trees.len(),
+            tree_objects: trees.objects,
+            tree_bytes: trees.node_bytes + trees.data_bytes,
             last_sequence: self.log.last_sequence(),
             buckets: self.table.buckets(),
             overflow_buckets: self.table.overflow_buckets(),
@@ -273,6 +287,7 @@ impl<J: Journal> Shard<J> {
             Command::StrLen { key } => self.strlen(key, hash, now),
             Command::GetDel { key } => self.get_del(key, hash, now),
             Command::GetEx { key, at_ms } => self.get_ex(key, hash, at_ms, now),
+            Command::Tree { name, request } => self.tree(name, request, now),
             Command::Count => Reply::number(self.stats.keys as i64),
             Command::Flush => self.flush(now),
         }

@@ -358,11 +358,12 @@ impl<J: Journal> Shard<J> {
         Reply::status(Status::Ok)
     }
 
-    /// Removes every key. All guardians are dead when it answers, so that no
+    /// Removes every key and every tree. All guardians are dead when it answers, so that no
     /// reader takes a flushed value for a fresh one.
     pub(super) fn flush(&mut self, now: Now) -> Reply<'_> {
         self.log.append(&Command::Flush);
         self.note_flushed();
+        self.drop_all_trees(now);
         let removed = self.stats.keys;
         for bucket in 0..self.table.buckets() {
             for (place, slot) in self.table.places(&self.owner, bucket) {

@@ -11,6 +11,7 @@ use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef, NodeShape};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeKind};
+use std::collections::HashMap;
 
 /// Nodes after which whoever loads is told how far it is.
 const TOLD_EVERY_NODES: usize = 1024;
@@ -29,16 +30,20 @@ impl Tree {
             return Err(TreeError::NotEmpty);
         }
         let mut entries = Vec::with_capacity(objects.len());
+        let mut by_id = HashMap::with_capacity(objects.len());
         for (id, rect) in objects {
             entries.push(Entry { rect: rect.checked()?, word: id });
+            if by_id.insert(id, rect).is_some() {
+                return Err(TreeError::TwiceGiven(id));
+            }
         }
         if entries.is_empty() {
             return Ok(());
         }
         let mut made = Vec::new();
         match self.build(arena, entries, &mut made, &mut progress) {
-            Ok((header, objects)) => {
-                self.replace_root(arena, header, objects);
+            Ok(header) => {
+                self.replace_root(arena, header, by_id);
                 Ok(())
             }
             Err(full) => {
@@ -55,10 +60,9 @@ impl Tree {
         mut entries: Vec<Entry>,
         made: &mut Vec<NodeRef>,
         progress: &mut impl FnMut(u64),
-    ) -> Result<(TreeHeader, u64), ArenaFull> {
+    ) -> Result<TreeHeader, ArenaFull> {
         let TreeHeader { kind, capacity, bounds, .. } = self.header;
         let capacity = capacity as usize;
-        let objects = entries.len() as u64;
         if kind == TreeKind::Hilbert {
             entries.sort_by_cached_key(|entry| hilbert::value(&entry.rect, &bounds));
         }
@@ -92,7 +96,7 @@ impl Tree {
             }
             if nodes == 1 {
                 let root = NodeRef::from_word(above[0].word);
-                return Ok((TreeHeader { root, height: level + 1, ..self.header }, objects));
+                return Ok(TreeHeader { root, height: level + 1, ..self.header });
             }
             (entries, lhvs) = (above, lhvs_above);
         }

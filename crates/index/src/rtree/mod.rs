@@ -20,6 +20,6 @@ mod tree;
 mod walk;
 
 pub use pool::Arena;
-pub use search::{Object, Predicate};
+pub use search::{Cursor, Object, Predicate};
 pub use tree::{Tree, TreeError, TreeOptions};
 pub use walk::{AskReason, Query, Step, Walk, Want, read_header, walk_locally};

@@ -3,8 +3,10 @@
 use super::edit::entries_in;
 use super::tree::Tree;
 use remora_arena::{Journal, Owner};
+use remora_layout::limits::WALK_RESTARTS;
 use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
+use remora_layout::tree::TreeHeader;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -21,6 +23,16 @@ pub enum Predicate {
 }
 
 impl Predicate {
+    /// The predicate that a byte encodes.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Intersects),
+            1 => Some(Self::Within),
+            2 => Some(Self::Contains),
+            _ => None,
+        }
+    }
+
     /// Whether an object is one.
     #[inline(always)]
     pub fn holds(self, object: &Rect, window: &Rect) -> bool {
@@ -81,6 +93,57 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
+/// A window search that can pause; see [`Tree::search_some`].
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    window: Rect,
+    predicate: Predicate,
+    /// Nodes to visit, with their levels.
+    waiting: Vec<(NodeRef, u8)>,
+    /// The tree's counter when the search began; `None` before.
+    counter: Option<u64>,
+    nodes: u64,
+    restarts: u32,
+    is_finished: bool,
+}
+
+impl Cursor {
+    /// A search that has not begun. `window` is a checked rectangle.
+    pub fn new(window: Rect, predicate: Predicate) -> Self {
+        Self {
+            window,
+            predicate,
+            waiting: Vec::new(),
+            counter: None,
+            nodes: 0,
+            restarts: 0,
+            is_finished: false,
+        }
+    }
+
+    /// Nodes visited so far, those of earlier beginnings too.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Times that it began again.
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// Begins, or begins again, if what waits is not of this header's tree as
+    /// it is now.
+    fn enter(&mut self, header: &TreeHeader) {
+        if self.is_finished || self.counter == Some(header.counter) {
+            return;
+        }
+        self.restarts += self.counter.is_some() as u32;
+        self.counter = Some(header.counter);
+        self.waiting.clear();
+        self.waiting.push((header.root, header.height - 1));
+    }
+}
+
 impl Tree {
     /// Hands every object for which the predicate holds to `found`, in no
     /// order. Gives the number of nodes visited. `window` is a rectangle.
@@ -89,25 +152,54 @@ impl Tree {
         owner: &Owner<J>,
         window: &Rect,
         predicate: Predicate,
-        mut found: impl FnMut(&Object),
+        found: impl FnMut(&Object),
     ) -> u64 {
-        let mut nodes = 0;
-        let mut waiting = vec![(self.header().root, self.header().height - 1)];
-        while let Some((at, level)) = waiting.pop() {
-            nodes += 1;
+        let mut cursor = Cursor::new(*window, predicate);
+        self.search_some(owner, &mut cursor, u64::MAX, found);
+        cursor.nodes()
+    }
+
+    /// Goes on with a search, over at most `most_nodes` nodes. True: it is
+    /// finished, and every object that was there all the time, and for which
+    /// the predicate held all the time, has been handed to `found`; none that
+    /// was never there. The cursor is used with this tree only.
+    ///
+    /// If entries have left nodes since the last slice the search begins
+    /// again, as nodes that it wanted may be gone. So an object may be handed
+    /// over twice, also with two rectangles if it moved: who collects them
+    /// drops doubles by id. After `WALK_RESTARTS` beginnings more there is no
+    /// limit of nodes, so that every search ends.
+    pub fn search_some<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        cursor: &mut Cursor,
+        most_nodes: u64,
+        mut found: impl FnMut(&Object),
+    ) -> bool {
+        let Cursor { window, predicate, .. } = *cursor;
+        cursor.enter(&self.header());
+        let limited = cursor.restarts < WALK_RESTARTS;
+        let stop = cursor.nodes.saturating_add(most_nodes);
+        while let Some(&(at, level)) = cursor.waiting.last() {
+            if limited && cursor.nodes >= stop {
+                return false;
+            }
+            cursor.waiting.pop();
+            cursor.nodes += 1;
             let entries = entries_in(owner, at);
             if level == 0 {
-                let objects = entries.iter().filter(|entry| predicate.holds(&entry.rect, window));
+                let objects = entries.iter().filter(|entry| predicate.holds(&entry.rect, &window));
                 objects.for_each(&mut found);
                 continue;
             }
             for entry in entries {
-                if predicate.may_hold_below(&entry.rect, window) {
-                    waiting.push((NodeRef::from_word(entry.word), level - 1));
+                if predicate.may_hold_below(&entry.rect, &window) {
+                    cursor.waiting.push((NodeRef::from_word(entry.word), level - 1));
                 }
             }
         }
-        nodes
+        cursor.is_finished = true;
+        true
     }
 
     /// Number of objects for which the predicate holds.

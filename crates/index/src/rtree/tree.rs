@@ -9,6 +9,7 @@ use remora_layout::node::{Entry, Home, NodeRef, NodeShape, node_bytes};
 use remora_layout::record::State;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::{TreeHeader, TreeKind};
+use std::collections::HashMap;
 
 /// Entries out of a hundred that a node keeps at least, unless it is the root.
 /// What makes searches visit fewest nodes: 2 M uniform rectangles, capacity 30,
@@ -36,6 +37,9 @@ pub enum TreeError {
     /// Objects are loaded into an empty tree only.
     #[error("the tree is not empty: only an empty one can be loaded")]
     NotEmpty,
+    /// Among the objects to be loaded this id stands twice.
+    #[error("object {0} is given twice")]
+    TwiceGiven(u64),
 }
 
 /// What a tree is to be.
@@ -50,8 +54,7 @@ pub struct TreeOptions {
     pub bounds: Rect,
 }
 
-/// A tree of objects, each an id and a rectangle. An id stands in it once: its
-/// user sees to that.
+/// A tree of objects, each an id and a rectangle. An id stands in it once.
 pub struct Tree {
     pub(super) home: Home,
     /// Where the header lies.
@@ -59,7 +62,7 @@ pub struct Tree {
     pub(super) header: TreeHeader,
     pub(super) pool: Pool,
     edit: Edit,
-    objects: u64,
+    by_id: HashMap<u64, Rect>,
 }
 
 impl Tree {
@@ -88,7 +91,7 @@ impl Tree {
             TreeHeader { kind, capacity: capacity as u16, height: 1, root, counter: 0, bounds };
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
-        Ok(Self { home, at, header, pool, edit: Edit::default(), objects: 0 })
+        Ok(Self { home, at, header, pool, edit: Edit::default(), by_id: HashMap::new() })
     }
 
     /// Ends the tree and gives its memory back.
@@ -108,7 +111,12 @@ impl Tree {
 
     /// Objects in the tree.
     pub fn objects(&self) -> u64 {
-        self.objects
+        self.by_id.len() as u64
+    }
+
+    /// The rectangle of an object; `None` if it is not in the tree.
+    pub fn find<J: Journal>(&self, _owner: &Owner<J>, id: u64) -> Option<Rect> {
+        self.by_id.get(&id).copied()
     }
 
     /// Nodes in the tree.
@@ -121,6 +129,11 @@ impl Tree {
         self.pool.bytes()
     }
 
+    /// Bytes beside the arena, for finding objects by their ids.
+    pub fn index_bytes(&self) -> u64 {
+        self.by_id.capacity() as u64 * (size_of::<(u64, Rect)>() as u64 + 1)
+    }
+
     /// Fewest entries of a node that is not the root.
     pub fn least_entries(&self) -> usize {
         (self.header.capacity as usize * least_percent(self.header.kind) / 100).max(2)
@@ -131,42 +144,34 @@ impl Tree {
         (shape_in(owner, at).level, entries_in(owner, at))
     }
 
-    /// Adds an object whose id is not in the tree.
-    pub fn insert<J: Journal>(
+    /// Adds an object, or moves the one with this id, at once for every
+    /// reader. True if it is new.
+    pub fn put<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         id: u64,
         rect: Rect,
-    ) -> Result<(), TreeError> {
+    ) -> Result<bool, TreeError> {
         let entry = Entry { rect: rect.checked()?, word: id };
-        self.change(arena, |change| change.put(entry))?;
-        self.objects += 1;
-        Ok(())
+        let before = self.by_id.get(&id).copied();
+        self.change(arena, |change| match before {
+            Some(from) => change.move_to(&from, entry),
+            None => change.put(entry),
+        })?;
+        self.by_id.insert(id, rect);
+        Ok(before.is_none())
     }
 
-    /// Removes an object. False if it is not there with exactly this rectangle.
+    /// Removes an object. False if it is not there.
     pub fn remove<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         id: u64,
-        rect: Rect,
     ) -> Result<bool, TreeError> {
-        let removed = self.change(arena, |change| change.remove(id, &rect))?;
-        self.objects -= removed as u64;
-        Ok(removed)
-    }
-
-    /// Moves an object, at once for every reader. False if it is not there with
-    /// exactly the rectangle `from`.
-    pub fn move_to<J: Journal>(
-        &mut self,
-        arena: &mut Arena<'_, J>,
-        id: u64,
-        from: Rect,
-        to: Rect,
-    ) -> Result<bool, TreeError> {
-        let entry = Entry { rect: to.checked()?, word: id };
-        self.change(arena, |change| change.move_to(&from, entry))
+        let Some(rect) = self.by_id.get(&id).copied() else { return Ok(false) };
+        self.change(arena, |change| change.remove(id, &rect))?;
+        self.by_id.remove(&id);
+        Ok(true)
     }
 
     /// Puts a tree just built in the place of an empty one.
@@ -174,13 +179,13 @@ impl Tree {
         &mut self,
         arena: &mut Arena<'_, J>,
         header: TreeHeader,
-        objects: u64,
+        by_id: HashMap<u64, Rect>,
     ) {
         let old = self.header.root;
         self.edit.free_node(arena.owner, old);
         let Self { edit, pool, home, at, header: before, .. } = self;
         edit.publish(arena, pool, *home, *at, before, header);
-        self.objects = objects;
+        self.by_id = by_id;
     }
 
     /// Works a change out, and publishes it whole or not at all.

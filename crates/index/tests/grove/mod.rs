@@ -94,7 +94,7 @@ impl<J: Journal> Grove<J> {
     pub fn try_insert(&mut self, rect: Rect) -> Result<(), TreeError> {
         let id = self.next_id;
         let (tree, mut arena) = self.parts();
-        tree.insert(&mut arena, id, rect)?;
+        assert!(tree.put(&mut arena, id, rect)?);
         self.objects.push((id, rect));
         self.next_id += 1;
         Ok(())
@@ -124,9 +124,9 @@ impl<J: Journal> Grove<J> {
     }
 
     pub fn try_remove_some(&mut self, random: &mut Random) -> bool {
-        let Some((id, rect)) = self.some(random) else { return false };
+        let Some((id, _)) = self.some(random) else { return false };
         let (tree, mut arena) = self.parts();
-        match tree.remove(&mut arena, id, rect) {
+        match tree.remove(&mut arena, id) {
             Ok(removed) => assert!(removed),
             Err(error) => {
                 assert!(matches!(error, TreeError::Full(_)));
@@ -142,9 +142,9 @@ impl<J: Journal> Grove<J> {
     }
 
     pub fn move_some(&mut self, random: &mut Random, to: Rect) {
-        let Some((id, from)) = self.some(random) else { return };
+        let Some((id, _)) = self.some(random) else { return };
         let (tree, mut arena) = self.parts();
-        assert!(tree.move_to(&mut arena, id, from, to).unwrap());
+        assert!(!tree.put(&mut arena, id, to).unwrap());
         let object = self.objects.iter_mut().find(|(known, _)| *known == id);
         object.unwrap().1 = to;
     }
@@ -218,6 +218,10 @@ impl<J: Journal> Grove<J> {
         assert_eq!(self.tree.objects(), self.objects.len() as u64);
         let expected: BTreeSet<u64> = self.objects.iter().map(|&(id, _)| id).collect();
         assert_eq!(ids, expected);
+        for &(id, rect) in &self.objects {
+            assert_eq!(self.tree.find(&self.owner, id), Some(rect));
+        }
+        assert_eq!(self.tree.find(&self.owner, self.next_id), None);
         assert_eq!(self.slots.stats().run_bytes, self.tree.bytes());
     }
 

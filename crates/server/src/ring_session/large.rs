@@ -1,5 +1,6 @@
 //! Large values on one client's ring pair: requests that come in pieces, and
-//! replies whose value is written into the buffer that the request named.
+//! replies whose value is written into the buffer that the request named. And
+//! searches of trees, answered by as many replies as they need.
 //!
 //! What it keeps true:
 //! * a piece a turn: between two pieces the shard serves everybody else;
@@ -10,6 +11,7 @@
 //!   it ends, and when the client goes.
 
 use super::SessionError;
+use super::searching::Searching;
 use remora_arena::{Journal, Region};
 use remora_engine::command::Command;
 use remora_engine::shard::{Download, LargeSet, Upload};
@@ -71,6 +73,7 @@ struct Outgoing {
 /// What waits to be sent to one session of the client.
 enum Item {
     Value(Outgoing),
+    Search(Searching),
     Reply(Vec<u8>),
 }
 
@@ -78,7 +81,7 @@ enum Item {
 pub struct Large {
     incoming: BTreeMap<u32, Incoming>,
     /// By number of the client's session; none is empty, and each begins with
-    /// a value.
+    /// a value or a search.
     outgoing: VecDeque<(u16, VecDeque<Item>)>,
     /// The client's buffer, where its unused pages can be given back.
     buffer: Option<Arc<Region>>,
@@ -220,7 +223,15 @@ impl Large {
         download: Download,
         name: BufferName,
     ) {
-        let item = Item::Value(Outgoing { reply, download, name, sent: 0 });
+        self.push(session, Item::Value(Outgoing { reply, download, name, sent: 0 }));
+    }
+
+    /// Queues what is left of a search.
+    pub fn search(&mut self, session: u16, searching: Searching) {
+        self.push(session, Item::Search(searching));
+    }
+
+    fn push(&mut self, session: u16, item: Item) {
         match self.outgoing.iter_mut().find(|(number, _)| *number == session) {
             Some((_, items)) => items.push_back(item),
             None => self.outgoing.push_back((session, VecDeque::from([item]))),
@@ -239,11 +250,11 @@ impl Large {
         self.outgoing.iter().any(|(number, _)| *number == session)
     }
 
-    /// Sends one piece of the value whose turn it is. Replies that may go out
-    /// now are given to `reply`, in order.
-    pub fn send_piece(
+    /// Sends one piece of the value whose turn it is, or lets a search go on for
+    /// a turn. Replies that may go out now are given to `replies`, in order.
+    pub fn send_piece<J: Journal>(
         &mut self,
-        shard: &mut Shard<impl Journal>,
+        shard: &mut Shard<J>,
         link: &mut AnyLink,
         now: Now,
         replies: &mut Vec<Vec<u8>>,
@@ -260,7 +271,15 @@ impl Large {
                 return Err(failure.into());
             }
         }
-        // Bounded: each turn takes an item away, up to the next value.
+        if let Some(Item::Search(searching)) = items.front_mut()
+            && searching.turn(shard, &mut Vec::new(), |header, objects| {
+                replies.push([header.as_bytes(), objects].concat());
+                Ok(())
+            })?
+        {
+            items.pop_front();
+        }
+        // Bounded: each turn takes an item away, up to the next value or search.
         loop {
             match items.pop_front() {
                 Some(Item::Value(value)) if value.is_sent() => {

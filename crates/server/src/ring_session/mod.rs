@@ -3,6 +3,7 @@
 
 mod large;
 mod replies;
+mod searching;
 mod special;
 
 pub use replies::ClientEnd;
@@ -53,6 +54,8 @@ pub struct RingSession {
     pub violated: Arc<AtomicBool>,
     torn_since_ms: Option<u64>,
     frames: Vec<u8>,
+    /// What a search has found in a turn.
+    found: Vec<u8>,
     /// Threads of the client that have asked something here: it gives them the
     /// lowest numbers that are free.
     threads_seen: u16,
@@ -119,6 +122,7 @@ impl RingSession {
             replies: Replies::new(parts),
             torn_since_ms: None,
             frames: Vec::new(),
+            found: Vec::new(),
         }
     }
 
@@ -248,6 +252,11 @@ impl RingSession {
         now: Now,
     ) -> Result<(), SessionError> {
         self.see_thread(large::session_of(id));
+        if let Command::Tree { name, request } = *command
+            && request.is_search()
+        {
+            return self.search(shard, name, request, id);
+        }
         let room = buffer.map_or(STREAM_BYTES, |name| STREAM_BYTES.max(name.bytes.get() as usize));
         let takes_away = match *command {
             Command::GetDel { key } | Command::GetEx { key, .. } => Some(key),

@@ -94,21 +94,14 @@ impl Replies {
         credit != self.sender.credit()
     }
 
+    /// The server's life, which each reply tells.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
     /// The header of an encoded reply.
     pub fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
-        let value = reply.value.unwrap_or_default();
-        let [low, high] = reply.pointer.to_words();
-        ReplyHeader {
-            status: reply.status as u8,
-            flags: if reply.value.is_some() { HAS_VALUE } else { 0 },
-            reserved: 0.into(),
-            value_bytes: (value.len() as u32).into(),
-            id: id.into(),
-            lease_ms: reply.lease_ms.into(),
-            pointer: [low.into(), high.into()],
-            number: reply.number.into(),
-            life: self.life.into(),
-        }
+        header_of(reply, id, self.life)
     }
 
     /// Sends a reply, or keeps it until there is room.
@@ -170,5 +163,22 @@ impl Replies {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
         }
+    }
+}
+
+/// The header of an encoded reply, in a server's life.
+pub fn header_of(reply: &Reply<'_>, id: u32, life: u64) -> ReplyHeader {
+    let value = reply.value.unwrap_or_default();
+    let [low, high] = reply.pointer.to_words();
+    ReplyHeader {
+        status: reply.status as u8,
+        flags: if reply.value.is_some() { HAS_VALUE } else { 0 },
+        reserved: 0.into(),
+        value_bytes: (value.len() as u32).into(),
+        id: id.into(),
+        lease_ms: reply.lease_ms.into(),
+        pointer: [low.into(), high.into()],
+        number: reply.number.into(),
+        life: life.into(),
     }
 }

@@ -1,0 +1,313 @@
+//! Trees of places: what is asked of their owner.
+//!
+//! What it keeps true: changes go to the server only (Catfish 3.2, C9, C21);
+//! a search's objects come once each, however many replies they took.
+
+mod read;
+mod tops;
+
+use crate::api::{Counts, Path, Via};
+use crate::ask::Answer;
+use crate::error::Error;
+use crate::session::Session;
+use remora_engine::command::{Command, Objects, TreeCommand};
+use remora_index::rtree::{Object, Predicate, Query};
+use remora_layout::limits::{MAX_NEAREST, STAGE_OBJECTS};
+use remora_layout::message::Status;
+use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
+use remora_layout::rect::{RECT_BYTES, Rect};
+use remora_layout::tree::{TreeHeader, TreeInfo};
+use tops::Tops;
+use zerocopy::FromBytes;
+
+/// How a client reads a tree itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Issue {
+    /// One READ at a time (C20).
+    Single,
+    /// READs of all nodes that are wanted, each handled as it comes (C23).
+    #[default]
+    Multi,
+}
+
+/// How a client reads a tree, and what it keeps of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeRead {
+    /// How many READs at a time.
+    pub issue: Issue,
+    /// Bytes of inner nodes kept between searches, the top levels first.
+    pub cache_bytes: usize,
+}
+
+impl Default for TreeRead {
+    fn default() -> Self {
+        Self { issue: Issue::Multi, cache_bytes: 1 << 20 }
+    }
+}
+
+/// A session's view of one tree: where it lies, and its top levels.
+#[derive(Debug)]
+pub struct OpenTree {
+    name: Box<[u8]>,
+    shard: usize,
+    at: NodeRef,
+    /// As it was read last.
+    header: Option<TreeHeader>,
+    reading: TreeRead,
+    tops: Tops,
+}
+
+impl OpenTree {
+    /// How it is read from now on.
+    #[must_use]
+    pub fn reading(self, reading: TreeRead) -> Self {
+        Self { reading, tops: Tops::new(reading.cache_bytes), ..self }
+    }
+
+    /// The tree's name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Bytes of inner nodes that are kept now.
+    pub fn cache_bytes(&self) -> usize {
+        self.tops.bytes()
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeFound<'s> {
+    /// The objects: of a window in no order, else the nearest first. Valid
+    /// until the session is used again.
+    pub objects: &'s [Object],
+    /// How it was come by.
+    pub via: Via,
+    /// What it cost. `nodes` are those that crossed the fabric.
+    pub counts: Counts,
+    /// Nodes examined, kept ones included; for an asked window those that the
+    /// server visited.
+    pub nodes_visited: u64,
+}
+
+/// An object's rectangle and bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Place<'s> {
+    /// Where it is.
+    pub rect: Rect,
+    /// Its bytes, if it carries any. Valid until the session is used again.
+    pub data: Option<&'s [u8]>,
+}
+
+impl Session {
+    fn ask_tree(&mut self, name: &[u8], command: TreeCommand<'_>) -> Result<Answer, Error> {
+        let mut scratch = std::mem::take(&mut self.tree_request);
+        let asked = match command.request(&mut scratch) {
+            Ok(request) => self.ask(&Command::Tree { name, request }),
+            Err(status) => Err(Error::Refused(status)),
+        };
+        self.tree_request = scratch;
+        asked
+    }
+
+    /// Makes an empty tree. False if there is one of that name.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn create_tree(&mut self, name: &[u8], settings: &TreeSettings) -> Result<bool, Error> {
+        let answer = self.ask_tree(name, TreeCommand::Create(*settings))?;
+        Ok(answer.status == Status::Ok)
+    }
+
+    /// Removes a tree with all its objects. Whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn drop_tree(&mut self, name: &[u8]) -> Result<bool, Error> {
+        Ok(self.ask_tree(name, TreeCommand::Drop)?.number == 1)
+    }
+
+    /// What is in a tree; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn tree_info(&mut self, name: &[u8]) -> Result<Option<TreeInfo>, Error> {
+        let answer = match self.ask_tree(name, TreeCommand::Info) {
+            Err(Error::Refused(Status::NoTree)) => return Ok(None),
+            answer => answer?,
+        };
+        let value = answer.value.map_or(&[][..], |(from, to)| &self.reply[from..to]);
+        let (words, _) = value.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        match TreeInfo::from_words(&words) {
+            Some(info) => Ok(Some(info)),
+            None => Err(self.end(Error::Protocol("a tree that cannot be"))),
+        }
+    }
+
+    /// A view of a tree, to search it; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn open_tree(&mut self, name: &[u8]) -> Result<Option<OpenTree>, Error> {
+        let Some(info) = self.tree_info(name)? else { return Ok(None) };
+        let (_, shard) = self.route(name)?;
+        let reading = TreeRead::default();
+        let tops = Tops::new(reading.cache_bytes);
+        Ok(Some(OpenTree { name: name.into(), shard, at: info.at, header: None, reading, tops }))
+    }
+
+    /// Builds an empty tree, which is there, of many objects at once. They are
+    /// sent in parts; `progress` is told how many have been sent. Gives their
+    /// number.
+    ///
+    /// # Errors
+    /// See [`Error`]: the tree is not empty, two objects have one id, memory
+    /// is full; nothing is loaded then.
+    pub fn load_tree(
+        &mut self,
+        name: &[u8],
+        objects: &mut dyn Iterator<Item = (u64, Rect)>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64, Error> {
+        let mut list = Vec::with_capacity(STAGE_OBJECTS * ENTRY_BYTES);
+        let mut sent = 0;
+        loop {
+            list.clear();
+            for (id, rect) in (&mut *objects).take(STAGE_OBJECTS) {
+                Objects::push(&mut list, id, &rect);
+            }
+            let Some(part) = Objects::parse(&list).filter(|part| part.len() > 0) else { break };
+            self.ask_tree(name, TreeCommand::Stage { objects: part })?;
+            sent += part.len() as u64;
+            progress(sent);
+        }
+        Ok(self.ask_tree(name, TreeCommand::Build)?.number as u64)
+    }
+
+    /// Adds an object, or moves the one with this id, at once for every
+    /// reader. `None` as data leaves the bytes that it has. A tree that is not
+    /// there is made. True if the object is new.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn put_place(
+        &mut self,
+        name: &[u8],
+        id: u64,
+        rect: Rect,
+        data: Option<&[u8]>,
+    ) -> Result<bool, Error> {
+        Ok(self.ask_tree(name, TreeCommand::Put { id, rect, data })?.number == 1)
+    }
+
+    /// Removes an object. Whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn remove_place(&mut self, name: &[u8], id: u64) -> Result<bool, Error> {
+        Ok(self.ask_tree(name, TreeCommand::Remove { id })?.number == 1)
+    }
+
+    /// An object; `None` if it is not there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn place(&mut self, name: &[u8], id: u64) -> Result<Option<Place<'_>>, Error> {
+        let answer = self.ask_tree(name, TreeCommand::Get { id })?;
+        let Some((from, to)) = answer.value else { return Ok(None) };
+        let value = &self.reply[from..to];
+        let Ok((rect, data)) = Rect::read_from_prefix(value) else {
+            return Err(self.end(Error::Protocol("an object without a rectangle")));
+        };
+        Ok(Some(Place { rect, data: (answer.number == 1).then_some(data) }))
+    }
+
+    /// How many objects a window has.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn count_places(
+        &mut self,
+        name: &[u8],
+        window: Rect,
+        predicate: Predicate,
+    ) -> Result<u64, Error> {
+        Ok(self.ask_tree(name, TreeCommand::Count { window, predicate })?.number as u64)
+    }
+
+    /// Searches a tree, by READs if the path is [`Path::Read`] and they
+    /// conclude, else by asking.
+    ///
+    /// # Errors
+    /// See [`Error`]: the window is no rectangle, the tree has gone.
+    pub fn search_tree(
+        &mut self,
+        tree: &mut OpenTree,
+        query: &Query,
+        path: Path,
+    ) -> Result<TreeFound<'_>, Error> {
+        self.check()?;
+        self.flush()?;
+        if query.checked().is_err() {
+            return Err(Error::Refused(Status::BadRectangle));
+        }
+        let mut cost = Counts { operations: 1, ..Counts::default() };
+        if Self::walks(path) {
+            if let Some(walked) = self.read_tree(tree, query, &mut cost)? {
+                cost.read = 1;
+                self.totals.add(&cost);
+                let via = Via::read_after(walked.retries);
+                let objects = &self.found;
+                return Ok(TreeFound { objects, via, counts: cost, nodes_visited: walked.nodes });
+            }
+            cost.undecided += (cost.right_lapsed + cost.behind_writes == 0) as u64;
+        }
+        let wasted = Counts { operations: 0, ..cost };
+        let via = if wasted.round_trips == 0 { Via::Asked } else { Via::AskedAfterRead };
+        self.totals.add(&wasted);
+        let (mut counts, nodes_visited) = self.ask_search(&tree.name, query)?;
+        counts.add(&wasted);
+        Ok(TreeFound { objects: &self.found, via, counts, nodes_visited })
+    }
+
+    /// Asks for a search; its objects are in `self.found` then.
+    fn ask_search(&mut self, name: &[u8], query: &Query) -> Result<(Counts, u64), Error> {
+        let command = match *query {
+            Query::Window { window, predicate } => TreeCommand::Search { window, predicate },
+            Query::Nearest { wanted, .. } if wanted > MAX_NEAREST => {
+                return Err(Error::Refused(Status::TooLarge));
+            }
+            Query::Nearest { x, y, wanted } => TreeCommand::Nearest { x, y, wanted: wanted as u32 },
+        };
+        self.found.clear();
+        let mut scratch = Vec::with_capacity(RECT_BYTES);
+        let request = command.request(&mut scratch).map_err(Error::Refused)?;
+        let (shard, ticket) = self.send(&Command::Tree { name, request })?;
+        let mut counts = Counts::default();
+        let mut parts = 0;
+        // Bounded by the server, which ends every search.
+        loop {
+            let answer = self.collect(shard, ticket)?;
+            let answer = self.accepted(answer)?;
+            counts.add(&answer.counts);
+            let value = answer.value.map_or(&[][..], |(from, to)| &self.reply[from..to]);
+            let (objects, rest) = value.as_chunks::<ENTRY_BYTES>();
+            if !rest.is_empty() {
+                return Err(self.end(Error::Protocol("a part of an object")));
+            }
+            self.found.extend(objects.iter().map(Entry::from_bytes));
+            if !answer.is_followed {
+                if parts > 0 {
+                    // The tree may have changed between two of them.
+                    self.found.sort_unstable_by_key(|object| object.word);
+                    self.found.dedup_by_key(|object| object.word);
+                }
+                return Ok((counts, answer.number.max(0) as u64));
+            }
+            parts += 1;
+        }
+    }
+}
+
+pub use remora_engine::command::TreeSettings;

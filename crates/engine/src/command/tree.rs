@@ -1,0 +1,298 @@
+//! Commands on trees of places, and their encoding. A tree has a name, which
+//! is routed as a key is: a whole tree lies in one shard.
+//!
+//! ```text
+//! command   flags         argument   value
+//! create    kind          capacity   bounds 32
+//! put       1: has data   id         rectangle 32 | data
+//! remove    0             id         -
+//! get       0             id         -
+//! search    predicate     0          window 32
+//! count     predicate     0          window 32
+//! nearest   0             how many   x 8 | y 8
+//! stage     0             0          objects: rectangle 32 | id 8, each
+//! others    0             0          -
+//! ```
+//! What is decoded holds checked rectangles only.
+
+use remora_index::rtree::Predicate;
+use remora_layout::limits::{MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES, NODE_ENTRIES};
+use remora_layout::message::{Op, Status};
+use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_layout::rect::Rect;
+use remora_layout::tree::TreeKind;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What a tree is to be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TreeSettings {
+    /// How it is written (C4).
+    pub kind: TreeKind,
+    /// Entries that a node has room for (C7).
+    pub capacity: usize,
+    /// Where most objects lie: what a Hilbert R-tree's curve fills. Others may
+    /// lie outside.
+    pub bounds: Rect,
+}
+
+impl Default for TreeSettings {
+    /// An R*-tree with the capacity of the paper's trees; the unit square.
+    fn default() -> Self {
+        let bounds = Rect { min_x: 0.0, max_x: 1.0, min_y: 0.0, max_y: 1.0 };
+        Self { kind: TreeKind::default(), capacity: NODE_ENTRIES, bounds }
+    }
+}
+
+/// Objects as they stand in a message: rectangle and id, 40 bytes each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Objects<'a>(&'a [u8]);
+
+impl<'a> Objects<'a> {
+    /// The objects that the bytes encode; `None` if their length is wrong.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        bytes.len().is_multiple_of(ENTRY_BYTES).then_some(Self(bytes))
+    }
+
+    /// Appends one object to an encoded list.
+    pub fn push(list: &mut Vec<u8>, id: u64, rect: &Rect) {
+        list.extend_from_slice(Entry { rect: *rect, word: id }.as_bytes());
+    }
+
+    /// Their number.
+    #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
+    pub fn len(self) -> usize {
+        self.0.len() / ENTRY_BYTES
+    }
+
+    /// Ids and rectangles, in order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = (u64, Rect)> + use<'a> {
+        let (chunks, _) = self.0.as_chunks::<ENTRY_BYTES>();
+        chunks.iter().map(|bytes| {
+            let entry = Entry::from_bytes(bytes);
+            (entry.word, entry.rect)
+        })
+    }
+}
+
+/// One request about a tree.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum TreeCommand<'a> {
+    /// Makes an empty tree; `NotDone` if there is one of that name.
+    Create(TreeSettings),
+    /// Removes the tree; `number` is 1 if it was there.
+    Drop,
+    /// Adds an object, or moves it; a tree that is not there is made. `number`
+    /// is 1 if the object is new.
+    Put {
+        /// Its id.
+        id: u64,
+        /// Where it is.
+        rect: Rect,
+        /// Its bytes; `None` leaves those that it has.
+        data: Option<&'a [u8]>,
+    },
+    /// Removes an object; `number` is 1 if it was there.
+    Remove {
+        /// Its id.
+        id: u64,
+    },
+    /// The value is the object's rectangle, and its bytes behind it; `number`
+    /// is 1 if it has any.
+    Get {
+        /// Its id.
+        id: u64,
+    },
+    /// The objects in a window, in no order, 40 bytes each. Several replies;
+    /// `number` of the last is the number of nodes visited.
+    Search {
+        /// The window.
+        window: Rect,
+        /// What an object has to do with it.
+        predicate: Predicate,
+    },
+    /// `number` is the number of objects in a window.
+    Count {
+        /// The window.
+        window: Rect,
+        /// What an object has to do with it.
+        predicate: Predicate,
+    },
+    /// The objects nearest to a point, 40 bytes each, the nearest first.
+    Nearest {
+        /// The point's x.
+        x: f64,
+        /// The point's y.
+        y: f64,
+        /// How many, at most `MAX_NEAREST`.
+        wanted: u32,
+    },
+    /// The value is a [`remora_layout::tree::TreeInfo`].
+    Info,
+    /// Keeps objects for a tree that is to be built; `number` is how many are
+    /// kept.
+    Stage {
+        /// The objects.
+        objects: Objects<'a>,
+    },
+    /// Builds an empty tree of what is kept; `number` is its objects.
+    Build,
+}
+
+/// Flag of a put: it brings data.
+const HAS_DATA: u8 = 1;
+
+/// A command about a tree as it stands in a message, checked. Made by
+/// [`TreeCommand::request`], or decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeRequest<'a> {
+    pub(super) op: Op,
+    pub(super) flags: u8,
+    pub(super) argument: i64,
+    pub(super) value: &'a [u8],
+}
+
+impl<'a> TreeRequest<'a> {
+    /// Checks the parts of a message. The error is the status to reply with.
+    pub(super) fn check(op: Op, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
+        TreeCommand::decode(op, flags, argument, value)?;
+        Ok(Self { op, flags, argument, value })
+    }
+
+    /// What is asked.
+    pub fn command(self) -> TreeCommand<'a> {
+        let Self { op, flags, argument, value } = self;
+        TreeCommand::decode(op, flags, argument, value).expect("checked when it was made")
+    }
+
+    /// Whether it may change anything.
+    pub fn is_write(&self) -> bool {
+        match self.op {
+            Op::TreeCreate
+            | Op::TreeDrop
+            | Op::TreePut
+            | Op::TreeRemove
+            | Op::TreeStage
+            | Op::TreeBuild => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it is answered in slices.
+    pub fn is_search(&self) -> bool {
+        matches!(self.op, Op::TreeSearch | Op::TreeCount)
+    }
+}
+
+impl<'a> TreeCommand<'a> {
+    /// This command as it stands in a message; `scratch` is overwritten.
+    ///
+    /// # Errors
+    /// Its numbers make no rectangle, no point, or no tree; or the data is too
+    /// long: the status that the server would reply with.
+    pub fn request<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<TreeRequest<'s>, Status> {
+        scratch.clear();
+        let (op, flags, argument) = match *self {
+            Self::Create(TreeSettings { kind, capacity, bounds }) => {
+                scratch.extend_from_slice(bounds.as_bytes());
+                (Op::TreeCreate, kind as u8, capacity as i64)
+            }
+            Self::Drop => (Op::TreeDrop, 0, 0),
+            Self::Put { id, rect, data } => {
+                scratch.extend_from_slice(rect.as_bytes());
+                scratch.extend_from_slice(data.unwrap_or_default());
+                (Op::TreePut, if data.is_some() { HAS_DATA } else { 0 }, id as i64)
+            }
+            Self::Remove { id } => (Op::TreeRemove, 0, id as i64),
+            Self::Get { id } => (Op::TreeGet, 0, id as i64),
+            Self::Search { window, predicate } => {
+                scratch.extend_from_slice(window.as_bytes());
+                (Op::TreeSearch, predicate as u8, 0)
+            }
+            Self::Count { window, predicate } => {
+                scratch.extend_from_slice(window.as_bytes());
+                (Op::TreeCount, predicate as u8, 0)
+            }
+            Self::Nearest { x, y, wanted } => {
+                scratch.extend_from_slice([x, y].as_bytes());
+                (Op::TreeNearest, 0, wanted.into())
+            }
+            Self::Info => (Op::TreeInfo, 0, 0),
+            Self::Stage { objects } => {
+                scratch.extend_from_slice(objects.0);
+                (Op::TreeStage, 0, 0)
+            }
+            Self::Build => (Op::TreeBuild, 0, 0),
+        };
+        TreeRequest::check(op, flags, argument, scratch)
+    }
+
+    /// The command that flags, argument and value encode. The error is the
+    /// status to reply with.
+    fn decode(op: Op, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
+        let plain = |command| match (flags, argument, value) {
+            (0, 0, []) => Ok(command),
+            _ => Err(Status::Malformed),
+        };
+        match op {
+            Op::TreeCreate => {
+                let (bounds, rest) = take_rect(value)?;
+                let kind = TreeKind::from_byte(flags).ok_or(Status::Malformed)?;
+                let limits = MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES;
+                let capacity = usize::try_from(argument).ok().filter(|c| limits.contains(c));
+                let capacity = capacity.ok_or(Status::BadCapacity)?;
+                nothing(rest)?;
+                Ok(Self::Create(TreeSettings { kind, capacity, bounds }))
+            }
+            Op::TreeDrop => plain(Self::Drop),
+            Op::TreePut => {
+                let (rect, rest) = take_rect(value)?;
+                let data = match flags {
+                    HAS_DATA if rest.len() > MAX_OBJECT_BYTES => return Err(Status::TooLarge),
+                    HAS_DATA => Some(rest),
+                    0 if rest.is_empty() => None,
+                    _ => return Err(Status::Malformed),
+                };
+                Ok(Self::Put { id: argument as u64, rect, data })
+            }
+            Op::TreeRemove | Op::TreeGet if flags == 0 && value.is_empty() => {
+                let id = argument as u64;
+                Ok(if op == Op::TreeGet { Self::Get { id } } else { Self::Remove { id } })
+            }
+            Op::TreeSearch | Op::TreeCount if argument == 0 => {
+                let (window, rest) = take_rect(value)?;
+                let predicate = Predicate::from_byte(flags).ok_or(Status::Malformed)?;
+                nothing(rest)?;
+                Ok(match op {
+                    Op::TreeSearch => Self::Search { window, predicate },
+                    _ => Self::Count { window, predicate },
+                })
+            }
+            Op::TreeNearest if flags == 0 => {
+                let (x, rest) = f64::read_from_prefix(value).map_err(|_| Status::Malformed)?;
+                let y = f64::read_from_bytes(rest).map_err(|_| Status::Malformed)?;
+                let wanted = u32::try_from(argument).map_err(|_| Status::Malformed)?;
+                Rect::point(x, y).map_err(|_| Status::BadRectangle)?;
+                Ok(Self::Nearest { x, y, wanted })
+            }
+            Op::TreeInfo => plain(Self::Info),
+            Op::TreeStage if flags == 0 && argument == 0 => {
+                let objects = Objects::parse(value).ok_or(Status::Malformed)?;
+                if objects.iter().any(|(_, rect)| rect.checked().is_err()) {
+                    return Err(Status::BadRectangle);
+                }
+                Ok(Self::Stage { objects })
+            }
+            Op::TreeBuild => plain(Self::Build),
+            _ => Err(Status::Malformed),
+        }
+    }
+}
+
+fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
+    let (rect, rest) = Rect::read_from_prefix(value).map_err(|_| Status::Malformed)?;
+    Ok((rect.checked().map_err(|_| Status::BadRectangle)?, rest))
+}
+
+fn nothing(rest: &[u8]) -> Result<(), Status> {
+    if rest.is_empty() { Ok(()) } else { Err(Status::Malformed) }
+}

@@ -1,0 +1,524 @@
+//! Trees of places: by name, beside the keys (docs/decisions/0023).
+//!
+//! What it keeps true: a change of a tree is made whole or not at all, and
+//! logged if it was made, under the position that the changed nodes carry
+//! (`changed_at`); an object's bytes lie in a slot of their own, that no key
+//! leads to, and go with the object; a search that has begun ends, or is told
+//! that its tree has gone, whatever happens meanwhile.
+
+use super::defragment::Room;
+use super::{Now, Shard};
+use crate::command::{Command, Objects, Reply, TreeCommand, TreeRequest, TreeSettings};
+use remora_arena::{ArenaFull, Journal, NewRecord, Slot, publish_live, slot_of, write_pending};
+use remora_index::hash::record_value;
+use remora_index::rtree::{Arena, Cursor, Tree, TreeError, TreeOptions};
+use remora_layout::limits::{
+    MAX_NEAREST, MAX_TREES, NODE_RUN_BYTES, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
+};
+use remora_layout::message::Status;
+use remora_layout::node::{Home, node_bytes};
+use remora_layout::rect::Rect;
+use remora_layout::tree::TreeInfo;
+use std::collections::HashMap;
+use zerocopy::IntoBytes;
+
+/// One tree, and what belongs to its objects.
+struct Named {
+    tree: Tree,
+    /// No two trees of a shard ever have the same.
+    serial: u64,
+    /// Slots of the objects' bytes.
+    data: HashMap<u64, u32>,
+    /// What it is to be built of.
+    staged: Vec<(u64, Rect)>,
+}
+
+/// The trees of one shard.
+#[derive(Default)]
+pub(super) struct Trees {
+    by_name: HashMap<Box<[u8]>, Named>,
+    last_serial: u64,
+    totals: Totals,
+    /// What a reply's value is made in.
+    scratch: Vec<u8>,
+}
+
+/// What all trees of a shard have.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub objects: u64,
+    /// Bytes of the arena for nodes.
+    pub node_bytes: u64,
+    /// Bytes of the arena for objects' bytes.
+    pub data_bytes: u64,
+}
+
+impl Trees {
+    /// Number of trees.
+    pub fn len(&self) -> u64 {
+        self.by_name.len() as u64
+    }
+
+    /// What they have.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+}
+
+impl Totals {
+    /// A tree that had `before` is now so.
+    fn update(&mut self, before: (u64, u64), tree: &Tree) {
+        self.objects = self.objects + tree.objects() - before.0;
+        self.node_bytes = self.node_bytes + tree.bytes() - before.1;
+    }
+}
+
+/// A search that is answered in slices.
+#[derive(Debug)]
+pub struct TreeSearch {
+    name: Box<[u8]>,
+    serial: u64,
+    cursor: Cursor,
+    /// Objects that are counted, not given.
+    count: Option<u64>,
+}
+
+impl TreeSearch {
+    /// Whether objects may have been given twice: the tree changed meanwhile.
+    pub fn may_have_doubles(&self) -> bool {
+        self.cursor.restarts() > 0
+    }
+
+    /// Whether it gives objects; else it counts them.
+    pub fn gives_objects(&self) -> bool {
+        self.count.is_none()
+    }
+
+    /// The reply's number: objects counted, or nodes visited.
+    pub fn number(&self) -> i64 {
+        self.count.unwrap_or(self.cursor.nodes()) as i64
+    }
+}
+
+fn refusal(error: TreeError) -> Status {
+    match error {
+        TreeError::BadRect(_) => Status::BadRectangle,
+        TreeError::Full(_) => Status::OutOfMemory,
+        TreeError::BadCapacity(_) => Status::BadCapacity,
+        TreeError::NotEmpty => Status::NotEmpty,
+        TreeError::TwiceGiven(_) => Status::TwiceGiven,
+    }
+}
+
+impl<J: Journal> Shard<J> {
+    /// Executes a command about a tree, a search to its end.
+    pub(super) fn tree(&mut self, name: &[u8], request: TreeRequest<'_>, now: Now) -> Reply<'_> {
+        let command = request.command();
+        let entry = Command::Tree { name, request };
+        match command {
+            TreeCommand::Create(settings) => self.create_tree(name, settings, &entry, now),
+            TreeCommand::Drop => self.drop_tree(name, &entry, now),
+            TreeCommand::Put { id, rect, data } => {
+                self.put_object(name, (id, rect, data), &entry, now)
+            }
+            TreeCommand::Remove { id } => self.remove_object(name, id, &entry, now),
+            TreeCommand::Get { id } => self.object(name, id),
+            TreeCommand::Search { .. } | TreeCommand::Count { .. } => {
+                self.whole_search(name, command)
+            }
+            TreeCommand::Nearest { x, y, wanted } => self.nearest(name, (x, y), wanted as usize),
+            TreeCommand::Info => self.tree_info(name),
+            TreeCommand::Stage { objects } => self.stage(name, objects, &entry),
+            TreeCommand::Build => self.build_tree(name, &entry, now),
+        }
+    }
+
+    /// Changes a tree; makes room if it is full and something may go.
+    fn change_tree<T>(
+        &mut self,
+        name: &[u8],
+        now: Now,
+        change: impl Fn(&mut Tree, &mut Arena<'_, J>) -> Result<T, TreeError>,
+    ) -> Result<T, Status> {
+        let try_once = |shard: &mut Self| {
+            let named = shard.trees.by_name.get_mut(name).ok_or(None)?;
+            let changed_at = shard.log.last_sequence() + 1;
+            let (owner, slots) = (&mut shard.owner, &mut shard.slots);
+            let before = (named.tree.objects(), named.tree.bytes());
+            let changed = change(&mut named.tree, &mut Arena { owner, slots, changed_at });
+            shard.trees.totals.update(before, &named.tree);
+            changed.map_err(Some)
+        };
+        let mut outcome = try_once(self);
+        if matches!(outcome, Err(Some(TreeError::Full(_)))) && self.make_node_room(name, now) {
+            outcome = try_once(self);
+        }
+        outcome.map_err(|error| error.map_or(Status::NoTree, refusal))
+    }
+
+    /// Lets keys go until a run for a tree's nodes is free, where keys may go.
+    fn make_node_room(&mut self, name: &[u8], now: Now) -> bool {
+        let Some(named) = self.trees.by_name.get(name) else { return false };
+        let node = node_bytes(named.tree.header().capacity as usize);
+        self.policy.is_some() && self.make_free(NODE_RUN_BYTES.max(8 * node), 1, now)
+    }
+
+    /// Sees to it that so many runs are free.
+    fn make_free(&mut self, bytes: usize, runs: usize, now: Now) -> bool {
+        let made: Vec<usize> = (0..runs).map_while(|_| self.make_run(bytes, now)).collect();
+        self.shed_thinned(now);
+        made.iter().for_each(|&run| self.slots.give_run(run, bytes));
+        made.len() == runs
+    }
+
+    fn create_tree(
+        &mut self,
+        name: &[u8],
+        settings: TreeSettings,
+        entry: &Command<'_>,
+        now: Now,
+    ) -> Reply<'_> {
+        if self.trees.by_name.contains_key(name) {
+            return Reply::status(Status::NotDone);
+        }
+        match self.new_tree(name, settings, now) {
+            Ok(()) => {
+                self.log.append(entry);
+                Reply::status(Status::Ok)
+            }
+            Err(status) => Reply::status(status),
+        }
+    }
+
+    fn new_tree(&mut self, name: &[u8], settings: TreeSettings, now: Now) -> Result<(), Status> {
+        if self.trees.by_name.len() >= MAX_TREES {
+            return Err(Status::TooManyTrees);
+        }
+        let TreeSettings { kind, capacity, bounds } = settings;
+        let options = TreeOptions { kind, capacity, bounds };
+        let home = Home { secret: self.options.record_secret, region: self.options.region };
+        let make = |shard: &mut Self| {
+            let changed_at = shard.log.last_sequence() + 1;
+            let (owner, slots) = (&mut shard.owner, &mut shard.slots);
+            Tree::create(&mut Arena { owner, slots, changed_at }, home, options)
+        };
+        let mut made = make(self);
+        if matches!(made, Err(TreeError::Full(_)))
+            && self.policy.is_some()
+            && self.make_free(NODE_RUN_BYTES.max(8 * node_bytes(capacity)), 1, now)
+        {
+            made = make(self);
+        }
+        let tree = made.map_err(refusal)?;
+        self.trees.totals.update((0, 0), &tree);
+        self.trees.last_serial += 1;
+        let serial = self.trees.last_serial;
+        let named = Named { tree, serial, data: HashMap::new(), staged: Vec::new() };
+        self.trees.by_name.insert(name.into(), named);
+        Ok(())
+    }
+
+    fn drop_tree(&mut self, name: &[u8], entry: &Command<'_>, now: Now) -> Reply<'_> {
+        let Some(named) = self.trees.by_name.remove(name) else { return Reply::number(0) };
+        self.log.append(entry);
+        self.end_tree(named, now);
+        Reply::number(1)
+    }
+
+    fn end_tree(&mut self, named: Named, now: Now) {
+        for slot in named.data.into_values() {
+            self.drop_data(slot, now);
+        }
+        self.trees.totals.objects -= named.tree.objects();
+        self.trees.totals.node_bytes -= named.tree.bytes();
+        let changed_at = self.log.last_sequence();
+        let (owner, slots) = (&mut self.owner, &mut self.slots);
+        named.tree.destroy(&mut Arena { owner, slots, changed_at });
+    }
+
+    /// Ends all trees: a flush.
+    pub(super) fn drop_all_trees(&mut self, now: Now) {
+        for (_, named) in std::mem::take(&mut self.trees.by_name) {
+            self.end_tree(named, now);
+        }
+    }
+
+    fn put_object(
+        &mut self,
+        name: &[u8],
+        (id, rect, data): (u64, Rect, Option<&[u8]>),
+        entry: &Command<'_>,
+        now: Now,
+    ) -> Reply<'_> {
+        let is_made = !self.trees.by_name.contains_key(name);
+        if is_made && let Err(status) = self.new_tree(name, TreeSettings::default(), now) {
+            return Reply::status(status);
+        }
+        let kept = data.filter(|data| !data.is_empty()).map(|data| self.keep(data, now));
+        let Ok(slot) = kept.transpose() else {
+            return self.not_put(name, is_made, Status::OutOfMemory, now);
+        };
+        match self.change_tree(name, now, |tree, arena| tree.put(arena, id, rect)) {
+            Ok(is_new) => {
+                self.log.append(entry);
+                if data.is_some() {
+                    self.set_data(name, id, slot, now);
+                }
+                Reply::number(is_new as i64)
+            }
+            Err(status) => {
+                if let Some(slot) = slot {
+                    self.drop_data(slot.slot, now);
+                }
+                self.not_put(name, is_made, status, now)
+            }
+        }
+    }
+
+    /// An object was refused: a tree made for it goes again.
+    fn not_put(&mut self, name: &[u8], is_made: bool, status: Status, now: Now) -> Reply<'_> {
+        if is_made && let Some(named) = self.trees.by_name.remove(name) {
+            self.end_tree(named, now);
+        }
+        Reply::status(status)
+    }
+
+    /// Keeps an object's bytes in a slot.
+    fn keep(&mut self, data: &[u8], now: Now) -> Result<Slot, ArenaFull> {
+        let record = NewRecord { key: &[], value: data, kind: OBJECT_KIND, expires_at_ms: 0 };
+        let slot = self.allocate(Room::Record { bytes: record.record_bytes() }, now)?;
+        let (secret, region) = (self.options.record_secret, self.options.region);
+        write_pending(&mut self.owner, secret, region, slot, &record);
+        publish_live(&mut self.owner, slot);
+        self.trees.totals.data_bytes += self.slots.bytes_of(slot);
+        self.shed_thinned(now);
+        Ok(slot)
+    }
+
+    fn drop_data(&mut self, slot: u32, now: Now) {
+        let slot = slot_of(&self.owner, slot);
+        self.trees.totals.data_bytes -= self.slots.bytes_of(slot);
+        self.give_back(slot, now);
+    }
+
+    /// The object's bytes are those in the slot from now on, or none.
+    fn set_data(&mut self, name: &[u8], id: u64, slot: Option<Slot>, now: Now) {
+        let Some(named) = self.trees.by_name.get_mut(name) else { return };
+        let before = match slot {
+            Some(slot) => named.data.insert(id, slot.slot),
+            None => named.data.remove(&id),
+        };
+        if let Some(before) = before {
+            self.drop_data(before, now);
+        }
+    }
+
+    fn remove_object(&mut self, name: &[u8], id: u64, entry: &Command<'_>, now: Now) -> Reply<'_> {
+        match self.change_tree(name, now, |tree, arena| tree.remove(arena, id)) {
+            Ok(true) => {
+                self.log.append(entry);
+                self.set_data(name, id, None, now);
+                Reply::number(1)
+            }
+            Ok(false) | Err(Status::NoTree) => Reply::number(0),
+            Err(status) => Reply::status(status),
+        }
+    }
+
+    fn object(&mut self, name: &[u8], id: u64) -> Reply<'_> {
+        let Some(named) = self.trees.by_name.get(name) else {
+            return Reply::status(Status::NoTree);
+        };
+        let Some(rect) = named.tree.find(&self.owner, id) else {
+            return Reply::status(Status::NotFound);
+        };
+        let scratch = &mut self.trees.scratch;
+        scratch.clear();
+        scratch.extend_from_slice(rect.as_bytes());
+        let data = named.data.get(&id);
+        if let Some(&slot) = data {
+            scratch.extend_from_slice(record_value(&self.owner, slot));
+        }
+        Reply { value: Some(scratch), ..Reply::number(data.is_some() as i64) }
+    }
+
+    fn nearest(&mut self, name: &[u8], (x, y): (f64, f64), wanted: usize) -> Reply<'_> {
+        if wanted > MAX_NEAREST {
+            return Reply::status(Status::TooLarge);
+        }
+        let Some(named) = self.trees.by_name.get(name) else {
+            return Reply::status(Status::NoTree);
+        };
+        let found = named.tree.nearest(&self.owner, x, y, wanted);
+        let scratch = &mut self.trees.scratch;
+        scratch.clear();
+        scratch.extend_from_slice(found.as_bytes());
+        Reply { value: Some(scratch), ..Reply::number(found.len() as i64) }
+    }
+
+    fn tree_info(&mut self, name: &[u8]) -> Reply<'_> {
+        let Some(named) = self.trees.by_name.get(name) else {
+            return Reply::status(Status::NoTree);
+        };
+        let (tree, header) = (&named.tree, named.tree.header());
+        let info = TreeInfo {
+            at: tree.at(),
+            kind: header.kind,
+            capacity: header.capacity,
+            height: header.height,
+            objects: tree.objects(),
+            nodes: tree.nodes(),
+            node_bytes: tree.bytes(),
+            index_bytes: tree.index_bytes(),
+            with_data: named.data.len() as u64,
+            staged: named.staged.len() as u64,
+            bounds: header.bounds,
+        };
+        let scratch = &mut self.trees.scratch;
+        scratch.clear();
+        scratch.extend_from_slice(info.to_words().as_bytes());
+        Reply { value: Some(scratch), ..Reply::status(Status::Ok) }
+    }
+
+    fn stage(&mut self, name: &[u8], objects: Objects<'_>, entry: &Command<'_>) -> Reply<'_> {
+        let Some(named) = self.trees.by_name.get_mut(name) else {
+            return Reply::status(Status::NoTree);
+        };
+        if named.tree.objects() > 0 {
+            named.staged = Vec::new();
+            return Reply::status(Status::NotEmpty);
+        }
+        // What is kept must fit the arena once it is built, at least.
+        let bytes = (named.staged.len() + objects.len()) * size_of::<(u64, Rect)>();
+        if bytes > self.owner.region_bytes() {
+            named.staged = Vec::new();
+            return Reply::status(Status::OutOfMemory);
+        }
+        self.log.append(entry);
+        named.staged.extend(objects.iter());
+        Reply::number(named.staged.len() as i64)
+    }
+
+    fn build_tree(&mut self, name: &[u8], entry: &Command<'_>, now: Now) -> Reply<'_> {
+        let Some(named) = self.trees.by_name.get_mut(name) else {
+            return Reply::status(Status::NoTree);
+        };
+        let capacity = named.tree.header().capacity as usize;
+        let mut staged = std::mem::take(&mut named.staged);
+        let bytes = packed_nodes(staged.len(), capacity) * node_bytes(capacity);
+        if !self.make_free(NODE_RUN_BYTES, bytes.div_ceil(NODE_RUN_BYTES), now) {
+            return Reply::status(Status::OutOfMemory);
+        }
+        let changed_at = self.log.last_sequence() + 1;
+        let Some(named) = self.trees.by_name.get_mut(name) else {
+            return Reply::status(Status::NoTree);
+        };
+        let before = (named.tree.objects(), named.tree.bytes());
+        let (owner, slots) = (&mut self.owner, &mut self.slots);
+        let mut arena = Arena { owner, slots, changed_at };
+        let built = named.tree.load(&mut arena, std::mem::take(&mut staged), |_| {});
+        self.trees.totals.update(before, &named.tree);
+        let objects = named.tree.objects();
+        match built {
+            Ok(()) => {
+                self.log.append(entry);
+                Reply::number(objects as i64)
+            }
+            Err(error) => Reply::status(refusal(error)),
+        }
+    }
+
+    /// Begins a search or a count. `NoTree` if there is no tree of that name.
+    pub fn begin_search(
+        &self,
+        name: &[u8],
+        request: TreeRequest<'_>,
+    ) -> Result<TreeSearch, Status> {
+        let (window, predicate, count) = match request.command() {
+            TreeCommand::Search { window, predicate } => (window, predicate, None),
+            TreeCommand::Count { window, predicate } => (window, predicate, Some(0)),
+            _ => return Err(Status::Malformed),
+        };
+        let named = self.trees.by_name.get(name).ok_or(Status::NoTree)?;
+        let cursor = Cursor::new(window, predicate);
+        Ok(TreeSearch { name: name.into(), serial: named.serial, cursor, count })
+    }
+
+    /// Goes on with a search for one turn of the shard; appends the objects
+    /// that it finds to `found`, 40 bytes each. True at its end.
+    ///
+    /// # Errors
+    /// `NoTree`: the tree has gone meanwhile.
+    pub fn search_turn(
+        &self,
+        search: &mut TreeSearch,
+        found: &mut Vec<u8>,
+    ) -> Result<bool, Status> {
+        let named = self.trees.by_name.get(&search.name).ok_or(Status::NoTree)?;
+        if named.serial != search.serial {
+            return Err(Status::NoTree);
+        }
+        let node = node_bytes(named.tree.header().capacity as usize);
+        let step = (SEARCH_TURN_BYTES / node).max(1) as u64;
+        let last = search.cursor.nodes() + SEARCH_TURN_NODES;
+        let (TreeSearch { cursor, count, .. }, before) = (search, found.len());
+        // Bounded: each step visits a node, or ends.
+        loop {
+            let restarts = cursor.restarts();
+            let mut met = 0;
+            let ended = named.tree.search_some(&self.owner, cursor, step, |object| match count {
+                Some(_) => met += 1,
+                None => found.extend_from_slice(object.as_bytes()),
+            });
+            if let Some(count) = count {
+                // Counted anew where the search began again.
+                *count = if cursor.restarts() == restarts { *count + met } else { met };
+            }
+            let is_full = found.len() - before >= SEARCH_TURN_BYTES || cursor.nodes() >= last;
+            if ended || is_full {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// A search to its end, for whoever cannot take it in turns.
+    fn whole_search(&mut self, name: &[u8], command: TreeCommand<'_>) -> Reply<'_> {
+        let (window, predicate, counts) = match command {
+            TreeCommand::Search { window, predicate } => (window, predicate, false),
+            TreeCommand::Count { window, predicate } => (window, predicate, true),
+            _ => unreachable!("called for searches"),
+        };
+        let Some(named) = self.trees.by_name.get(name) else {
+            return Reply::status(Status::NoTree);
+        };
+        let scratch = &mut self.trees.scratch;
+        scratch.clear();
+        let mut count = 0;
+        let nodes = named.tree.search(&self.owner, &window, predicate, |object| {
+            count += 1;
+            if !counts {
+                scratch.extend_from_slice(object.as_bytes());
+            }
+        });
+        if counts {
+            return Reply::number(count);
+        }
+        Reply { value: Some(scratch), ..Reply::number(nodes as i64) }
+    }
+}
+
+/// Nodes of a tree in which so many objects are packed.
+fn packed_nodes(objects: usize, capacity: usize) -> usize {
+    let (mut nodes, mut level) = (0, objects.max(1));
+    // Bounded: each level has fewer nodes.
+    loop {
+        level = level.div_ceil(capacity);
+        nodes += level;
+        if level == 1 {
+            return nodes;
+        }
+    }
+}
+
+/// Kind of a record that holds an object's bytes.
+const OBJECT_KIND: u8 = 1;
