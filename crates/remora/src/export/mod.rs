@@ -9,11 +9,15 @@ use crate::transport::Transport;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::ProgressBar;
+use remora_client::{Object, Predicate, Query, Rect};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use writer::Writer;
 
+/// A window that every object touches.
+const EVERYWHERE: Rect =
+    Rect { min_x: f64::MIN, max_x: f64::MAX, min_y: f64::MIN, max_y: f64::MAX };
 /// Objects between two words about progress.
 const TELL_EVERY: u64 = 1 << 14;
 
@@ -103,31 +107,35 @@ fn readable(file: &std::fs::File) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes all objects of the tree. Gives their number.
+/// Writes all objects of the tree, by their ids. They are those of one moment,
+/// with the places and bytes that each has when it is written. Gives their number.
 fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
     let mut session = open_session(&args.server, args.transport)?;
     let name = args.tree.as_bytes();
     let info = session.tree_info(name)?.with_context(|| format!("no tree {}", args.tree))?;
-    let bar = ProgressBar::new(info.objects);
+    let mut tree = session.open_tree(name)?.with_context(|| format!("no tree {}", args.tree))?;
+    let query = Query::Window { window: EVERYWHERE, predicate: Predicate::Intersects };
+    let found = session.search_tree(&mut tree, &query, remora_client::Path::Ask)?;
+    let mut objects = found.objects.to_vec();
+    objects.sort_unstable_by_key(|object| object.word);
+    let bar = ProgressBar::new(objects.len() as u64);
     let mut writer = Writer::begin(format, out)?;
-    let mut failure = None;
     let mut count = 0u64;
-    session.scan_tree(name, &mut |id, rect, data| {
-        if failure.is_some() {
-            return;
+    for Object { rect, word: id } in objects {
+        if info.with_data == 0 {
+            writer.object(id, &rect, None)?;
+        } else if let Some(place) = session.place(name, id)? {
+            writer.object(id, &place.rect, place.data)?;
+        } else {
+            // Removed since the search.
+            continue;
         }
-        failure = writer.object(id, &rect, data).err();
         count += 1;
         if count.is_multiple_of(TELL_EVERY) {
             bar.set_position(count);
         }
-    })?;
-    bar.finish_and_clear();
-    match failure {
-        Some(failure) => Err(failure).context("writing the objects"),
-        None => {
-            writer.end()?;
-            Ok(count)
-        }
     }
+    bar.finish_and_clear();
+    writer.end()?;
+    Ok(count)
 }

@@ -2,7 +2,7 @@
 
 use super::ExportFormat;
 use anyhow::Context;
-use remora_layout::rect::Rect;
+use remora_client::Rect;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;

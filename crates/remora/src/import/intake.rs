@@ -1,7 +1,7 @@
 //! What comes out of a file: taken in, or refused and counted.
 
 use anyhow::Context;
-use remora_layout::rect::{BadRect, Rect};
+use remora_client::{BadRect, Rect};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::Write;
@@ -191,8 +191,11 @@ impl Summary {
             writeln!(out)?;
             return Ok(());
         }
-        writeln!(out, "{tree}: {} added, {} replaced, {} refused in {:.2} s",
-            self.added, self.replaced, self.refused, self.elapsed_s)?;
+        writeln!(
+            out,
+            "{tree}: {} added, {} replaced, {} refused in {:.2} s",
+            self.added, self.replaced, self.refused, self.elapsed_s
+        )?;
         if self.numbered {
             writeln!(out, "the file has no ids: objects are numbered from 0 in its order")?;
         }
@@ -293,7 +296,8 @@ pub mod tests {
                 anyhow::bail!("memory is full")
             }
         }
-        let mut intake = Intake::new(&mut Broken, |_| {});
+        let mut broken = Broken;
+        let mut intake = Intake::new(&mut broken, |_| {});
         let error = intake.take(17, point(None)).unwrap_err();
         assert_eq!(format!("{error:#}"), "adding the object at 17: memory is full");
     }

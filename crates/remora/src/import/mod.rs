@@ -13,15 +13,22 @@ use crate::transport::Transport;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use intake::{Intake, Sink, Summary};
-use remora_client::{Options, Session, TreeSettings};
+use intake::{Intake, Sink};
+use remora_client::{Options, Rect, Session, TreeSettings};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
-use remora_layout::rect::Rect;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+#[cfg(test)]
+pub mod reading {
+    //! What a test of the way there and back needs.
+    pub use super::geojson::{read_document, read_lines};
+    pub use super::intake::tests::{Kept, taken};
+    pub use super::table::{Wanted, read as read_table};
+}
 
 /// Where the server is if no flag says.
 pub const DEFAULT_SERVER: &str = "127.0.0.1:7379";
@@ -70,7 +77,8 @@ impl FromStr for Bounds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers: Vec<f64> = text.split(',').map_while(|part| part.trim().parse().ok()).collect();
+        let numbers: Vec<f64> =
+            text.split(',').map_while(|part| part.trim().parse().ok()).collect();
         match numbers[..] {
             [min_x, min_y, max_x, max_y] if text.split(',').count() == 4 => {
                 Rect::new(min_x, max_x, min_y, max_y).map(Self).map_err(|why| why.to_string())
@@ -148,7 +156,9 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
     let summary = intake.finish(began.elapsed());
     bar.finish_and_clear();
     summary.print(&args.into, args.json, &mut std::io::stdout().lock())?;
-    read.with_context(|| format!("{}: what is counted above is in, the rest is not", args.file.display()))?;
+    read.with_context(|| {
+        format!("{}: what is counted above is in, the rest is not", args.file.display())
+    })?;
     if summary.refused() > 0 {
         bail!("{} objects were refused; all others are in", summary.refused());
     }
@@ -184,7 +194,9 @@ fn progress_bar(file: &Path) -> ProgressBar {
         Ok(metadata) if metadata.is_file() => {
             let style = "{wide_bar} {bytes}/{total_bytes} {msg} {eta}";
             let bar = ProgressBar::new(metadata.len());
-            ProgressStyle::with_template(style).map(|style| bar.clone().with_style(style)).unwrap_or(bar)
+            ProgressStyle::with_template(style)
+                .map(|style| bar.clone().with_style(style))
+                .unwrap_or(bar)
         }
         _ => ProgressBar::new_spinner(),
     }
@@ -198,11 +210,7 @@ fn open(file: &Path, bar: &ProgressBar) -> anyhow::Result<Box<dyn Read>> {
         .map_err(|error| usage(format!("cannot read {}: {error}", file.display())))?;
     let counted = bar.wrap_read(BufReader::with_capacity(BUFFER_BYTES, opened));
     let is_packed = file.extension().is_some_and(|extension| extension == "xz");
-    Ok(if is_packed {
-        Box::new(liblzma::read::XzDecoder::new(counted))
-    } else {
-        Box::new(counted)
-    })
+    Ok(if is_packed { Box::new(liblzma::read::XzDecoder::new(counted)) } else { Box::new(counted) })
 }
 
 /// A tree of a server.
@@ -215,11 +223,8 @@ impl SessionSink {
     /// Opens the tree, and makes it if it is not there.
     fn open(args: &ImportArgs) -> anyhow::Result<Self> {
         let mut session = open_session(&args.server, args.transport)?;
-        let settings = TreeSettings {
-            kind: args.tree.into(),
-            capacity: args.capacity,
-            bounds: args.bounds.0,
-        };
+        let settings =
+            TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: args.bounds.0 };
         let name = args.into.clone().into_bytes();
         if !session.create_tree(&name, &settings)? {
             let _ = writeln!(std::io::stderr(), "{} is there: objects are added to it", args.into);

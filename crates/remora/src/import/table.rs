@@ -3,11 +3,12 @@
 use super::intake::{Intake, Refusal, Row, Sink};
 use crate::failure::usage;
 use csv::ByteRecord;
-use remora_layout::rect::Rect;
+use remora_client::Rect;
 use std::io::Read;
 
 /// Names that a column may have, for each edge of a box.
-const BOX: [&[&str]; 4] = [&["min_x", "xmin"], &["max_x", "xmax"], &["min_y", "ymin"], &["max_y", "ymax"]];
+const BOX: [&[&str]; 4] =
+    [&["min_x", "xmin"], &["max_x", "xmax"], &["min_y", "ymin"], &["max_y", "ymax"]];
 /// The same for points.
 const POINT: [&[&str]; 2] = [&["x", "lon", "lng", "longitude"], &["y", "lat", "latitude"]];
 
@@ -46,7 +47,9 @@ impl Columns {
             }
         };
         let edges = match (BOX.map(find), POINT.map(find)) {
-            ([Some(min_x), Some(max_x), Some(min_y), Some(max_y)], _) => [min_x, max_x, min_y, max_y],
+            ([Some(min_x), Some(max_x), Some(min_y), Some(max_y)], _) => {
+                [min_x, max_x, min_y, max_y]
+            }
             (_, [Some(x), Some(y)]) => [x, x, y, y],
             _ => {
                 let names: String = names.join(", ").chars().take(200).collect();
@@ -89,9 +92,9 @@ impl Columns {
 }
 
 fn text(record: &ByteRecord, column: usize) -> Result<&str, Refusal> {
-    let bytes = record.get(column).ok_or_else(|| {
-        Refusal::new("columns are missing", format!("{} columns", record.len()))
-    })?;
+    let bytes = record
+        .get(column)
+        .ok_or_else(|| Refusal::new("columns are missing", format!("{} columns", record.len())))?;
     let text = std::str::from_utf8(bytes).map_err(|_| Refusal::new("a number is no text", ""))?;
     Ok(text.trim())
 }
@@ -129,7 +132,8 @@ mod tests {
 
     #[test]
     fn boxes_and_points_in_any_order_of_columns() {
-        let boxes = "name,ID,max_y,min_x,min_y,max_x,data\na,3,4,1,2,3e0,\"x,\"\"y\nz\"\nb,4,1,1,1,1,\n";
+        let boxes =
+            "name,ID,max_y,min_x,min_y,max_x,data\na,3,4,1,2,3e0,\"x,\"\"y\nz\"\nb,4,1,1,1,1,\n";
         let (kept, summary) = of(boxes.as_bytes(), Wanted::default());
         assert_eq!(summary.refused(), 0);
         assert_eq!(kept[&3], (Rect::new(1.0, 3.0, 2.0, 4.0).unwrap(), Some(b"x,\"y\nz".to_vec())));

@@ -2,7 +2,7 @@
 
 use crate::bench::trace::read_bytes;
 use crate::failure::usage;
-use remora_layout::rect::Rect;
+use remora_client::Rect;
 use std::path::Path;
 
 /// Bytes of a row: four i32.
@@ -103,7 +103,10 @@ mod tests {
         let rects = parse_data(&bytes(&rows)).unwrap();
         for (rect, [xmin, ymin, xmax, ymax]) in rects.iter().zip(rows) {
             let numbers = [rect.min_x, rect.min_y, rect.max_x, rect.max_y];
-            assert_eq!(numbers.map(|number| number as i64), [xmin, ymin, xmax, ymax].map(i64::from));
+            assert_eq!(
+                numbers.map(|number| number as i64),
+                [xmin, ymin, xmax, ymax].map(i64::from)
+            );
         }
     }
 

@@ -21,16 +21,15 @@ use super::{note, pinning};
 use crate::cpu::ProcessCpu;
 use crate::server_process::{ServerPlan, ServerProcess};
 use anyhow::{Context, ensure};
-pub use args::PlacesArgs;
 use args::{Load, PlacesPath, Way};
-use remora_client::{Client, Options, PointerCacheKind};
-use remora_layout::rect::Rect;
+pub use args::{PlacesArgs, Tree};
+use remora_client::{Client, Options, PointerCacheKind, Rect};
 use report::{Loaded, PlacesReport};
 use resp::RespPlaces;
 use run::Found;
 use scale::Scale;
 use session::SessionPlaces;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::time::Duration;
 use sums::{SumCounts, print_sums};
 use target::Places;
@@ -103,9 +102,9 @@ pub fn run(args: &PlacesArgs) -> anyhow::Result<()> {
     server.map_or(Ok(()), ServerProcess::stop)?;
     match done {
         Done::Sums(counts) => note(&serde_json::to_string(&counts)?),
-        Done::Run(report, outcome) => {
+        Done::Run(report) => {
             report.print(args.json, &mut std::io::stdout().lock())?;
-            ensure!(outcome.tally.wrong == 0, "{} objects lie elsewhere", outcome.tally.wrong);
+            report.verify()?;
         }
     }
     Ok(())
@@ -128,7 +127,7 @@ fn own_server(args: &PlacesArgs, input: &Input) -> ServerPlan {
 /// What came of it.
 enum Done {
     Sums(SumCounts),
-    Run(Box<PlacesReport>, Outcome),
+    Run(Box<PlacesReport>),
 }
 
 /// Loads the tree into a running server, and measures or prints sums.
@@ -162,10 +161,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn run<P: Places>(
-        &self,
-        open: impl Fn() -> anyhow::Result<P> + Sync,
-    ) -> anyhow::Result<Done> {
+    fn run<P: Places>(&self, open: impl Fn() -> anyhow::Result<P> + Sync) -> anyhow::Result<Done> {
         if !self.args.print_sums {
             return self.measure(open);
         }
@@ -185,8 +181,7 @@ impl Bench<'_> {
             note("the server's process cannot be seen from here: no CPU time");
         }
         let is_own = args.server.is_none();
-        let cores =
-            if is_own { pinning::client_cores(args.way().wake, 1) } else { Vec::new() };
+        let cores = if is_own { pinning::client_cores(args.way().wake, 1) } else { Vec::new() };
         let before = session::loaded(self.client, self.took)?;
         let prepare = |client| {
             let mut target = open()?;
@@ -209,11 +204,10 @@ impl Bench<'_> {
         let height = session::loaded(self.client, self.took)?.height;
         let carried = match args.way().path {
             PlacesPath::Resp => Carried::by("tcp"),
-            PlacesPath::Ask | PlacesPath::Read => Carried::of(self.client),
+            PlacesPath::Ask | PlacesPath::Read => Carried::of(self.client, args.clients),
         };
-        let report =
-            PlacesReport::new(args, carried, Loaded { height, ..before }, &outcome, found);
-        Ok(Done::Run(Box::new(report), outcome))
+        let report = PlacesReport::new(args, carried, Loaded { height, ..before }, &outcome, found);
+        Ok(Done::Run(Box::new(report)))
     }
 
     fn workload(&self, target: &mut impl Places) -> anyhow::Result<Workload> {

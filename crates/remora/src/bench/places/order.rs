@@ -5,7 +5,7 @@
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
-use remora_layout::rect::Rect;
+use remora_client::Rect;
 
 /// Objects of a sub-region, about.
 const REGION_OBJECTS: usize = 20_000;
@@ -77,9 +77,8 @@ mod tests {
     #[test]
     fn one_region_goes_in_rows_from_north_to_south() {
         // A grid of 10 x 10 points, given from south to north.
-        let grid: Vec<Rect> = (0..100)
-            .map(|n| Rect::point(f64::from(n % 10), f64::from(n / 10)).unwrap())
-            .collect();
+        let grid: Vec<Rect> =
+            (0..100).map(|n| Rect::point(f64::from(n % 10), f64::from(n / 10)).unwrap()).collect();
         let wanted = (0..100u32).map(|n| (9 - n / 10) * 10 + n % 10);
         assert!(by_regions(&grid, 1).into_iter().eq(wanted));
     }

@@ -4,6 +4,7 @@ use super::args::PlacesArgs;
 use super::run::Found;
 use crate::bench::report::Carried;
 use crate::bench::run::{Figures, Outcome};
+use anyhow::ensure;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub struct Loaded {
     pub height: u8,
     /// Bytes of its nodes, before the run.
     pub bytes: u64,
+    /// Bytes beside, for finding objects by their ids.
+    pub index_bytes: u64,
     /// How long loading took.
     pub took: Duration,
 }
@@ -53,6 +56,8 @@ pub struct PlacesReport {
     records: u64,
     tree_bytes: u64,
     bytes_per_record: f64,
+    /// To find objects by their ids.
+    index_bytes_per_record: f64,
     load: String,
     loaded_per_s: f64,
     scale: String,
@@ -97,6 +102,7 @@ impl PlacesReport {
             capacity: args.capacity,
             records: loaded.objects,
             tree_bytes: loaded.bytes,
+            index_bytes_per_record: loaded.index_bytes as f64 / loaded.objects.max(1) as f64,
             bytes_per_record: loaded.bytes as f64 / loaded.objects.max(1) as f64,
             load: args.load.to_string(),
             loaded_per_s: loaded.objects as f64 / loaded.took.as_secs_f64().max(1e-9),
@@ -107,6 +113,12 @@ impl PlacesReport {
             wrong: outcome.tally.wrong,
             elapsed_s,
         }
+    }
+
+    /// An error if a search gave objects that do not touch its window.
+    pub fn verify(&self) -> anyhow::Result<()> {
+        ensure!(self.wrong == 0, "{} objects that were found lie elsewhere", self.wrong);
+        Ok(())
     }
 
     /// Prints it, as one JSON object or as lines for people.
@@ -176,7 +188,7 @@ mod tests {
         let words = std::iter::once("places").chain(flags.split_whitespace());
         let args = Flags::parse_from(words).places;
         let took = Duration::from_secs(2);
-        let loaded = Loaded { objects: 1000, height: 3, bytes: 61_000, took };
+        let loaded = Loaded { objects: 1000, height: 3, bytes: 61_000, index_bytes: 9_000, took };
         let mut outcome = outcome_for_tests();
         outcome.costs.nodes = 32;
         PlacesReport::new(&args, Carried::by("shm"), loaded, &outcome, found)
@@ -219,7 +231,10 @@ mod tests {
         assert_eq!(json["results_per_op"], 50.0);
         assert_eq!(json["inserts_per_s"], 2000.0);
         assert_eq!(json["round_trips_per_op"], 1.0);
-        assert_eq!((&json["bytes_per_record"], &json["loaded_per_s"]), (&61.0.into(), &500.0.into()));
+        assert_eq!(
+            (&json["bytes_per_record"], &json["loaded_per_s"]),
+            (&61.0.into(), &500.0.into())
+        );
     }
 
     #[test]
@@ -232,6 +247,6 @@ mod tests {
         out.clear();
         report.print(false, &mut out).unwrap();
         let text = String::from_utf8_lossy(&out);
-        assert!(text.contains("unknown visited") && !text.contains("inserts"), "{text}");
+        assert!(text.contains("unknown visited") && !text.contains("inserts  "), "{text}");
     }
 }

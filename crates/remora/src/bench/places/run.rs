@@ -7,7 +7,7 @@ use crate::bench::run::Share;
 use anyhow::{Context, ensure};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use remora_layout::rect::Rect;
+use remora_client::Rect;
 use std::ops::AddAssign;
 use std::time::Instant;
 
@@ -59,9 +59,9 @@ pub fn warm_up(
     for tile in 0..WARM_TILES * WARM_TILES {
         let at = ((tile % WARM_TILES) as f64 * edge, (tile / WARM_TILES) as f64 * edge);
         let middle = (at.0 + edge / 2.0, at.1 + edge / 2.0);
-        target.search(&place(space, middle, (0.0, 0.0)), &mut |_| {})?;
+        target.search(&place(space, middle, (0.0, 0.0)), &mut |_, _| {})?;
         if tile % clients == client {
-            target.search(&place(space, at, (edge, edge)), &mut |_| {})?;
+            target.search(&place(space, at, (edge, edge)), &mut |_, _| {})?;
         }
     }
     Ok(())
@@ -80,9 +80,10 @@ pub fn drive(
             match op {
                 Op::Search(window) => {
                     found.searches += 1;
-                    let nodes = target.search(&window, &mut |object| {
+                    let nodes = target.search(&window, &mut |_, rect| {
                         found.results += 1;
-                        tally.wrong += u64::from(!object.rect.intersects(&window));
+                        let is_near = rect.is_none_or(|rect| rect.intersects(&window));
+                        tally.wrong += u64::from(!is_near);
                     })?;
                     let both = found.nodes_visited.zip(nodes);
                     found.nodes_visited = both.map(|(sum, nodes)| sum + nodes);
@@ -134,7 +135,7 @@ fn window_with(
     let mut count = |half: f64| -> anyhow::Result<(Rect, u64)> {
         let window = Rect::new(x - half, x + half, y - half, y + half)?;
         let mut found = 0;
-        target.search(&window, &mut |_| found += 1)?;
+        target.search(&window, &mut |_, _| found += 1)?;
         Ok((window, found))
     };
     // Too small a half edge, and one that may be large enough.
@@ -198,11 +199,11 @@ mod tests {
             fn search(
                 &mut self,
                 window: &Rect,
-                _: &mut dyn FnMut(&super::super::target::Object),
+                _: &mut dyn FnMut(u64, Option<&Rect>),
             ) -> anyhow::Result<Option<u64>> {
                 let Self(seen, list) = self;
-                list.search(window, &mut |object| {
-                    seen.insert(object.word);
+                list.search(window, &mut |id, _| {
+                    seen.insert(id);
                 })
             }
             fn put(&mut self, _: u64, _: Rect) -> anyhow::Result<bool> {

@@ -2,14 +2,13 @@
 
 use super::args::{Load, PlacesArgs, PlacesPath, ReadIssue, Way};
 use super::report::Loaded;
-use super::target::{Object, Places};
+use super::target::Places;
 use crate::bench::note;
 use crate::bench::target::{Costs, costs_of};
 use anyhow::{Context, ensure};
 use remora_client::{
-    Client, Issue, OpenTree, Path, Predicate, Query, Session, TreeRead, TreeSettings,
+    Client, Issue, OpenTree, Path, Predicate, Query, Rect, Session, TreeRead, TreeSettings,
 };
-use remora_layout::rect::Rect;
 use std::time::{Duration, Instant};
 
 /// Name of the bench's tree. One that is left of a run that was killed is
@@ -26,8 +25,7 @@ pub fn load(
 ) -> anyhow::Result<Duration> {
     let mut session = client.session()?;
     session.drop_tree(TREE)?;
-    let settings =
-        TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: *space };
+    let settings = TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: *space };
     ensure!(session.create_tree(TREE, &settings)?, "another run has just made the bench's tree");
     let began = Instant::now();
     let mut noted = began;
@@ -57,7 +55,8 @@ pub fn load(
 /// What is known of the tree.
 pub fn loaded(client: &Client, took: Duration) -> anyhow::Result<Loaded> {
     let info = client.session()?.tree_info(TREE)?.context("the bench's tree is gone")?;
-    Ok(Loaded { objects: info.objects, height: info.height, bytes: info.bytes, took })
+    let (bytes, index_bytes) = (info.node_bytes, info.index_bytes);
+    Ok(Loaded { objects: info.objects, height: info.height, bytes, index_bytes, took })
 }
 
 /// A session, its view of the tree, and the path that searches take.
@@ -88,11 +87,11 @@ impl Places for SessionPlaces {
     fn search(
         &mut self,
         window: &Rect,
-        see: &mut dyn FnMut(&Object),
+        see: &mut dyn FnMut(u64, Option<&Rect>),
     ) -> anyhow::Result<Option<u64>> {
         let query = Query::Window { window: *window, predicate: Predicate::Intersects };
         let found = self.session.search_tree(&mut self.tree, &query, self.path)?;
-        found.objects.iter().for_each(see);
+        found.objects.iter().for_each(|object| see(object.word, Some(&object.rect)));
         Ok(Some(found.nodes_visited))
     }
 

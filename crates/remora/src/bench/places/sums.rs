@@ -2,7 +2,7 @@
 
 use super::target::Places;
 use crate::bench::target::Costs;
-use remora_layout::rect::Rect;
+use remora_client::Rect;
 use serde::Serialize;
 use std::io::Write;
 
@@ -24,10 +24,10 @@ pub fn print_sums(
     let before = target.costs();
     for window in windows {
         let (mut hits, mut sum, mut xor) = (0u64, 0u64, 0u64);
-        target.search(window, &mut |object| {
+        target.search(window, &mut |id, _| {
             hits += 1;
-            sum = sum.wrapping_add(object.word);
-            xor ^= object.word;
+            sum = sum.wrapping_add(id);
+            xor ^= id;
         })?;
         writeln!(out, "{hits},{sum},{xor}")?;
     }

@@ -1,19 +1,17 @@
 //! One client's way to a tree.
 
 use crate::bench::target::Costs;
-use remora_layout::rect::Rect;
-
-/// Objects and their ids, as searches find them.
-pub use remora_layout::node::Entry as Object;
+use remora_client::Rect;
 
 /// What the bench asks of a tree. Loading it is not part of this.
 pub trait Places {
-    /// Searches the objects that touch a window. Gives how many nodes the
-    /// search looked at, if that is known.
+    /// Searches the objects that touch a window; `see` is given each one's id,
+    /// and where it is if that is told. Gives how many nodes were looked at, if
+    /// that is told.
     fn search(
         &mut self,
         window: &Rect,
-        see: &mut dyn FnMut(&Object),
+        see: &mut dyn FnMut(u64, Option<&Rect>),
     ) -> anyhow::Result<Option<u64>>;
 
     /// Adds an object; `false`: it was there, and was moved.
@@ -38,11 +36,11 @@ pub mod tests {
         fn search(
             &mut self,
             window: &Rect,
-            see: &mut dyn FnMut(&Object),
+            see: &mut dyn FnMut(u64, Option<&Rect>),
         ) -> anyhow::Result<Option<u64>> {
             self.costs.asked += 1;
             for (id, rect) in self.objects.iter().filter(|(_, rect)| rect.intersects(window)) {
-                see(&Object { rect: *rect, word: *id });
+                see(*id, Some(rect));
             }
             Ok(Some(3))
         }

@@ -6,7 +6,7 @@ mod session;
 
 pub use local::{KEY_BYTES, LocalTarget, VALUE_BYTES};
 pub use resp::RespTarget;
-pub use session::SessionTarget;
+pub use session::{SessionTarget, costs_of};
 
 use std::ops::{AddAssign, Sub};
 
