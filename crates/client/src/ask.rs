@@ -7,6 +7,7 @@ use crate::session::{InFlight, RequestId, Session};
 use remora_engine::Reply;
 use remora_engine::command::Command;
 use remora_layout::frame::frame_bytes;
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::{LEASE_MIN_S, MAX_INLINE_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::{
     HAS_VALUE, IN_BUFFER, MORE, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status, form,
@@ -140,14 +141,25 @@ impl Session {
         command: &Command<'_>,
         part: Option<&Part>,
     ) -> Result<(usize, Ticket), Error> {
+        let Some(key) = command.key() else { return Err(Error::Refused(Status::Malformed)) };
+        let (hash, shard) = self.route(key)?;
+        Ok((shard, self.put(shard, Some(hash), command, part)?))
+    }
+
+    /// Puts a request into the ring of a shard that its key, if it has one,
+    /// need not belong to.
+    pub(crate) fn send_to(&mut self, shard: usize, command: &Command<'_>) -> Result<Ticket, Error> {
+        self.put(shard, None, command, None)
+    }
+
+    fn put(
+        &mut self,
+        shard: usize,
+        hash: Option<KeyHash>,
+        command: &Command<'_>,
+        part: Option<&Part>,
+    ) -> Result<Ticket, Error> {
         self.check()?;
-        let (hash, shard) = match command.key() {
-            Some(key) => {
-                let (hash, shard) = self.route(key)?;
-                (Some(hash), shard)
-            }
-            None => return Err(Error::Refused(Status::Malformed)),
-        };
         if self.shards[shard].in_flight.is_empty() {
             // Lease and right count from before the request was sent. While
             // others are under way the clock of the last of them will do.
@@ -206,7 +218,7 @@ impl Session {
         if self.shards[shard].gathered.is_full() {
             self.flush_shard(shard)?;
         }
-        Ok((shard, ticket))
+        Ok(ticket)
     }
 
     /// Understands the reply in `self.reply`: checks it, counts it, renews the
@@ -257,7 +269,7 @@ impl Session {
     /// one that comes without a lease is kept for the shortest term, as a hint.
     pub(crate) fn remember(
         &mut self,
-        hash: remora_layout::hash::KeyHash,
+        hash: KeyHash,
         pointer: RemotePointer,
         lease_ms: u64,
         from_ns: u64,

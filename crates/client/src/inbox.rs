@@ -74,15 +74,16 @@ impl Inbox {
         self.users.fetch_sub(requests, Ordering::Relaxed);
     }
 
-    /// The reply to a request was taken out of the ring by its own session.
+    /// The last reply to a request was taken out of the ring by its own session.
     pub fn took_reply(&self) {
         self.users.fetch_sub(1, Ordering::Release);
     }
 
     /// Another thread took this session's reply out of a ring. Says whether
     /// the session's thread sleeps in the kernel and has to be woken there;
-    /// `None` if no reply is expected, and then it is not kept.
-    pub fn deliver(&self, shard: usize, payload: &[u8]) -> Option<bool> {
+    /// `None` if no reply is expected, and then it is not kept. If it is
+    /// `followed` by another one to the same request, one is expected still.
+    pub fn deliver(&self, shard: usize, payload: &[u8], followed: bool) -> Option<bool> {
         let mut state = lock(&self.state);
         // Who asked counted the request before it was sent.
         if self.users.load(Ordering::Relaxed) <= state.is_held as u32 {
@@ -92,7 +93,9 @@ impl Inbox {
             state.replies.push_back((shard, payload.to_vec()));
             self.waiting.store(state.replies.len(), Ordering::Release);
         }
-        self.users.fetch_sub(1, Ordering::AcqRel);
+        if !followed {
+            self.users.fetch_sub(1, Ordering::AcqRel);
+        }
         if state.asleep == Asleep::Parked {
             self.condvar.notify_one();
         }
@@ -196,7 +199,7 @@ mod tests {
                 inbox.expect_replies(4);
                 assert!(!inbox.has_reply() && inbox.take(1).is_none());
                 for (shard, payload) in [(1, b"a"), (2, b"b"), (1, b"c")] {
-                    assert_eq!(inbox.deliver(shard, payload), Some(false), "nobody sleeps");
+                    assert_eq!(inbox.deliver(shard, payload, false), Some(false), "nobody sleeps");
                 }
                 assert!(inbox.take(3).is_none() && inbox.has_reply());
                 assert_eq!(inbox.take(1).unwrap(), b"a");
@@ -220,11 +223,11 @@ mod tests {
                 inbox.took_reply();
                 inbox.give_back();
                 assert!(!inbox.take_if_free(), "one reply is still to come");
-                assert_eq!(inbox.deliver(0, b"to nobody"), Some(false));
+                assert_eq!(inbox.deliver(0, b"to nobody", false), Some(false));
                 assert!(inbox.take_if_free());
                 assert!(!inbox.has_reply(), "a former holder's reply is not the new one's");
                 inbox.expect_replies(1);
-                inbox.deliver(0, b"not taken");
+                inbox.deliver(0, b"not taken", false);
                 inbox.give_back();
                 assert!(inbox.take_if_free() && !inbox.has_reply());
             },
@@ -239,13 +242,18 @@ mod tests {
                 let inbox = held();
                 inbox.expect_replies(3);
                 assert!(inbox.may_sleep_in_kernel(1));
-                assert_eq!(inbox.deliver(1, b"wakes"), Some(true));
+                assert_eq!(inbox.deliver(1, b"wakes", false), Some(true));
                 assert!(!inbox.may_sleep_in_kernel(1), "a reply is here");
-                assert_eq!(inbox.deliver(1, b"it stayed awake"), Some(false));
+                assert_eq!(inbox.deliver(1, b"it stayed awake", false), Some(false));
                 assert!(inbox.may_sleep_in_kernel(2), "it waits for another shard's");
                 inbox.awake();
-                assert_eq!(inbox.deliver(1, b"it is awake"), Some(false));
-                assert_eq!(inbox.deliver(1, b"nobody asked"), None);
+                assert_eq!(inbox.deliver(1, b"it is awake", false), Some(false));
+                assert_eq!(inbox.deliver(1, b"nobody asked", false), None);
+                // A search's replies but the last leave it expected.
+                inbox.expect_replies(1);
+                assert_eq!(inbox.deliver(1, b"a part", true), Some(false));
+                assert_eq!(inbox.deliver(1, b"the last", false), Some(false));
+                assert_eq!(inbox.deliver(1, b"nobody asked", true), None);
             },
             1,
         );
@@ -284,8 +292,8 @@ mod tests {
                     waits.park(0, Duration::from_secs(600));
                     waits.take(0).expect("it was woken for this one")
                 });
-                inbox.deliver(1, b"another shard's");
-                inbox.deliver(0, b"awaited");
+                inbox.deliver(1, b"another shard's", false);
+                inbox.deliver(0, b"awaited", false);
                 assert_eq!(waits.join().unwrap(), b"awaited");
             },
             100,

@@ -266,13 +266,34 @@ impl Session {
         let wasted = Counts { operations: 0, ..cost };
         let via = if wasted.round_trips == 0 { Via::Asked } else { Via::AskedAfterRead };
         self.totals.add(&wasted);
-        let (mut counts, nodes_visited) = self.ask_search(&tree.name, query)?;
+        let (mut counts, nodes_visited) = self.ask_search(tree, query)?;
         counts.add(&wasted);
         Ok(TreeFound { objects: &self.found, via, counts, nodes_visited })
     }
 
-    /// Asks for a search; its objects are in `self.found` then.
-    fn ask_search(&mut self, name: &[u8], query: &Query) -> Result<(Counts, u64), Error> {
+    /// Asks for a search; its objects are in `self.found` then. Sessions share
+    /// the server's threads out among themselves: any of them can read a tree,
+    /// and who cannot conclude says that its owner is to be asked.
+    fn ask_search(&mut self, tree: &OpenTree, query: &Query) -> Result<(Counts, u64), Error> {
+        let shard = (tree.shard + self.number as usize) % self.shards.len();
+        let mut wasted = Counts::default();
+        if let Query::Window { window, predicate } = *query
+            && shard != tree.shard
+            && self.may_read(tree.shard)
+        {
+            let (owner, at) = (tree.shard as u8, tree.at);
+            let command = TreeCommand::SearchAt { window, predicate, shard: owner, at };
+            let before = self.totals;
+            match self.ask_search_of(shard, &[], command) {
+                Err(Error::Refused(Status::AskOwner)) => {
+                    let tried = self.totals.since(&before);
+                    wasted = Counts { operations: 0, asked: 0, ..tried };
+                    self.totals = before;
+                    self.totals.add(&wasted);
+                }
+                found => return found,
+            }
+        }
         let command = match *query {
             Query::Window { window, predicate } => TreeCommand::Search { window, predicate },
             Query::Nearest { wanted, .. } if wanted > MAX_NEAREST => {
@@ -280,10 +301,22 @@ impl Session {
             }
             Query::Nearest { x, y, wanted } => TreeCommand::Nearest { x, y, wanted: wanted as u32 },
         };
+        let (mut counts, nodes) = self.ask_search_of(tree.shard, &tree.name, command)?;
+        counts.add(&wasted);
+        Ok((counts, nodes))
+    }
+
+    /// Asks a shard for a search.
+    fn ask_search_of(
+        &mut self,
+        shard: usize,
+        name: &[u8],
+        command: TreeCommand<'_>,
+    ) -> Result<(Counts, u64), Error> {
         self.found.clear();
         let mut scratch = Vec::with_capacity(RECT_BYTES);
         let request = command.request(&mut scratch).map_err(Error::Refused)?;
-        let (shard, ticket) = self.send(&Command::Tree { name, request })?;
+        let ticket = self.send_to(shard, &Command::Tree { name, request })?;
         let mut counts = Counts::default();
         let mut parts = 0;
         // Bounded by the server, which ends every search.

@@ -158,7 +158,9 @@ impl Session {
         for _ in 0..polls {
             match at.take_frame(&mut receiver)? {
                 Some(Look::Mine) => {
-                    at.inbox.took_reply();
+                    if !is_followed(at.reply) {
+                        at.inbox.took_reply();
+                    }
                     return Ok(Look::Mine);
                 }
                 Some(Look::Nothing) => {}
@@ -329,7 +331,8 @@ impl AtRing<'_> {
     #[cold]
     fn deliver(&mut self, session: u16) -> Result<(), Error> {
         let inbox = self.connection.inbox(session);
-        match inbox.and_then(|inbox| inbox.deliver(self.shard, self.reply)) {
+        match inbox.and_then(|inbox| inbox.deliver(self.shard, self.reply, is_followed(self.reply)))
+        {
             None => Err(self.connection.end(Error::Protocol("a reply to nobody"))),
             Some(sleeps_in_kernel) => {
                 if sleeps_in_kernel {

@@ -173,7 +173,10 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
              {MAX_VALUE_BYTES} bytes"
         )
         .into(),
-        Status::Malformed => "ERR internal error: the shard did not accept the request".into(),
+        // AskOwner is for rings only.
+        Status::Malformed | Status::AskOwner => {
+            "ERR internal error: the shard did not accept the request".into()
+        }
         Status::InvalidExpiry => format!("ERR invalid expire time in '{command}' command").into(),
         Status::NoTree => "ERR no such tree: make it with RTREE.CREATE, or add an object".into(),
         Status::BadRectangle => "ERR a rectangle needs finite numbers, minima first".into(),
@@ -211,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=15 {
+        for number in 0..=16 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

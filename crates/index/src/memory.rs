@@ -25,6 +25,22 @@ pub trait Memory {
     }
 }
 
+impl<M: Memory> Memory for &M {
+    fn bytes(&self) -> usize {
+        (*self).bytes()
+    }
+
+    #[inline(always)]
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        (*self).fetch(offset, into)
+    }
+
+    #[inline(always)]
+    fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
+        (*self).fetch_versioned(offset, into)
+    }
+}
+
 impl Memory for Words {
     #[inline(always)]
     fn bytes(&self) -> usize {

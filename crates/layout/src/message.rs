@@ -154,6 +154,8 @@ pub enum Op {
     TreeStage = 28,
     /// Builds a tree of what was staged.
     TreeBuild = 29,
+    /// The objects in a window of another shard's tree.
+    TreeSearchAt = 30,
 }
 
 impl Op {
@@ -196,6 +198,7 @@ impl Op {
             27 => Self::TreeInfo,
             28 => Self::TreeStage,
             29 => Self::TreeBuild,
+            30 => Self::TreeSearchAt,
             _ => return None,
         })
     }
@@ -238,6 +241,8 @@ pub enum Status {
     TwiceGiven = 14,
     /// A shard has as many trees as it may have.
     TooManyTrees = 15,
+    /// Reading another shard's tree did not conclude: its own shard knows.
+    AskOwner = 16,
 }
 
 impl Status {
@@ -261,6 +266,7 @@ impl Status {
             13 => Self::NotEmpty,
             14 => Self::TwiceGiven,
             15 => Self::TooManyTrees,
+            16 => Self::AskOwner,
             _ => return None,
         })
     }

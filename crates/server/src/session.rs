@@ -69,6 +69,7 @@ impl Session {
         }
         let (to_server, to_client) = (memory.to_server(), memory.to_client());
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let arenas = shared.arenas();
         for (shard, eventfd) in eventfds.iter().enumerate() {
             let mut link = ShmLink::new(None);
             link.add_region(CLIENT_MAILBOX, to_client.clone(), true);
@@ -80,6 +81,7 @@ impl Session {
                     seed,
                     shard,
                     life: shared.life,
+                    arenas: Arc::clone(&arenas),
                     to_server: to_server.clone(),
                     link: AnyLink::Shm(link),
                     large: Some(Arc::clone(memory.large())),
@@ -131,7 +133,7 @@ impl Session {
         let (number, seed) = (hello.session.get(), hello.session_seed.get());
         let shards = shared.shards.len();
         let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
-        let arenas: Vec<Words> = shared.shards.iter().map(|shard| shard.words.clone()).collect();
+        let arenas = shared.arenas();
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let connection = grant.send(stream).map_err(no_room)?;
         Ok(Self::over(shared, agent, (number, seed), far::Carrier::Tcp(connection), to_server))
@@ -157,6 +159,7 @@ impl Session {
         to_server: Words,
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let arenas = shared.arenas();
         for shard in 0..shared.shards.len() {
             attach(
                 shared,
@@ -165,6 +168,7 @@ impl Session {
                     seed,
                     shard,
                     life: shared.life,
+                    arenas: Arc::clone(&arenas),
                     to_server: to_server.clone(),
                     link: carrier.link(),
                     large: None,

@@ -10,7 +10,7 @@ use remora_fabric::{Transport, verbs};
 use remora_layout::immediate::{self, Kind};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What is public of one shard.
 pub struct ShardHandle {
@@ -158,6 +158,11 @@ impl Shared {
     pub fn max_queue_pairs(&self) -> u64 {
         let has = self.verbs.as_ref().map_or(0, verbs::Host::max_queue_pairs);
         self.config.max_queue_pairs.min(has) as u64
+    }
+
+    /// The arenas of all shards.
+    pub fn arenas(&self) -> Arc<[Words]> {
+        self.shards.iter().map(|shard| shard.words.clone()).collect()
     }
 
     /// Whether clients can have sessions over RDMA, now.

@@ -128,6 +128,7 @@ impl<'s> Peer<'s> {
             seed: SEED,
             shard: 0,
             life: LIFE,
+            arenas: Arc::from([shard.owner().words().clone()]),
             to_server: to_server.clone(),
             link: AnyLink::Other(Box::new(Direct::new(back, Arc::clone(&lost)))),
             client: ClientEnd::Far,

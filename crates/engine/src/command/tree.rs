@@ -8,6 +8,8 @@
 //! remove    0             id         -
 //! get       0             id         -
 //! search    predicate     0          window 32
+//! search    predicate |   header     window 32; of a tree of another shard
+//!           shard << 2
 //! count     predicate     0          window 32
 //! nearest   0             how many   x 8 | y 8
 //! stage     0             0          objects: rectangle 32 | id 8, each
@@ -16,9 +18,11 @@
 //! What is decoded holds checked rectangles only.
 
 use remora_index::rtree::Predicate;
-use remora_layout::limits::{MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES, NODE_ENTRIES};
+use remora_layout::limits::{
+    MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
+};
 use remora_layout::message::{Op, Status};
-use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use zerocopy::{FromBytes, IntoBytes};
@@ -110,6 +114,18 @@ pub enum TreeCommand<'a> {
         /// What an object has to do with it.
         predicate: Predicate,
     },
+    /// As [`TreeCommand::Search`], of a tree of another shard of the server:
+    /// any of its threads can read it. `AskOwner` if reading does not conclude.
+    SearchAt {
+        /// The window.
+        window: Rect,
+        /// What an object has to do with it.
+        predicate: Predicate,
+        /// The shard whose tree it is.
+        shard: u8,
+        /// Where its header lies.
+        at: NodeRef,
+    },
     /// `number` is the number of objects in a window.
     Count {
         /// The window.
@@ -179,7 +195,7 @@ impl<'a> TreeRequest<'a> {
 
     /// Whether it is answered in slices.
     pub fn is_search(&self) -> bool {
-        matches!(self.op, Op::TreeSearch | Op::TreeCount)
+        matches!(self.op, Op::TreeSearch | Op::TreeSearchAt | Op::TreeCount)
     }
 }
 
@@ -207,6 +223,10 @@ impl<'a> TreeCommand<'a> {
             Self::Search { window, predicate } => {
                 scratch.extend_from_slice(window.as_bytes());
                 (Op::TreeSearch, predicate as u8, 0)
+            }
+            Self::SearchAt { window, predicate, shard, at } => {
+                scratch.extend_from_slice(window.as_bytes());
+                (Op::TreeSearchAt, predicate as u8 | shard << 2, at.to_word() as i64)
             }
             Self::Count { window, predicate } => {
                 scratch.extend_from_slice(window.as_bytes());
@@ -267,6 +287,13 @@ impl<'a> TreeCommand<'a> {
                     _ => Self::Count { window, predicate },
                 })
             }
+            Op::TreeSearchAt => {
+                let (window, rest) = take_rect(value)?;
+                let predicate = Predicate::from_byte(flags & 3).ok_or(Status::Malformed)?;
+                nothing(rest)?;
+                let at = NodeRef::from_word(argument as u64);
+                Ok(Self::SearchAt { window, predicate, shard: flags >> 2, at })
+            }
             Op::TreeNearest if flags == 0 => {
                 let (x, rest) = f64::read_from_prefix(value).map_err(|_| Status::Malformed)?;
                 let y = f64::read_from_bytes(rest).map_err(|_| Status::Malformed)?;
@@ -296,3 +323,6 @@ fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
 fn nothing(rest: &[u8]) -> Result<(), Status> {
     if rest.is_empty() { Ok(()) } else { Err(Status::Malformed) }
 }
+
+// A shard's number has six bits beside the predicate's two.
+const _: () = assert!(MAX_SHARDS <= 64);

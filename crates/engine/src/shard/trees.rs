@@ -126,6 +126,7 @@ impl<J: Journal> Shard<J> {
             TreeCommand::Search { .. } | TreeCommand::Count { .. } => {
                 self.whole_search(name, command)
             }
+            TreeCommand::SearchAt { .. } => Reply::status(Status::AskOwner),
             TreeCommand::Nearest { x, y, wanted } => self.nearest(name, (x, y), wanted as usize),
             TreeCommand::Info => self.tree_info(name),
             TreeCommand::Stage { objects } => self.stage(name, objects, &entry),

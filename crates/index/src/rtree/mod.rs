@@ -22,4 +22,4 @@ mod walk;
 pub use pool::Arena;
 pub use search::{Cursor, Object, Predicate};
 pub use tree::{Tree, TreeError, TreeOptions};
-pub use walk::{AskReason, Query, Step, Walk, Want, read_header, walk_locally};
+pub use walk::{AskReason, LocalWalk, Query, Step, Walk, Want, read_header, walk_locally};

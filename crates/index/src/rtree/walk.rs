@@ -282,8 +282,54 @@ pub fn read_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<Tree
     verify_header(&bytes, home, at, Proof::Checksum)
 }
 
-/// Runs a walk over memory that this process maps: another thread of the
-/// server, or a client on the same host. `scratch` is grown as needed.
+/// A walk over memory that this process maps: another thread of the server, or
+/// a client on the same host. It can pause.
+pub struct LocalWalk<M> {
+    walk: Walk,
+    memory: M,
+    home: Home,
+    at: NodeRef,
+}
+
+impl<M: Memory> LocalWalk<M> {
+    /// Reads the header of the tree at `at`, and begins. `query` is a checked
+    /// one.
+    pub fn begin(memory: M, home: Home, at: NodeRef, query: Query) -> Result<Self, AskReason> {
+        let header = settled_header(&memory, home, at)?;
+        let walk = Walk::begin(query, home, header, memory.bytes() as u64);
+        Ok(Self { walk, memory, home, at })
+    }
+
+    /// Goes on over at most so many nodes; true at the end. `scratch` is grown
+    /// as needed.
+    pub fn run(&mut self, most_nodes: u64, scratch: &mut Vec<u8>) -> Result<bool, AskReason> {
+        for _ in 0..most_nodes {
+            let Some(want) = self.walk.next_want() else { return Ok(true) };
+            scratch.resize(self.walk.node_bytes(), 0);
+            let offset = want.at.offset() as u64;
+            let Some(version) = self.memory.fetch_versioned(offset, scratch) else {
+                return Err(AskReason::Broken);
+            };
+            match self.walk.feed(want, scratch, Proof::VersionAfter(version)) {
+                Step::More => {}
+                Step::Done => return Ok(true),
+                Step::Again => {
+                    let header = settled_header(&self.memory, self.home, self.at)?;
+                    self.walk.restart(header)?;
+                }
+                Step::Ask(reason) => return Err(reason),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The walk: what it found, and what that cost.
+    pub fn walk(&self) -> &Walk {
+        &self.walk
+    }
+}
+
+/// Runs a walk over memory that this process maps, to its end.
 pub fn walk_locally(
     memory: &impl Memory,
     home: Home,
@@ -291,25 +337,10 @@ pub fn walk_locally(
     query: Query,
     scratch: &mut Vec<u8>,
 ) -> Result<Walk, AskReason> {
-    let mut header = settled_header(memory, home, at)?;
-    let mut walk = Walk::begin(query, home, header, memory.bytes() as u64);
+    let mut local = LocalWalk::begin(memory, home, at, query)?;
     // Bounded: every walk is (limits WALK_RESTARTS, WALK_RETRIES, the region).
-    while let Some(want) = walk.next_want() {
-        scratch.resize(walk.node_bytes(), 0);
-        let Some(version) = memory.fetch_versioned(want.at.offset() as u64, scratch) else {
-            return Err(AskReason::Broken);
-        };
-        match walk.feed(want, scratch, Proof::VersionAfter(version)) {
-            Step::More => {}
-            Step::Done => break,
-            Step::Again => {
-                header = settled_header(memory, home, at)?;
-                walk.restart(header)?;
-            }
-            Step::Ask(reason) => return Err(reason),
-        }
-    }
-    Ok(walk)
+    while !local.run(u64::MAX, scratch)? {}
+    Ok(local.walk)
 }
 
 fn settled_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<TreeHeader, AskReason> {

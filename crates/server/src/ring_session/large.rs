@@ -11,7 +11,7 @@
 //!   it ends, and when the client goes.
 
 use super::SessionError;
-use super::searching::Searching;
+use super::searching::{Scratch, Searching};
 use remora_arena::{Journal, Region};
 use remora_engine::command::Command;
 use remora_engine::shard::{Download, LargeSet, Upload};
@@ -85,6 +85,8 @@ pub struct Large {
     outgoing: VecDeque<(u16, VecDeque<Item>)>,
     /// The client's buffer, where its unused pages can be given back.
     buffer: Option<Arc<Region>>,
+    /// What a search works in.
+    scratch: Scratch,
 }
 
 /// The session of the client that a request's id names.
@@ -96,7 +98,8 @@ impl Large {
     /// Nothing under way. `buffer` is the client's, if it is memory of this
     /// process.
     pub fn new(buffer: Option<Arc<Region>>) -> Self {
-        Self { incoming: BTreeMap::new(), outgoing: VecDeque::new(), buffer }
+        let scratch = Scratch::default();
+        Self { incoming: BTreeMap::new(), outgoing: VecDeque::new(), buffer, scratch }
     }
 
     /// Whether so much is under way that no further request may begin.
@@ -272,7 +275,7 @@ impl Large {
             }
         }
         if let Some(Item::Search(searching)) = items.front_mut()
-            && searching.turn(shard, &mut Vec::new(), |header, objects| {
+            && searching.turn(shard, &mut self.scratch, |header, objects| {
                 replies.push([header.as_bytes(), objects].concat());
                 Ok(())
             })?

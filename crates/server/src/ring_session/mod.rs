@@ -54,8 +54,10 @@ pub struct RingSession {
     pub violated: Arc<AtomicBool>,
     torn_since_ms: Option<u64>,
     frames: Vec<u8>,
-    /// What a search has found in a turn.
-    found: Vec<u8>,
+    /// The arenas of all shards.
+    arenas: Arc<[Words]>,
+    /// What a search works in.
+    search_scratch: searching::Scratch,
     /// Threads of the client that have asked something here: it gives them the
     /// lowest numbers that are free.
     threads_seen: u16,
@@ -93,6 +95,8 @@ pub struct RingParts {
     pub shard: usize,
     /// The server's life.
     pub life: u64,
+    /// The arenas of all shards, by number, which is their region's too.
+    pub arenas: Arc<[Words]>,
     /// The mailbox that the client writes.
     pub to_server: Words,
     /// A link on which the mailbox that the server writes is
@@ -119,10 +123,11 @@ impl RingSession {
             violated: Arc::clone(&parts.violated),
             threads: Arc::clone(&parts.threads),
             threads_seen: 0,
+            arenas: Arc::clone(&parts.arenas),
+            search_scratch: searching::Scratch::default(),
             replies: Replies::new(parts),
             torn_since_ms: None,
             frames: Vec::new(),
-            found: Vec::new(),
         }
     }
 

@@ -60,12 +60,15 @@ impl Session {
             AnyLink::Other(Box::new(link))
         };
         let violated = Arc::new(AtomicBool::new(false));
+        let arenas: Arc<[Words]> =
+            life.shards.iter().map(|shard| shard.owner().words().clone()).collect();
         let rings = (0..shards).map(|shard| {
             RingSession::new(RingParts {
                 session: number,
                 seed,
                 shard,
                 life: life.number,
+                arenas: Arc::clone(&arenas),
                 to_server: to_server.clone(),
                 link: link_to_client(),
                 client: ClientEnd::Far,
