@@ -16,6 +16,7 @@ mod doctor;
 mod export;
 mod failure;
 mod import;
+mod puts;
 mod resp;
 mod serve;
 mod server_process;

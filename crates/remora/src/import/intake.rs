@@ -1,6 +1,6 @@
 //! What comes out of a file: taken in, or refused and counted.
 
-use anyhow::Context;
+use crate::puts::PutCounts;
 use remora_client::{BadRect, Rect};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -16,8 +16,14 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Where objects go.
 pub trait Sink {
-    /// Adds an object; `false`: one with this id was there, and was replaced.
-    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<bool>;
+    /// Sends one object. An error may be that of one sent before.
+    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()>;
+
+    /// Waits until all that was sent is in.
+    fn settle(&mut self) -> anyhow::Result<()>;
+
+    /// What is in.
+    fn counts(&self) -> PutCounts;
 }
 
 /// One object of a file.
@@ -77,8 +83,6 @@ pub struct Intake<'a, S> {
     seen: u64,
     /// Whether the file has ids: its first object decides.
     has_ids: Option<bool>,
-    added: u64,
-    replaced: u64,
     refused: Vec<Refused>,
     by_reason: HashMap<&'static str, usize>,
 }
@@ -93,8 +97,6 @@ impl<'a, S: Sink> Intake<'a, S> {
             told: Instant::now(),
             seen: 0,
             has_ids: None,
-            added: 0,
-            replaced: 0,
             refused: Vec::new(),
             by_reason: HashMap::new(),
         }
@@ -110,17 +112,12 @@ impl<'a, S: Sink> Intake<'a, S> {
             (self.progress)(self.seen);
         }
         match row.and_then(|row| self.with_id(number, row)) {
-            Ok((id, row)) => {
-                let is_new = self
-                    .sink
-                    .put(id, row.rect, row.data)
-                    .with_context(|| format!("adding the object at {at}"))?;
-                self.added += u64::from(is_new);
-                self.replaced += u64::from(!is_new);
+            Ok((id, row)) => self.sink.put(id, row.rect, row.data),
+            Err(refusal) => {
+                self.refuse(at, refusal);
+                Ok(())
             }
-            Err(refusal) => self.refuse(at, refusal),
         }
-        Ok(())
     }
 
     fn with_id<'r>(&mut self, number: u64, row: Row<'r>) -> Result<(u64, Row<'r>), Refusal> {
@@ -150,9 +147,15 @@ impl<'a, S: Sink> Intake<'a, S> {
         self.refused[index].count += 1;
     }
 
+    /// Waits until all that was taken in is in.
+    pub fn settle(&mut self) -> anyhow::Result<()> {
+        self.sink.settle()
+    }
+
     /// The end of the file.
     pub fn finish(self, took: Duration) -> Summary {
-        let Self { added, replaced, refused, has_ids, .. } = self;
+        let Self { sink, refused, has_ids, .. } = self;
+        let PutCounts { added, replaced } = sink.counts();
         let numbered = has_ids == Some(false);
         let total = refused.iter().map(|refused| refused.count).sum();
         Summary {
@@ -215,21 +218,43 @@ pub mod tests {
     /// Objects by their ids.
     pub type Kept = BTreeMap<u64, (Rect, Option<Vec<u8>>)>;
 
-    impl Sink for Kept {
-        fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<bool> {
-            Ok(self.insert(id, (rect, data.map(<[u8]>::to_vec))).is_none())
+    /// A sink that keeps all, and has it in when it is settled.
+    #[derive(Default)]
+    pub struct Keeper {
+        kept: Kept,
+        sent: PutCounts,
+        counts: PutCounts,
+    }
+
+    impl Sink for Keeper {
+        fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
+            match self.kept.insert(id, (rect, data.map(<[u8]>::to_vec))) {
+                None => self.sent.added += 1,
+                Some(_) => self.sent.replaced += 1,
+            }
+            Ok(())
+        }
+
+        fn settle(&mut self) -> anyhow::Result<()> {
+            self.counts = self.sent;
+            Ok(())
+        }
+
+        fn counts(&self) -> PutCounts {
+            self.counts
         }
     }
 
     /// Runs `read` over an intake of its own.
     pub fn taken(
-        read: impl FnOnce(&mut Intake<'_, Kept>) -> anyhow::Result<()>,
+        read: impl FnOnce(&mut Intake<'_, Keeper>) -> anyhow::Result<()>,
     ) -> (Kept, Summary, anyhow::Result<()>) {
-        let mut kept = Kept::new();
-        let mut intake = Intake::new(&mut kept, |_| {});
+        let mut keeper = Keeper::default();
+        let mut intake = Intake::new(&mut keeper, |_| {});
         let result = read(&mut intake);
+        intake.settle().unwrap();
         let summary = intake.finish(Duration::ZERO);
-        (kept, summary, result)
+        (keeper.kept, summary, result)
     }
 
     /// Count, first place and detail of a reason that contains `part`.
@@ -292,13 +317,19 @@ pub mod tests {
     fn a_server_that_fails_ends_the_import() {
         struct Broken;
         impl Sink for Broken {
-            fn put(&mut self, _: u64, _: Rect, _: Option<&[u8]>) -> anyhow::Result<bool> {
+            fn put(&mut self, _: u64, _: Rect, _: Option<&[u8]>) -> anyhow::Result<()> {
                 anyhow::bail!("memory is full")
+            }
+            fn settle(&mut self) -> anyhow::Result<()> {
+                Ok(())
+            }
+            fn counts(&self) -> PutCounts {
+                PutCounts { added: 5, replaced: 0 }
             }
         }
         let mut broken = Broken;
         let mut intake = Intake::new(&mut broken, |_| {});
-        let error = intake.take(17, point(None)).unwrap_err();
-        assert_eq!(format!("{error:#}"), "adding the object at 17: memory is full");
+        assert_eq!(intake.take(17, point(None)).unwrap_err().to_string(), "memory is full");
+        assert_eq!(intake.finish(Duration::ZERO).added, 5, "the server's count");
     }
 }

@@ -9,6 +9,7 @@ mod table;
 
 use crate::bench::{Address, SessionTarget, Tree};
 use crate::failure::usage;
+use crate::puts::{PutCounts, Puts};
 use crate::transport::Transport;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -147,16 +148,18 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
     };
     let bar = progress_bar(&args.file);
     let input = open(&args.file, &bar)?;
-    let mut sink = SessionSink::open(&args)?;
+    let mut sink = open_tree(&args)?;
     let began = Instant::now();
     let mut intake = Intake::new(&mut sink, |objects| {
         bar.set_message(format!("{objects} objects"));
     });
     let read = read(&args, format, input, &mut intake);
+    // What was sent before an error counts too.
+    let settled = intake.settle();
     let summary = intake.finish(began.elapsed());
     bar.finish_and_clear();
     summary.print(&args.into, args.json, &mut std::io::stdout().lock())?;
-    read.with_context(|| {
+    read.and(settled).with_context(|| {
         format!("{}: what is counted above is in, the rest is not", args.file.display())
     })?;
     if summary.refused() > 0 {
@@ -213,29 +216,28 @@ fn open(file: &Path, bar: &ProgressBar) -> anyhow::Result<Box<dyn Read>> {
     Ok(if is_packed { Box::new(liblzma::read::XzDecoder::new(counted)) } else { Box::new(counted) })
 }
 
-/// A tree of a server.
-struct SessionSink {
-    session: Session,
-    name: Vec<u8>,
-}
-
-impl SessionSink {
-    /// Opens the tree, and makes it if it is not there.
-    fn open(args: &ImportArgs) -> anyhow::Result<Self> {
-        let mut session = open_session(&args.server, args.transport)?;
-        let settings =
-            TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: args.bounds.0 };
-        let name = args.into.clone().into_bytes();
-        if !session.create_tree(&name, &settings)? {
-            let _ = writeln!(std::io::stderr(), "{} is there: objects are added to it", args.into);
-        }
-        Ok(Self { session, name })
+/// Opens the tree, and makes it if it is not there.
+fn open_tree(args: &ImportArgs) -> anyhow::Result<Puts> {
+    let mut session = open_session(&args.server, args.transport)?;
+    let settings =
+        TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: args.bounds.0 };
+    if !session.create_tree(args.into.as_bytes(), &settings)? {
+        let _ = writeln!(std::io::stderr(), "{} is there: objects are added to it", args.into);
     }
+    Ok(Puts::new(session, args.into.as_bytes()))
 }
 
-impl Sink for SessionSink {
-    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<bool> {
-        Ok(self.session.put_place(&self.name, id, rect, data)?)
+impl Sink for Puts {
+    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
+        self.put(id, rect, data)
+    }
+
+    fn settle(&mut self) -> anyhow::Result<()> {
+        self.settle()
+    }
+
+    fn counts(&self) -> PutCounts {
+        self.counts()
     }
 }
 

@@ -5,6 +5,7 @@ use super::report::Loaded;
 use super::target::Places;
 use crate::bench::note;
 use crate::bench::target::{Costs, costs_of};
+use crate::puts::Puts;
 use anyhow::{Context, ensure};
 use remora_client::{
     Client, Issue, OpenTree, Path, Predicate, Query, Rect, Session, TreeRead, TreeSettings,
@@ -41,10 +42,12 @@ pub fn load(
             session.load_tree(TREE, &mut objects, &mut progress)?;
         }
         Load::Insert => {
+            let mut puts = Puts::new(session, TREE);
             for (done, (id, rect)) in objects.enumerate() {
-                session.put_place(TREE, id, rect, None)?;
+                puts.put(id, rect, None)?;
                 progress(done as u64);
             }
+            puts.settle()?;
         }
     }
     let took = began.elapsed();
