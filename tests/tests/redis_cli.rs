@@ -116,6 +116,35 @@ fn every_option_of_set() {
 }
 
 #[test]
+fn trees_of_places() {
+    let server = server();
+    expect(
+        &server,
+        &[
+            ("RTREE.CREATE t KIND hilbert CAPACITY 8 BOUNDS -180 -90 180 90", "OK"),
+            ("RTREE.CREATE t", "ERR a tree of that name exists"),
+            ("RTREE.ADDPOINT t 1 13.4 52.5 DATA Berlin", "1"),
+            ("RTREE.ADDPOINT t 2 2.35 48.85", "1"),
+            ("RTREE.ADD t 3 5 45 15 55", "1"),
+            ("RTREE.SEARCH t 13 52 14 53 WITHIN", "1"),
+            ("RTREE.SEARCH t 13 52 14 53 CONTAINS", "3"),
+            ("RTREE.COUNT t 0 0 90 90", "3"),
+            ("RTREE.GET t 1", "13.4\n52.5\n13.4\n52.5\nBerlin"),
+            ("RTREE.GET t 9", ""),
+            ("RTREE.NEAREST t 2 48.85 2 WITHDIST", "2\n0.3500000000000001\n3\n3"),
+            ("-3 RTREE.SEARCH t 0 48 3 49 WITHRECT", "2\n2.35\n48.85\n2.35\n48.85"),
+            ("RTREE.REM t 3 4", "1"),
+            (
+                "RTREE.COUNT none 0 0 1 1",
+                "ERR no such tree: make it with RTREE.CREATE, or add an object",
+            ),
+            ("RTREE.DROP t", "1"),
+            ("RTREE.DROP t", "0"),
+        ],
+    );
+}
+
+#[test]
 fn expiry() {
     let server = server();
     expect(

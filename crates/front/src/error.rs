@@ -3,9 +3,11 @@
 use crate::request::MAX_COMMAND_NAMES;
 use crate::resp::{Words, encode};
 use remora_layout::limits::{
-    MAX_KEY_BYTES, MAX_NODE_ENTRIES, MAX_TREES, MAX_VALUE_BYTES, MIN_NODE_ENTRIES,
+    MAX_KEY_BYTES, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_TREES, MAX_VALUE_BYTES,
+    MIN_NODE_ENTRIES, RESP_MAX_REPLY_BYTES,
 };
 use remora_layout::message::Status;
+use remora_layout::node::ENTRY_BYTES;
 use std::borrow::Cow;
 use thiserror::Error;
 
@@ -113,6 +115,34 @@ pub enum CommandError {
     /// COMMAND GETKEYS of a command without keys.
     #[error("ERR The command has no key arguments")]
     NoKeys,
+    /// An argument, which is named, is no number.
+    #[error("ERR {0} is not a number")]
+    NotANumber(&'static str),
+    /// An argument is infinite, or NaN, or too large for 64 bits.
+    #[error("ERR {0} is not finite")]
+    NotFinite(&'static str),
+    /// A rectangle's minimum above its maximum.
+    #[error("ERR {0} is greater than {1}")]
+    Inverted(&'static str, &'static str),
+    /// An argument is no integer of its range.
+    #[error("ERR {name} is not an integer from {from} to {to}")]
+    NotInRange {
+        /// The argument.
+        name: &'static str,
+        /// The least that it may be.
+        from: i64,
+        /// The most.
+        to: i64,
+    },
+    /// RTREE.CREATE with a kind that is none.
+    #[error("ERR KIND is not rstar, guttman or hilbert")]
+    TreeKind,
+    /// An object's data above [`MAX_OBJECT_BYTES`].
+    #[error("ERR DATA is longer than {MAX_OBJECT_BYTES} bytes")]
+    DataTooLong,
+    /// For shards' replies: RTREE.CREATE of a tree that there is.
+    #[error("ERR a tree of that name exists")]
+    TreeExists,
 }
 
 impl CommandError {
@@ -167,6 +197,11 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::TooLarge if matches!(command, "append" | "setrange") => {
             CommandError::StringTooLong.to_string().into()
         }
+        Status::TooLarge if command == "rtree.search" => format!(
+            "ERR more than {} objects found: ask for a smaller window, or with LIMIT",
+            RESP_MAX_REPLY_BYTES / ENTRY_BYTES
+        )
+        .into(),
         // NeedsBuffer is for rings only.
         Status::TooLarge | Status::NeedsBuffer => format!(
             "ERR key is longer than {MAX_KEY_BYTES} bytes or value is longer than \

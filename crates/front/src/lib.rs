@@ -17,6 +17,7 @@ pub mod reply;
 pub mod request;
 pub mod resp;
 pub mod table;
+pub mod tree_reply;
 
 pub use error::CommandError;
 pub use request::{Request, request};

@@ -21,6 +21,7 @@ pub fn commands() -> String {
         let heading = match group {
             Group::String => "Values",
             Group::Generic => "Keys",
+            Group::Tree => "Trees of places",
             Group::Connection => "The connection",
             Group::Server => "The server",
         };
@@ -53,7 +54,8 @@ fn section(page: &mut String, spec: &CommandSpec) {
     line(page, format_args!("\n### {}\n", title(spec)));
     line(page, format_args!("    {}\n", spec.syntax()));
     line(page, format_args!("{}\n", spec.summary));
-    line(page, format_args!("Cost: {}. In Redis since {}.", bare(spec.complexity), spec.since));
+    let origin = if spec.group == Group::Tree { "Remora" } else { "Redis" };
+    line(page, format_args!("Cost: {}. In {origin} since {}.", bare(spec.complexity), spec.since));
     if !spec.notes.is_empty() {
         line(page, format_args!("\n{}", spec.notes));
     }
@@ -70,7 +72,9 @@ fn introduction() -> String {
 REMORA_UPDATE_DOCS=1. -->\n\n\
 Remora speaks RESP2 and RESP3, so any Redis client can be used. These are all the commands that it \
 knows. Their\nnames, options, replies and errors are those of Redis 7; where Remora differs, the \
-command's section says so.\n\n\
+command's section says so.\nThose about trees of places (RTREE) are Remora's own: a tree has a name \
+of its own beside the keys, so that DEL, EXISTS,\nDBSIZE and expiry know nothing of it, and it is \
+never evicted.\n\n\
 ## What holds for all\n\n\
 - Words may be in upper or lower case. In the syntax `[a]` may be left out, `a | b` is a choice, and\n  \
 `a [a ...]` may be repeated.\n\

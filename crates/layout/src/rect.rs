@@ -92,9 +92,6 @@ impl Rect {
     #[inline(always)]
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        // Coordinates are never NaN, so that plain comparisons do.
-        let least = |a: f64, b: f64| if b < a { b } else { a };
-        let most = |a: f64, b: f64| if b > a { b } else { a };
         Self {
             min_x: least(self.min_x, other.min_x),
             max_x: most(self.max_x, other.max_x),
@@ -118,9 +115,9 @@ impl Rect {
     /// Area that this rectangle and `other` share.
     #[inline(always)]
     pub fn shared_area(&self, other: &Self) -> f64 {
-        let width = self.max_x.min(other.max_x) - self.min_x.max(other.min_x);
-        let height = self.max_y.min(other.max_y) - self.min_y.max(other.min_y);
-        if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
+        let width = least(self.max_x, other.max_x) - most(self.min_x, other.min_x);
+        let height = least(self.max_y, other.max_y) - most(self.min_y, other.min_y);
+        if (width > 0.0) & (height > 0.0) { width * height } else { 0.0 }
     }
 
     /// Its middle; of two coordinates far apart without overflow.
@@ -137,6 +134,17 @@ impl Rect {
         let dy = (self.min_y - y).max(y - self.max_y).max(0.0);
         dx * dx + dy * dy
     }
+}
+
+// Coordinates are never NaN, so that plain comparisons do.
+#[inline(always)]
+fn least(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+#[inline(always)]
+fn most(a: f64, b: f64) -> f64 {
+    if b > a { b } else { a }
 }
 
 const _: () = assert!(size_of::<Rect>() == RECT_BYTES);

@@ -30,6 +30,8 @@ pub struct Job {
     pub reply_to: Arc<ReplyQueue>,
     /// What the reply answers.
     pub token: Token,
+    /// Objects that a search of a tree gives at most.
+    pub most_objects: usize,
 }
 
 /// Names the request that a reply answers.

@@ -32,8 +32,9 @@ enum Work {
     Upload { command: Vec<u8>, upload: Upload },
     /// A reply and what has been copied of its value.
     Download { reply: OwnedReply, value: Vec<u8>, download: Download },
-    /// A search of a tree, and the objects found so far.
-    Search { search: TreeSearch, found: Vec<u8> },
+    /// A search of a tree, the objects found so far, and the bytes of those
+    /// that the reply may have at most.
+    Search { search: TreeSearch, found: Vec<u8>, most: usize },
 }
 
 struct LargeJob {
@@ -99,7 +100,7 @@ impl LargeJobs {
 
 /// Executes a job, or begins it if it moves a large value.
 fn begin<J: Journal>(shard: &mut Shard<J>, job: Job, now: Now) -> Option<LargeJob> {
-    let Job { command: bytes, reply_to, token } = job;
+    let Job { command: bytes, reply_to, token, most_objects } = job;
     let outcome = match Command::decode(&bytes) {
         Ok((Command::Set { key, value, condition, expiry, get }, _))
             if value.len() > STREAM_PIECE_BYTES =>
@@ -117,7 +118,8 @@ fn begin<J: Journal>(shard: &mut Shard<J>, job: Job, now: Now) -> Option<LargeJo
         Ok((Command::Tree { name, request }, _)) if request.is_search() => {
             match shard.begin_search(name, request) {
                 Ok(search) => {
-                    let work = Work::Search { search, found: Vec::new() };
+                    let most = most_objects.saturating_mul(ENTRY_BYTES);
+                    let work = Work::Search { search, found: Vec::new(), most };
                     return advance(shard, LargeJob { reply_to, token, work }, now);
                 }
                 Err(status) => Outcome::Reply(Reply::status(status)),
@@ -174,21 +176,24 @@ fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Optio
             reply_to.push(token, reply);
             None
         }
-        Work::Search { mut search, mut found } => {
-            let reply = match shard.search_turn(&mut search, &mut found) {
+        Work::Search { mut search, mut found, most } => {
+            let turn = shard.search_turn(&mut search, &mut found);
+            if search.may_have_doubles() && (turn == Ok(true) || found.len() >= most) {
+                drop_doubles(&mut found);
+            }
+            let is_enough = found.len() >= most;
+            found.truncate(most);
+            let reply = match turn {
+                Err(status) => OwnedReply::status(status),
                 Ok(_) if found.len() > RESP_MAX_REPLY_BYTES => OwnedReply::status(Status::TooLarge),
-                Ok(false) => {
-                    let work = Work::Search { search, found };
-                    return Some(LargeJob { reply_to, token, work });
-                }
-                Ok(true) => {
-                    if search.may_have_doubles() {
-                        drop_doubles(&mut found);
-                    }
+                Ok(ended) if ended || is_enough => {
                     let value = search.gives_objects().then_some(found);
                     OwnedReply { status: Status::Ok, number: search.number(), value }
                 }
-                Err(status) => OwnedReply::status(status),
+                Ok(_) => {
+                    let work = Work::Search { search, found, most };
+                    return Some(LargeJob { reply_to, token, work });
+                }
             };
             reply_to.push(token, reply);
             None
@@ -205,105 +210,4 @@ fn drop_doubles(found: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use remora_arena::{NoJournal, Owner};
-    use remora_engine::ShardOptions;
-    use remora_engine::command::{Condition, Expiry};
-    use remora_layout::message::Status;
-
-    struct World {
-        shard: Shard<NoJournal>,
-        jobs: LargeJobs,
-        replies: Arc<ReplyQueue>,
-    }
-
-    impl World {
-        fn new() -> Self {
-            let shard = Shard::new(Owner::heap(32 << 20, NoJournal), ShardOptions::default());
-            let replies = Arc::new(ReplyQueue::new(|| ()));
-            Self { shard, jobs: LargeJobs::default(), replies }
-        }
-
-        fn job(&mut self, connection: usize, request: u64, command: &Command<'_>) {
-            let mut bytes = Vec::new();
-            command.encode_into(0, &mut bytes);
-            let token = Token { connection, serial: 1, request, part: 0 };
-            let job = Job { command: bytes, reply_to: Arc::clone(&self.replies), token };
-            self.jobs.execute(&mut self.shard, job, Now::default());
-        }
-
-        /// The replies that are there: connection, request, bytes of value.
-        fn answered(&mut self) -> Vec<(usize, u64, usize)> {
-            let mut all = Vec::new();
-            while let Some((token, reply)) = self.replies.pop() {
-                assert_eq!(reply.status, Status::Ok);
-                let bytes = reply.value.map_or(0, |value| value.len());
-                all.push((token.connection, token.request, bytes));
-            }
-            all
-        }
-
-        fn turn(&mut self) {
-            self.jobs.turn(&mut self.shard, Now::default());
-        }
-    }
-
-    fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Command<'a> {
-        let (condition, expiry) = (Condition::Always, Expiry::Never);
-        Command::Set { key, value, condition, expiry, get: false }
-    }
-
-    #[test]
-    fn others_go_on_while_a_connection_moves_a_large_value() {
-        let mut world = World::new();
-        let pieces = 4;
-        let large = vec![7; pieces * STREAM_PIECE_BYTES];
-        world.job(1, 0, &set(b"large", &large));
-        world.job(1, 1, &set(b"k", b"first"));
-        world.job(1, 2, &Command::Get { key: b"large" });
-        world.job(1, 3, &Command::StrLen { key: b"large" });
-        for round in 0..pieces as u64 - 1 {
-            world.turn();
-            // Others see no part of it, and are answered at once.
-            world.job(2, round, &Command::Get { key: b"k" });
-            let missing = world.replies.pop().unwrap();
-            assert_eq!((missing.0.connection, missing.1.status), (2, Status::NotFound));
-            world.job(2, round, &set(b"other", b"value"));
-            assert_eq!(world.answered(), [(2, round, 0)]);
-        }
-        world.turn();
-        assert_eq!(world.answered(), [(1, 0, 0), (1, 1, 0)], "done, and what was behind it");
-        // The GET has begun: it is of this moment, whatever comes.
-        world.job(2, 9, &Command::Del { key: b"large" });
-        assert_eq!(world.answered(), [(2, 9, 0)]);
-        for _ in 0..pieces - 1 {
-            world.turn();
-            world.job(2, 10, &Command::Exists { key: b"large" });
-            assert_eq!(world.answered(), [(2, 10, 0)]);
-        }
-        world.turn();
-        assert_eq!(world.answered(), [(1, 2, large.len()), (1, 3, 0)]);
-        assert!(world.jobs.is_empty() && world.jobs.behind.is_empty());
-        assert_eq!(world.shard.stats().pinned, 0);
-    }
-
-    #[test]
-    fn two_large_ones_share_the_turns() {
-        let mut world = World::new();
-        let large = vec![7; 3 * STREAM_PIECE_BYTES];
-        for connection in [1, 2] {
-            world.job(connection, 0, &set(b"large", &large));
-            world.job(connection, 1, &set(b"large", &large));
-        }
-        let mut turns = 0;
-        let mut order = Vec::new();
-        while !world.jobs.is_empty() {
-            world.turn();
-            turns += 1;
-            order.extend(world.answered());
-        }
-        assert_eq!(turns, 4 * 3);
-        assert_eq!(order, [(1, 0, 0), (2, 0, 0), (1, 1, 0), (2, 1, 0)]);
-    }
-}
+mod tests;

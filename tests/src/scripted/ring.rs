@@ -20,8 +20,10 @@ use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_fabric::AnyLink;
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_layout::frame::ring_seed;
-use remora_layout::limits::{FRAMES_PER_TURN, LARGE_BUFFER_BYTES, STREAM_BYTES, TORN_FRAME_MS};
-use remora_layout::message::{HAS_VALUE, IN_BUFFER, ReplyHeader, Status};
+use remora_layout::limits::{
+    FRAMES_PER_TURN, LARGE_BUFFER_BYTES, MAX_INLINE_BYTES, STREAM_BYTES, TORN_FRAME_MS,
+};
+use remora_layout::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_ring::{Poll, Receiver, Sender};
 use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError};
@@ -97,6 +99,9 @@ struct Peer<'s> {
     may_miss: bool,
     seen: Seen,
 }
+
+/// Flags of a reply that another one to the same request follows.
+const PART: u8 = HAS_VALUE | MORE;
 
 /// Plays a client.
 pub fn run(script: &[u8]) -> Seen {
@@ -246,6 +251,7 @@ impl<'s> Peer<'s> {
         match header.flags {
             0 => assert!(value.is_empty() && bytes == 0),
             HAS_VALUE => assert!(value.len() == bytes && bytes <= STREAM_BYTES),
+            PART => assert!(value.len() == bytes && bytes > 0 && bytes < MAX_INLINE_BYTES),
             IN_BUFFER => {
                 assert!(value.is_empty() && bytes > STREAM_BYTES);
                 if self.is_honest {
@@ -263,7 +269,9 @@ impl<'s> Peer<'s> {
             return;
         }
         let awaited = self.awaited.entry((id >> 16) as u16).or_default();
-        if id & ANSWERED != 0 {
+        if header.flags == PART {
+            assert_eq!(awaited.front(), Some(&id), "a part of a reply in its turn");
+        } else if id & ANSWERED != 0 {
             assert_eq!(awaited.pop_front(), Some(id), "replies in the order of requests");
         }
     }

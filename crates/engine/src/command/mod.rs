@@ -11,6 +11,7 @@ mod reply;
 mod tree;
 
 pub use pairs::Pairs;
+pub use remora_index::rtree::Predicate;
 pub use reply::Reply;
 pub use tree::{Objects, TreeCommand, TreeRequest, TreeSettings};
 

@@ -9,6 +9,7 @@ mod expiry;
 mod keys;
 mod session;
 mod strings;
+mod trees;
 
 pub(crate) mod parsers {
     //! One function for each command; the table names them.
@@ -16,16 +17,18 @@ pub(crate) mod parsers {
     pub(crate) use super::expiry::*;
     pub(crate) use super::session::*;
     pub(crate) use super::strings::*;
+    pub(crate) use super::trees::*;
 }
 
 pub use keys::{Keys, Pairs};
 pub(crate) use session::MAX_COMMAND_NAMES;
 pub use session::{ClientAttribute, CommandQuery, Hello, ListFilter, Patterns, Sections};
+pub use trees::{ObjectForm, kind_name};
 
 use crate::error::{CommandError, excerpt};
 use crate::resp::{Args, Words};
 use crate::table::{self, CommandSpec};
-use remora_engine::command::Command;
+use remora_engine::command::{Command, TreeCommand};
 use remora_layout::message::Status;
 
 /// Unit of a TTL's reply.
@@ -49,7 +52,7 @@ impl Unit {
 }
 
 /// How a request's parts become its reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Render {
     /// GET: the value or null.
     Value,
@@ -73,6 +76,14 @@ pub enum Render {
     Sum,
     /// OK if all parts are.
     AllOk(&'static str),
+    /// RTREE.CREATE: OK, or the error that there is one.
+    TreeMade,
+    /// RTREE.GET: a rectangle and its data, or null.
+    TreeObject,
+    /// RTREE.SEARCH and RTREE.NEAREST: an array of objects.
+    TreeObjects(ObjectForm),
+    /// RTREE.INFO: a map.
+    TreeInfo,
 }
 
 /// One request of a RESP connection. Everything borrows from its bytes.
@@ -121,6 +132,24 @@ pub enum Request<'a> {
     MGet(Keys<'a>),
     /// MSET; at least one pair. Of a key that is named twice the last counts.
     MSet(Pairs<'a>),
+    /// One command about one tree, for the shard that owns it.
+    Tree {
+        /// The tree's name.
+        name: &'a [u8],
+        /// What is asked.
+        command: TreeCommand<'a>,
+        /// How the answer becomes the reply.
+        render: Render,
+        /// Objects that the reply tells of at most.
+        most: usize,
+    },
+    /// RTREE.REM; at least one id.
+    TreeRemove {
+        /// The tree's name.
+        name: &'a [u8],
+        /// The objects' ids.
+        ids: Vec<u64>,
+    },
     /// DBSIZE.
     DbSize,
     /// FLUSHALL and FLUSHDB.

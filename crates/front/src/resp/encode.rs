@@ -128,8 +128,16 @@ pub fn double(out: &mut Vec<u8>, protocol: Protocol, value: f64) {
 }
 
 /// `inf`, `-inf` and `nan` are the protocol's words; Rust's differ in case.
+/// Very large and very small numbers have an exponent: without one they would
+/// have hundreds of digits.
 pub(super) fn double_text(value: f64) -> String {
-    if value.is_nan() { "nan".to_owned() } else { format!("{value}") }
+    match value.abs() {
+        _ if value.is_nan() => "nan".to_owned(),
+        size if size != 0.0 && size.is_finite() && !(1e-5..1e17).contains(&size) => {
+            format!("{value:e}")
+        }
+        _ => format!("{value}"),
+    }
 }
 
 /// A verbatim string with its format (`txt`, `mkd`), which is cut or filled up
@@ -191,6 +199,19 @@ mod tests {
         assert_eq!(written(|out| boolean(out, Resp3, false)), "#f\r\n");
         assert_eq!(written(|out| double(out, Resp2, 1.5)), "$3\r\n1.5\r\n");
         assert_eq!(written(|out| double(out, Resp3, f64::NEG_INFINITY)), ",-inf\r\n");
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e17"),
+            (-1.25e-5, "-0.0000125"),
+            (1.25e-6, "1.25e-6"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (-5e-324, "-5e-324"),
+        ] {
+            assert_eq!(double_text(value), text);
+            assert_eq!(text.parse::<f64>().unwrap().to_bits(), value.to_bits());
+        }
         assert_eq!(written(|out| verbatim(out, Resp2, "txt", b"hi")), "$2\r\nhi\r\n");
         assert_eq!(written(|out| verbatim(out, Resp3, "txt", b"hi")), "=6\r\ntxt:hi\r\n");
         assert_eq!(written(|out| verbatim(out, Resp3, "t", b"hi")), "=6\r\nt  :hi\r\n");

@@ -10,6 +10,8 @@ pub enum Kind {
     String,
     /// A 64-bit integer.
     Integer,
+    /// A finite number.
+    Double,
     /// Unix seconds or ms.
     UnixTime,
     /// A glob pattern.
@@ -29,6 +31,7 @@ impl Kind {
             Self::Key => "key",
             Self::String => "string",
             Self::Integer => "integer",
+            Self::Double => "double",
             Self::UnixTime => "unix-time",
             Self::Pattern => "pattern",
             Self::PureToken => "pure-token",

@@ -120,3 +120,65 @@ pub(super) const COMMAND_GETKEYS: &[Argument] = &[
     Argument::new("command", Kind::String),
     Argument::new("arg", Kind::String).optional().multiple(),
 ];
+
+const TREE_NAME: Argument = Argument::new("name", Kind::Key);
+const ID: Argument = Argument::new("id", Kind::Integer);
+const MIN_X: Argument = Argument::new("minx", Kind::Double);
+const MIN_Y: Argument = Argument::new("miny", Kind::Double);
+const MAX_X: Argument = Argument::new("maxx", Kind::Double);
+const MAX_Y: Argument = Argument::new("maxy", Kind::Double);
+const X: Argument = Argument::new("x", Kind::Double);
+const Y: Argument = Argument::new("y", Kind::Double);
+const DATA: Argument = Argument::new("data", Kind::String).after("DATA").optional();
+const WITH_RECT: Argument = Argument::word("withrect", "WITHRECT").optional();
+const PREDICATE: Argument = Argument::of(
+    "predicate",
+    Kind::OneOf,
+    &[
+        Argument::word("intersects", "INTERSECTS"),
+        Argument::word("within", "WITHIN"),
+        Argument::word("contains", "CONTAINS"),
+    ],
+)
+.optional();
+
+pub(super) const RTREE: &[Argument] = &[TREE_NAME];
+pub(super) const RTREE_ID: &[Argument] = &[TREE_NAME, ID];
+pub(super) const RTREE_IDS: &[Argument] = &[TREE_NAME, ID.multiple()];
+pub(super) const RTREE_ADD: &[Argument] = &[TREE_NAME, ID, MIN_X, MIN_Y, MAX_X, MAX_Y, DATA];
+pub(super) const RTREE_ADDPOINT: &[Argument] = &[TREE_NAME, ID, X, Y, DATA];
+pub(super) const RTREE_COUNT: &[Argument] = &[TREE_NAME, MIN_X, MIN_Y, MAX_X, MAX_Y, PREDICATE];
+pub(super) const RTREE_SEARCH: &[Argument] = &[
+    TREE_NAME,
+    MIN_X,
+    MIN_Y,
+    MAX_X,
+    MAX_Y,
+    PREDICATE,
+    Argument::new("count", Kind::Integer).after("LIMIT").optional(),
+    WITH_RECT,
+];
+pub(super) const RTREE_NEAREST: &[Argument] = &[
+    TREE_NAME,
+    X,
+    Y,
+    Argument::new("count", Kind::Integer),
+    WITH_RECT,
+    Argument::word("withdist", "WITHDIST").optional(),
+];
+pub(super) const RTREE_CREATE: &[Argument] = &[
+    TREE_NAME,
+    Argument::of(
+        "kind",
+        Kind::OneOf,
+        &[
+            Argument::word("rstar", "rstar"),
+            Argument::word("guttman", "guttman"),
+            Argument::word("hilbert", "hilbert"),
+        ],
+    )
+    .after("KIND")
+    .optional(),
+    Argument::new("entries", Kind::Integer).after("CAPACITY").optional(),
+    Argument::of("bounds", Kind::Block, &[MIN_X, MIN_Y, MAX_X, MAX_Y]).after("BOUNDS").optional(),
+];

@@ -3,6 +3,7 @@
 
 use super::{
     CommandSpec, Flag, Group, KeyPlaces, arguments as args, string_entries as strings, subcommands,
+    tree_entries as trees,
 };
 use crate::request::parsers;
 
@@ -12,7 +13,7 @@ expiry; XX: only if there is one; GT and LT: only if the new one is later or ear
 where none counts as infinitely late. A time in the past removes the key. Expiries reach to the year 2527.";
 
 /// The table.
-pub static TABLE: [CommandSpec; 42] = [
+pub static TABLE: [CommandSpec; 52] = [
     strings::APPEND,
     CommandSpec {
         name: "client",
@@ -153,8 +154,8 @@ some not yet.",
         arity: -1,
         flags: &[Flag::Write],
         categories: &["keyspace", "dangerous"],
-        summary: "Removes all keys.",
-        complexity: "O(N) where N is the number of keys",
+        summary: "Removes all keys and all trees.",
+        complexity: "O(N) where N is the number of keys and of objects in trees",
         notes: "ASYNC and SYNC mean the same. The shards are emptied one after the other: a key \
 that is written meanwhile may stay.",
         arguments: args::FLUSH,
@@ -166,8 +167,8 @@ that is written meanwhile may stay.",
         arity: -1,
         flags: &[Flag::Write],
         categories: &["keyspace", "dangerous"],
-        summary: "Removes all keys: there is one database, so this is FLUSHALL.",
-        complexity: "O(N) where N is the number of keys",
+        summary: "Removes all keys and trees: there is one database, so this is FLUSHALL.",
+        complexity: "O(N) where N is the number of keys and of objects in trees",
         notes: "See FLUSHALL.",
         arguments: args::FLUSH,
         parse: parsers::flush,
@@ -336,6 +337,16 @@ key.",
         parse: parsers::quit,
         ..CommandSpec::PLAIN
     },
+    trees::ADD,
+    trees::ADDPOINT,
+    trees::COUNT,
+    trees::CREATE,
+    trees::DROP,
+    trees::GET,
+    trees::INFO,
+    trees::NEAREST,
+    trees::REM,
+    trees::SEARCH,
     CommandSpec {
         name: "select",
         arity: 2,

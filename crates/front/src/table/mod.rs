@@ -9,6 +9,7 @@ mod entries;
 mod index;
 mod string_entries;
 mod subcommands;
+mod tree_entries;
 
 pub use answer::answer;
 pub use argument::{Argument, Kind};
@@ -70,6 +71,8 @@ pub enum Group {
     String,
     /// About keys, whatever their value.
     Generic,
+    /// About trees of places.
+    Tree,
     /// About the connection.
     Connection,
     /// About the server.
@@ -78,13 +81,15 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the documentation.
-    pub const ALL: [Self; 4] = [Self::String, Self::Generic, Self::Connection, Self::Server];
+    pub const ALL: [Self; 5] =
+        [Self::String, Self::Generic, Self::Tree, Self::Connection, Self::Server];
 
     /// The name in COMMAND DOCS.
     pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
             Self::Generic => "generic",
+            Self::Tree => "rtree",
             Self::Connection => "connection",
             Self::Server => "server",
         }
@@ -143,7 +148,7 @@ pub struct CommandSpec {
     pub keys: KeyPlaces,
     /// ACL categories that do not follow from the flags.
     pub categories: &'static [&'static str],
-    /// The version of Redis that brought it.
+    /// The version of Redis that brought it; of Remora for its own.
     pub since: &'static str,
     /// Its chapter.
     pub group: Group,

@@ -5,13 +5,13 @@
 use super::edit::write_new_node;
 use super::geometry::around;
 use super::hilbert;
+use super::ids::Ids;
 use super::pool::Arena;
 use super::tree::{Tree, TreeError};
-use remora_arena::{ArenaFull, Journal};
+use remora_arena::Journal;
 use remora_layout::node::{Entry, NodeRef, NodeShape};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeKind};
-use std::collections::HashMap;
 
 /// Nodes after which whoever loads is told how far it is.
 const TOLD_EVERY_NODES: usize = 1024;
@@ -30,25 +30,22 @@ impl Tree {
             return Err(TreeError::NotEmpty);
         }
         let mut entries = Vec::with_capacity(objects.len());
-        let mut by_id = HashMap::with_capacity(objects.len());
         for (id, rect) in objects {
             entries.push(Entry { rect: rect.checked()?, word: id });
-            if by_id.insert(id, rect).is_some() {
-                return Err(TreeError::TwiceGiven(id));
-            }
         }
         if entries.is_empty() {
             return Ok(());
         }
         let mut made = Vec::new();
-        match self.build(arena, entries, &mut made, &mut progress) {
+        let mut ids = Ids::new(self.home.secret, entries.len());
+        match self.build(arena, entries, &mut ids, &mut made, &mut progress) {
             Ok(header) => {
-                self.replace_root(arena, header, by_id);
+                self.replace_root(arena, header, ids);
                 Ok(())
             }
-            Err(full) => {
+            Err(error) => {
                 made.into_iter().for_each(|at| self.pool.give(arena, at));
-                Err(full.into())
+                Err(error)
             }
         }
     }
@@ -58,9 +55,10 @@ impl Tree {
         &mut self,
         arena: &mut Arena<'_, J>,
         mut entries: Vec<Entry>,
+        ids: &mut Ids,
         made: &mut Vec<NodeRef>,
         progress: &mut impl FnMut(u64),
-    ) -> Result<TreeHeader, ArenaFull> {
+    ) -> Result<TreeHeader, TreeError> {
         let TreeHeader { kind, capacity, bounds, .. } = self.header;
         let capacity = capacity as usize;
         if kind == TreeKind::Hilbert {
@@ -88,6 +86,9 @@ impl Tree {
                 made.push(at);
                 let shape = NodeShape { entries: part.len() as u16, level, kind };
                 write_new_node(arena, self.home, at, shape, lhv, part);
+                if level == 0 {
+                    ids.add_leaf(arena.owner, at.slot, part).map_err(TreeError::TwiceGiven)?;
+                }
                 above.push(Entry { rect: around(part), word: at.to_word() });
                 lhvs_above.push(lhv);
                 if level == 0 && (node + 1 == nodes || node % TOLD_EVERY_NODES == 0) {

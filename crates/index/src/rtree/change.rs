@@ -2,8 +2,8 @@
 //! on images of nodes. The kinds differ in which way an entry goes and in what
 //! becomes of a node with one entry too many.
 
-use super::edit::{Changed, Edit};
-use super::geometry::around;
+use super::edit::{Changed, Edit, prefetch_node};
+use super::geometry::{around, least_growth};
 use super::pool::{Arena, Pool};
 use super::{guttman, rstar};
 use remora_arena::{ArenaFull, Journal};
@@ -42,30 +42,27 @@ impl<J: Journal> Change<'_, '_, J> {
         self.edit.free_node(self.arena.owner, at);
     }
 
-    /// Adds an object. True: there is something to publish.
-    pub fn put(&mut self, entry: Entry) -> Result<bool, ArenaFull> {
-        match self.header.kind {
-            TreeKind::Hilbert => self.put_in_order(entry)?,
-            _ => {
-                self.edit.homeless.push((entry, 0));
-                self.settle()?;
-            }
+    /// Adds an object.
+    pub fn put(&mut self, entry: Entry) -> Result<(), ArenaFull> {
+        if self.header.kind == TreeKind::Hilbert {
+            return self.put_in_order(entry);
         }
-        Ok(true)
+        self.edit.homeless.push((entry, 0));
+        self.settle()
     }
 
-    /// Removes an object. False if it is not there.
-    pub fn remove(&mut self, id: u64, rect: &Rect) -> Result<bool, ArenaFull> {
-        let Some(path) = self.find(id, rect) else { return Ok(false) };
-        self.edit.changed = Some(Changed::Removed(id));
+    /// Removes the object at an index of a leaf.
+    pub fn remove(&mut self, leaf: u32, index: usize) -> Result<(), ArenaFull> {
+        let path = self.find(leaf, index);
+        let &(at, _) = path.last().expect("a way ends at a leaf");
+        self.edit.changed = Some(Changed::Removed(self.entries(at)[index].word));
         self.take_out(path)?;
-        self.settle()?;
-        Ok(true)
+        self.settle()
     }
 
-    /// Gives an object another rectangle. False if it is not there.
-    pub fn move_to(&mut self, from: &Rect, to: Entry) -> Result<bool, ArenaFull> {
-        let Some(mut path) = self.find(to.word, from) else { return Ok(false) };
+    /// Gives the object at an index of a leaf another rectangle.
+    pub fn move_to(&mut self, leaf: u32, index: usize, to: Entry) -> Result<(), ArenaFull> {
+        let mut path = self.find(leaf, index);
         self.edit.changed = Some(Changed::Moved(to.word));
         let stays = match path[..] {
             [.., (parent, way), _] => self.entries(parent)[way].rect.contains(&to.rect),
@@ -74,8 +71,7 @@ impl<J: Journal> Change<'_, '_, J> {
         if stays && self.header.kind != TreeKind::Hilbert {
             let (at, index) = path.pop().expect("a way ends at a leaf");
             self.entries_mut(at)[index].rect = to.rect;
-            self.go_up(at, 0, path, None)?;
-            return Ok(true);
+            return self.go_up(at, 0, &mut path, None);
         }
         self.take_out(path)?;
         if self.edit.homeless.is_empty() {
@@ -102,27 +98,35 @@ impl<J: Journal> Change<'_, '_, J> {
     /// Gives all the homeless a node. Bounded: entries are reinserted once for
     /// each level and change.
     fn settle(&mut self) -> Result<(), ArenaFull> {
+        let mut path = Path::with_capacity(self.header.height as usize);
         while let Some((entry, level)) = self.edit.homeless.pop() {
-            let (at, path) = self.way_to(&entry.rect, level);
+            let at = self.way_to(&entry.rect, level, &mut path);
             self.entries_mut(at).push(entry);
-            self.go_up(at, level, path, Some(entry.rect))?;
+            self.go_up(at, level, &mut path, Some(entry.rect))?;
         }
         Ok(())
     }
 
-    fn way_to(&self, rect: &Rect, level: u8) -> (NodeRef, Path) {
-        let mut path = Path::with_capacity(self.header.height as usize);
+    /// The node of a level where an entry belongs, and the way there.
+    fn way_to(&self, rect: &Rect, level: u8, path: &mut Path) -> NodeRef {
+        path.clear();
         let mut at = self.header.root;
         for above in (level + 1..self.header.height).rev() {
             let entries = self.entries(at);
-            let index = match self.header.kind {
-                TreeKind::RStar if above == 1 => rstar::choose_leaf(entries, rect),
-                _ => guttman::choose(entries, rect),
-            };
+            let mut index = least_growth(entries, rect);
+            if self.header.kind == TreeKind::RStar && above == 1 {
+                // Mostly it stays the one.
+                self.prefetch(NodeRef::from_word(entries[index].word));
+                index = rstar::choose_leaf(entries, rect, index);
+            }
             path.push((at, index));
             at = NodeRef::from_word(entries[index].word);
         }
-        (at, path)
+        at
+    }
+
+    fn prefetch(&self, at: NodeRef) {
+        prefetch_node(self.arena.owner, at, self.header.capacity as usize);
     }
 
     /// Makes everything above a changed node right again: too many entries are
@@ -132,7 +136,7 @@ impl<J: Journal> Change<'_, '_, J> {
         &mut self,
         mut at: NodeRef,
         mut level: u8,
-        mut path: Path,
+        path: &mut Path,
         mut added: Option<Rect>,
     ) -> Result<(), ArenaFull> {
         loop {
@@ -171,7 +175,7 @@ impl<J: Journal> Change<'_, '_, J> {
         if self.header.kind == TreeKind::RStar && level < self.top_level() && is_first {
             self.edit.reinserted |= 1 << level;
             let far = rstar::take_far(self.entries_mut(at));
-            self.edit.homeless.extend(far.map(|entry| (entry, level)));
+            self.edit.homeless.extend(far.into_iter().map(|entry| (entry, level)));
             return Ok(None);
         }
         let sibling = self.new_node(level)?;
@@ -202,24 +206,30 @@ impl<J: Journal> Change<'_, '_, J> {
         Ok(())
     }
 
-    /// The way to an object's entry: its leaf comes last, with the entry's
+    /// The way to an entry of a leaf: the leaf comes last, with the entry's
     /// index.
-    fn find(&self, id: u64, rect: &Rect) -> Option<Path> {
+    fn find(&self, leaf: u32, index: usize) -> Path {
+        let rect = self.entries(NodeRef { slot: leaf, generation: 0 })[index].rect;
         let mut path = Path::with_capacity(self.header.height as usize);
-        self.find_below(self.header.root, self.top_level(), id, rect, &mut path).then_some(path)
+        let found = self.find_below(self.header.root, self.top_level(), leaf, &rect, &mut path);
+        assert!(found, "a way leads to each leaf");
+        path.last_mut().expect("a leaf").1 = index;
+        path
     }
 
-    fn find_below(&self, at: NodeRef, level: u8, id: u64, rect: &Rect, path: &mut Path) -> bool {
-        let entries = self.entries(at);
+    /// Adds the way from a node to a leaf, if it leads there.
+    fn find_below(&self, at: NodeRef, level: u8, leaf: u32, rect: &Rect, path: &mut Path) -> bool {
         if level == 0 {
-            let position = entries.iter().position(|known| known.word == id && known.rect == *rect);
-            path.extend(position.map(|index| (at, index)));
-            return position.is_some();
+            path.push((at, 0));
+            return true;
         }
-        for (index, entry) in entries.iter().enumerate().filter(|(_, way)| way.rect.contains(rect))
-        {
+        for (index, entry) in self.entries(at).iter().enumerate() {
+            let child = NodeRef::from_word(entry.word);
+            if level == 1 && child.slot != leaf || !entry.rect.contains(rect) {
+                continue;
+            }
             path.push((at, index));
-            if self.find_below(NodeRef::from_word(entry.word), level - 1, id, rect, path) {
+            if self.find_below(child, level - 1, leaf, rect, path) {
                 return true;
             }
             path.pop();

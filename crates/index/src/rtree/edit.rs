@@ -18,8 +18,10 @@
 //! object in its new place is never shown the old one afterwards. If memory is
 //! full nothing is published.
 
+use super::ids::Ids;
 use super::pool::{Arena, Pool, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
+use remora_layout::limits::CACHE_LINE_BYTES;
 use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
     node_bytes, word,
@@ -36,6 +38,8 @@ struct Image {
     is_new: bool,
     is_freed: bool,
     loses: bool,
+    /// Entries from the first on that are what they were.
+    kept: usize,
     entries: Vec<Entry>,
 }
 
@@ -68,6 +72,14 @@ pub(super) fn entries_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> &[Entry] 
     let entries = shape_in(owner, at).entries as usize;
     let bytes = owner.slice(at.offset() + NODE_HEADER_BYTES, entries * ENTRY_BYTES);
     <[Entry]>::ref_from_bytes(bytes).expect("nodes lie on words")
+}
+
+/// Asks for a node's memory ahead of its use.
+#[inline(always)]
+pub(super) fn prefetch_node<J: Journal>(owner: &Owner<J>, at: NodeRef, capacity: usize) {
+    for offset in (0..node_bytes(capacity)).step_by(CACHE_LINE_BYTES) {
+        owner.words().prefetch((at.offset() + offset) as u64);
+    }
 }
 
 pub(super) fn shape_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> NodeShape {
@@ -167,6 +179,22 @@ impl Edit {
         self.reinserted = 0;
     }
 
+    /// Compares the images with what is there, and tells of entries that leave
+    /// leaves or come into them. To be published next.
+    pub fn compare<J: Journal>(&mut self, owner: &Owner<J>, ids: &mut Ids) {
+        for (image, &at) in self.images.iter_mut().zip(&self.at) {
+            let old = if image.is_new { &[] } else { entries_in(owner, at) };
+            let new = if image.is_freed { &[] } else { &image.entries[..] };
+            image.kept = old.iter().zip(new).take_while(|(old, new)| is_same(old, new)).count();
+            image.loses = image.is_freed || loses(old, image, self.changed);
+            image.loses &= !image.is_new;
+            if image.level == 0 {
+                ids.note(at.slot, &old[image.kept..], &new[image.kept..]);
+            }
+        }
+        ids.settle();
+    }
+
     /// Publishes the change: the module's text, step by step. `header` is what
     /// the tree's header is to say, but for the counter.
     pub fn publish<J: Journal>(
@@ -179,13 +207,7 @@ impl Edit {
         header: TreeHeader,
     ) {
         let counter = old.counter + 1;
-        let mut any_loses = false;
-        for (index, &at) in self.at.iter().enumerate() {
-            let image = &mut self.images[index];
-            image.loses = !image.is_new
-                && (image.is_freed || loses(entries_in(arena.owner, at), image, self.changed));
-            any_loses |= image.loses;
-        }
+        let any_loses = self.images[..self.at.len()].iter().any(|image| image.loses);
         for (index, &at) in self.at.iter().enumerate() {
             if self.images[index].is_new && !self.images[index].is_freed {
                 self.images[index].store_new(arena, home, at, header.kind);
@@ -228,6 +250,14 @@ impl Edit {
     }
 }
 
+/// Whether two entries are the same bytes.
+#[inline(always)]
+fn is_same(one: &Entry, other: &Entry) -> bool {
+    let words = |entry: &Entry| -> [u64; ENTRY_BYTES / 8] { zerocopy::transmute!(*entry) };
+    let pairs = words(one).into_iter().zip(words(other));
+    pairs.fold(0, |all, (one, other)| all | (one ^ other)) == 0
+}
+
 /// Whether a walk that reads `new` may miss what it would have found by `old`.
 fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
     let in_leaf = |id: u64| new.level == 0 && changed == Some(Changed::Moved(id));
@@ -236,7 +266,7 @@ fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
     };
     let goes = |id: u64| new.level == 0 && changed == Some(Changed::Removed(id));
     // Mostly entries stand where they stood.
-    !old.iter().enumerate().all(|(index, entry)| {
+    !old.iter().enumerate().skip(new.kept).all(|(index, entry)| {
         new.entries.get(index).is_some_and(|new| keeps(entry, new))
             || new.entries.iter().any(|new| keeps(entry, new))
             || goes(entry.word)
@@ -278,10 +308,11 @@ impl Image {
         owner.release();
         let before = shape_in(owner, at).entries as usize;
         let left_at = if self.loses { counter } else { owner.word(word_of(at, word::LEFT_AT)) };
-        for (index, entry) in self.entries.iter().enumerate() {
-            let offset = at.offset() + NODE_HEADER_BYTES + index * ENTRY_BYTES;
-            if index >= before || owner.slice(offset, ENTRY_BYTES) != entry.as_bytes() {
-                owner.store_bytes(offset, entry.as_bytes());
+        let first = at.offset() + NODE_HEADER_BYTES;
+        for index in self.kept..self.entries.len() {
+            let entry = &self.entries[index];
+            if index >= before || !is_same(&entries_in(owner, at)[index], entry) {
+                owner.store_bytes(first + index * ENTRY_BYTES, entry.as_bytes());
             }
         }
         let head = self.head(kind, left_at, arena.changed_at);

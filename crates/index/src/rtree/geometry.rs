@@ -10,34 +10,38 @@ pub(super) fn around(entries: &[Entry]) -> Rect {
     rest.iter().fold(first.rect, |all, entry| all.union(&entry.rect))
 }
 
-/// How much a rectangle would grow to take another one in.
-pub(super) struct Growth {
-    /// Area that it would gain.
-    pub by: f64,
-    /// Area that it has.
-    pub from: f64,
+/// How much area a rectangle would gain to take another one in, and how much
+/// it has.
+#[inline(always)]
+pub(super) fn growth_of(rect: &Rect, added: &Rect) -> [f64; 2] {
+    let area = rect.area();
+    [rect.union(added).area() - area, area]
 }
 
-impl Growth {
-    #[inline(always)]
-    pub fn of(rect: &Rect, added: &Rect) -> Self {
-        let from = rect.area();
-        Self { by: rect.union(added).area() - from, from }
-    }
+/// The child that grows least in area, then the smallest: Guttman's choice.
+pub(super) fn least_growth(entries: &[Entry], added: &Rect) -> usize {
+    best_by(0..entries.len(), |index| growth_of(&entries[index].rect, added)).unwrap_or(0)
 }
 
 /// The candidate of the least cost; the first of equal ones.
 #[inline(always)]
-pub(super) fn best_by<const N: usize>(
+pub(super) fn best_by(
     candidates: impl Iterator<Item = usize>,
-    cost: impl Fn(usize) -> [f64; N],
+    cost: impl Fn(usize) -> [f64; 2],
 ) -> Option<usize> {
-    let mut best = None;
+    let (mut best, mut least) = (None, [f64::INFINITY; 2]);
     for index in candidates {
         let cost = cost(index);
-        if best.is_none_or(|(_, least)| cost < least) {
-            best = Some((index, cost));
+        if best.is_none() || cost[0] < least[0] || cost[0] == least[0] && cost[1] < least[1] {
+            (best, least) = (Some(index), cost);
         }
     }
-    best.map(|(index, _)| index)
+    best
+}
+
+/// A number as an integer of the same order, as [`f64::total_cmp`] has it.
+#[inline(always)]
+pub(super) fn rank(number: f64) -> i64 {
+    let bits = number.to_bits() as i64;
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
 }

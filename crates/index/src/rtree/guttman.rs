@@ -1,18 +1,8 @@
-//! Guttman's R-tree (Catfish 2.1, C3; SIGMOD 1984): the child that grows least,
-//! the quadratic split.
+//! Guttman's R-tree (Catfish 2.1, C3; SIGMOD 1984): the quadratic split.
 
-use super::geometry::{Growth, around, best_by};
+use super::geometry::{around, best_by, growth_of};
 use remora_layout::node::Entry;
 use remora_layout::rect::Rect;
-
-/// The child that grows least in area, then the smallest.
-pub(super) fn choose(entries: &[Entry], rect: &Rect) -> usize {
-    let cost = |index: usize| {
-        let growth = Growth::of(&entries[index].rect, rect);
-        [growth.by, growth.from]
-    };
-    best_by(0..entries.len(), cost).unwrap_or(0)
-}
 
 /// Splits off a part of at least `least` entries, and leaves as many: from the
 /// two that waste most together, each next entry by its preference.
@@ -34,15 +24,15 @@ pub(super) fn split(entries: &mut Vec<Entry>, least: usize) -> Vec<Entry> {
         }
         // The entry that cares most for its side.
         let growths = |entry: &Entry| {
-            (Growth::of(&left_box, &entry.rect).by, Growth::of(&right_box, &entry.rect).by)
+            (growth_of(&left_box, &entry.rect)[0], growth_of(&right_box, &entry.rect)[0])
         };
         let indifference = |index: usize| {
             let (to_left, to_right) = growths(&rest[index]);
-            [-(to_left - to_right).abs()]
+            [-(to_left - to_right).abs(), 0.0]
         };
         let entry = rest.swap_remove(best_by(0..rest.len(), indifference).unwrap_or(0));
         let (to_left, to_right) = {
-            let growth = |side: &Rect| Growth::of(side, &entry.rect).by;
+            let growth = |side: &Rect| growth_of(side, &entry.rect)[0];
             (growth(&left_box), growth(&right_box))
         };
         let cost_left = [to_left, left_box.area(), left.len() as f64];

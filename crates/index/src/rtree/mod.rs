@@ -3,7 +3,7 @@
 //!
 //! `tree` is what the owner calls, `bulk` loads many objects at once, `change`
 //! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
-//! `edit` publishes it, `pool` has the memory. `search` is the owner's way to
+//! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf. `search` is the owner's way to
 //! read, `walk` everybody else's. The paper locks nodes against other writers
 //! (C8); here there is one writer.
 
@@ -13,8 +13,10 @@ mod edit;
 mod geometry;
 mod guttman;
 mod hilbert;
+mod ids;
 mod pool;
 mod rstar;
+mod scan;
 mod search;
 mod tree;
 mod walk;

@@ -1,7 +1,7 @@
 //! The R*-tree (Catfish 3.1, C5; Beckmann et al., SIGMOD 1990): which way an
 //! entry goes, which entries are reinserted, how a full node is split.
 
-use super::geometry::{Growth, around, best_by};
+use super::geometry::{around, growth_of, rank};
 use remora_layout::node::Entry;
 use remora_layout::rect::Rect;
 
@@ -9,85 +9,119 @@ use remora_layout::rect::Rect;
 const REINSERTED_PERCENT: usize = 30;
 
 /// The way to a leaf, from a node right above: least growth of overlap with
-/// the others; then least growth of area, then least area.
-pub(super) fn choose_leaf(entries: &[Entry], rect: &Rect) -> usize {
-    // Who contains the rectangle grows by nothing, in overlap and in area.
-    let containing = (0..entries.len()).filter(|&index| entries[index].rect.contains(rect));
-    if let Some(index) = best_by(containing, |index| [entries[index].rect.area(), 0.0, 0.0]) {
-        return index;
-    }
-    let cost = |index: usize| {
-        let own = &entries[index].rect;
-        let grown = own.union(rect);
-        let others = entries.iter().enumerate().filter(|&(other, _)| other != index);
-        let overlap: f64 = others
-            .filter(|(_, entry)| entry.rect.intersects(&grown))
-            .map(|(_, entry)| entry.rect.shared_area(&grown) - entry.rect.shared_area(own))
-            .sum();
-        let growth = Growth::of(own, rect);
-        [overlap, growth.by, growth.from]
+/// the others; then least growth of area, then least area. `first` is the best
+/// way by area alone.
+pub(super) fn choose_leaf(entries: &[Entry], rect: &Rect, first: usize) -> usize {
+    // Mostly it overlaps with nobody more than before: no other is better.
+    let Some(mut overlap) = overlap_growth(entries, first, rect, f64::INFINITY) else {
+        return first;
     };
-    best_by(0..entries.len(), cost).unwrap_or(0)
+    let growth = |index: usize| growth_of(&entries[index].rect, rect);
+    let mut best = first;
+    for index in (0..entries.len()).filter(|&index| index != first) {
+        if overlap == 0.0 {
+            break;
+        }
+        let Some(other) = overlap_growth(entries, index, rect, overlap) else { continue };
+        if other < overlap || growth(index) < growth(best) {
+            (best, overlap) = (index, other);
+        }
+    }
+    best
+}
+
+/// By how much the area that an entry shares with the others grows; `None` if
+/// by more than `most`.
+fn overlap_growth(entries: &[Entry], own: usize, added: &Rect, most: f64) -> Option<f64> {
+    let before = entries[own].rect;
+    let after = before.union(added);
+    let mut sum = 0.0;
+    let mut add = |others: &[Entry]| {
+        // It never shrinks. A few at a time: looking costs as much as adding.
+        others.chunks(4).all(|few| {
+            let grown =
+                |other: &Entry| other.rect.shared_area(&after) - other.rect.shared_area(&before);
+            sum += few.iter().map(grown).sum::<f64>();
+            sum <= most
+        })
+    };
+    (add(&entries[..own]) && add(&entries[own + 1..])).then_some(sum)
 }
 
 /// Takes out the entries that lie farthest from the middle of a node, the
 /// farthest first: put back from the end, they come near ones first.
-pub(super) fn take_far(entries: &mut Vec<Entry>) -> impl Iterator<Item = Entry> + use<> {
+pub(super) fn take_far(entries: &mut Vec<Entry>) -> Vec<Entry> {
     let (x, y) = around(entries).centre();
     let distance = |entry: &Entry| {
         let centre = entry.rect.centre();
         (centre.0 - x) * (centre.0 - x) + (centre.1 - y) * (centre.1 - y)
     };
-    entries.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let mut order: Vec<(i64, usize)> =
+        entries.iter().enumerate().map(|(index, entry)| (rank(distance(entry)), index)).collect();
+    order.sort_unstable();
     let taken = (entries.len() * REINSERTED_PERCENT / 100).max(1);
-    let far = entries.split_off(entries.len() - taken);
-    far.into_iter().rev()
+    let far = order[entries.len() - taken..].iter().rev();
+    let mut far: Vec<usize> = far.map(|&(_, index)| index).collect();
+    take_out(entries, &mut far)
 }
 
 /// Splits off a part of at least `least` entries, and leaves as many: the axis
 /// of least margins, on it the cut of least overlap, then of least area.
 pub(super) fn split(entries: &mut Vec<Entry>, least: usize) -> Vec<Entry> {
-    let mut best_axis = (f64::INFINITY, 0);
+    let (mut order, mut rights) = (Vec::new(), Vec::new());
+    let (mut best_margins, mut part) = (f64::INFINITY, Vec::new());
     for axis in [0, 1] {
-        let mut margins = 0.0;
+        let (mut margins, mut best, mut part_here) = (0.0, [f64::INFINITY; 2], Vec::new());
         for upper in [false, true] {
-            sort(entries, axis, upper);
-            margins +=
-                cuts(entries, least).map(|cut| cut.left.margin() + cut.right.margin()).sum::<f64>();
-        }
-        if margins < best_axis.0 {
-            best_axis = (margins, axis);
-        }
-    }
-    let axis = best_axis.1;
-    let mut best = ([f64::INFINITY; 2], true, entries.len() / 2);
-    for upper in [false, true] {
-        sort(entries, axis, upper);
-        for cut in cuts(entries, least) {
-            let cost = [cut.left.shared_area(&cut.right), cut.left.area() + cut.right.area()];
-            if cost < best.0 {
-                best = (cost, upper, cut.at);
+            sort(entries, axis, upper, &mut order);
+            let mut best_at = None;
+            for cut in cuts(entries, &order, least, &mut rights) {
+                margins += cut.left.margin() + cut.right.margin();
+                let cost = [cut.left.shared_area(&cut.right), cut.left.area() + cut.right.area()];
+                if cost < best {
+                    (best, best_at) = (cost, Some(cut.at));
+                }
+            }
+            // Areas may be beyond all numbers: any cut does then.
+            if best_at.is_some() || upper && part_here.is_empty() {
+                let at = best_at.unwrap_or(entries.len() / 2);
+                part_here = order[at..].iter().map(|key| key.index).collect();
             }
         }
+        if axis == 0 || margins < best_margins {
+            (best_margins, part) = (margins, part_here);
+        }
     }
-    let (_, upper, at) = best;
-    if !upper {
-        sort(entries, axis, upper);
+    take_out(entries, &mut part)
+}
+
+/// Takes out the entries at some indices; most of the others stay in place.
+fn take_out(entries: &mut Vec<Entry>, indices: &mut [usize]) -> Vec<Entry> {
+    let taken = indices.iter().map(|&index| entries[index]).collect();
+    indices.sort_unstable();
+    for &index in indices.iter().rev() {
+        entries.swap_remove(index);
     }
-    entries.split_off(at)
+    taken
+}
+
+/// An entry among others that are being sorted.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    edges: [i64; 2],
+    index: usize,
 }
 
 /// By an edge on one axis, then by the other edge.
-fn sort(entries: &mut [Entry], axis: usize, upper: bool) {
-    let edges = |rect: &Rect| match axis {
-        0 => (rect.min_x, rect.max_x),
-        _ => (rect.min_y, rect.max_y),
-    };
-    entries.sort_by(|a, b| {
-        let (a, b) = (edges(&a.rect), edges(&b.rect));
-        let (low, high) = (a.0.total_cmp(&b.0), a.1.total_cmp(&b.1));
-        if upper { high.then(low) } else { low.then(high) }
-    });
+fn sort(entries: &[Entry], axis: usize, upper: bool, order: &mut Vec<Key>) {
+    order.clear();
+    order.extend(entries.iter().enumerate().map(|(index, entry)| {
+        let Rect { min_x, max_x, min_y, max_y } = entry.rect;
+        let (low, high) = if axis == 0 { (min_x, max_x) } else { (min_y, max_y) };
+        let edges = if upper { [high, low] } else { [low, high] };
+        Key { edges: edges.map(rank), index }
+    }));
+    order.sort_unstable();
 }
 
 struct Cut {
@@ -97,16 +131,23 @@ struct Cut {
 }
 
 /// Every way to cut sorted entries in two parts of at least `least`.
-fn cuts(entries: &[Entry], least: usize) -> impl Iterator<Item = Cut> + use<'_> {
-    let mut rights = vec![Rect::default(); entries.len()];
-    let mut right = entries[entries.len() - 1].rect;
-    for (index, entry) in entries.iter().enumerate().rev() {
-        right = right.union(&entry.rect);
-        rights[index] = right;
+fn cuts<'c>(
+    entries: &'c [Entry],
+    order: &'c [Key],
+    least: usize,
+    rights: &'c mut Vec<Rect>,
+) -> impl Iterator<Item = Cut> + use<'c> {
+    let rect = |at: usize| entries[order[at].index].rect;
+    let last = entries.len() - 1;
+    rights.clear();
+    rights.resize(entries.len(), rect(last));
+    for at in (0..last).rev() {
+        rights[at] = rights[at + 1].union(&rect(at));
     }
-    let mut left = around(&entries[..least]);
+    let rights = &*rights;
+    let mut left = (1..least).fold(rect(0), |all, at| all.union(&rect(at)));
     (least..=entries.len() - least).map(move |at| {
-        left = left.union(&entries[at - 1].rect);
+        left = left.union(&rect(at - 1));
         Cut { at, left, right: rights[at] }
     })
 }

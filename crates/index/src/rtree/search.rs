@@ -1,6 +1,7 @@
 //! Searching as the owner does it: over plain references to its own memory.
 
-use super::edit::entries_in;
+use super::edit::{entries_in, prefetch_node};
+use super::scan::{AT_A_TIME, Test};
 use super::tree::Tree;
 use remora_arena::{Journal, Owner};
 use remora_layout::limits::WALK_RESTARTS;
@@ -93,6 +94,9 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
+/// Nodes that a search has under way at a time.
+const BATCH: usize = 8;
+
 /// A window search that can pause; see [`Tree::search_some`].
 #[derive(Clone, Debug)]
 pub struct Cursor {
@@ -129,6 +133,17 @@ impl Cursor {
     /// Times that it began again.
     pub fn restarts(&self) -> u32 {
         self.restarts
+    }
+
+    /// Takes the last of the waiting nodes, at most so many.
+    fn take_batch(&mut self, most: u64) -> ([(NodeRef, u8); BATCH], usize) {
+        let mut batch = [(NodeRef::default(), 0); BATCH];
+        let count = self.waiting.len().min(BATCH).min(most as usize);
+        let from = self.waiting.len() - count;
+        batch[..count].copy_from_slice(&self.waiting[from..]);
+        self.waiting.truncate(from);
+        self.nodes += count as u64;
+        (batch, count)
     }
 
     /// Begins, or begins again, if what waits is not of this header's tree as
@@ -176,25 +191,34 @@ impl Tree {
         most_nodes: u64,
         mut found: impl FnMut(&Object),
     ) -> bool {
-        let Cursor { window, predicate, .. } = *cursor;
         cursor.enter(&self.header());
-        let limited = cursor.restarts < WALK_RESTARTS;
-        let stop = cursor.nodes.saturating_add(most_nodes);
-        while let Some(&(at, level)) = cursor.waiting.last() {
-            if limited && cursor.nodes >= stop {
+        let (object, way) = (
+            Test::of_object(cursor.predicate, &cursor.window),
+            Test::of_way(cursor.predicate, &cursor.window),
+        );
+        let capacity = self.header().capacity as usize;
+        let mut left = if cursor.restarts < WALK_RESTARTS { most_nodes } else { u64::MAX };
+        while !cursor.waiting.is_empty() {
+            // Several at a time, so that their memory is on its way while
+            // others are scanned; the last first, so that few wait.
+            let (mut batch, count) = cursor.take_batch(left);
+            if count == 0 {
                 return false;
             }
-            cursor.waiting.pop();
-            cursor.nodes += 1;
-            let entries = entries_in(owner, at);
-            if level == 0 {
-                let objects = entries.iter().filter(|entry| predicate.holds(&entry.rect, &window));
-                objects.for_each(&mut found);
-                continue;
-            }
-            for entry in entries {
-                if predicate.may_hold_below(&entry.rect, &window) {
-                    cursor.waiting.push((NodeRef::from_word(entry.word), level - 1));
+            left -= count as u64;
+            for &mut (at, level) in &mut batch[..count] {
+                let entries = entries_in(owner, at);
+                for part in entries.chunks(AT_A_TIME) {
+                    let rects = part.iter().map(|entry| &entry.rect);
+                    if level == 0 {
+                        object.hits(rects).for_each(|index| found(&part[index]));
+                        continue;
+                    }
+                    for index in way.hits(rects) {
+                        let child = NodeRef::from_word(part[index].word);
+                        prefetch_node(owner, child, capacity);
+                        cursor.waiting.push((child, level - 1));
+                    }
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use super::edit::{Edit, entries_in, shape_in, store_header, write_new_node};
+use super::ids::Ids;
 use super::pool::{Arena, Pool, set_state};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
@@ -9,7 +10,6 @@ use remora_layout::node::{Entry, Home, NodeRef, NodeShape, node_bytes};
 use remora_layout::record::State;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::{TreeHeader, TreeKind};
-use std::collections::HashMap;
 
 /// Entries out of a hundred that a node keeps at least, unless it is the root.
 /// What makes searches visit fewest nodes: 2 M uniform rectangles, capacity 30,
@@ -62,7 +62,7 @@ pub struct Tree {
     pub(super) header: TreeHeader,
     pub(super) pool: Pool,
     edit: Edit,
-    by_id: HashMap<u64, Rect>,
+    ids: Ids,
 }
 
 impl Tree {
@@ -91,7 +91,7 @@ impl Tree {
             TreeHeader { kind, capacity: capacity as u16, height: 1, root, counter: 0, bounds };
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
-        Ok(Self { home, at, header, pool, edit: Edit::default(), by_id: HashMap::new() })
+        Ok(Self { home, at, header, pool, edit: Edit::default(), ids: Ids::new(home.secret, 0) })
     }
 
     /// Ends the tree and gives its memory back.
@@ -111,12 +111,13 @@ impl Tree {
 
     /// Objects in the tree.
     pub fn objects(&self) -> u64 {
-        self.by_id.len() as u64
+        self.ids.objects()
     }
 
     /// The rectangle of an object; `None` if it is not in the tree.
-    pub fn find<J: Journal>(&self, _owner: &Owner<J>, id: u64) -> Option<Rect> {
-        self.by_id.get(&id).copied()
+    pub fn find<J: Journal>(&self, owner: &Owner<J>, id: u64) -> Option<Rect> {
+        let (leaf, index) = self.ids.leaf_of(owner, id)?;
+        Some(entries_in(owner, NodeRef { slot: leaf, generation: 0 })[index].rect)
     }
 
     /// Nodes in the tree.
@@ -129,9 +130,9 @@ impl Tree {
         self.pool.bytes()
     }
 
-    /// Bytes beside the arena, for finding objects by their ids.
+    /// Bytes outside of the arena by which objects are found by their ids.
     pub fn index_bytes(&self) -> u64 {
-        self.by_id.capacity() as u64 * (size_of::<(u64, Rect)>() as u64 + 1)
+        self.ids.bytes()
     }
 
     /// Fewest entries of a node that is not the root.
@@ -153,12 +154,11 @@ impl Tree {
         rect: Rect,
     ) -> Result<bool, TreeError> {
         let entry = Entry { rect: rect.checked()?, word: id };
-        let before = self.by_id.get(&id).copied();
+        let before = self.ids.leaf_of(arena.owner, id);
         self.change(arena, |change| match before {
-            Some(from) => change.move_to(&from, entry),
+            Some((leaf, index)) => change.move_to(leaf, index, entry),
             None => change.put(entry),
         })?;
-        self.by_id.insert(id, rect);
         Ok(before.is_none())
     }
 
@@ -168,9 +168,8 @@ impl Tree {
         arena: &mut Arena<'_, J>,
         id: u64,
     ) -> Result<bool, TreeError> {
-        let Some(rect) = self.by_id.get(&id).copied() else { return Ok(false) };
-        self.change(arena, |change| change.remove(id, &rect))?;
-        self.by_id.remove(&id);
+        let Some((leaf, index)) = self.ids.leaf_of(arena.owner, id) else { return Ok(false) };
+        self.change(arena, |change| change.remove(leaf, index))?;
         Ok(true)
     }
 
@@ -179,21 +178,20 @@ impl Tree {
         &mut self,
         arena: &mut Arena<'_, J>,
         header: TreeHeader,
-        by_id: HashMap<u64, Rect>,
+        ids: Ids,
     ) {
         let old = self.header.root;
         self.edit.free_node(arena.owner, old);
-        let Self { edit, pool, home, at, header: before, .. } = self;
-        edit.publish(arena, pool, *home, *at, before, header);
-        self.by_id = by_id;
+        self.publish(arena, header);
+        self.ids = ids;
     }
 
     /// Works a change out, and publishes it whole or not at all.
     fn change<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
-        make: impl FnOnce(&mut Change<'_, '_, J>) -> Result<bool, ArenaFull>,
-    ) -> Result<bool, TreeError> {
+        make: impl FnOnce(&mut Change<'_, '_, J>) -> Result<(), ArenaFull>,
+    ) -> Result<(), TreeError> {
         let least = self.least_entries();
         let mut change = Change {
             arena,
@@ -202,25 +200,19 @@ impl Tree {
             header: self.header,
             least,
         };
-        let made = make(&mut change);
-        if made == Ok(true) {
-            change.shrink_root();
+        if let Err(full) = make(&mut change) {
+            self.edit.abandon(arena, &mut self.pool);
+            return Err(full.into());
         }
+        change.shrink_root();
         let header = change.header;
-        match made {
-            Ok(true) => {
-                let Self { edit, pool, home, at, header: old, .. } = self;
-                edit.publish(arena, pool, *home, *at, old, header);
-                Ok(true)
-            }
-            Ok(false) => {
-                self.edit.abandon(arena, &mut self.pool);
-                Ok(false)
-            }
-            Err(full) => {
-                self.edit.abandon(arena, &mut self.pool);
-                Err(full.into())
-            }
-        }
+        self.publish(arena, header);
+        Ok(())
+    }
+
+    fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>, header: TreeHeader) {
+        self.edit.compare(arena.owner, &mut self.ids);
+        let Self { edit, pool, home, at, header: old, .. } = self;
+        edit.publish(arena, pool, *home, *at, old, header);
     }
 }

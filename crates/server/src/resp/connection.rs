@@ -3,7 +3,7 @@
 
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Pending, Waiting, write_reply};
+use super::pending::{Pending, Waiting, objects_reply, write_reply};
 use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{OwnedReply, Token};
 use crate::shared::count;
@@ -132,8 +132,12 @@ impl Connection {
             }
         }
         self.execute(executor);
+        self.settle();
         if !self.flush(stream) {
             return self.over(executor);
+        }
+        if self.may_write() && matches!(self.pending.front(), Some(Pending::Writing(..))) {
+            return Flow::Again;
         }
         let parse_more = self.input.len() >= self.need;
         let answered = self.pending.is_empty() && self.sent == self.output.len();
@@ -297,7 +301,14 @@ impl Connection {
         self.settle();
     }
 
-    /// Moves every reply that is due into the output.
+    /// Whether the stream takes replies as fast as they are written.
+    fn may_write(&self) -> bool {
+        self.output.len() - self.sent <= RESP_PAUSE_OUTPUT_BYTES
+    }
+
+    /// Moves the replies that are due into the output; of one that is written
+    /// piece by piece one piece, so that other connections are served between
+    /// two, and only as fast as the client reads.
     fn settle(&mut self) {
         loop {
             match self.pending.front_mut() {
@@ -306,11 +317,25 @@ impl Connection {
                     self.output.append(bytes);
                 }
                 Some(Pending::Waiting(waiting, protocol)) if waiting.missing == 0 => {
+                    let protocol = *protocol;
                     self.held_parts -= waiting.parts.len();
-                    self.held_bytes -= waiting.bytes;
-                    let parts: Vec<OwnedReply> =
+                    let mut parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
-                    write_reply(waiting.render, &mut self.output, *protocol, &parts);
+                    if let Some(objects) = objects_reply(waiting.render, &mut parts) {
+                        self.pending[0] = Pending::Writing(objects, protocol);
+                        continue;
+                    }
+                    self.held_bytes -= waiting.bytes;
+                    write_reply(waiting.render, &mut self.output, protocol, &parts);
+                }
+                Some(Pending::Writing(objects, protocol)) => {
+                    let unsent = self.output.len() - self.sent;
+                    if unsent > RESP_PAUSE_OUTPUT_BYTES
+                        || !objects.write_piece(&mut self.output, *protocol)
+                    {
+                        return;
+                    }
+                    self.held_bytes -= objects.bytes();
                 }
                 _ => return,
             }

@@ -28,6 +28,8 @@ pub struct Executor<H> {
     pub(super) tables: Vec<TableRef>,
     /// The record that an optimistic read found.
     pub(super) record: Vec<u8>,
+    /// What a command about a tree is encoded in.
+    pub(super) tree_scratch: Vec<u8>,
     /// Where sockets are read into.
     pub scratch: Vec<u8>,
     /// Unix ms of the present turn's requests.
@@ -45,6 +47,7 @@ impl<H: Host> Executor<H> {
             host,
             replies,
             record: Vec::new(),
+            tree_scratch: Vec::new(),
             scratch: vec![0; READ_BYTES],
             now_ms: 0,
         }
@@ -90,6 +93,10 @@ impl<H: Host> Executor<H> {
             Request::FlushAll => {
                 self.ask_all(connection, &Command::Flush, Render::AllOk("flushall"));
             }
+            Request::Tree { name, command, render, most } => {
+                self.ask_tree(connection, (name, &command), render, most);
+            }
+            Request::TreeRemove { name, ids } => self.remove_objects(connection, name, &ids),
             own => self.own_answer(connection, own),
         }
     }

@@ -95,6 +95,9 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("buckets", sum(|s| s.buckets)),
             ("overflow_buckets", sum(|s| s.overflow_buckets)),
             ("table_bytes", sum(|s| s.table_bytes)),
+            ("trees", sum(|s| s.trees)),
+            ("tree_objects", sum(|s| s.tree_objects)),
+            ("tree_bytes", sum(|s| s.tree_bytes)),
         ],
     );
     section(

@@ -2,9 +2,11 @@
 
 use super::unanswered::Asked;
 use crate::jobs::OwnedReply;
+use remora_front::CommandError;
 use remora_front::error::status_error;
 use remora_front::request::Render;
 use remora_front::resp::{Protocol, encode};
+use remora_front::tree_reply::{self, ObjectsReply};
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
 
@@ -15,6 +17,8 @@ pub enum Pending {
     /// Parts are missing. The reply is of the protocol that was spoken when it
     /// was asked for.
     Waiting(Waiting, Protocol),
+    /// Objects, of which some may be written already.
+    Writing(ObjectsReply, Protocol),
 }
 
 /// A request of which parts are missing.
@@ -38,6 +42,16 @@ impl Waiting {
     }
 }
 
+/// The reply that the parts make, if it is one that is written piece by piece.
+pub fn objects_reply(render: Render, parts: &mut [OwnedReply]) -> Option<ObjectsReply> {
+    match (render, parts) {
+        (Render::TreeObjects(form), [part]) if part.status == Status::Ok => {
+            Some(ObjectsReply::new(part.value.take().unwrap_or_default(), form))
+        }
+        _ => None,
+    }
+}
+
 /// Appends the reply that the parts make.
 pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts: &[OwnedReply]) {
     if render == Render::Values && parts.iter().any(|part| part.status == Status::TooLarge) {
@@ -52,6 +66,7 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         | Render::Done(command)
         | Render::NullOrError(_, command) => command,
         Render::Set { .. } => "set",
+        Render::TreeObjects(_) => "rtree.search",
         _ => "",
     };
     let refused = match (render, parts) {
@@ -80,6 +95,13 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
                 encode::bulk_or_null(out, protocol, part.value.as_deref());
             }
         }
+        (Render::TreeMade, [part]) if part.status == Status::NotDone => {
+            CommandError::TreeExists.write(out);
+        }
+        (Render::TreeObject, [part]) => {
+            tree_reply::object(out, protocol, part.value.as_deref(), part.number != 0);
+        }
+        (Render::TreeInfo, [part]) => tree_reply::info(out, protocol, part.value.as_deref()),
         (Render::Sum, _) => encode::integer(out, parts.iter().map(|part| part.number).sum()),
         _ => encode::ok(out),
     }

@@ -1,16 +1,21 @@
 //! What the client sends and writes.
 
 use super::{ANSWERED, LENGTHS, OTHERS, Peer, SEED, TIMES_MS};
-use remora_engine::command::{Command, Condition, Expiry};
+use remora_engine::command::{Command, Condition, Expiry, Objects, TreeCommand, TreeSettings};
+use remora_index::rtree::Predicate;
 use remora_layout::frame::{FRAME_HEADER_BYTES, WRAP, first_word, frame_bytes, frame_checksum};
 use remora_layout::frame::{MAX_PAYLOAD_BYTES, ring_seed};
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES, STREAM_PIECE_BYTES};
 use remora_layout::message::{BufferName, Op, PIECE, RELEASE, RequestHeader, form};
+use remora_layout::node::NodeRef;
+use remora_layout::rect::Rect;
 use remora_layout::session::{credit_word, ring_offset};
+use remora_layout::tree::TreeKind;
 use remora_ring::SendError;
 use zerocopy::{FromZeros, IntoBytes};
 
 const KEYS: [&[u8]; 8] = [b"a", b"a", b"a", b"b", b"key:2", b"", &[b'k'; 300], &[b'l'; 9000]];
+const NUMBERS: [f64; 6] = [9.0, 9.0, 4.0, -1.0, f64::NAN, f64::INFINITY];
 const LARGE_LENGTHS: [usize; 9] =
     [0, 1, 1_000, 65_537, 70_000, 200_000, 1_500_000, MAX_VALUE_BYTES + 1, u32::MAX as usize];
 const PIECES: [usize; 6] = [0, 1, 1_000, 60_000, 65_536, 90_000];
@@ -53,6 +58,9 @@ impl Peer<'_> {
         let at_ms = self.now.unix_ms + script.pick(&TIMES_MS) - 10;
         let condition =
             script.pick(&[Condition::Always, Condition::IfAbsent, Condition::IfPresent]);
+        if script.one_in(4) {
+            return self.tree_command(id);
+        }
         let command = match script.below(20) {
             0 | 1 => Command::Get { key },
             2 | 3 => {
@@ -78,6 +86,58 @@ impl Peer<'_> {
         };
         let mut bytes = Vec::new();
         command.encode_into(id, &mut bytes);
+        bytes
+    }
+
+    /// One encoded command about a tree with this id, or something like it.
+    fn tree_command(&mut self, id: u32) -> Vec<u8> {
+        let script = &mut self.script;
+        let name = script.pick(&[&b"t"[..], b"t", b"u", b"a"]);
+        let number = script.pick(&NUMBERS);
+        let (x, y) = (script.below(8) as f64, script.below(8) as f64);
+        let rect = Rect { min_x: x, max_x: x + script.below(3) as f64, min_y: y, max_y: y };
+        let window = Rect { min_x: 0.0, max_x: number, min_y: -9.0, max_y: 9.0 };
+        let predicate = script.pick(&[Predicate::Intersects, Predicate::Within]);
+        let object = script.below(40) as u64;
+        let data = vec![script.byte(); script.pick(&LENGTHS)];
+        let mut list = Vec::new();
+        for more in 0..script.below(60) as u64 {
+            Objects::push(&mut list, more * 7 % 57, &rect);
+        }
+        let objects = Objects::parse(&list).expect("a list");
+        let kind = script.pick(&[TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert]);
+        let capacity = script.pick(&[0, 4, 5, 30, 1024, 70_000]);
+        let at = NodeRef { slot: script.word() as u32, generation: 1 };
+        let command = match script.below(16) {
+            0 => TreeCommand::Create(TreeSettings { kind, capacity, bounds: window }),
+            1 if script.one_in(4) => TreeCommand::Drop,
+            1..=6 => TreeCommand::Put { id: object, rect, data: script.one_in(3).then_some(&data) },
+            7 => TreeCommand::Remove { id: object },
+            8 => TreeCommand::Get { id: object },
+            9 | 10 => TreeCommand::Search { window, predicate },
+            11 => TreeCommand::SearchAt { window, predicate, shard: script.byte() % 64, at },
+            12 => TreeCommand::Count { window, predicate },
+            13 => TreeCommand::Nearest { x, y: number, wanted: script.word() as u32 % 3_000 },
+            14 => TreeCommand::Info,
+            _ if script.one_in(3) => TreeCommand::Build,
+            _ => TreeCommand::Stage { objects },
+        };
+        let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
+        match command.request(&mut scratch) {
+            Ok(request) => Command::Tree { name, request }.encode_into(id, &mut bytes),
+            // What no client would send: any numbers.
+            Err(_) => {
+                let op = Op::TreeCreate as u8 + script.below(12) as u8;
+                let header = RequestHeader {
+                    flags: script.pick(&[0, 0, 1, 2, 255]),
+                    key_bytes: (name.len() as u32).into(),
+                    value_bytes: (scratch.len() as u32).into(),
+                    argument: (script.word() as i64).into(),
+                    ..header(op, 0, id)
+                };
+                bytes = [header.as_bytes(), name, &scratch].concat();
+            }
+        }
         bytes
     }
 

@@ -1,0 +1,125 @@
+//! Rectangles, windows, and a tree with an arena of its own.
+
+use remora_arena::{NoJournal, Owner, Slots};
+use remora_index::rtree::{Arena, Predicate, Query, Tree, TreeOptions, walk_locally};
+use remora_layout::limits::PAGE_BYTES;
+use remora_layout::node::Home;
+use remora_layout::rect::Rect;
+use remora_layout::tree::TreeKind;
+use rustix::time::{ClockId, clock_gettime};
+
+const HOME: Home = Home { secret: 1, region: 0 };
+
+/// Random numbers from a seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// From 0 to 1.
+    pub fn unit(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Edges uniform to `edge`, anywhere in the unit square.
+    pub fn rect(&mut self, edge: f64) -> Rect {
+        let (x, y) = (self.unit(), self.unit());
+        let (width, height) = (self.unit() * edge, self.unit() * edge);
+        Rect::new(x, x + width, y, y + height).expect("finite")
+    }
+
+    /// Both edges t, of density t^-0.99 from 1e-5 to 1e-2 (Catfish W2).
+    pub fn power_law(&mut self) -> Rect {
+        let (low, high) = (1e-5f64.powf(0.01), 1e-2f64.powf(0.01));
+        let edge = (low + self.unit() * (high - low)).powf(100.0);
+        let (x, y) = (self.unit(), self.unit());
+        Rect::new(x, x + edge, y, y + edge).expect("finite")
+    }
+}
+
+pub fn objects(count: usize) -> Vec<(u64, Rect)> {
+    let mut random = Random::new(1);
+    (0..count as u64).map(|id| (id, random.rect(1e-4))).collect()
+}
+
+/// What a search found: their number, and the sum of their ids.
+pub type Found = (u64, u64);
+
+/// A tree of ours, by itself.
+pub struct Ours {
+    pub owner: Owner<NoJournal>,
+    slots: Slots,
+    pub tree: Tree,
+}
+
+impl Ours {
+    pub fn new(kind: TreeKind, capacity: usize, objects: usize) -> Self {
+        let bytes = (objects * 180 + (4 << 20)).next_multiple_of(PAGE_BYTES);
+        let mut owner = Owner::heap(bytes, NoJournal);
+        let mut slots = Slots::new(PAGE_BYTES, bytes);
+        let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
+        let bounds = Rect::new(0.0, 1.0, 0.0, 1.0).expect("a rectangle");
+        let options = TreeOptions { kind, capacity, bounds };
+        let tree = Tree::create(&mut arena, HOME, options).expect("memory");
+        Self { owner, slots, tree }
+    }
+
+    pub fn insert(&mut self, objects: &[(u64, Rect)]) {
+        let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 1 };
+        for &(id, rect) in objects {
+            self.tree.put(&mut arena, id, rect).expect("memory");
+        }
+    }
+
+    pub fn load(&mut self, objects: Vec<(u64, Rect)>) {
+        let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 1 };
+        self.tree.load(&mut arena, objects, |_| {}).expect("memory");
+    }
+
+    /// The owner's way; nodes too.
+    pub fn search(&self, windows: &[Rect]) -> (Found, u64) {
+        let (mut found, mut nodes) = ((0, 0), 0);
+        for window in windows {
+            nodes += self.tree.search(&self.owner, window, Predicate::Intersects, |object| {
+                found.0 += 1;
+                found.1 += object.word;
+            });
+        }
+        (found, nodes)
+    }
+
+    /// The way of everybody else who maps the memory.
+    pub fn walk(&self, windows: &[Rect]) -> Found {
+        let (mut found, mut scratch) = ((0, 0), Vec::new());
+        for &window in windows {
+            let query = Query::Window { window, predicate: Predicate::Intersects };
+            let (words, at) = (self.owner.words(), self.tree.at());
+            let walk = walk_locally(words, HOME, at, query, &mut scratch).expect("at rest");
+            found.0 += walk.results().len() as u64;
+            found.1 += walk.results().iter().map(|object| object.word).sum::<u64>();
+        }
+        found
+    }
+}
+
+/// Nanoseconds of this thread for each of `count`: what others do on the
+/// machine meanwhile does not count.
+pub fn nanos<T>(count: usize, work: impl FnOnce() -> T) -> (f64, T) {
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+    };
+    let start = now();
+    let done = work();
+    ((now() - start) / count as f64, done)
+}
+
+pub fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}

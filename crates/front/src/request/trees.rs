@@ -1,0 +1,210 @@
+//! Requests about trees of places. The table has checked the number of
+//! arguments; an error says which argument it is about.
+
+use super::keys::key;
+use super::{Render, Request};
+use crate::error::CommandError;
+use crate::resp::Words;
+use remora_engine::command::{Predicate, TreeCommand, TreeSettings};
+use remora_engine::integer;
+use remora_layout::limits::{MAX_NEAREST, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES};
+use remora_layout::rect::{BadRect, Rect};
+use remora_layout::tree::TreeKind;
+
+/// Bytes of a number's text at most: any f64 fits, with all its digits.
+pub(crate) const MAX_NUMBER_BYTES: usize = 1200;
+
+type Parsed<'a> = Result<Request<'a>, CommandError>;
+
+/// What a reply tells of each object.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ObjectForm {
+    /// Its rectangle.
+    pub rect: bool,
+    /// Its distance from this point: x, y.
+    pub distance_from: Option<(f64, f64)>,
+}
+
+/// A tree's kind as its users call it.
+pub const fn kind_name(kind: TreeKind) -> &'static str {
+    match kind {
+        TreeKind::RStar => "rstar",
+        TreeKind::Guttman => "guttman",
+        TreeKind::Hilbert => "hilbert",
+    }
+}
+
+fn request<'a>(words: Words<'a>, command: TreeCommand<'a>, render: Render) -> Parsed<'a> {
+    Ok(Request::Tree { name: key(words.get(1))?, command, render, most: usize::MAX })
+}
+
+/// A finite number.
+fn number(word: &[u8], name: &'static str) -> Result<f64, CommandError> {
+    let text = str::from_utf8(word).ok().filter(|text| text.len() <= MAX_NUMBER_BYTES);
+    let number = text.and_then(|text| text.parse::<f64>().ok());
+    match number {
+        Some(number) if number.is_finite() => Ok(number),
+        Some(_) => Err(CommandError::NotFinite(name)),
+        None => Err(CommandError::NotANumber(name)),
+    }
+}
+
+/// An integer of some range.
+fn whole(word: &[u8], name: &'static str, from: i64, to: i64) -> Result<i64, CommandError> {
+    let number = integer::parse(word).filter(|number| (from..=to).contains(number));
+    number.ok_or(CommandError::NotInRange { name, from, to })
+}
+
+/// An object's id. A RESP integer tells no greater one.
+fn id(word: &[u8]) -> Result<u64, CommandError> {
+    whole(word, "id", 0, i64::MAX).map(|id| id as u64)
+}
+
+/// Minx, miny, maxx and maxy, from one argument on.
+fn rect(words: Words<'_>, from: usize) -> Result<Rect, CommandError> {
+    let min_x = number(words.get(from), "minx")?;
+    let min_y = number(words.get(from + 1), "miny")?;
+    let max_x = number(words.get(from + 2), "maxx")?;
+    let max_y = number(words.get(from + 3), "maxy")?;
+    Rect::new(min_x, max_x, min_y, max_y).map_err(|bad| match bad {
+        BadRect::Inverted if min_x > max_x => CommandError::Inverted("minx", "maxx"),
+        BadRect::Inverted => CommandError::Inverted("miny", "maxy"),
+        BadRect::NotANumber | BadRect::Infinite => CommandError::NotFinite("a coordinate"),
+    })
+}
+
+fn point(words: Words<'_>, from: usize) -> Result<(f64, f64), CommandError> {
+    Ok((number(words.get(from), "x")?, number(words.get(from + 1), "y")?))
+}
+
+/// A predicate's word.
+fn predicate(words: Words<'_>, at: usize) -> Option<Predicate> {
+    let all = [
+        ("intersects", Predicate::Intersects),
+        ("within", Predicate::Within),
+        ("contains", Predicate::Contains),
+    ];
+    all.into_iter().find(|(word, _)| words.is(at, word)).map(|(_, predicate)| predicate)
+}
+
+pub(crate) fn rtree_create(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let (mut kind, mut capacity, mut bounds) = (None, None, None);
+    let mut at = 2;
+    while at < words.len() {
+        let left = words.len() - at - 1;
+        if words.is(at, "kind") && kind.is_none() && left >= 1 {
+            let kinds = [TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert];
+            let named = kinds.into_iter().find(|kind| words.is(at + 1, kind_name(*kind)));
+            kind = Some(named.ok_or(CommandError::TreeKind)?);
+            at += 2;
+        } else if words.is(at, "capacity") && capacity.is_none() && left >= 1 {
+            let (from, to) = (MIN_NODE_ENTRIES as i64, MAX_NODE_ENTRIES as i64);
+            capacity = Some(whole(words.get(at + 1), "CAPACITY", from, to)? as usize);
+            at += 2;
+        } else if words.is(at, "bounds") && bounds.is_none() && left >= 4 {
+            bounds = Some(rect(words, at + 1)?);
+            at += 5;
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    let plain = TreeSettings::default();
+    let settings = TreeSettings {
+        kind: kind.unwrap_or(plain.kind),
+        capacity: capacity.unwrap_or(plain.capacity),
+        bounds: bounds.unwrap_or(plain.bounds),
+    };
+    request(words, TreeCommand::Create(settings), Render::TreeMade)
+}
+
+pub(crate) fn rtree_drop(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    request(words, TreeCommand::Drop, Render::Number("rtree.drop"))
+}
+
+/// An object to be put; what is left of the words may be its data.
+fn put<'a>(words: Words<'a>, rect: Rect, at: usize) -> Parsed<'a> {
+    let data = match words.len() - at {
+        0 => None,
+        2 if words.is(at, "data") => Some(words.get(at + 1)),
+        _ => return Err(CommandError::Syntax),
+    };
+    if data.is_some_and(|data| data.len() > MAX_OBJECT_BYTES) {
+        return Err(CommandError::DataTooLong);
+    }
+    let command = TreeCommand::Put { id: id(words.get(2))?, rect, data };
+    request(words, command, Render::Number("rtree.add"))
+}
+
+pub(crate) fn rtree_add(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    put(words, rect(words, 3)?, 7)
+}
+
+pub(crate) fn rtree_addpoint(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let (x, y) = point(words, 3)?;
+    put(words, Rect { min_x: x, max_x: x, min_y: y, max_y: y }, 5)
+}
+
+pub(crate) fn rtree_rem(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let ids = (2..words.len()).map(|at| id(words.get(at))).collect::<Result<_, _>>()?;
+    Ok(Request::TreeRemove { name: key(words.get(1))?, ids })
+}
+
+pub(crate) fn rtree_get(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    request(words, TreeCommand::Get { id: id(words.get(2))? }, Render::TreeObject)
+}
+
+pub(crate) fn rtree_search(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let window = rect(words, 2)?;
+    let (mut asked, mut most, mut form) = (None, None, ObjectForm::default());
+    let mut at = 6;
+    while at < words.len() {
+        if asked.is_none()
+            && let Some(named) = predicate(words, at)
+        {
+            asked = Some(named);
+        } else if words.is(at, "withrect") && !form.rect {
+            form.rect = true;
+        } else if words.is(at, "limit") && most.is_none() && at + 1 < words.len() {
+            at += 1;
+            most = Some(whole(words.get(at), "LIMIT", 1, i64::MAX)? as usize);
+        } else {
+            return Err(CommandError::Syntax);
+        }
+        at += 1;
+    }
+    let command = TreeCommand::Search { window, predicate: asked.unwrap_or_default() };
+    let (name, render) = (key(words.get(1))?, Render::TreeObjects(form));
+    Ok(Request::Tree { name, command, render, most: most.unwrap_or(usize::MAX) })
+}
+
+pub(crate) fn rtree_count(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let window = rect(words, 2)?;
+    let predicate = match words.len() {
+        6 => Predicate::default(),
+        7 => predicate(words, 6).ok_or(CommandError::Syntax)?,
+        _ => return Err(CommandError::Syntax),
+    };
+    request(words, TreeCommand::Count { window, predicate }, Render::Number("rtree.count"))
+}
+
+pub(crate) fn rtree_nearest(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    let (x, y) = point(words, 2)?;
+    let wanted = whole(words.get(4), "count", 1, MAX_NEAREST as i64)?;
+    let mut form = ObjectForm::default();
+    for at in 5..words.len() {
+        if words.is(at, "withrect") && !form.rect {
+            form.rect = true;
+        } else if words.is(at, "withdist") && form.distance_from.is_none() {
+            form.distance_from = Some((x, y));
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    let command = TreeCommand::Nearest { x, y, wanted: wanted as u32 };
+    let (name, render) = (key(words.get(1))?, Render::TreeObjects(form));
+    Ok(Request::Tree { name, command, render, most: wanted as usize })
+}
+
+pub(crate) fn rtree_info(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    request(words, TreeCommand::Info, Render::TreeInfo)
+}

@@ -1,0 +1,279 @@
+//! Requests about trees by hand: what they become, the words of every error,
+//! and the replies, byte by byte.
+
+use remora_engine::command::{Objects, Predicate, TreeCommand, TreeSettings};
+use remora_front::request::{ObjectForm, Render};
+use remora_front::resp::encode;
+use remora_front::tree_reply::{self, ObjectsReply};
+use remora_front::{Args, CommandError, Parsed, Protocol, Request, parse, request};
+use remora_layout::limits::{
+    MAX_NEAREST, MAX_OBJECT_BYTES, NODE_ENTRIES, RESP_MAX_REPLY_BYTES, STREAM_BYTES,
+};
+use remora_layout::node::ENTRY_BYTES;
+use remora_layout::rect::Rect;
+use remora_layout::tree::{TreeInfo, TreeKind};
+use zerocopy::IntoBytes;
+
+/// Parses one array of words and hands the outcome on.
+fn with<T>(words: &[&[u8]], look: impl FnOnce(Result<Request<'_>, CommandError>) -> T) -> T {
+    let mut bytes = Vec::new();
+    encode::request(&mut bytes, words);
+    let mut args = Args::new();
+    assert_eq!(parse(&bytes, &mut args), Ok(Parsed::Request { consumed: bytes.len() }));
+    look(request(&args, &bytes, 0))
+}
+
+fn split(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
+}
+
+fn error(line: &str) -> String {
+    with(&split(line), |found| found.expect_err(line).to_string())
+}
+
+/// Holds what words become against a command on tree `t`.
+fn becomes(line: &str, expected: TreeCommand<'_>, form: Render, limit: usize) {
+    with(&split(line), |found| match found {
+        Ok(Request::Tree { name: b"t", command, render, most }) => {
+            assert_eq!((command, render, most), (expected, form, limit), "{line}");
+        }
+        other => panic!("{line}: {other:?}"),
+    });
+}
+
+fn rect(min_x: f64, min_y: f64, max_x: f64, max_y: f64) -> Rect {
+    Rect { min_x, max_x, min_y, max_y }
+}
+
+#[test]
+fn commands_are_understood() {
+    let all = usize::MAX;
+    let settings = TreeSettings::default();
+    becomes("rtree.create t", TreeCommand::Create(settings), Render::TreeMade, all);
+    let bounds = rect(-180.0, -90.0, 180.0, 90.0);
+    let settings = TreeSettings { kind: TreeKind::Hilbert, capacity: 1024, bounds };
+    becomes(
+        "RTree.Create t bounds -180 -90 180 9e1 Kind HILBERT CAPACITY 1024",
+        TreeCommand::Create(settings),
+        Render::TreeMade,
+        all,
+    );
+    becomes("rtree.drop t", TreeCommand::Drop, Render::Number("rtree.drop"), all);
+    let (id, window) = (i64::MAX as u64, rect(-1.5, -2.0, 3.0, 1e300));
+    let numbers = "-1.5 -2 3 1e300";
+    let added = Render::Number("rtree.add");
+    for (words, data) in [
+        ("", None),
+        (" data x", Some(&b"x"[..])),
+        (" DATA data", Some(b"data")),
+        (" DATA ", Some(b"")),
+    ] {
+        let put = TreeCommand::Put { id, rect: window, data };
+        becomes(&format!("rtree.add t {id} {numbers}{words}"), put, added, all);
+        let put = TreeCommand::Put { id: 0, rect: rect(2.0, 3.0, 2.0, 3.0), data };
+        becomes(&format!("rtree.addpoint t 0 2 3{words}"), put, added, all);
+    }
+    becomes("rtree.get t 7", TreeCommand::Get { id: 7 }, Render::TreeObject, all);
+    becomes("rtree.info t", TreeCommand::Info, Render::TreeInfo, all);
+    let predicates = [
+        ("", Predicate::Intersects),
+        (" within", Predicate::Within),
+        (" CONTAINS", Predicate::Contains),
+    ];
+    for (word, predicate) in predicates {
+        let count = TreeCommand::Count { window, predicate };
+        becomes(
+            &format!("rtree.count t {numbers}{word}"),
+            count,
+            Render::Number("rtree.count"),
+            all,
+        );
+        let search = TreeCommand::Search { window, predicate };
+        let plain = Render::TreeObjects(ObjectForm::default());
+        becomes(&format!("rtree.search t {numbers}{word}"), search, plain, all);
+        let line = format!("rtree.search t {numbers} WithRect limit 5{word}");
+        let with_rect = ObjectForm { rect: true, distance_from: None };
+        becomes(&line, search, Render::TreeObjects(with_rect), 5);
+    }
+    let nearest = TreeCommand::Nearest { x: 1.0, y: -2.0, wanted: 2_000 };
+    let form = ObjectForm { rect: true, distance_from: Some((1.0, -2.0)) };
+    becomes(
+        "rtree.nearest t 1 -2 2000 withdist withrect",
+        nearest,
+        Render::TreeObjects(form),
+        2_000,
+    );
+    with(&split("rtree.rem t 3 0 3"), |found| match found {
+        Ok(Request::TreeRemove { name: b"t", ids }) => assert_eq!(ids, [3, 0, 3]),
+        other => panic!("{other:?}"),
+    });
+}
+
+#[test]
+fn errors_name_the_argument() {
+    let syntax = "ERR syntax error";
+    let arity = |command| format!("ERR wrong number of arguments for '{command}' command");
+    let id = "ERR id is not an integer from 0 to 9223372036854775807";
+    let cases: &[(&str, &str)] = &[
+        ("rtree.add t 1 0 0 1", &arity("rtree.add")),
+        ("rtree.addpoint t 1 0", &arity("rtree.addpoint")),
+        ("rtree.rem t", &arity("rtree.rem")),
+        ("rtree.get t 1 2", &arity("rtree.get")),
+        ("rtree.drop", &arity("rtree.drop")),
+        ("rtree.search t 0 0 1", &arity("rtree.search")),
+        ("rtree.nearest t 0 0", &arity("rtree.nearest")),
+        ("rtree.add t -1 0 0 1 1", id),
+        ("rtree.add t 9223372036854775808 0 0 1 1", id),
+        ("rtree.get t 18446744073709551615", id),
+        ("rtree.rem t 1 x", id),
+        ("rtree.rem t 1 1.5", id),
+        ("rtree.add t 1 x 0 1 1", "ERR minx is not a number"),
+        ("rtree.add t 1 0  1 1", "ERR miny is not a number"),
+        ("rtree.add t 1 0 0 0x10 1", "ERR maxx is not a number"),
+        ("rtree.add t 1 0 0 1 1,5", "ERR maxy is not a number"),
+        ("rtree.add t 1 nan 0 1 1", "ERR minx is not finite"),
+        ("rtree.search t 0 -inf 1 1", "ERR miny is not finite"),
+        ("rtree.count t 0 0 1e999 1", "ERR maxx is not finite"),
+        ("rtree.search t 0 0 1 Infinity", "ERR maxy is not finite"),
+        ("rtree.search t 2 0 1 1", "ERR minx is greater than maxx"),
+        ("rtree.add t 1 0 2 1 1", "ERR miny is greater than maxy"),
+        ("rtree.addpoint t 1 NaN 0", "ERR x is not finite"),
+        ("rtree.nearest t 0 y 1", "ERR y is not a number"),
+        ("rtree.nearest t 0 0 0", "ERR count is not an integer from 1 to 2000"),
+        ("rtree.nearest t 0 0 2001", "ERR count is not an integer from 1 to 2000"),
+        ("rtree.nearest t 0 0 1 withdist withdist", syntax),
+        ("rtree.search t 0 0 1 1 limit", syntax),
+        (
+            "rtree.search t 0 0 1 1 limit 0",
+            "ERR LIMIT is not an integer from 1 to 9223372036854775807",
+        ),
+        ("rtree.search t 0 0 1 1 within within", syntax),
+        ("rtree.search t 0 0 1 1 limit 1 limit 2", syntax),
+        ("rtree.search t 0 0 1 1 withdist", syntax),
+        ("rtree.count t 0 0 1 1 limit 2", syntax),
+        ("rtree.count t 0 0 1 1 near", syntax),
+        ("rtree.add t 1 0 0 1 1 data", syntax),
+        ("rtree.add t 1 0 0 1 1 bytes x", syntax),
+        ("rtree.add t 1 0 0 1 1 data x y", syntax),
+        ("rtree.create t kind", syntax),
+        ("rtree.create t kind btree", "ERR KIND is not rstar, guttman or hilbert"),
+        ("rtree.create t capacity 3", "ERR CAPACITY is not an integer from 4 to 1024"),
+        ("rtree.create t capacity 1025", "ERR CAPACITY is not an integer from 4 to 1024"),
+        ("rtree.create t capacity 9 capacity 9", syntax),
+        ("rtree.create t bounds 0 0 1", syntax),
+        ("rtree.create t bounds 0 0 -1 1", "ERR minx is greater than maxx"),
+        ("rtree.create t size 9", syntax),
+    ];
+    for (line, text) in cases {
+        assert_eq!(error(line), *text, "{line}");
+    }
+    let long = format!("rtree.add t 1 {}1 0 1 1", "0".repeat(2_000));
+    assert_eq!(error(&long), "ERR minx is not a number");
+    let longest = format!("rtree.add t 1 {}1 0 1 1", "0".repeat(1_000));
+    with(&split(&longest), |found| assert!(found.is_ok()));
+    let mut words = split("rtree.addpoint t 1 0 0 data x");
+    let most = vec![7; MAX_OBJECT_BYTES + 1];
+    words[6] = &most[1..];
+    with(&words, |found| assert!(found.is_ok()));
+    words[6] = &most;
+    let text = with(&words, |found| found.unwrap_err().to_string());
+    assert_eq!(text, "ERR DATA is longer than 16384 bytes");
+    words[3] = b"\xff\xfe";
+    let text = with(&words, |found| found.unwrap_err().to_string());
+    assert_eq!(text, "ERR x is not a number");
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn replies() {
+    use Protocol::{Resp2, Resp3};
+    let mut found = Vec::new();
+    Objects::push(&mut found, 3, &rect(0.5, -1.0, 2.0, 1e-9));
+    Objects::push(&mut found, u64::MAX, &rect(4.0, 4.0, 4.0, 4.0));
+    let objects = |form, protocol| {
+        written(|out| assert!(ObjectsReply::new(found.clone(), form).write_piece(out, protocol)))
+    };
+    let plain = ObjectForm::default();
+    assert_eq!(objects(plain, Resp2), "*2\r\n:3\r\n$20\r\n18446744073709551615\r\n");
+    let form = ObjectForm { rect: true, distance_from: Some((2.0, 0.0)) };
+    assert_eq!(
+        objects(form, Resp3),
+        "*2\r\n*6\r\n:3\r\n,0\r\n,0.5\r\n,-1\r\n,2\r\n,1e-9\r\n\
+         *6\r\n$20\r\n18446744073709551615\r\n,4.47213595499958\r\n,4\r\n,4\r\n,4\r\n,4\r\n"
+    );
+    let form = ObjectForm { rect: true, distance_from: None };
+    assert!(objects(form, Resp2).starts_with("*2\r\n*5\r\n:3\r\n$3\r\n0.5\r\n$2\r\n-1\r\n"));
+    let none =
+        |out: &mut Vec<u8>| assert!(ObjectsReply::new(vec![], plain).write_piece(out, Resp2));
+    assert_eq!(written(none), "*0\r\n");
+
+    let mut value = rect(1.0, 2.0, 3.0, 4.0).as_bytes().to_vec();
+    let object = |value: Option<&[u8]>, has_data, protocol| {
+        written(|out| tree_reply::object(out, protocol, value, has_data))
+    };
+    assert_eq!(object(None, false, Resp3), "_\r\n");
+    assert_eq!(object(Some(&value), false, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
+    value.extend(b"hi");
+    let text = "*5\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$2\r\nhi\r\n";
+    assert_eq!(object(Some(&value), true, Resp2), text);
+    let facts = written(|out| tree_reply::info(out, Resp3, Some(&info().to_words().as_bytes())));
+    assert!(facts.starts_with("%8\r\n$4\r\nkind\r\n$7\r\nguttman\r\n$8\r\ncapacity\r\n:30\r\n"));
+    assert!(facts.ends_with("$9\r\nwith_data\r\n:6\r\n"), "{facts}");
+    assert_eq!(written(|out| tree_reply::info(out, Resp2, None)), "$-1\r\n");
+}
+
+fn info() -> TreeInfo {
+    TreeInfo {
+        at: remora_layout::node::NodeRef::from_word(0),
+        kind: TreeKind::Guttman,
+        capacity: 30,
+        height: 1,
+        objects: 2,
+        nodes: 3,
+        node_bytes: 4,
+        index_bytes: 5,
+        with_data: 6,
+        staged: 7,
+        bounds: Rect::default(),
+    }
+}
+
+#[test]
+fn a_long_reply_comes_in_pieces() {
+    let mut found = Vec::new();
+    for id in 0..10_000 {
+        Objects::push(&mut found, id, &Rect::default());
+    }
+    let mut reply = ObjectsReply::new(found, ObjectForm::default());
+    let (mut out, mut longest) = (Vec::new(), 0);
+    let mut is_done = false;
+    while !is_done {
+        let before = out.len();
+        is_done = reply.write_piece(&mut out, Protocol::Resp2);
+        longest = longest.max(out.len() - before);
+    }
+    let ids: String = (0..10_000).map(|id| format!(":{id}\r\n")).collect();
+    assert_eq!(String::from_utf8(out).unwrap(), format!("*10000\r\n{ids}"));
+    assert!(longest < 8_000, "{longest}");
+}
+
+/// The page tells limits as numbers.
+#[test]
+fn the_page_tells_the_limits() {
+    let page = remora_front::markdown::commands();
+    for (limit, what) in [
+        (MAX_OBJECT_BYTES, "up to # bytes of data"),
+        (MAX_NEAREST, "Count is 1 to #."),
+        (NODE_ENTRIES, "# without it"),
+        (RESP_MAX_REPLY_BYTES / ENTRY_BYTES, "More than # objects"),
+        (STREAM_BYTES / ENTRY_BYTES, "more than # objects may come"),
+    ] {
+        let text = what.replace('#', &limit.to_string());
+        assert!(page.contains(&text), "{text}");
+    }
+}

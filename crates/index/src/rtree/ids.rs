@@ -1,0 +1,172 @@
+//! Which leaf an object's entry stands in, by the object's id.
+//!
+//! ```text
+//!  a word for each object   | 32 bits of the id's hash | slot of the leaf 32 |
+//! ```
+//! The id itself stands in the leaf, and is looked for there. Two ids of equal
+//! hash in one leaf have equal words, and any one of them does for both. An
+//! object takes 9 bytes for each bucket, of which 7/16 to 7/8 are full: 10 to
+//! 21 bytes. The table is in parts, as one that grows is copied: no single
+//! change waits for more than a part.
+
+use super::edit::entries_in;
+use hashbrown::HashTable;
+use remora_arena::{Journal, Owner};
+use remora_layout::hash::mix;
+use remora_layout::node::{Entry, NodeRef};
+
+/// Parts of the table: at 50 million objects each has 200,000.
+const PARTS: usize = 256;
+
+/// See the module's text.
+pub(super) struct Ids {
+    /// Nobody else knows which ids share a bucket.
+    seed: u64,
+    parts: Box<[HashTable<u64>]>,
+    objects: u64,
+    /// Ids that a change takes out of leaves, and puts into leaves.
+    gone: Vec<(u64, u32)>,
+    come: Vec<(u64, u32)>,
+}
+
+fn word_of(hash: u32, slot: u32) -> u64 {
+    (hash as u64) << 32 | slot as u64
+}
+
+fn hash_in(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// What the table of a part spreads words by.
+fn spread(word: u64) -> u64 {
+    mix(word >> 32, 0)
+}
+
+fn part_of(hash: u32) -> usize {
+    hash as usize % PARTS
+}
+
+impl Ids {
+    /// No ids yet; room for so many.
+    pub fn new(seed: u64, objects: usize) -> Self {
+        let room = objects.div_ceil(PARTS);
+        let parts = (0..PARTS).map(|_| HashTable::with_capacity(room)).collect();
+        Self { seed, parts, objects: 0, gone: Vec::new(), come: Vec::new() }
+    }
+
+    /// Number of objects.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// Bytes that the table takes.
+    pub fn bytes(&self) -> u64 {
+        let tables: usize = self.parts.iter().map(HashTable::allocation_size).sum();
+        (tables + size_of_val(&*self.parts)) as u64
+    }
+
+    fn hash(&self, id: u64) -> u32 {
+        (mix(id, self.seed) >> 32) as u32
+    }
+
+    /// The slot of the leaf with an object, and the object's index there.
+    pub fn leaf_of<J: Journal>(&self, owner: &Owner<J>, id: u64) -> Option<(u32, usize)> {
+        let hash = self.hash(id);
+        let mut index = None;
+        let word = self.parts[part_of(hash)].find(spread(word_of(hash, 0)), |&word| {
+            if hash_in(word) == hash {
+                let leaf = NodeRef { slot: word as u32, generation: 0 };
+                index = entries_in(owner, leaf).iter().position(|entry| entry.word == id);
+            }
+            index.is_some()
+        });
+        Some((*word? as u32, index?))
+    }
+
+    /// Notes entries that leave a leaf, and that come into it; those that do
+    /// both stay.
+    pub fn note(&mut self, slot: u32, gone: &[Entry], come: &[Entry]) {
+        self.gone.extend(gone.iter().map(|entry| (entry.word, slot)));
+        self.come.extend(come.iter().map(|entry| (entry.word, slot)));
+    }
+
+    /// Takes over what was noted since the last time: all of one change, or
+    /// some words would be missing.
+    pub fn settle(&mut self) {
+        let (mut gone, mut come) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.come));
+        gone.sort_unstable();
+        come.sort_unstable();
+        let (mut olds, mut news) = (gone.drain(..).peekable(), come.drain(..).peekable());
+        loop {
+            match (olds.peek().copied(), news.peek().copied()) {
+                (Some((old, from)), Some((new, to))) if old == new => {
+                    self.replace(old, from, to);
+                    olds.next();
+                    news.next();
+                }
+                (Some((old, from)), new) if new.is_none_or(|(new, _)| old < new) => {
+                    self.take(old, from);
+                    olds.next();
+                }
+                (_, Some((new, to))) => {
+                    self.add(new, to);
+                    news.next();
+                }
+                _ => break,
+            }
+        }
+        drop((olds, news));
+        (self.gone, self.come) = (gone, come);
+    }
+
+    fn replace(&mut self, id: u64, from: u32, to: u32) {
+        if from == to {
+            return;
+        }
+        let hash = self.hash(id);
+        let word = word_of(hash, from);
+        let found = self.parts[part_of(hash)].find_mut(spread(word), |&known| known == word);
+        *found.expect("an object's leaf is known") = word_of(hash, to);
+    }
+
+    fn take(&mut self, id: u64, from: u32) {
+        let hash = self.hash(id);
+        let word = word_of(hash, from);
+        let found = self.parts[part_of(hash)].find_entry(spread(word), |&known| known == word);
+        found.expect("an object's leaf is known").remove();
+        self.objects -= 1;
+    }
+
+    fn add(&mut self, id: u64, to: u32) {
+        let hash = self.hash(id);
+        let word = word_of(hash, to);
+        self.parts[part_of(hash)].insert_unique(spread(word), word, |&known| spread(known));
+        self.objects += 1;
+    }
+
+    /// Adds all objects of a new leaf; an id that is there already is refused,
+    /// and told.
+    pub fn add_leaf<J: Journal>(
+        &mut self,
+        owner: &Owner<J>,
+        slot: u32,
+        entries: &[Entry],
+    ) -> Result<(), u64> {
+        for (index, &Entry { word: id, .. }) in entries.iter().enumerate() {
+            let hash = self.hash(id);
+            let is_there = |leaf: u32| {
+                let leaf = NodeRef { slot: leaf, generation: 0 };
+                let known =
+                    if leaf.slot == slot { &entries[..index] } else { entries_in(owner, leaf) };
+                known.iter().any(|entry| entry.word == id)
+            };
+            let found = self.parts[part_of(hash)]
+                .find(spread(word_of(hash, 0)), |&w| hash_in(w) == hash && is_there(w as u32));
+            if found.is_some() {
+                return Err(id);
+            }
+            self.add(id, slot);
+        }
+        Ok(())
+    }
+}

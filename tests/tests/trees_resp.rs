@@ -1,0 +1,331 @@
+//! Trees of places over RESP: real clients on real places, pipelines, large
+//! replies, hostile arguments, full memory.
+
+use remora_tests::{Random, Resp, ServerProcess, Value, encode, is_skipped};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Where Debian keeps redis-py.
+const REDIS_PY: &str = "/usr/lib/python3/dist-packages/redis";
+
+fn server() -> ServerProcess {
+    ServerProcess::start(&["--shards=2", "--max-memory=64MiB"])
+}
+
+fn is_well(server: &mut ServerProcess) {
+    assert!(server.is_alive(), "{}", server.log());
+    assert!(!server.log().contains("panic"), "{}", server.log());
+    let mut resp = server.resp();
+    assert_eq!(resp.call("SET well yes"), Value::ok());
+    assert_eq!(resp.call("GET well"), Value::bulk("yes"));
+}
+
+/// The ids of an array of integers; no one may come twice.
+fn ids(value: &Value) -> BTreeSet<i64> {
+    let Value::Array(items) = value else { panic!("no array: {value:?}") };
+    let ids: BTreeSet<i64> = items
+        .iter()
+        .map(|item| match item {
+            Value::Integer(id) => *id,
+            other => panic!("no id: {other:?}"),
+        })
+        .collect();
+    assert_eq!(ids.len(), items.len(), "an object twice");
+    ids
+}
+
+/// Adds points (i, 0) for each i below `count`.
+fn add_row(resp: &mut Resp, name: &str, count: u64) {
+    for from in (0..count).step_by(1_000) {
+        let to = count.min(from + 1_000);
+        let add = |id| format!("RTREE.ADDPOINT {name} {id} {id} 0");
+        let requests = (from..to).map(|id| encode(&split(&add(id))));
+        resp.send_raw(&requests.collect::<Vec<_>>().concat()).unwrap();
+        for id in from..to {
+            assert_eq!(resp.receive().unwrap(), Value::Integer(1), "{id}");
+        }
+    }
+}
+
+fn split(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
+}
+
+#[test]
+fn redis_py_on_places() {
+    if is_skipped(REDIS_PY) {
+        println!("not run: redis-py is missing, as REMORA_SKIP says");
+        return;
+    }
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=256MiB"]);
+    let address = server.resp_address();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("/usr/bin/python3")
+        .arg(here.join("python/places.py"))
+        .args([address.ip().to_string(), address.port().to_string()])
+        .arg(here.join("../data/places.tsv.xz"))
+        .output()
+        .expect("python3 is installed");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("hold against brute force"));
+}
+
+/// Random requests in pipelines: each sees what those before it did, and
+/// nothing of those behind it.
+#[test]
+fn pipelines_are_answered_in_order() {
+    let mut server = server();
+    let mut resp = server.resp();
+    let mut random = Random::new(11);
+    let mut model: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    assert_eq!(resp.call("RTREE.CREATE t CAPACITY 4"), Value::ok());
+    for _ in 0..200 {
+        let (mut requests, mut expected) = (Vec::new(), Vec::new());
+        for _ in 0..random.below(40) {
+            let id = random.below(300) as i64;
+            let at = (random.below(100) as i64, random.below(100) as i64);
+            let to = (at.0 + random.below(40) as i64, at.1 + random.below(40) as i64);
+            let within = |model: &BTreeMap<i64, (i64, i64)>| {
+                let holds =
+                    |p: &(i64, i64)| (at.0..=to.0).contains(&p.0) && (at.1..=to.1).contains(&p.1);
+                model.iter().filter(|(_, p)| holds(p)).map(|(id, _)| *id).collect::<BTreeSet<_>>()
+            };
+            let window = format!("{} {} {} {}", at.0, at.1, to.0, to.1);
+            let (line, reply) = match random.below(6) {
+                0..2 => {
+                    let is_new = model.insert(id, at).is_none();
+                    (format!("RTREE.ADDPOINT t {id} {} {}", at.0, at.1), Ok(is_new as i64))
+                }
+                2 => {
+                    let gone = [id, id, id + 1].map(|id| model.remove(&id).is_some() as i64);
+                    let line = format!("RTREE.REM t {id} {id} {}", id + 1);
+                    (line, Ok(gone.iter().sum()))
+                }
+                3 => (format!("RTREE.COUNT t {window}"), Ok(within(&model).len() as i64)),
+                4 => (format!("RTREE.SEARCH t {window} LIMIT 1000"), Err(within(&model))),
+                _ => (format!("RTREE.SEARCH t {window}"), Err(within(&model))),
+            };
+            requests.extend(encode(&split(&line)));
+            expected.push((line, reply));
+        }
+        resp.send_raw(&requests).unwrap();
+        for (line, reply) in expected {
+            let found = resp.receive().unwrap();
+            match reply {
+                Ok(number) => assert_eq!(found, Value::Integer(number), "{line}"),
+                Err(objects) => assert_eq!(ids(&found), objects, "{line}"),
+            }
+        }
+    }
+    is_well(&mut server);
+}
+
+/// A reply of 100,000 objects, again and again: others are answered in
+/// between, many times for each.
+#[test]
+fn others_are_served_while_large_replies_are_made() {
+    let mut server = server();
+    let objects = 100_000;
+    add_row(&mut server.resp(), "t", objects);
+    let searches = 12;
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let neighbour = {
+        let (mut resp, stop) = (server.resp(), Arc::clone(&stop));
+        let answered = Arc::clone(&answered);
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(resp.call("RTREE.COUNT t 5 0 7 0"), Value::Integer(3));
+                assert_eq!(resp.call("PING"), Value::Simple("PONG".into()));
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let mut resp = server.resp();
+    let search = encode(&split("RTREE.SEARCH t -1 -1 100000 1 WITHRECT"));
+    let before = answered.load(Ordering::Relaxed);
+    resp.send_raw(&search.repeat(searches)).unwrap();
+    for _ in 0..searches {
+        let Value::Array(found) = resp.receive().unwrap() else { panic!("no array") };
+        let mut seen = vec![false; objects as usize];
+        for object in &found {
+            let Value::Array(items) = object else { panic!("no object: {object:?}") };
+            let Value::Integer(id) = items[0] else { panic!("no id: {object:?}") };
+            assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} twice");
+            let x = Value::bulk(id.to_string());
+            assert_eq!(items[1..], [x.clone(), Value::bulk("0"), x, Value::bulk("0")]);
+        }
+        assert_eq!(found.len() as u64, objects);
+    }
+    let meanwhile = answered.load(Ordering::Relaxed) - before;
+    stop.store(true, Ordering::Relaxed);
+    neighbour.join().unwrap();
+    println!("{meanwhile} rounds of the neighbour in {searches} replies");
+    assert!(meanwhile > 5 * searches as u64, "{meanwhile}");
+    is_well(&mut server);
+}
+
+/// A client that asks for much and reads nothing costs the server what it
+/// found, not its text, and only once.
+#[test]
+fn a_client_that_does_not_read_holds_nobody_up() {
+    let mut server = server();
+    add_row(&mut server.resp(), "t", 20_000);
+    let search = encode(&split("RTREE.SEARCH t -1 -1 100000 1 WITHRECT"));
+    let mut idle: Vec<Resp> = (0..8).map(|_| server.resp()).collect();
+    for resp in &mut idle {
+        resp.send_raw(&search.repeat(50)).unwrap();
+    }
+    let mut resp = server.resp();
+    for _ in 0..200 {
+        assert_eq!(resp.call("RTREE.COUNT t 5 0 7 0"), Value::Integer(3));
+    }
+    assert_eq!(resp.info("client_output_buffer_limit_disconnections"), 0);
+    // Those that read after all get everything.
+    let mut last = idle.pop().unwrap();
+    for _ in 0..50 {
+        let Value::Array(found) = last.receive().unwrap() else { panic!("no array") };
+        assert_eq!(found.len(), 20_000);
+    }
+    drop(idle);
+    is_well(&mut server);
+}
+
+/// Trees come and go under searches of them: each search finds one tree whole,
+/// or is told that there is none.
+#[test]
+fn trees_that_are_dropped_under_searches() {
+    let mut server = server();
+    let objects = 3_000;
+    let stop = Arc::new(AtomicBool::new(false));
+    let searcher = {
+        let (mut resp, stop) = (server.resp(), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let (mut whole, mut none) = (0, 0);
+            while !stop.load(Ordering::Relaxed) || whole == 0 || none == 0 {
+                match resp.call("RTREE.SEARCH t -1 -1 100000 1") {
+                    Value::Error(text) => {
+                        assert!(text.starts_with("ERR no such tree"), "{text}");
+                        none += 1;
+                    }
+                    found => {
+                        ids(&found);
+                        whole += 1;
+                    }
+                }
+            }
+            (whole, none)
+        })
+    };
+    let mut resp = server.resp();
+    for round in 0..20 {
+        assert_eq!(resp.call("RTREE.CREATE t"), Value::ok());
+        add_row(&mut resp, "t", objects);
+        let error = "ERR a tree of that name exists";
+        assert_eq!(resp.call("RTREE.CREATE t KIND guttman"), Value::Error(error.into()));
+        let dropped = ["FLUSHALL", "RTREE.DROP t"][round % 2];
+        assert!(!resp.call(dropped).is_error());
+        assert_eq!(resp.call("RTREE.DROP t"), Value::Integer(0));
+        assert_eq!(resp.call("RTREE.REM t 1 2"), Value::Integer(0));
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (whole, none) = searcher.join().unwrap();
+    println!("{whole} searches found a tree, {none} none");
+    assert_eq!([resp.info("trees"), resp.info("tree_objects"), resp.info("tree_bytes")], [0; 3]);
+    is_well(&mut server);
+}
+
+#[test]
+fn trees_are_no_keys() {
+    let server = server();
+    let mut resp = server.resp();
+    assert_eq!(resp.call("RTREE.ADD t 1 0 0 2 2 DATA x"), Value::Integer(1));
+    for request in ["EXISTS t", "DEL t", "DBSIZE", "EXPIRE t 10", "RTREE.ADD t 1 0 0 1 1"] {
+        assert_eq!(resp.call(request), Value::Integer(0), "{request}");
+    }
+    assert_eq!(resp.call("SET t value"), Value::ok());
+    let corners = ["0", "0", "1", "1"].map(Value::bulk).to_vec();
+    let object = |data| Value::Array([corners.clone(), vec![data]].concat());
+    assert_eq!(resp.call("RTREE.GET t 1"), object(Value::bulk("x")), "moved, and keeps its data");
+    assert_eq!(resp.call("RTREE.ADD t 1 0 0 1 1 DATA "), Value::Integer(0));
+    assert_eq!(resp.call("RTREE.GET t 1"), object(Value::Null));
+    assert_eq!(resp.call("GET t"), Value::bulk("value"));
+    assert_eq!([resp.info("trees"), resp.info("tree_objects")], [1, 1]);
+    assert_eq!(resp.call("FLUSHALL"), Value::ok());
+    assert!(resp.call("RTREE.INFO t").is_error());
+}
+
+#[test]
+fn hostile_arguments_are_refused() {
+    let mut server = server();
+    let mut resp = server.resp();
+    add_row(&mut resp, "t", 100);
+    let long = "9".repeat(100_000);
+    for request in [
+        format!("RTREE.ADDPOINT t 1 {long} 0"),
+        format!("RTREE.ADDPOINT t {long} 0 0"),
+        format!("RTREE.ADDPOINT {long} 1 0 0"),
+        format!("RTREE.ADDPOINT t 1 0 0 DATA {long}"),
+        format!("RTREE.SEARCH t 0 0 1 {long}"),
+        format!("RTREE.SEARCH t 0 0 1 1 {long}"),
+        "RTREE.SEARCH t -inf -inf inf inf".into(),
+        "RTREE.SEARCH t 0 0 1 1 LIMIT -1".into(),
+        "RTREE.NEAREST t 0 0 99999999999".into(),
+        "RTREE.CREATE u CAPACITY 65536".into(),
+        "RTREE.REM t 1 2 3 four".into(),
+        "RTREE.ADD t 1 0 0 1 -1".into(),
+    ] {
+        let found = resp.call(&request);
+        let Value::Error(text) = &found else { panic!("{request:.60}: {found:?}") };
+        assert!(text.len() < 200 && text.starts_with("ERR "), "{request:.60}: {text}");
+    }
+    assert_eq!(resp.call("RTREE.COUNT t -1e308 -1e308 1e308 1e308"), Value::Integer(100));
+    let far = "1.7976931348623157e308";
+    assert_eq!(resp.call(&format!("RTREE.ADD t 7 -{far} 0 {far} 0")), Value::Integer(0));
+    let Value::Array(found) = resp.call("RTREE.GET t 7") else { panic!("no object") };
+    assert_eq!(found[..2], [Value::bulk(format!("-{far}")), Value::bulk("0")]);
+    // An odd name is a name.
+    for name in [&b""[..], b"\r\n\0", b"\xff"] {
+        let words: [&[u8]; 5] = [b"RTREE.ADDPOINT", name, b"1", b"2", b"3"];
+        assert_eq!(resp.try_call(&words).unwrap(), Value::Integer(1));
+        let words: [&[u8]; 6] = [b"RTREE.COUNT", name, b"2", b"3", b"2", b"3"];
+        assert_eq!(resp.try_call(&words).unwrap(), Value::Integer(1));
+    }
+    is_well(&mut server);
+}
+
+/// Memory runs full: what was refused is not there, what was accepted stays;
+/// a tree that goes makes room.
+#[test]
+fn full_memory_refuses_objects_and_keeps_the_others() {
+    let mut server = ServerProcess::start(&["--shards=1", "--max-memory=4MiB"]);
+    let mut resp = server.resp();
+    let mut accepted = BTreeSet::new();
+    let mut refused = 0;
+    for id in 0_i64..100_000 {
+        let x = id * 7_919 % 10_007;
+        match resp.call(&format!("RTREE.ADDPOINT t {id} {x} {id} DATA object-{id}")) {
+            Value::Integer(1) => assert!(accepted.insert(id)),
+            Value::Error(text) => {
+                assert!(text.starts_with("OOM "), "{text}");
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+        if refused == 300 {
+            break;
+        }
+    }
+    assert!(accepted.len() > 1_000 && refused == 300, "{} {refused}", accepted.len());
+    assert_eq!(ids(&resp.call("RTREE.SEARCH t 0 0 20000 200000")), accepted);
+    for id in accepted.iter().step_by(97) {
+        let Value::Array(found) = resp.call(&format!("RTREE.GET t {id}")) else { panic!("{id}") };
+        assert_eq!(found[4], Value::bulk(format!("object-{id}")));
+    }
+    assert_eq!(resp.call("RTREE.DROP t"), Value::Integer(1));
+    add_row(&mut resp, "t", 1_000);
+    is_well(&mut server);
+}
