@@ -27,7 +27,8 @@ fn rows(count: usize) -> Vec<Row> {
 /// Windows that touch rows at their edges, miss them by one, or hit nothing.
 fn windows(rows: &[Row]) -> Vec<Row> {
     let mut random = Random::new(6);
-    let mut windows = vec![[i32::MIN, i32::MIN, i32::MAX, i32::MAX], [16_777_216, 5, 16_777_216, 5]];
+    let mut windows =
+        vec![[i32::MIN, i32::MIN, i32::MAX, i32::MAX], [16_777_216, 5, 16_777_216, 5]];
     for row in rows.iter().skip(7).step_by(40) {
         let [_, _, xmax, ymax] = *row;
         let (width, height) = (random.below(3000) as i32, random.below(1 << 24) as i32);
@@ -124,11 +125,14 @@ fn sums_are_those_of_brute_force_on_every_way() {
         assert!(finished.out == wanted, "{way}: other sums");
         let last = finished.err.lines().last().unwrap();
         let counts: Value = serde_json::from_str(last).unwrap_or_else(|_| panic!("{way}: {last}"));
+        let count = |name: &str| counts[name].as_u64().unwrap();
         let searched = windows.len() as u64;
-        let (asked, read) = if is_read { (0, searched) } else { (searched, 0) };
-        assert_eq!((&counts["asked"], &counts["read"]), (&asked.into(), &read.into()), "{way}");
-        assert_eq!(counts["retries"], 0, "{way}: nobody writes");
-        assert!(counts["round_trips"].as_u64().unwrap() >= searched / 2, "{way}: {counts}");
+        assert_eq!(count("asked") + count("read"), searched, "{way}");
+        // On a machine that is too busy for heartbeats the right to read lapses.
+        let asked = if is_read { count("right_lapsed") } else { searched };
+        assert_eq!(count("asked"), asked, "{way}");
+        assert_eq!(count("retries"), 0, "{way}: nobody writes");
+        assert!(count("round_trips") >= searched / 2, "{way}: {counts}");
     }
 }
 
@@ -139,7 +143,8 @@ fn the_paper_s_searches_find_what_is_to_be_expected() {
     let report = files.report("--records 50000 --scale 0.01 --ops 20000 --path read");
     let results = report["results_per_op"].as_f64().unwrap();
     assert!((1.2..1.34).contains(&results), "{results}");
-    assert_eq!((&report["asked"], &report["read"]), (&0.into(), &20_000.into()));
+    assert_eq!(report["asked"], report["right_lapsed"], "else all is read");
+    assert!(report["read"].as_u64().unwrap() > 19_000);
     assert_eq!((&report["tree_height"], &report["wrong"]), (&4.into(), &0.into()));
     let visited = report["nodes_visited_per_op"].as_f64().unwrap();
     assert!(visited >= 4.0 && visited > report["nodes_read_per_op"].as_f64().unwrap());
@@ -148,7 +153,9 @@ fn the_paper_s_searches_find_what_is_to_be_expected() {
     let plain = "--records 50000 --scale 0.01 --ops 5000 --path read --cache-bytes 0";
     for (issue, trips_are_nodes) in [("single", true), ("multi", false)] {
         let report = files.report(&format!("{plain} --issue {issue}"));
-        assert_eq!(report["nodes_read_per_op"], report["nodes_visited_per_op"], "{issue}");
+        if report["asked"] == 0 {
+            assert_eq!(report["nodes_read_per_op"], report["nodes_visited_per_op"], "{issue}");
+        }
         let trips = report["round_trips_per_op"].as_f64().unwrap();
         let nodes = report["nodes_read_per_op"].as_f64().unwrap();
         assert_eq!(trips >= nodes, trips_are_nodes, "{issue}: {trips} for {nodes}");

@@ -65,14 +65,13 @@ fn there_and_back_is_the_same() {
         let geometry = if id % 3 == 0 {
             format!(r#"{{"type":"Point","coordinates":[{x},{y}]}}"#)
         } else {
-            format!(
-                r#"{{"type":"LineString","coordinates":[[{},{y}],[{x},{}]]}}"#,
-                x - w,
-                y + h
-            )
+            format!(r#"{{"type":"LineString","coordinates":[[{},{y}],[{x},{}]]}}"#, x - w, y + h)
         };
-        let properties =
-            if id % 5 == 0 { "null".into() } else { format!(r#"{{"n":{id},"name":"ö \"{x}\""}}"#) };
+        let properties = if id % 5 == 0 {
+            "null".into()
+        } else {
+            format!(r#"{{"n":{id},"name":"ö \"{x}\""}}"#)
+        };
         features.push(format!(
             r#"{{"type":"Feature","id":{},"geometry":{geometry},"properties":{properties}}}"#,
             id * 1_000_003
@@ -108,6 +107,10 @@ fn there_and_back_is_the_same() {
     let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
     assert_eq!((&told["added"], &told["replaced"]), (&0.into(), &3000.into()));
     assert_eq!(bed.objects("first"), first);
+    // An object without bytes takes away those of the one that it replaces.
+    bed.write("bare.csv", "id,x,y\n1000003,5,6\n");
+    bed.good("import places bare.csv --into first");
+    assert_eq!(bed.objects("first")[&1_000_003], (Rect::point(5.0, 6.0).unwrap(), None));
 }
 
 #[test]

@@ -9,17 +9,21 @@ use crate::transport::Transport;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::ProgressBar;
-use remora_client::{Object, Predicate, Query, Rect};
+use remora_client::{Error, Object, Predicate, Query, Rect, Session};
+use remora_engine::Command;
+use remora_engine::command::TreeCommand;
+use remora_layout::message::Status;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use writer::Writer;
+use zerocopy::FromBytes;
 
 /// A window that every object touches.
 const EVERYWHERE: Rect =
     Rect { min_x: f64::MIN, max_x: f64::MAX, min_y: f64::MIN, max_y: f64::MAX };
-/// Objects between two words about progress.
-const TELL_EVERY: u64 = 1 << 14;
+/// Objects that are asked for at once.
+const OUTSTANDING: usize = 64;
 
 /// What can be exported.
 #[derive(Debug, Subcommand)]
@@ -120,22 +124,52 @@ fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyh
     objects.sort_unstable_by_key(|object| object.word);
     let bar = ProgressBar::new(objects.len() as u64);
     let mut writer = Writer::begin(format, out)?;
-    let mut count = 0u64;
-    for Object { rect, word: id } in objects {
-        if info.with_data == 0 {
-            writer.object(id, &rect, None)?;
-        } else if let Some(place) = session.place(name, id)? {
-            writer.object(id, &place.rect, place.data)?;
+    let mut count = 0;
+    for chunk in objects.chunks(OUTSTANDING) {
+        count += if info.with_data == 0 {
+            chunk.iter().try_for_each(|object| writer.object(object.word, &object.rect, None))?;
+            chunk.len() as u64
         } else {
-            // Removed since the search.
-            continue;
-        }
-        count += 1;
-        if count.is_multiple_of(TELL_EVERY) {
-            bar.set_position(count);
-        }
+            write_with_bytes(&mut session, name, chunk, &mut writer)?
+        };
+        bar.inc(chunk.len() as u64);
     }
     bar.finish_and_clear();
     writer.end()?;
+    Ok(count)
+}
+
+/// Asks for objects with their bytes, all at once, and writes them. Gives how
+/// many: some may have been removed.
+fn write_with_bytes(
+    session: &mut Session,
+    name: &[u8],
+    objects: &[Object],
+    writer: &mut Writer<'_, impl Write>,
+) -> anyhow::Result<u64> {
+    let mut scratch = Vec::new();
+    for object in objects {
+        let get = TreeCommand::Get { id: object.word };
+        let request = get.request(&mut scratch).map_err(Error::Refused)?;
+        session.submit(&Command::Tree { name, request })?;
+    }
+    let mut count = 0;
+    for object in objects {
+        let mut written = Ok(());
+        session.next_reply(&mut |_, reply| {
+            let place = reply.value.and_then(|value| Rect::read_from_prefix(value).ok());
+            written = match (reply.status, place) {
+                (Status::Ok, Some((rect, data))) => {
+                    count += 1;
+                    let data = (reply.number == 1).then_some(data);
+                    writer.object(object.word, &rect, data)
+                }
+                // Removed since the search.
+                (Status::Ok | Status::NotFound, _) => Ok(()),
+                (status, _) => Err(Error::Refused(status).into()),
+            };
+        })?;
+        written?;
+    }
     Ok(count)
 }

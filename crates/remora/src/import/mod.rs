@@ -229,7 +229,8 @@ fn open_tree(args: &ImportArgs) -> anyhow::Result<Puts> {
 
 impl Sink for Puts {
     fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
-        self.put(id, rect, data)
+        // Empty ones take away those that an object of this id had.
+        self.put(id, rect, Some(data.unwrap_or_default()))
     }
 
     fn settle(&mut self) -> anyhow::Result<()> {

@@ -143,12 +143,17 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
     let (count, objects) = (input.count(args), input.objects(args));
     let took = session::load(&client, args, &input.space, objects, count)?;
     let bench = Bench { args, input, client: &client, address, took };
-    if way.path == PlacesPath::Resp {
+    let done = if way.path == PlacesPath::Resp {
         let peer = address.resp()?;
         bench.run(|| RespPlaces::open(peer))
     } else {
         bench.run(|| SessionPlaces::open(&client, way, args.cache_bytes))
+    };
+    if args.server.is_some() {
+        // Its users do not want the tree.
+        client.session()?.drop_tree(session::TREE)?;
     }
+    done
 }
 
 /// A loaded tree.

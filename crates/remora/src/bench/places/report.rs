@@ -34,6 +34,7 @@ pub struct PlacesReport {
     asked: u64,
     read: u64,
     retries: u64,
+    right_lapsed: u64,
     /// None where the server does not tell, over RESP.
     nodes_visited_per_op: Option<f64>,
     nodes_read_per_op: f64,
@@ -85,6 +86,7 @@ impl PlacesReport {
             asked: outcome.costs.asked,
             read: outcome.costs.read,
             retries: outcome.costs.retries,
+            right_lapsed: outcome.costs.right_lapsed,
             nodes_visited_per_op: found.nodes_visited.map(per_search),
             nodes_read_per_op: per_search(outcome.costs.nodes),
             cache_bytes: args.cache_bytes,
@@ -164,8 +166,8 @@ impl PlacesReport {
         writeln!(out, "server CPU   {cpu}")?;
         writeln!(
             out,
-            "counts       asked {}, read {}, retries {}",
-            self.asked, self.read, self.retries
+            "counts       asked {}, read {}, retries {}, right lapsed {}",
+            self.asked, self.read, self.retries, self.right_lapsed
         )?;
         writeln!(out, "again        {}", self.command)?;
         Ok(())

@@ -13,6 +13,9 @@ pub struct SumCounts {
     read: u64,
     retries: u64,
     round_trips: u64,
+    /// Of those asked: because the right to read had lapsed, on a machine that
+    /// is too busy for heartbeats.
+    right_lapsed: u64,
 }
 
 /// Searches every window once, and writes a line `hits,sum_ids,xor_ids` for each.
@@ -32,8 +35,8 @@ pub fn print_sums(
         writeln!(out, "{hits},{sum},{xor}")?;
     }
     out.flush()?;
-    let Costs { asked, read, retries, round_trips, .. } = target.costs() - before;
-    Ok(SumCounts { asked, read, retries, round_trips })
+    let Costs { asked, read, retries, round_trips, right_lapsed, .. } = target.costs() - before;
+    Ok(SumCounts { asked, read, retries, round_trips, right_lapsed })
 }
 
 #[cfg(test)]
@@ -52,6 +55,6 @@ mod tests {
         let counts = print_sums(&mut list, &windows, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "1,5,5\n2,5,5\n0,0,0\n0,0,0\n2,5,5\n");
         let line = serde_json::to_string(&counts).unwrap();
-        assert_eq!(line, r#"{"asked":5,"read":0,"retries":0,"round_trips":0}"#);
+        assert_eq!(line, r#"{"asked":5,"read":0,"retries":0,"round_trips":0,"right_lapsed":0}"#);
     }
 }
