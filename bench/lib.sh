@@ -1,9 +1,9 @@
-# Sourced by the scripts beside it: runs of `remora bench keys` in rounds, and
+# Sourced by the scripts beside it: runs of `remora bench` in rounds, and
 # medians over the rounds.
 #
 # `start_bench` goes to the repository's root, builds the binary and makes a
-# directory, $work, that is removed at the end. `run NAME FLAGS...` leaves the
-# run's JSON object in $work/NAME.json. `keep KEY VALUE` notes a value of this
+# directory, $work, that is removed at the end. `run NAME FLAGS...` runs `bench
+# keys`, or what $bench names, and leaves the run's JSON object in $work/NAME.json. `keep KEY VALUE` notes a value of this
 # round; `median KEY` is taken over all that were kept.
 # shellcheck shell=bash
 
@@ -24,7 +24,7 @@ start_bench() {
 run() {
   local name="$1"
   shift
-  "$remora" bench keys --json "$@" >"$work/$name.json" 2>"$work/$name.log" ||
+  "$remora" bench "${bench:-keys}" --json "$@" >"$work/$name.json" 2>"$work/$name.log" ||
     { cat "$work/$name.log" >&2; exit 1; }
 }
 

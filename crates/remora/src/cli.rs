@@ -3,6 +3,8 @@
 use crate::bench::BenchCommand;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
+use crate::export::ExportCommand;
+use crate::import::ImportCommand;
 use crate::serve::ServeArgs;
 use clap::{Parser, Subcommand};
 use remora_layout::hello::PROTOCOL_VERSION;
@@ -24,6 +26,12 @@ pub enum Command {
     /// Measures, against a server process of its own or a named one.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Adds the objects of a file to a tree of places.
+    #[command(subcommand)]
+    Import(ImportCommand),
+    /// Writes the objects of a tree of places into a file.
+    #[command(subcommand)]
+    Export(ExportCommand),
     /// Loads real places into a server process and compares three ways to get them.
     Demo(DemoArgs),
     /// Says what this machine offers, tries it, and says what to change. Exit

@@ -1,4 +1,5 @@
-//! The binary: `remora serve`, `bench`, `demo`, `doctor`, `version`.
+//! The binary: `remora serve`, `bench`, `import`, `export`, `demo`, `doctor`,
+//! `version`.
 //!
 //! What this crate keeps true: with `--json` standard output is exactly one
 //! JSON object and everything else goes to standard error; the exit code is
@@ -12,7 +13,10 @@ mod cli;
 mod cpu;
 mod demo;
 mod doctor;
+mod export;
 mod failure;
+mod import;
+mod puts;
 mod resp;
 mod serve;
 mod server_process;
@@ -39,6 +43,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Bench(bench) => bench::run(bench),
+        Command::Import(command) => import::run(command),
+        Command::Export(command) => export::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Version => {

@@ -15,9 +15,9 @@ use std::fmt;
 use std::time::Duration;
 
 /// Threads of the bench; each has a session of its own.
-const MAX_CLIENTS: usize = 256;
+pub const MAX_CLIENTS: usize = 256;
 /// Operations of a run; each takes four bytes, drawn before it begins.
-const MAX_OPS: usize = 1 << 30;
+pub const MAX_OPS: usize = 1 << 30;
 /// Shortest run for a time, in seconds.
 const MIN_SECONDS: f64 = 0.001;
 /// Longest run for a time, in seconds.
@@ -61,6 +61,7 @@ macro_rules! show_by_name {
         }
     )*};
 }
+pub(super) use show_by_name;
 show_by_name!(BenchPath, PointerCache, Messages, ShardModel);
 
 /// Flags of `remora bench keys`.
@@ -246,7 +247,8 @@ impl KeysArgs {
     }
 }
 
-fn within(flag: &str, value: usize, least: usize, most: usize) -> anyhow::Result<()> {
+/// Refuses a number that is out of its range.
+pub fn within(flag: &str, value: usize, least: usize, most: usize) -> anyhow::Result<()> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

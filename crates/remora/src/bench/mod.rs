@@ -7,6 +7,7 @@ mod drive;
 mod eviction;
 mod meter;
 mod pinning;
+mod places;
 mod report;
 mod run;
 mod target;
@@ -17,17 +18,18 @@ mod workload;
 use crate::cpu::ProcessCpu;
 use crate::serve::{default_shards, raise_descriptor_limit};
 use crate::server_process::{ServerPlan, ServerProcess};
-use address::Address;
+pub use address::Address;
 use args::{BenchPath, KeysArgs, PointerCache};
 use clap::Subcommand;
 use data::Numbered;
 pub use data::Records;
 pub use drive::{Shape, load};
 use eviction::EvictionArgs;
+pub use places::{PlacesArgs, Tree};
 use remora_client::Options;
 #[cfg(test)]
 pub use report::tests::outcome as outcome_for_tests;
-use report::{Carried, KeysReport, QueuePairs};
+use report::{Carried, KeysReport};
 pub use run::{Figures, Outcome, Plan, run as run_plan};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -44,6 +46,8 @@ const DEFAULT_OPS: usize = 1_000_000;
 pub enum BenchCommand {
     /// GET and SET on keys.
     Keys(Box<KeysArgs>),
+    /// Windows in a tree of rectangles, and inserts.
+    Places(Box<PlacesArgs>),
     /// Hit ratios of eviction policies on a trace; no server is started.
     Eviction(Box<EvictionArgs>),
     /// The server of `keys` for messages and shard models that are compared.
@@ -59,6 +63,7 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
             args.check()?;
             keys(*args)
         }
+        BenchCommand::Places(args) => places::run(&args),
         BenchCommand::VariantServer(args) => variants::run_server(args),
         BenchCommand::Eviction(args) => eviction::run(&args),
     }
@@ -212,13 +217,8 @@ fn measure(
     // for each shard.
     let client = SessionTarget::connect(server, &options)?;
     let outcome = run_plan(&plan, || SessionTarget::open(&client, path))?;
-    let is_software_rdma = client.rdma_device().is_some_and(remora_fabric::verbs::is_software);
-    let (transport, shards) = (client.transport(), client.shards());
-    // One for the process; the loader's is gone.
-    let queue_pairs = (transport == remora_fabric::Transport::Verbs)
-        .then_some(QueuePairs { now: 1, unshared: args.clients * shards });
-    let transport = transport.name();
-    Ok((outcome, Carried { transport, is_software_rdma, queue_pairs }))
+    let carried = Carried::of(&client, args.clients);
+    Ok((outcome, carried))
 }
 
 fn load_and_run<T: Target>(

@@ -3,6 +3,7 @@
 use super::args::KeysArgs;
 use super::run::{Figures, Outcome};
 use super::target::Costs;
+use remora_client::Client;
 use serde::Serialize;
 use std::io::Write;
 
@@ -30,6 +31,16 @@ impl Carried {
     /// By this, and no RDMA device.
     pub fn by(transport: &'static str) -> Self {
         Self { transport, is_software_rdma: false, queue_pairs: None }
+    }
+
+    /// By a client's connection, which so many threads share.
+    pub fn of(client: &Client, threads: usize) -> Self {
+        let transport = client.transport();
+        // One for the process; that of whoever loaded is gone.
+        let queue_pairs = (transport == remora_fabric::Transport::Verbs)
+            .then_some(QueuePairs { now: 1, unshared: threads * client.shards() });
+        let is_software_rdma = client.rdma_device().is_some_and(remora_fabric::verbs::is_software);
+        Self { transport: transport.name(), is_software_rdma, queue_pairs }
     }
 }
 

@@ -4,7 +4,7 @@ use super::data::Records;
 use super::drive::{Shape, drive, warm_up};
 use super::meter::{Meter, Tally};
 use super::target::{Costs, Target};
-use super::workload::Workload;
+use super::workload::{Op, Workload};
 use crate::cpu::ProcessCpu;
 use anyhow::{Context, anyhow, bail};
 use core_affinity::CoreId;
@@ -48,10 +48,14 @@ pub struct Outcome {
 }
 
 /// What one client brings home.
-struct Share {
-    meter: Meter,
-    ended: Instant,
-    costs: Costs,
+#[derive(Debug)]
+pub struct Share {
+    /// Its clock and counters.
+    pub meter: Meter,
+    /// When it ended.
+    pub ended: Instant,
+    /// What its operations cost.
+    pub costs: Costs,
 }
 
 /// Runs all clients, each on a thread with a target of its own from `open`.
@@ -59,77 +63,7 @@ pub fn run<R: Records, T: Target>(
     plan: &Plan<'_, R>,
     open: impl Fn() -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Outcome> {
-    let clients = plan.workload.clients;
-    // Everybody meets three times: when all are ready, when the server's CPU
-    // time has been read, and when all have ended.
-    let gate = Barrier::new(clients + 1);
-    let has_failed = AtomicBool::new(false);
-    let (shares, server_cpu) = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..clients)
-            .map(|client| {
-                let (gate, has_failed, open) = (&gate, &has_failed, &open);
-                scope.spawn(move || one_client(plan, client, gate, has_failed, open))
-            })
-            .collect();
-        gate.wait();
-        let before = plan.server_cpu.and_then(ProcessCpu::spent);
-        gate.wait();
-        gate.wait();
-        let after = plan.server_cpu.and_then(ProcessCpu::spent);
-        let shares: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        (shares, after.zip(before).map(|(after, before)| after.saturating_sub(before)))
-    });
-    let mut whole: Option<(Share, Instant)> = None;
-    let mut gave_up = None;
-    for share in shares {
-        let share = match share.map_err(|_| anyhow!("a client thread panicked"))? {
-            Ok(Some(share)) => share,
-            Ok(None) => continue,
-            Err(error) => {
-                gave_up.get_or_insert(error);
-                continue;
-            }
-        };
-        whole = Some(match whole {
-            None => {
-                let began = share.meter.began;
-                (share, began)
-            }
-            Some((mut sum, began)) => {
-                sum.meter.latency_ns.add(&share.meter.latency_ns)?;
-                sum.meter.tally.add(share.meter.tally);
-                sum.costs += share.costs;
-                sum.ended = sum.ended.max(share.ended);
-                (sum, began.min(share.meter.began))
-            }
-        });
-    }
-    if let Some(error) = gave_up {
-        return Err(error);
-    }
-    let (sum, began) = whole.context("no client ran")?;
-    Ok(Outcome {
-        latency_ns: sum.meter.latency_ns,
-        tally: sum.meter.tally,
-        costs: sum.costs,
-        elapsed: sum.ended - began,
-        server_cpu,
-    })
-}
-
-/// One client's thread. `None`: it did not begin, because another had failed.
-/// It passes every gate, whatever happens, so that nobody waits for it.
-fn one_client<R: Records, T: Target>(
-    plan: &Plan<'_, R>,
-    client: usize,
-    gate: &Barrier,
-    has_failed: &AtomicBool,
-    open: &(impl Fn() -> anyhow::Result<T> + Sync),
-) -> anyhow::Result<Option<Share>> {
-    if let Some(core) = plan.cores.get(client % plan.cores.len().max(1)) {
-        core_affinity::set_for_current(*core);
-    }
-    let prepare = || {
+    let prepare = |client| {
         let ops = plan.workload.of_client(client)?;
         let mut target = open()?;
         if plan.warms_up {
@@ -137,7 +71,77 @@ fn one_client<R: Records, T: Target>(
         }
         anyhow::Ok((target, ops))
     };
-    let prepared = without_panic(prepare);
+    let work = |(mut target, ops): (T, Vec<Op>)| {
+        let before = target.costs();
+        let meter = drive(&mut target, plan.records, &ops, plan.shape)?;
+        let ended = Instant::now();
+        anyhow::Ok(Share { meter, ended, costs: target.costs() - before })
+    };
+    let (shares, server_cpu) =
+        side_by_side(plan.workload.clients, plan.cores, plan.server_cpu, &prepare, &work)?;
+    Outcome::of(shares, server_cpu)
+}
+
+/// Runs clients, each on a thread of its own: all prepare, then all work. Gives
+/// what each brings home, and the server's CPU time while they worked. If one
+/// cannot prepare, none works.
+pub fn side_by_side<P, R: Send>(
+    clients: usize,
+    cores: &[CoreId],
+    server_cpu: Option<ProcessCpu>,
+    prepare: &(impl Fn(usize) -> anyhow::Result<P> + Sync),
+    work: &(impl Fn(P) -> anyhow::Result<R> + Sync),
+) -> anyhow::Result<(Vec<R>, Option<Duration>)> {
+    // Everybody meets three times: when all are ready, when the server's CPU
+    // time has been read, and when all have ended.
+    let gate = Barrier::new(clients + 1);
+    let has_failed = AtomicBool::new(false);
+    let (results, server_cpu) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients)
+            .map(|client| {
+                let (gate, has_failed) = (&gate, &has_failed);
+                let core = cores.get(client % cores.len().max(1));
+                scope.spawn(move || one_client(client, core, gate, has_failed, prepare, work))
+            })
+            .collect();
+        gate.wait();
+        let before = server_cpu.and_then(ProcessCpu::spent);
+        gate.wait();
+        gate.wait();
+        let after = server_cpu.and_then(ProcessCpu::spent);
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        (results, after.zip(before).map(|(after, before)| after.saturating_sub(before)))
+    });
+    let mut brought = Vec::with_capacity(clients);
+    let mut gave_up = None;
+    for result in results {
+        match result.map_err(|_| anyhow!("a client thread panicked"))? {
+            Ok(share) => brought.extend(share),
+            Err(error) => {
+                gave_up.get_or_insert(error);
+            }
+        }
+    }
+    match gave_up {
+        Some(error) => Err(error),
+        None => Ok((brought, server_cpu)),
+    }
+}
+
+/// One client's thread. `None`: it did not begin, because another had failed.
+/// It passes every gate, whatever happens, so that nobody waits for it.
+fn one_client<P, R>(
+    client: usize,
+    core: Option<&CoreId>,
+    gate: &Barrier,
+    has_failed: &AtomicBool,
+    prepare: &impl Fn(usize) -> anyhow::Result<P>,
+    work: &impl Fn(P) -> anyhow::Result<R>,
+) -> anyhow::Result<Option<R>> {
+    if let Some(core) = core {
+        core_affinity::set_for_current(*core);
+    }
+    let prepared = without_panic(|| prepare(client));
     if prepared.is_err() {
         has_failed.store(true, Ordering::SeqCst);
     }
@@ -145,12 +149,7 @@ fn one_client<R: Records, T: Target>(
     gate.wait();
     let result = match prepared {
         Ok(_) if has_failed.load(Ordering::SeqCst) => Ok(None),
-        Ok((mut target, ops)) => {
-            let before = target.costs();
-            let result = without_panic(|| drive(&mut target, plan.records, &ops, plan.shape));
-            let ended = Instant::now();
-            result.map(|meter| Some(Share { meter, ended, costs: target.costs() - before }))
-        }
+        Ok(prepared) => without_panic(|| work(prepared)).map(Some),
         Err(error) => Err(error),
     };
     gate.wait();
@@ -184,6 +183,26 @@ pub struct Figures {
 }
 
 impl Outcome {
+    /// What all clients brought home, together.
+    pub fn of(
+        shares: impl IntoIterator<Item = Share>,
+        server_cpu: Option<Duration>,
+    ) -> anyhow::Result<Self> {
+        let mut shares = shares.into_iter();
+        let first = shares.next().context("no client ran")?;
+        let (mut began, mut ended) = (first.meter.began, first.ended);
+        let Meter { mut latency_ns, mut tally, .. } = first.meter;
+        let mut costs = first.costs;
+        for share in shares {
+            latency_ns.add(&share.meter.latency_ns)?;
+            tally.add(share.meter.tally);
+            costs += share.costs;
+            began = began.min(share.meter.began);
+            ended = ended.max(share.ended);
+        }
+        Ok(Self { latency_ns, tally, costs, elapsed: ended - began, server_cpu })
+    }
+
     /// The figures.
     pub fn figures(&self) -> Figures {
         let ops = self.tally.ops.max(1) as f64;

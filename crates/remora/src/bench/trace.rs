@@ -50,7 +50,7 @@ impl Trace {
 }
 
 /// The bytes of a file that `flag` names, unpacked.
-fn read_bytes(path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
+pub fn read_bytes(path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = std::fs::File::open(path)
         .map_err(|error| usage(format!("{flag}: cannot read {shown}: {error}")))?;

@@ -192,7 +192,7 @@ impl Workload {
 }
 
 /// First operation of a client, and how many it has.
-fn share(ops: usize, clients: usize, client: usize) -> (usize, usize) {
+pub fn share(ops: usize, clients: usize, client: usize) -> (usize, usize) {
     let (each, more) = (ops / clients, ops % clients);
     (client * each + client.min(more), each + usize::from(client < more))
 }

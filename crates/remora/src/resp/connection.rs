@@ -112,7 +112,12 @@ impl<S: Read + Write> Connection<S> {
             // that is returned must not hold over the reading below.
             match Value::parse(&self.buffer[self.start..self.end])? {
                 ParsedValue::Value { consumed, .. } => break consumed,
-                ParsedValue::Incomplete { .. } => self.receive()?,
+                ParsedValue::Incomplete { need } => {
+                    // At least so much, or a long reply is parsed too often.
+                    while self.end - self.start < need {
+                        self.receive()?;
+                    }
+                }
             }
         };
         let from = self.start;

@@ -6,7 +6,7 @@ mod session;
 
 pub use local::{KEY_BYTES, LocalTarget, VALUE_BYTES};
 pub use resp::RespTarget;
-pub use session::SessionTarget;
+pub use session::{SessionTarget, costs_of};
 
 use std::ops::{AddAssign, Sub};
 
@@ -37,6 +37,8 @@ pub struct Costs {
     pub behind_writes: u64,
     /// Operations asked because READs did not decide.
     pub undecided: u64,
+    /// Nodes of trees that crossed.
+    pub nodes: u64,
 }
 
 impl Costs {
@@ -55,6 +57,7 @@ impl Costs {
             renewals: combine(self.renewals, other.renewals),
             behind_writes: combine(self.behind_writes, other.behind_writes),
             undecided: combine(self.undecided, other.undecided),
+            nodes: combine(self.nodes, other.nodes),
         }
     }
 }

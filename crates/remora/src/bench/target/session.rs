@@ -106,20 +106,26 @@ impl Target for SessionTarget {
     }
 
     fn costs(&self) -> Costs {
-        let counts = self.session.totals();
-        Costs {
-            round_trips: counts.round_trips,
-            bytes: counts.bytes,
-            asked: counts.asked,
-            read: counts.read,
-            hits: counts.hits,
-            stale: counts.stale,
-            retries: counts.retries,
-            lease_expired: counts.lease_expired,
-            right_lapsed: counts.right_lapsed,
-            renewals: counts.renewals,
-            behind_writes: counts.behind_writes,
-            undecided: counts.undecided,
-        }
+        costs_of(&self.session)
+    }
+}
+
+/// What a session has spent.
+pub fn costs_of(session: &Session) -> Costs {
+    let counts = session.totals();
+    Costs {
+        round_trips: counts.round_trips,
+        bytes: counts.bytes,
+        asked: counts.asked,
+        read: counts.read,
+        hits: counts.hits,
+        stale: counts.stale,
+        retries: counts.retries,
+        lease_expired: counts.lease_expired,
+        right_lapsed: counts.right_lapsed,
+        renewals: counts.renewals,
+        behind_writes: counts.behind_writes,
+        undecided: counts.undecided,
+        nodes: counts.nodes,
     }
 }

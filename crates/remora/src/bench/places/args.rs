@@ -1,0 +1,401 @@
+//! Flags of `remora bench places`, and what they must not ask for together.
+
+use super::scale::Scale;
+use crate::bench::address::Address;
+use crate::bench::args::{MAX_CLIENTS, MAX_OPS, show_by_name, within};
+use crate::failure::usage;
+use crate::transport::Transport;
+use crate::wake::Wake;
+use clap::{Args, ValueEnum};
+use remora_client::TreeKind;
+use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Objects that the paper's trees hold (W1).
+const DEFAULT_RECORDS: usize = 2_000_000;
+/// Searches of each client (W5).
+const DEFAULT_OPS: usize = 10_000;
+/// Scale of the requests where no flag names one.
+const DEFAULT_SCALE: Scale = Scale::Uniform(1e-5);
+/// Objects of a run: twenty times those of the paper's largest tree (W7).
+const MAX_RECORDS: usize = 1_000_000_000;
+/// Largest cache of inner nodes, for each client.
+const MAX_CACHE_BYTES: usize = 1 << 30;
+
+/// How windows are searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum PlacesPath {
+    /// By message over the rings.
+    Ask,
+    /// By READs of the tree's nodes.
+    #[default]
+    Read,
+    /// By RESP over TCP.
+    Resp,
+}
+
+/// How nodes are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum ReadIssue {
+    /// One after the other.
+    Single,
+    /// All that are known to be wanted, at once.
+    #[default]
+    Multi,
+}
+
+/// How the tree is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Tree {
+    /// Guttman's, split by quadratic cost.
+    Guttman,
+    /// The R*-tree.
+    #[default]
+    #[value(name = "rstar")]
+    RStar,
+    /// The Hilbert R-tree.
+    Hilbert,
+}
+
+impl From<Tree> for TreeKind {
+    fn from(tree: Tree) -> Self {
+        match tree {
+            Tree::Guttman => Self::Guttman,
+            Tree::RStar => Self::RStar,
+            Tree::Hilbert => Self::Hilbert,
+        }
+    }
+}
+
+/// How objects come into the tree before the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Load {
+    /// One after the other, as the paper's.
+    #[default]
+    Insert,
+    /// All at once.
+    Bulk,
+}
+show_by_name!(PlacesPath, ReadIssue, Tree, Load);
+
+/// A scheme of the paper's comparison (C26): a preset of other flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// Asking over TCP.
+    Tcp,
+    /// Asking over rings that are polled.
+    FastMessaging,
+    /// Reading, one node at a time.
+    Offload,
+}
+
+impl FromStr for Scheme {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tcp" => Ok(Self::Tcp),
+            "fast-messaging" => Ok(Self::FastMessaging),
+            "offload" => Ok(Self::Offload),
+            "catfish" | "remora" => Err(format!(
+                "{text} chooses between asking and reading by the server's load, which this \
+                 version cannot yet; its sides are --wake event --path ask and \
+                 --wake event --path read --issue multi"
+            )),
+            _ => Err("write tcp, fast-messaging or offload".into()),
+        }
+    }
+}
+
+/// Flags of `remora bench places`.
+#[derive(Clone, Debug, Args)]
+pub struct PlacesArgs {
+    /// How the tree is written.
+    #[arg(long, value_enum, default_value_t = Tree::RStar)]
+    pub tree: Tree,
+    /// Entries that a node has room for.
+    #[arg(long, value_name = "N", default_value_t = NODE_ENTRIES)]
+    pub capacity: usize,
+    /// Objects to generate, uniform in the unit square with edges in (0, 1e-4]
+    /// [default: 2000000].
+    #[arg(long, value_name = "N", conflicts_with = "data")]
+    pub records: Option<usize>,
+    /// Size of windows and of inserted rectangles, in parts of the space: a
+    /// number F (edges in (0, F]), power (squares whose edge has the density
+    /// t^-0.99 on (1e-5, 1e-2]), or results (with --data: windows that hit 50 to
+    /// 150 objects) [default: 0.00001; with --data results].
+    #[arg(long, value_name = "F|power|results")]
+    pub scale: Option<Scale>,
+    /// Share of inserts, 0 to 1; their positions follow the paper's reflected
+    /// power law.
+    #[arg(long, value_name = "F", default_value_t = 0.0)]
+    pub inserts: f64,
+    /// Requests of all clients together [default: 10000 for each client].
+    #[arg(long, value_name = "N")]
+    pub ops: Option<usize>,
+    /// Client threads, each with a session or connection of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub clients: usize,
+    /// How windows are searched; inserts go by message, or by RESP [default: read].
+    #[arg(long, value_enum)]
+    pub path: Option<PlacesPath>,
+    /// Whether nodes are read one at a time or all at once [default: multi].
+    #[arg(long, value_enum)]
+    pub issue: Option<ReadIssue>,
+    /// A preset of --path, --issue, --transport and --wake, each of which may
+    /// still be named: tcp (asking over TCP), fast-messaging (asking, polling)
+    /// or offload (reading, one node at a time).
+    #[arg(long, value_name = "SCHEME")]
+    pub scheme: Option<Scheme>,
+    /// What carries requests and READs; a named one that cannot be had is an
+    /// error [default: shm].
+    #[arg(long, value_enum)]
+    pub transport: Option<Transport>,
+    /// How the shard and sessions wait [default: hybrid]. With poll and two
+    /// cores or more they are pinned, as in bench keys.
+    #[arg(long, value_enum)]
+    pub wake: Option<Wake>,
+    /// Bytes of each client's cache of inner nodes; 0: none.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    pub cache_bytes: usize,
+    /// Objects from a file of little-endian int32 quadruples (xmin, ymin, xmax,
+    /// ymax), plain or .xz. An object's id is its row number, from 0.
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Windows from a CSV whose header begins with xmin,ymin,xmax,ymax, as
+    /// int32; they are searched in turn.
+    #[arg(long, value_name = "CSV")]
+    pub windows: Option<PathBuf>,
+    /// Measures nothing: searches each window once and prints a line
+    /// hits,sum_ids,xor_ids for it. The last line of standard error is a JSON
+    /// object of counts.
+    #[arg(long, requires = "windows", conflicts_with_all = ["json", "ops", "clients", "inserts", "scale"])]
+    pub print_sums: bool,
+    /// How objects come into the tree: one after the other (a file's in the
+    /// paper's order: regions at random, inside them rows), or all at once.
+    #[arg(long, value_enum, default_value_t = Load::Insert)]
+    pub load: Load,
+    /// Leaves out the warming up, in which every part of the tree is searched.
+    #[arg(long)]
+    pub cold: bool,
+    /// Seed of objects and requests.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// A running server: path of its Unix socket, or HOST:PORT of its RESP
+    /// port. Without it the bench starts a server process of its own.
+    #[arg(long, value_name = "ADDR")]
+    pub server: Option<Address>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How requests go, with the scheme's preset taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// How windows are searched.
+    pub path: PlacesPath,
+    /// How nodes are read.
+    pub issue: ReadIssue,
+    /// What carries it.
+    pub transport: Transport,
+    /// How both sides wait.
+    pub wake: Wake,
+}
+
+impl PlacesArgs {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> anyhow::Result<()> {
+        within("--capacity", self.capacity, MIN_NODE_ENTRIES, MAX_NODE_ENTRIES)?;
+        within("--records", self.records(), 1, MAX_RECORDS)?;
+        within("--clients", self.clients, 1, MAX_CLIENTS)?;
+        within("--ops", self.ops(), 1, MAX_OPS)?;
+        within("--cache-bytes", self.cache_bytes, 0, MAX_CACHE_BYTES)?;
+        if !(0.0..=1.0).contains(&self.inserts) {
+            return Err(usage(format!("--inserts: {} is not in 0..=1", self.inserts)));
+        }
+        if self.scale() == Scale::Results {
+            if self.data.is_none() {
+                return Err(usage("--scale results needs --data"));
+            }
+            if self.inserts > 0.0 {
+                return Err(usage("--inserts needs a --scale for its rectangles: F or power"));
+            }
+        }
+        Ok(())
+    }
+
+    /// How requests go.
+    pub fn way(&self) -> Way {
+        let (path, issue, transport, wake) = match self.scheme {
+            None => (None, None, None, None),
+            Some(Scheme::Tcp) => (Some(PlacesPath::Ask), None, Some(Transport::Tcp), None),
+            Some(Scheme::FastMessaging) => (Some(PlacesPath::Ask), None, None, Some(Wake::Poll)),
+            Some(Scheme::Offload) => (Some(PlacesPath::Read), Some(ReadIssue::Single), None, None),
+        };
+        Way {
+            path: self.path.or(path).unwrap_or_default(),
+            issue: self.issue.or(issue).unwrap_or_default(),
+            transport: self.transport.or(transport).unwrap_or(Transport::Shm),
+            wake: self.wake.or(wake).unwrap_or_default(),
+        }
+    }
+
+    /// Objects to generate.
+    pub fn records(&self) -> usize {
+        self.records.unwrap_or(DEFAULT_RECORDS)
+    }
+
+    /// Requests of all clients.
+    pub fn ops(&self) -> usize {
+        self.ops.unwrap_or(DEFAULT_OPS * self.clients)
+    }
+
+    /// Scale of the requests.
+    pub fn scale(&self) -> Scale {
+        let of_data = self.data.is_some() && self.windows.is_none();
+        self.scale.unwrap_or(if of_data { Scale::Results } else { DEFAULT_SCALE })
+    }
+
+    /// The command that repeats the run, every default written out.
+    pub fn command(&self) -> String {
+        let Way { path, issue, transport, wake } = self.way();
+        let mut command = format!(
+            "remora bench places --tree {} --capacity {} --inserts {} --ops {} --clients {} \
+             --path {path} --issue {issue} --transport {transport} --wake {wake} --cache-bytes {} \
+             --load {} --scale {} --seed {}",
+            self.tree,
+            self.capacity,
+            self.inserts,
+            self.ops(),
+            self.clients,
+            self.cache_bytes,
+            self.load,
+            self.scale(),
+            self.seed,
+        );
+        match &self.data {
+            Some(path) => command += &format!(" --data {}", path.display()),
+            None => command += &format!(" --records {}", self.records()),
+        }
+        if let Some(path) = &self.windows {
+            command += &format!(" --windows {}", path.display());
+        }
+        if let Some(address) = &self.server {
+            command += &format!(" --server {address}");
+        }
+        if self.cold {
+            command += " --cold";
+        }
+        if self.json {
+            command += " --json";
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        places: PlacesArgs,
+    }
+
+    fn try_parse(flags: &str) -> Result<PlacesArgs, String> {
+        let words = std::iter::once("places").chain(flags.split_whitespace());
+        match Flags::try_parse_from(words) {
+            Ok(flags) => Ok(flags.places),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn parse(flags: &str) -> PlacesArgs {
+        try_parse(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
+    }
+
+    #[test]
+    fn schemes_are_presets_of_other_flags() {
+        let way = |flags| parse(flags).way();
+        let plain = Way {
+            path: PlacesPath::Read,
+            issue: ReadIssue::Multi,
+            transport: Transport::Shm,
+            wake: Wake::Hybrid,
+        };
+        assert_eq!(way(""), plain);
+        let tcp = Way { path: PlacesPath::Ask, transport: Transport::Tcp, ..plain };
+        assert_eq!(way("--scheme tcp"), tcp);
+        let polled = Way { path: PlacesPath::Ask, wake: Wake::Poll, ..plain };
+        assert_eq!(way("--scheme fast-messaging"), polled);
+        let offload = Way { issue: ReadIssue::Single, ..plain };
+        assert_eq!(way("--scheme offload"), offload);
+        // What is named stands.
+        let far = Way { transport: Transport::Verbs, wake: Wake::Event, ..offload };
+        assert_eq!(way("--scheme offload --transport verbs --wake event"), far);
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_refused_and_says_so() {
+        for scheme in ["catfish", "remora"] {
+            let told = try_parse(&format!("--scheme {scheme}")).unwrap_err();
+            assert!(told.contains("--wake event --path ask"), "{told}");
+        }
+        for flags in
+            ["--path choose", "--policy cost", "--coordination auto", "--scheme best", "--shards 2"]
+        {
+            assert!(try_parse(flags).is_err(), "{flags}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for flags in [
+            "--capacity 3",
+            "--capacity 1025",
+            "--records 0",
+            "--clients 0",
+            "--clients 257",
+            "--ops 0",
+            "--inserts 1.5",
+            "--inserts NaN",
+            "--scale results",
+            "--data f --inserts 0.1",
+        ] {
+            assert!(parse(flags).check().is_err(), "{flags}");
+        }
+        for flags in [
+            "--print-sums",
+            "--print-sums --windows w --json",
+            "--print-sums --windows w --clients 2",
+            "--data f --records 5",
+            "--scale 2",
+        ] {
+            assert!(try_parse(flags).is_err(), "{flags}");
+        }
+        parse("--print-sums --data f --windows w").check().unwrap();
+    }
+
+    #[test]
+    fn the_command_repeats_the_run() {
+        for flags in [
+            "--json",
+            "--scheme tcp --clients 3 --inserts 0.1 --scale power --records 77 --cold",
+            "--scheme fast-messaging --tree hilbert --capacity 100 --scale 0.01 --load bulk",
+            "--data a.i32 --windows w.csv --server /tmp/s --seed 9 --cache-bytes 0 --path resp",
+            "--data a.i32 --tree guttman --issue single",
+        ] {
+            let once = parse(flags);
+            let again = once.command();
+            let again = parse(again.strip_prefix("remora bench places ").unwrap());
+            assert_eq!(again.command(), once.command());
+            assert_eq!(again.way(), once.way());
+            assert_eq!((again.ops(), again.records()), (once.ops(), once.records()));
+        }
+    }
+}

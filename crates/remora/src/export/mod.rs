@@ -1,0 +1,175 @@
+//! `remora export`: a tree of places into a file that `remora import` reads.
+
+mod writer;
+
+use crate::bench::Address;
+use crate::failure::usage;
+use crate::import::{DEFAULT_SERVER, open_session};
+use crate::transport::Transport;
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::ProgressBar;
+use remora_client::{Error, Object, Predicate, Query, Rect, Session};
+use remora_engine::Command;
+use remora_engine::command::TreeCommand;
+use remora_layout::message::Status;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+use writer::Writer;
+use zerocopy::FromBytes;
+
+/// A window that every object touches.
+const EVERYWHERE: Rect =
+    Rect { min_x: f64::MIN, max_x: f64::MAX, min_y: f64::MIN, max_y: f64::MAX };
+/// Objects that are asked for at once.
+const OUTSTANDING: usize = 64;
+
+/// What can be exported.
+#[derive(Debug, Subcommand)]
+pub enum ExportCommand {
+    /// The objects of a tree of places.
+    Places(ExportArgs),
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ExportFormat {
+    /// id,min_x,min_y,max_x,max_y,data; bytes as they are, in quotes.
+    Csv,
+    /// One FeatureCollection.
+    Geojson,
+    /// A Feature on each line.
+    Geojsonl,
+}
+
+impl ExportFormat {
+    /// The format that a file's name tells.
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "csv" => Some(Self::Csv),
+            "geojson" | "json" => Some(Self::Geojson),
+            "geojsonl" | "geojsons" | "ndjson" | "jsonl" => Some(Self::Geojsonl),
+            _ => None,
+        }
+    }
+}
+
+/// Flags of `remora export places`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Name of the tree.
+    pub tree: String,
+    /// The file, which appears when it is complete; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+    /// How it is written [default: as its name ends].
+    #[arg(long, value_enum)]
+    pub format: Option<ExportFormat>,
+    /// A running server: HOST:PORT of its RESP port, or path of its Unix socket.
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_SERVER)]
+    pub server: Address,
+    /// What carries requests.
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    pub transport: Transport,
+}
+
+/// Runs an export.
+pub fn run(command: ExportCommand) -> anyhow::Result<()> {
+    let ExportCommand::Places(args) = command;
+    let shown = args.to.display();
+    let Some(format) = args.format.or_else(|| ExportFormat::of(&args.to)) else {
+        return Err(usage(format!(
+            "{shown} does not tell by its name how to write it: name a --format"
+        )));
+    };
+    let count = if args.to == Path::new("-") {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        let count = export(&args, format, &mut out)?;
+        out.flush()?;
+        count
+    } else {
+        let parent = args.to.parent().filter(|parent| *parent != Path::new(""));
+        let file = NamedTempFile::new_in(parent.unwrap_or(Path::new(".")))
+            .map_err(|error| usage(format!("cannot write {shown}: {error}")))?;
+        let mut out = BufWriter::new(file);
+        let count = export(&args, format, &mut out)?;
+        let file = out.into_inner().with_context(|| format!("writing {shown}"))?;
+        readable(file.as_file())?;
+        file.persist(&args.to).with_context(|| format!("writing {shown}"))?;
+        count
+    };
+    writeln!(std::io::stderr(), "{}: {count} objects", args.tree)?;
+    Ok(())
+}
+
+/// A temporary file is its user's only; what it becomes is as others are.
+fn readable(file: &std::fs::File) -> anyhow::Result<()> {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(0o666) & !mask)?;
+    Ok(())
+}
+
+/// Writes all objects of the tree, by their ids. They are those of one moment,
+/// with the places and bytes that each has when it is written. Gives their number.
+fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
+    let mut session = open_session(&args.server, args.transport)?;
+    let name = args.tree.as_bytes();
+    let info = session.tree_info(name)?.with_context(|| format!("no tree {}", args.tree))?;
+    let mut tree = session.open_tree(name)?.with_context(|| format!("no tree {}", args.tree))?;
+    let query = Query::Window { window: EVERYWHERE, predicate: Predicate::Intersects };
+    let found = session.search_tree(&mut tree, &query, remora_client::Path::Ask)?;
+    let mut objects = found.objects.to_vec();
+    objects.sort_unstable_by_key(|object| object.word);
+    let bar = ProgressBar::new(objects.len() as u64);
+    let mut writer = Writer::begin(format, out)?;
+    let mut count = 0;
+    for chunk in objects.chunks(OUTSTANDING) {
+        count += if info.with_data == 0 {
+            chunk.iter().try_for_each(|object| writer.object(object.word, &object.rect, None))?;
+            chunk.len() as u64
+        } else {
+            write_with_bytes(&mut session, name, chunk, &mut writer)?
+        };
+        bar.inc(chunk.len() as u64);
+    }
+    bar.finish_and_clear();
+    writer.end()?;
+    Ok(count)
+}
+
+/// Asks for objects with their bytes, all at once, and writes them. Gives how
+/// many: some may have been removed.
+fn write_with_bytes(
+    session: &mut Session,
+    name: &[u8],
+    objects: &[Object],
+    writer: &mut Writer<'_, impl Write>,
+) -> anyhow::Result<u64> {
+    let mut scratch = Vec::new();
+    for object in objects {
+        let get = TreeCommand::Get { id: object.word };
+        let request = get.request(&mut scratch).map_err(Error::Refused)?;
+        session.submit(&Command::Tree { name, request })?;
+    }
+    let mut count = 0;
+    for object in objects {
+        let mut written = Ok(());
+        session.next_reply(&mut |_, reply| {
+            let place = reply.value.and_then(|value| Rect::read_from_prefix(value).ok());
+            written = match (reply.status, place) {
+                (Status::Ok, Some((rect, data))) => {
+                    count += 1;
+                    let data = (reply.number == 1).then_some(data);
+                    writer.object(object.word, &rect, data)
+                }
+                // Removed since the search.
+                (Status::Ok | Status::NotFound, _) => Ok(()),
+                (status, _) => Err(Error::Refused(status).into()),
+            };
+        })?;
+        written?;
+    }
+    Ok(count)
+}

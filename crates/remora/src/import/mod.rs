@@ -1,0 +1,250 @@
+//! `remora import`: files of objects into a tree of places.
+//!
+//! What it keeps true: every object of the file is in the tree or is counted
+//! as refused, with its reason; one that is refused takes no other with it.
+
+mod geojson;
+mod intake;
+mod table;
+
+use crate::bench::{Address, SessionTarget, Tree};
+use crate::failure::usage;
+use crate::puts::{PutCounts, Puts};
+use crate::transport::Transport;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use intake::{Intake, Sink};
+use remora_client::{Options, Rect, Session, TreeSettings};
+use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Instant;
+
+#[cfg(test)]
+pub mod reading {
+    //! What a test of the way there and back needs.
+    pub use super::geojson::{read_document, read_lines};
+    pub use super::intake::tests::{Kept, taken};
+    pub use super::table::{Wanted, read as read_table};
+}
+
+/// Where the server is if no flag says.
+pub const DEFAULT_SERVER: &str = "127.0.0.1:7379";
+/// Read at once from a file.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What can be imported.
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// Objects with a bounding box each, into a tree of places.
+    Places(Box<ImportArgs>),
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ImportFormat {
+    /// Columns parted by commas; the first line names them.
+    Csv,
+    /// Columns parted by tabs, without quotes; the first line names them.
+    Tsv,
+    /// One FeatureCollection, or one Feature (RFC 7946).
+    Geojson,
+    /// A Feature on each line.
+    Geojsonl,
+}
+
+impl ImportFormat {
+    /// The format that a file's name tells.
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        match name.strip_suffix(".xz").unwrap_or(&name).rsplit_once('.')?.1 {
+            "csv" => Some(Self::Csv),
+            "tsv" => Some(Self::Tsv),
+            "geojson" | "json" => Some(Self::Geojson),
+            "geojsonl" | "geojsons" | "ndjson" | "jsonl" => Some(Self::Geojsonl),
+            _ => None,
+        }
+    }
+}
+
+/// The space that a tree is made for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bounds(pub Rect);
+
+impl FromStr for Bounds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Vec<f64> =
+            text.split(',').map_while(|part| part.trim().parse().ok()).collect();
+        match numbers[..] {
+            [min_x, min_y, max_x, max_y] if text.split(',').count() == 4 => {
+                Rect::new(min_x, max_x, min_y, max_y).map(Self).map_err(|why| why.to_string())
+            }
+            _ => Err("write MIN_X,MIN_Y,MAX_X,MAX_Y".into()),
+        }
+    }
+}
+
+/// Flags of `remora import places`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The file, plain or .xz; - is standard input.
+    pub file: PathBuf,
+    /// Name of the tree. One that is not there is made.
+    #[arg(long, value_name = "NAME")]
+    pub into: String,
+    /// How the file is written [default: as its name ends].
+    #[arg(long, value_enum)]
+    pub format: Option<ImportFormat>,
+    /// Column of a table that holds the ids, unsigned integers [default: id, if
+    /// there is one; else rows are numbered from 0].
+    #[arg(long, value_name = "COLUMN")]
+    pub id_column: Option<String>,
+    /// Column of a table whose text becomes an object's bytes [default: data,
+    /// if there is one].
+    #[arg(long, value_name = "COLUMN")]
+    pub data_column: Option<String>,
+    /// How a tree that is made is written.
+    #[arg(long, value_enum, default_value_t = Tree::RStar)]
+    pub tree: Tree,
+    /// Entries that a node of a tree that is made has room for.
+    #[arg(long, value_name = "N", default_value_t = NODE_ENTRIES)]
+    pub capacity: usize,
+    /// Where most objects of a tree that is made will lie; a Hilbert R-tree
+    /// wants to know.
+    #[arg(long, value_name = "MIN_X,MIN_Y,MAX_X,MAX_Y", default_value = "-180,-90,180,90")]
+    #[arg(allow_hyphen_values = true)]
+    pub bounds: Bounds,
+    /// A running server: HOST:PORT of its RESP port, or path of its Unix socket.
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_SERVER)]
+    pub server: Address,
+    /// What carries requests.
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    pub transport: Transport,
+    /// Prints the count as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs an import. Objects that were refused make it fail, after the others
+/// are in.
+pub fn run(command: ImportCommand) -> anyhow::Result<()> {
+    let ImportCommand::Places(args) = command;
+    if !(MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&args.capacity) {
+        return Err(usage(format!(
+            "--capacity: {} is not in {MIN_NODE_ENTRIES}..={MAX_NODE_ENTRIES}",
+            args.capacity
+        )));
+    }
+    let Some(format) = args.format.or_else(|| ImportFormat::of(&args.file)) else {
+        return Err(usage(format!(
+            "{} does not tell by its name how it is written: name a --format",
+            args.file.display()
+        )));
+    };
+    let bar = progress_bar(&args.file);
+    let input = open(&args.file, &bar)?;
+    let mut sink = open_tree(&args)?;
+    let began = Instant::now();
+    let mut intake = Intake::new(&mut sink, |objects| {
+        bar.set_message(format!("{objects} objects"));
+    });
+    let read = read(&args, format, input, &mut intake);
+    // What was sent before an error counts too.
+    let settled = intake.settle();
+    let summary = intake.finish(began.elapsed());
+    bar.finish_and_clear();
+    summary.print(&args.into, args.json, &mut std::io::stdout().lock())?;
+    read.and(settled).with_context(|| {
+        format!("{}: what is counted above is in, the rest is not", args.file.display())
+    })?;
+    if summary.refused() > 0 {
+        bail!("{} objects were refused; all others are in", summary.refused());
+    }
+    Ok(())
+}
+
+/// Reads the whole file into the intake.
+fn read<S: Sink>(
+    args: &ImportArgs,
+    format: ImportFormat,
+    input: impl Read,
+    intake: &mut Intake<'_, S>,
+) -> anyhow::Result<()> {
+    let is_table = matches!(format, ImportFormat::Csv | ImportFormat::Tsv);
+    if !is_table && (args.id_column.is_some() || args.data_column.is_some()) {
+        return Err(usage("--id-column and --data-column are for tables"));
+    }
+    let columns = table::Wanted {
+        id: args.id_column.as_deref(),
+        data: args.data_column.as_deref(),
+        is_tabbed: format == ImportFormat::Tsv,
+    };
+    match format {
+        ImportFormat::Csv | ImportFormat::Tsv => table::read(input, columns, intake),
+        ImportFormat::Geojson => geojson::read_document(BufReader::new(input), intake),
+        ImportFormat::Geojsonl => geojson::read_lines(BufReader::new(input), intake),
+    }
+}
+
+/// Shows how far the file is read, where standard error is a terminal.
+fn progress_bar(file: &Path) -> ProgressBar {
+    match std::fs::metadata(file) {
+        Ok(metadata) if metadata.is_file() => {
+            let style = "{wide_bar} {bytes}/{total_bytes} {msg} {eta}";
+            let bar = ProgressBar::new(metadata.len());
+            ProgressStyle::with_template(style)
+                .map(|style| bar.clone().with_style(style))
+                .unwrap_or(bar)
+        }
+        _ => ProgressBar::new_spinner(),
+    }
+}
+
+fn open(file: &Path, bar: &ProgressBar) -> anyhow::Result<Box<dyn Read>> {
+    if file == Path::new("-") {
+        return Ok(Box::new(bar.wrap_read(std::io::stdin())));
+    }
+    let opened = File::open(file)
+        .map_err(|error| usage(format!("cannot read {}: {error}", file.display())))?;
+    let counted = bar.wrap_read(BufReader::with_capacity(BUFFER_BYTES, opened));
+    let is_packed = file.extension().is_some_and(|extension| extension == "xz");
+    Ok(if is_packed { Box::new(liblzma::read::XzDecoder::new(counted)) } else { Box::new(counted) })
+}
+
+/// Opens the tree, and makes it if it is not there.
+fn open_tree(args: &ImportArgs) -> anyhow::Result<Puts> {
+    let mut session = open_session(&args.server, args.transport)?;
+    let settings =
+        TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: args.bounds.0 };
+    if !session.create_tree(args.into.as_bytes(), &settings)? {
+        let _ = writeln!(std::io::stderr(), "{} is there: objects are added to it", args.into);
+    }
+    Ok(Puts::new(session, args.into.as_bytes()))
+}
+
+impl Sink for Puts {
+    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
+        // Empty ones take away those that an object of this id had.
+        self.put(id, rect, Some(data.unwrap_or_default()))
+    }
+
+    fn settle(&mut self) -> anyhow::Result<()> {
+        self.settle()
+    }
+
+    fn counts(&self) -> PutCounts {
+        self.counts()
+    }
+}
+
+/// A session to a server.
+pub fn open_session(server: &Address, transport: Transport) -> anyhow::Result<Session> {
+    let options = Options { transport: transport.wanted(), ..Options::default() };
+    let client = SessionTarget::connect(server.of_sessions(transport)?, &options)?;
+    Ok(client.session()?)
+}

@@ -1,0 +1,74 @@
+//! Objects into a tree, many requests outstanding.
+
+use anyhow::Context;
+use remora_client::{Error, Rect, Session};
+use remora_engine::Command;
+use remora_engine::command::TreeCommand;
+use remora_layout::message::Status;
+
+/// Requests outstanding at most; half of them are left when replies are taken,
+/// so that the server has work meanwhile.
+const OUTSTANDING: usize = 64;
+
+/// A session that adds objects to one tree.
+pub struct Puts {
+    session: Session,
+    name: Vec<u8>,
+    scratch: Vec<u8>,
+    counts: PutCounts,
+}
+
+/// Objects that the server has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PutCounts {
+    /// That were new.
+    pub added: u64,
+    /// That replaced one with their id.
+    pub replaced: u64,
+}
+
+impl Puts {
+    /// Puts into the tree of this name.
+    pub fn new(session: Session, name: &[u8]) -> Self {
+        let (scratch, counts) = (Vec::new(), PutCounts::default());
+        Self { session, name: name.to_vec(), scratch, counts }
+    }
+
+    /// Sends one object. An error may be that of one sent before.
+    pub fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
+        let put = TreeCommand::Put { id, rect, data };
+        let request = put.request(&mut self.scratch).map_err(Error::Refused)?;
+        self.session.submit(&Command::Tree { name: &self.name, request })?;
+        if self.session.in_flight() >= OUTSTANDING {
+            self.take_until(OUTSTANDING / 2)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was sent is answered.
+    pub fn settle(&mut self) -> anyhow::Result<()> {
+        self.take_until(0)
+    }
+
+    /// What the server has taken.
+    pub fn counts(&self) -> PutCounts {
+        self.counts
+    }
+
+    /// Takes replies. A refusal is told when those that were waited for are in.
+    fn take_until(&mut self, left: usize) -> anyhow::Result<()> {
+        let mut refused = None;
+        while self.session.in_flight() > left {
+            let counts = &mut self.counts;
+            self.session.next_reply(&mut |_, reply| match (reply.status, reply.number) {
+                (Status::Ok, 1) => counts.added += 1,
+                (Status::Ok, _) => counts.replaced += 1,
+                (status, _) => refused = Some(status),
+            })?;
+        }
+        match refused {
+            Some(status) => Err(Error::Refused(status)).context("adding objects"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `remora import` and `remora export` as processes: there and back, bad
+//! input, and real places.
+
+use remora_client::{Path as Way, Predicate, Query, Rect};
+use remora_tests::{Finished, Random, ServerProcess, remora, run};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A server, and files beside it.
+struct Bed {
+    server: ServerProcess,
+    directory: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let server = ServerProcess::start(&["--shards=2"]);
+        Self { server, directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.directory.path().join(name), bytes).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.directory.path().join(name)).unwrap()
+    }
+
+    fn run(&self, line: &str) -> Finished {
+        let mut command = remora();
+        command.args(line.split_whitespace()).arg("--server").arg(self.server.socket());
+        command.current_dir(self.directory.path());
+        run(&mut command)
+    }
+
+    fn good(&self, line: &str) -> Finished {
+        let finished = self.run(line);
+        assert_eq!(finished.code, Some(0), "{line}: {}{}", finished.out, finished.err);
+        finished
+    }
+
+    /// Everything in a tree.
+    fn objects(&self, tree: &str) -> BTreeMap<u64, (Rect, Option<Vec<u8>>)> {
+        let mut session = self.server.session();
+        let name = tree.as_bytes();
+        let mut view = session.open_tree(name).unwrap().expect("the tree is there");
+        let window = Rect::new(f64::MIN, f64::MAX, f64::MIN, f64::MAX).unwrap();
+        let query = Query::Window { window, predicate: Predicate::Within };
+        let found = session.search_tree(&mut view, &query, Way::Read).unwrap().objects.to_vec();
+        let objects = found.into_iter().map(|object| {
+            let place = session.place(name, object.word).unwrap().expect("it was found");
+            (object.word, (place.rect, place.data.map(<[u8]>::to_vec)))
+        });
+        objects.collect()
+    }
+}
+
+#[test]
+fn there_and_back_is_the_same() {
+    let bed = Bed::new();
+    let mut random = Random::new(3);
+    let mut features = Vec::new();
+    for id in 0..3000u64 {
+        let [x, y, w, h] = std::array::from_fn(|_| random.below(1 << 30) as f64 / 7e6);
+        let geometry = if id % 3 == 0 {
+            format!(r#"{{"type":"Point","coordinates":[{x},{y}]}}"#)
+        } else {
+            format!(r#"{{"type":"LineString","coordinates":[[{},{y}],[{x},{}]]}}"#, x - w, y + h)
+        };
+        let properties = if id % 5 == 0 {
+            "null".into()
+        } else {
+            format!(r#"{{"n":{id},"name":"ö \"{x}\""}}"#)
+        };
+        features.push(format!(
+            r#"{{"type":"Feature","id":{},"geometry":{geometry},"properties":{properties}}}"#,
+            id * 1_000_003
+        ));
+    }
+    bed.write(
+        "a.geojson",
+        format!(r#"{{"type":"FeatureCollection","features":[{}]}}"#, features.join(",")),
+    );
+    bed.write("a.geojsonl", features.join("\n"));
+    let told = bed.good("import places a.geojson --into first --tree hilbert");
+    assert!(told.out.contains("first: 3000 added, 0 replaced, 0 refused"), "{}", told.out);
+    let first = bed.objects("first");
+    assert_eq!(first.len(), 3000);
+    assert_eq!(first[&1_000_003].1.as_deref().unwrap()[..7], *b"{\"n\":1,");
+    assert_eq!(first[&0].1, None);
+    bed.good("import places a.geojsonl --into lines");
+    assert_eq!(bed.objects("lines"), first);
+    for name in ["b.geojson", "b.geojsonl", "b.csv"] {
+        bed.good(&format!("export places first --to {name}"));
+        let tree = name.replace('.', "-");
+        bed.good(&format!("import places {name} --into {tree}"));
+        assert_eq!(bed.objects(&tree), first, "{name}");
+        bed.good(&format!("export places {tree} --to again-{name}"));
+        assert_eq!(bed.read(name), bed.read(&format!("again-{name}")), "{name}");
+        // Standard output is the same file.
+        let format = name.rsplit_once('.').unwrap().1;
+        let shown = bed.good(&format!("export places first --to - --format {format}"));
+        assert_eq!(shown.out.as_bytes(), bed.read(name), "{name}");
+    }
+    // The same again replaces all.
+    let told = bed.good("import places b.csv --into first --json");
+    let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((&told["added"], &told["replaced"]), (&0.into(), &3000.into()));
+    assert_eq!(bed.objects("first"), first);
+    // An object without bytes takes away those of the one that it replaces.
+    bed.write("bare.csv", "id,x,y\n1000003,5,6\n");
+    bed.good("import places bare.csv --into first");
+    assert_eq!(bed.objects("first")[&1_000_003], (Rect::point(5.0, 6.0).unwrap(), None));
+}
+
+#[test]
+fn what_is_bad_is_counted_and_what_is_good_is_in() {
+    let bed = Bed::new();
+    bed.write(
+        "bad.csv",
+        "id,min_x,min_y,max_x,max_y,data\n\
+         1,0,0,1,1,one\n2,0,0,x,1,\n3,5,0,1,1,\n4,0,0,NaN,1,\n5,0,0,1,inf,\n6,0,0\n-7,0,0,1,1\n\
+         8,0,0,x,1,\n9,0,0,1,1,nine\n",
+    );
+    let finished = bed.run("import places bad.csv --into t");
+    assert_eq!(finished.code, Some(1), "{}", finished.err);
+    for line in [
+        "t: 2 added, 0 replaced, 7 refused",
+        "refused 2: a coordinate is not a number (first at 3: \"x\")",
+        "refused 1: a minimum is greater than its maximum (first at 4)",
+        "refused 1: its id is no unsigned integer of 64 bits (first at 8: \"-7\")",
+    ] {
+        assert!(finished.out.contains(line), "{line} is not in {}", finished.out);
+    }
+    let kept: Vec<u64> = bed.objects("t").into_keys().collect();
+    assert_eq!(kept, [1, 9]);
+
+    // A document that breaks off.
+    let whole = r#"{"type":"FeatureCollection","features":[
+        {"type":"Feature","geometry":{"type":"Point","coordinates":[1,2]},"properties":null},
+        {"type":"Feature","geometry":null,"properties":null},
+        {"type":"Feature","geometry":{"type":"Point","coordinates":[3,4]},"proper"#;
+    bed.write("bad.geojson", whole);
+    let finished = bed.run("import places bad.geojson --into u");
+    assert_eq!(finished.code, Some(1));
+    assert!(finished.out.contains("u: 1 added, 0 replaced, 1 refused"), "{}", finished.out);
+    assert!(finished.err.contains("after 2 features"), "{}", finished.err);
+    assert_eq!(bed.objects("u").into_keys().collect::<Vec<u64>>(), [0]);
+
+    for (line, why) in [
+        ("import places none.csv --into t", "cannot read none.csv"),
+        ("import places bad --into t", "--format"),
+        ("import places bad.csv --into t --id-column key", "no column key"),
+        ("import places bad.geojson --into t --id-column key", "for tables"),
+        ("import places bad.csv --into t --bounds 1,0,0,1", "inverted"),
+        ("import places bad.csv --into t --capacity 2", "--capacity"),
+        ("export places t --to t.shp", "--format"),
+        ("export places t --to none/t.csv", "cannot write none/t.csv"),
+    ] {
+        let finished = bed.run(line);
+        assert_eq!(finished.code, Some(2), "{line}: {}", finished.err);
+        assert!(finished.err.contains(why), "{line}: {}", finished.err);
+    }
+    let finished = bed.run("export places nothing --to n.csv");
+    assert_eq!(finished.code, Some(1));
+    assert!(finished.err.contains("no tree nothing"), "{}", finished.err);
+    let names: Vec<_> = std::fs::read_dir(bed.directory.path()).unwrap().collect();
+    assert_eq!(names.len(), 2, "no half of a file is left: {names:?}");
+}
+
+#[test]
+fn a_server_whose_memory_is_full_ends_the_import_and_keeps_what_it_took() {
+    let mut bed = Bed::new();
+    bed.server = ServerProcess::start(&["--shards=1", "--max-memory=4MiB"]);
+    let data = "d".repeat(1000);
+    let rows: String = (0..20_000).map(|id| format!("{id},{id},0,{data}\n")).collect();
+    bed.write("large.csv", format!("id,x,y,data\n{rows}"));
+    let finished = bed.run("import places large.csv --into t --json");
+    assert_eq!(finished.code, Some(1));
+    assert!(finished.err.contains("max_memory"), "{}", finished.err);
+    let told: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
+    let added = told["added"].as_u64().unwrap();
+    assert!((1000..4000).contains(&added), "{added}");
+    assert_eq!(bed.objects("t").len() as u64, added, "the count is the server's");
+}
+
+#[test]
+fn real_places_come_from_a_table_with_its_own_columns() {
+    let bed = Bed::new();
+    let packed: PathBuf =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("data/places.tsv.xz");
+    let line = format!(
+        "import places {} --into world --id-column geonameid --data-column name",
+        packed.display()
+    );
+    let told = bed.good(&line);
+    assert!(told.out.contains("world: 118525 added, 0 replaced, 0 refused"), "{}", told.out);
+    let mut session = bed.server.session();
+    let place = session.place(b"world", 1_796_236).unwrap().expect("Shanghai is there");
+    assert_eq!(place.data, Some(&b"Shanghai"[..]));
+    assert_eq!(place.rect, Rect::point(121.45806, 31.22222).unwrap());
+    drop(session);
+    assert_eq!(bed.objects("world").len(), 118_525);
+}
