@@ -25,7 +25,10 @@ use data::Numbered;
 pub use data::Records;
 pub use drive::{Shape, load};
 use eviction::EvictionArgs;
-pub use places::{PlacesArgs, Tree};
+pub use places::{
+    Op as SearchOp, Places as TreePlaces, PlacesArgs, RespPlaces, SessionPlaces, Tree,
+    drive as drive_searches,
+};
 use remora_client::Options;
 #[cfg(test)]
 pub use report::tests::outcome as outcome_for_tests;

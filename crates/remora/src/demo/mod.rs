@@ -1,7 +1,8 @@
-//! `remora demo`: real places in a server process, looked up by this process
-//! in three ways.
+//! `remora demo`: real places in a server process, looked up and searched by
+//! this process in three ways.
 
 mod places;
+mod search;
 mod table;
 
 use crate::bench::{
@@ -86,6 +87,9 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
         server_pid: server.pid(),
         client_pid: std::process::id(),
         rows: Vec::new(),
+        searches: Vec::new(),
+        results_per_search: 0.0,
+        nearest: Vec::new(),
         example_key: EXAMPLE_KEY,
         example_value: String::new(),
     };
@@ -138,6 +142,14 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
         say(&row.to_string())?;
         report.rows.push(row);
     }
+    say(
+        "\nthe same places as points of a tree; who is within a quarter of a degree of a place?\n",
+    )?;
+    say(table::SEARCH_HEADER)?;
+    let server_cpu = ProcessCpu::of(server.pid());
+    let searched = search::search(places, &client, &resp, server_cpu, |row| say(&row.to_string()))?;
+    (report.searches, report.nearest) = (searched.rows, searched.nearest);
+    report.results_per_search = searched.results_per_op;
     let value = Connection::connect(&resp)?.get(EXAMPLE_KEY.as_bytes())?;
     report.example_value = String::from_utf8(value.context("Paris is gone")?)?;
     ensure!(report.example_value.starts_with("Paris|FR|"), "that is not Paris");

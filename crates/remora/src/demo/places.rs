@@ -3,6 +3,7 @@
 
 use crate::bench::Records;
 use anyhow::{Context, ensure};
+use remora_client::Rect;
 use std::io::Read;
 use std::ops::Range;
 
@@ -10,8 +11,13 @@ use std::ops::Range;
 const PACKED: &[u8] = include_bytes!("../../../../data/places.tsv.xz");
 /// The table unpacked has about 8 MB; more is not ours.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
+/// What a key begins with; the place's id follows.
+const KEY_PREFIX: &str = "place:";
 /// Columns of a value, in this order.
 const VALUE_COLUMNS: [&str; 5] = ["name", "country", "latitude", "longitude", "population"];
+const NAME: usize = 0;
+const LATITUDE: usize = 2;
+const LONGITUDE: usize = 3;
 
 /// All places, the most populous first: a place's index is its rank.
 #[derive(Debug)]
@@ -58,7 +64,7 @@ impl Places {
             let fields: Vec<&str> = line.split('\t').collect();
             ensure!(fields.len() == header.len(), "place {number}: {} columns", fields.len());
             let from = places.text.len();
-            places.text.extend_from_slice(b"place:");
+            places.text.extend_from_slice(KEY_PREFIX.as_bytes());
             places.text.extend_from_slice(fields[id].as_bytes());
             let middle = places.text.len();
             for (position, column) in columns.iter().enumerate() {
@@ -81,6 +87,34 @@ impl Places {
 
     fn entry(&self, index: u32) -> &Entry {
         &self.entries[index as usize]
+    }
+
+    /// The places as points: their ids, and their degrees of longitude and
+    /// latitude.
+    pub fn points(&self) -> impl Iterator<Item = anyhow::Result<(u64, Rect)>> {
+        (0..self.count() as u32).map(|index| {
+            let column = |column| self.column(index, column);
+            let (x, y) = (column(LONGITUDE)?.parse()?, column(LATITUDE)?.parse()?);
+            Ok((self.id(index)?, Rect::point(x, y)?))
+        })
+    }
+
+    /// The name of the place with this id.
+    pub fn name_of(&self, id: u64) -> anyhow::Result<String> {
+        let mut all = 0..self.count() as u32;
+        let index = all.find(|&index| self.id(index).is_ok_and(|known| known == id));
+        Ok(self.column(index.context("no such place")?, NAME)?.into())
+    }
+
+    fn id(&self, index: u32) -> anyhow::Result<u64> {
+        let key = std::str::from_utf8(self.key(index))?;
+        Ok(key.strip_prefix(KEY_PREFIX).context("a key without its prefix")?.parse()?)
+    }
+
+    /// A column of a place's value, by its number in [`VALUE_COLUMNS`].
+    fn column(&self, index: u32, column: usize) -> anyhow::Result<&str> {
+        let value = std::str::from_utf8(&self.text[self.entry(index).value.clone()])?;
+        value.split('|').nth(column).context("a value with too few columns")
     }
 
     /// Longest key and value, in bytes.
@@ -129,6 +163,10 @@ mod tests {
         let value = places.value(paris, &mut buffer).to_vec();
         assert!(value.starts_with(b"Paris|FR|48.85"), "{}", String::from_utf8_lossy(&value));
         assert!(places.is_right(paris, &value) && !places.is_right(paris + 1, &value));
+        let (id, at) = places.points().nth(paris as usize).unwrap().unwrap();
+        assert_eq!((id, places.name_of(id).unwrap().as_str()), (2_988_507, "Paris"));
+        assert!(at.min_x == at.max_x && (2.3..2.4).contains(&at.min_x), "{at:?}");
+        assert!(places.points().all(|point| point.is_ok()));
     }
 
     #[test]

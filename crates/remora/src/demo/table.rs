@@ -9,6 +9,10 @@ use std::io::Write;
 pub const HEADER: &str =
     "path        ops/s   p50 us   p99 us  round trips/op  bytes/op  server CPU us/op";
 
+/// The same over the rows of searches.
+pub const SEARCH_HEADER: &str =
+    "path   searches/s   p50 us   p99 us  round trips/op  bytes/op  server CPU us/op";
+
 /// One way's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -46,6 +50,12 @@ pub struct Report {
     pub client_pid: u32,
     /// One row for each way.
     pub rows: Vec<Row>,
+    /// One row for each way to search the places as points of a tree.
+    pub searches: Vec<Row>,
+    /// Places that a search found, on average.
+    pub results_per_search: f64,
+    /// Names of the places nearest to the example's, itself first.
+    pub nearest: Vec<String>,
     /// A key.
     pub example_key: &'static str,
     /// What the server said over RESP about that key.
@@ -59,7 +69,13 @@ impl Report {
         writeln!(out, "\nresp  over TCP, as any Redis client does")?;
         writeln!(out, "ask   by message through shared memory")?;
         writeln!(out, "read  the client reads the server's memory itself; updates go by message")?;
-        writeln!(out, "Every value was compared with the one loaded.\n")?;
+        writeln!(out, "Every value was compared with the one loaded.")?;
+        writeln!(
+            out,
+            "Every way found the same places, {:.1} a search; what is nearest to Paris: {}.\n",
+            self.results_per_search,
+            self.nearest.join(", ")
+        )?;
         writeln!(out, "Over RESP, this demo's server said:")?;
         writeln!(out, "  > get {key}\n  \"{value}\"\n")?;
         let binary = this_binary();
@@ -102,7 +118,7 @@ mod tests {
     #[test]
     fn rows_stand_under_their_header() {
         let row = Row { path: "read", figures: outcome_for_tests().figures() };
-        assert_eq!(row.to_string().len(), HEADER.len());
+        assert_eq!((row.to_string().len(), HEADER.len()), (HEADER.len(), SEARCH_HEADER.len()));
         assert!(row.to_string().starts_with("read "));
     }
 
@@ -119,7 +135,10 @@ mod tests {
             records: 5,
             server_pid: 1,
             client_pid: 2,
-            rows: vec![row],
+            rows: vec![row.clone()],
+            searches: vec![row],
+            results_per_search: 1.0,
+            nearest: vec!["Paris".into()],
             example_key: "k",
             example_value: "v".into(),
         };

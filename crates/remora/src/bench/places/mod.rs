@@ -25,14 +25,16 @@ use args::{Load, PlacesPath, Way};
 pub use args::{PlacesArgs, Tree};
 use remora_client::{Client, Options, PointerCacheKind, Rect};
 use report::{Loaded, PlacesReport};
-use resp::RespPlaces;
+pub use resp::RespPlaces;
 use run::Found;
+pub use run::drive;
 use scale::Scale;
-use session::SessionPlaces;
+pub use session::SessionPlaces;
 use std::io::BufWriter;
 use std::time::Duration;
 use sums::{SumCounts, print_sums};
-use target::Places;
+pub use target::Places;
+pub use workload::Op;
 use workload::{UNIT, Windows, Workload};
 
 /// Windows that are found by their results: more do not differ.
@@ -145,9 +147,10 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
     let bench = Bench { args, input, client: &client, address, took };
     let done = if way.path == PlacesPath::Resp {
         let peer = address.resp()?;
-        bench.run(|| RespPlaces::open(peer))
+        bench.run(|| RespPlaces::open(peer, session::TREE))
     } else {
-        bench.run(|| SessionPlaces::open(&client, way, args.cache_bytes))
+        let (path, read) = way.of_session(args.cache_bytes);
+        bench.run(|| SessionPlaces::open(&client, session::TREE, path, read))
     };
     if args.server.is_some() {
         // Its users do not want the tree.

@@ -1,6 +1,5 @@
 //! A tree over RESP, as any Redis client has it.
 
-use super::session::TREE;
 use super::target::Places;
 use crate::bench::target::Costs;
 use crate::failure::unavailable;
@@ -12,15 +11,16 @@ use remora_front::Value;
 /// A connection and the count of what it was asked.
 pub struct RespPlaces {
     connection: Connection,
+    tree: &'static [u8],
     asked: u64,
 }
 
 impl RespPlaces {
-    /// Connects to `HOST:PORT`.
-    pub fn open(address: &str) -> anyhow::Result<Self> {
+    /// Connects to `HOST:PORT`; the tree is there.
+    pub fn open(address: &str, tree: &'static [u8]) -> anyhow::Result<Self> {
         let connection = Connection::connect(address)
             .map_err(|error| unavailable(format!("RESP over tcp: {error:#}")))?;
-        Ok(Self { connection, asked: 0 })
+        Ok(Self { connection, tree, asked: 0 })
     }
 
     /// Sends a command about the tree, with a rectangle behind it.
@@ -58,7 +58,7 @@ impl Places for RespPlaces {
         window: &Rect,
         see: &mut dyn FnMut(u64, Option<&Rect>),
     ) -> anyhow::Result<Option<u64>> {
-        self.ask(&[b"RTREE.SEARCH", TREE], window)?;
+        self.ask(&[b"RTREE.SEARCH", self.tree], window)?;
         match self.connection.reply()? {
             Value::Array(ids) => {
                 for value in &ids {
@@ -71,7 +71,7 @@ impl Places for RespPlaces {
     }
 
     fn put(&mut self, id: u64, rect: Rect) -> anyhow::Result<bool> {
-        self.ask(&[b"RTREE.ADD", TREE, id.to_string().as_bytes()], &rect)?;
+        self.ask(&[b"RTREE.ADD", self.tree, id.to_string().as_bytes()], &rect)?;
         match self.connection.reply()? {
             Value::Integer(added) => Ok(added == 1),
             other => Err(refuse(&other)),

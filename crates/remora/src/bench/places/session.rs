@@ -69,20 +69,27 @@ pub struct SessionPlaces {
     path: Path,
 }
 
-impl SessionPlaces {
-    /// A session of this process's connection.
-    pub fn open(client: &Client, way: Way, cache_bytes: usize) -> anyhow::Result<Self> {
-        let mut session = client.session()?;
-        let tree = session.open_tree(TREE)?.context("the bench's tree is gone")?;
-        let issue = match way.issue {
+impl Way {
+    /// How the client's searches go.
+    pub fn of_session(&self, cache_bytes: usize) -> (Path, TreeRead) {
+        let issue = match self.issue {
             ReadIssue::Single => Issue::Single,
             ReadIssue::Multi => Issue::Multi,
         };
-        let path = match way.path {
+        let path = match self.path {
             PlacesPath::Read => Path::Read,
             PlacesPath::Ask | PlacesPath::Resp => Path::Ask,
         };
-        Ok(Self { session, tree: tree.reading(TreeRead { issue, cache_bytes }), path })
+        (path, TreeRead { issue, cache_bytes })
+    }
+}
+
+impl SessionPlaces {
+    /// A session of this process's connection, and a tree that is there.
+    pub fn open(client: &Client, tree: &[u8], path: Path, read: TreeRead) -> anyhow::Result<Self> {
+        let mut session = client.session()?;
+        let tree = session.open_tree(tree)?.context("the tree is gone")?;
+        Ok(Self { session, tree: tree.reading(read), path })
     }
 }
 
@@ -99,7 +106,7 @@ impl Places for SessionPlaces {
     }
 
     fn put(&mut self, id: u64, rect: Rect) -> anyhow::Result<bool> {
-        Ok(self.session.put_place(TREE, id, rect, None)?)
+        Ok(self.session.put_place(self.tree.name(), id, rect, None)?)
     }
 
     fn costs(&self) -> Costs {
