@@ -38,6 +38,7 @@ verbs | --memory 2560 --seconds 300 | tests/rxe/guest/verbs.sh $verbs
 doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
 large | --memory 2048 --seconds 200 | tests/rxe/guest/large.sh $large
 keys | --memory 2048 --seconds 240 | tests/rxe/guest/keys.sh
+places | --memory 2048 --seconds 240 | tests/rxe/guest/places.sh
 many | --memory 3072 --seconds 150 | tests/rxe/guest/many.sh $many
 devices | --memory 2048 --seconds 240 | tests/rxe/guest/devices.sh
 faults | --memory 2048 --seconds 240 | tests/rxe/guest/faults.sh
