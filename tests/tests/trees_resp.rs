@@ -194,6 +194,53 @@ fn a_client_that_does_not_read_holds_nobody_up() {
     is_well(&mut server);
 }
 
+/// Small searches are read beside the shard, which changes the tree all the
+/// while: what stands still is found each time, and nothing twice.
+#[test]
+fn searches_are_read_while_the_tree_changes() {
+    let mut server = ServerProcess::start(&["--shards=1", "--max-memory=64MiB"]);
+    let (still, moving) = (2_000, 500);
+    assert_eq!(server.resp().call("RTREE.CREATE t CAPACITY 8"), Value::ok());
+    add_row(&mut server.resp(), "t", still);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mover = {
+        let (mut resp, stop) = (server.resp(), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let mut random = Random::new(5);
+            while !stop.load(Ordering::Relaxed) {
+                let moved = (0..20).flat_map(|_| {
+                    let (id, x) = (still + random.below(moving) as u64, random.below(2_000));
+                    match random.below(4) {
+                        0 => encode(&split(&format!("RTREE.REM t {id}"))),
+                        _ => encode(&split(&format!("RTREE.ADDPOINT t {id} {x}.5 0"))),
+                    }
+                });
+                resp.send_raw(&moved.collect::<Vec<_>>()).unwrap();
+                for _ in 0..20 {
+                    assert!(!resp.receive().unwrap().is_error());
+                }
+            }
+        })
+    };
+    let (mut resp, mut random) = (server.resp(), Random::new(6));
+    let before = resp.info("optimistic_reads");
+    for round in 0..20_000 {
+        let from = random.below(still as usize - 60) as i64;
+        let to = from + random.below(60) as i64;
+        let line = format!("RTREE.SEARCH t {from} 0 {to}.75 0");
+        let found = ids(&resp.call(&line));
+        let stood: Vec<i64> = found.iter().copied().filter(|id| *id < still as i64).collect();
+        assert_eq!(stood, (from..=to).collect::<Vec<_>>(), "round {round}: {line}");
+    }
+    let read = resp.info("optimistic_reads") - before;
+    let asked = resp.info("asked_reads");
+    stop.store(true, Ordering::Relaxed);
+    mover.join().unwrap();
+    println!("{read} searches were read, {asked} were asked for after reading");
+    assert!(read > 1_000, "{read}");
+    is_well(&mut server);
+}
+
 /// Trees come and go under searches of them: each search finds one tree whole,
 /// or is told that there is none.
 #[test]

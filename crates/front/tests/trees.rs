@@ -221,7 +221,7 @@ fn replies() {
     value.extend(b"hi");
     let text = "*5\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$2\r\nhi\r\n";
     assert_eq!(object(Some(&value), true, Resp2), text);
-    let facts = written(|out| tree_reply::info(out, Resp3, Some(&info().to_words().as_bytes())));
+    let facts = written(|out| tree_reply::info(out, Resp3, Some(info().to_words().as_bytes())));
     assert!(facts.starts_with("%8\r\n$4\r\nkind\r\n$7\r\nguttman\r\n$8\r\ncapacity\r\n:30\r\n"));
     assert!(facts.ends_with("$9\r\nwith_data\r\n:6\r\n"), "{facts}");
     assert_eq!(written(|out| tree_reply::info(out, Resp2, None)), "$-1\r\n");

@@ -15,7 +15,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::limits::{JOBS_PER_TURN, RESP_MAX_REPLY_BYTES, STREAM_PIECE_BYTES};
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// One connection of one RESP thread.
@@ -204,7 +204,7 @@ fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Optio
 /// Leaves one object of each id.
 fn drop_doubles(found: &mut Vec<u8>) {
     let (objects, _) = found.as_chunks::<ENTRY_BYTES>();
-    let mut known = HashSet::with_capacity(objects.len());
+    let mut known = BTreeSet::new();
     let once = |object: &&[u8; ENTRY_BYTES]| known.insert(Entry::from_bytes(object).word);
     *found = objects.iter().filter(once).flatten().copied().collect();
 }

@@ -58,30 +58,8 @@ sum need not have been true at any one moment.",
         parse: parsers::dbsize,
         ..CommandSpec::PLAIN
     },
-    CommandSpec {
-        name: "decr",
-        arity: 2,
-        flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
-        keys: KeyPlaces::one(&["RW", "access", "update"]),
-        categories: &["string"],
-        group: Group::String,
-        summary: "Subtracts one from the integer that a key holds; an absent key counts as 0.",
-        arguments: args::ONE_KEY,
-        parse: parsers::decr,
-        ..CommandSpec::PLAIN
-    },
-    CommandSpec {
-        name: "decrby",
-        arity: 3,
-        flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
-        keys: KeyPlaces::one(&["RW", "access", "update"]),
-        categories: &["string"],
-        group: Group::String,
-        summary: "Subtracts a number from the integer that a key holds; an absent key counts as 0.",
-        arguments: args::DECREMENT,
-        parse: parsers::decrby,
-        ..CommandSpec::PLAIN
-    },
+    strings::DECR,
+    strings::DECRBY,
     CommandSpec {
         name: "del",
         arity: -2,
@@ -203,32 +181,8 @@ that is written meanwhile may stay.",
         parse: parsers::hello,
         ..CommandSpec::PLAIN
     },
-    CommandSpec {
-        name: "incr",
-        arity: 2,
-        flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
-        keys: KeyPlaces::one(&["RW", "access", "update"]),
-        categories: &["string"],
-        group: Group::String,
-        summary: "Adds one to the integer that a key holds; an absent key counts as 0.",
-        notes: "Values are 64-bit signed integers in decimal; a result beyond them is an error. The \
-expiry stays.",
-        arguments: args::ONE_KEY,
-        parse: parsers::incr,
-        ..CommandSpec::PLAIN
-    },
-    CommandSpec {
-        name: "incrby",
-        arity: 3,
-        flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
-        keys: KeyPlaces::one(&["RW", "access", "update"]),
-        categories: &["string"],
-        group: Group::String,
-        summary: "Adds a number to the integer that a key holds; an absent key counts as 0.",
-        arguments: args::INCREMENT,
-        parse: parsers::incrby,
-        ..CommandSpec::PLAIN
-    },
+    strings::INCR,
+    strings::INCRBY,
     CommandSpec {
         name: "info",
         arity: -1,

@@ -1,5 +1,6 @@
-//! Entries of the commands that look at a value or change it piece by piece,
-//! and of those that are one word for what SET and GET can do with options.
+//! Entries of the commands that look at a value or change it piece by piece or
+//! as a number, and of those that are one word for what SET and GET can do with
+//! options.
 
 use super::{CommandSpec, Flag, Group, KeyPlaces, arguments as args};
 use crate::request::parsers;
@@ -23,6 +24,28 @@ pub(super) const APPEND: CommandSpec = CommandSpec {
     notes: EDIT_NOTES,
     arguments: args::ONE_PAIR,
     parse: parsers::append,
+    ..STRING
+};
+
+pub(super) const DECR: CommandSpec = CommandSpec {
+    name: "decr",
+    arity: 2,
+    flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "access", "update"]),
+    summary: "Subtracts one from the integer that a key holds; an absent key counts as 0.",
+    arguments: args::ONE_KEY,
+    parse: parsers::decr,
+    ..STRING
+};
+
+pub(super) const DECRBY: CommandSpec = CommandSpec {
+    name: "decrby",
+    arity: 3,
+    flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "access", "update"]),
+    summary: "Subtracts a number from the integer that a key holds; an absent key counts as 0.",
+    arguments: args::DECREMENT,
+    parse: parsers::decrby,
     ..STRING
 };
 
@@ -89,6 +112,30 @@ pub(super) const GETSET: CommandSpec = CommandSpec {
     notes: "SET with GET does the same.",
     arguments: args::ONE_PAIR,
     parse: parsers::getset,
+    ..STRING
+};
+
+pub(super) const INCR: CommandSpec = CommandSpec {
+    name: "incr",
+    arity: 2,
+    flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "access", "update"]),
+    summary: "Adds one to the integer that a key holds; an absent key counts as 0.",
+    notes: "Values are 64-bit signed integers in decimal; a result beyond them is an error. The \
+expiry stays.",
+    arguments: args::ONE_KEY,
+    parse: parsers::incr,
+    ..STRING
+};
+
+pub(super) const INCRBY: CommandSpec = CommandSpec {
+    name: "incrby",
+    arity: 3,
+    flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "access", "update"]),
+    summary: "Adds a number to the integer that a key holds; an absent key counts as 0.",
+    arguments: args::INCREMENT,
+    parse: parsers::incrby,
     ..STRING
 };
 

@@ -1,7 +1,7 @@
 use super::*;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::ShardOptions;
-use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand};
+use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
 use remora_layout::limits::{SEARCH_TURN_BYTES, SEARCH_TURN_NODES};
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
@@ -212,6 +212,39 @@ fn a_limit_ends_a_search_early() {
         let turn_objects = SEARCH_TURN_BYTES / ENTRY_BYTES;
         assert!(turns <= most / turn_objects + 2, "{most}: {turns}");
         assert!(most > 20 || reply.number < SEARCH_TURN_NODES as i64);
+    }
+}
+
+#[test]
+fn more_objects_than_a_reply_may_bring() {
+    let shard = Shard::new(Owner::heap(512 << 20, NoJournal), ShardOptions::default());
+    let mut world = World { shard, ..World::new() };
+    world.tree(1, 0, TreeCommand::Create(TreeSettings::default()), usize::MAX);
+    let most = RESP_MAX_REPLY_BYTES / ENTRY_BYTES;
+    let mut list = Vec::new();
+    for id in 0..=most as u64 {
+        let (x, y) = ((id % 1_000) as f64, (id / 1_000) as f64);
+        Objects::push(&mut list, id, &Rect { min_x: x, max_x: x, min_y: y, max_y: y });
+        if id % 1_000 == 999 || id == most as u64 {
+            let objects = Objects::parse(&list).unwrap();
+            world.tree(1, 0, TreeCommand::Stage { objects }, usize::MAX);
+            list.clear();
+        }
+    }
+    world.tree(1, 0, TreeCommand::Build, usize::MAX);
+    world.answered();
+    let mut search = |most| {
+        world.tree(1, 0, ALL, most);
+        while !world.jobs.is_empty() {
+            world.turn();
+        }
+        world.reply()
+    };
+    assert_eq!(search(usize::MAX), OwnedReply::status(Status::TooLarge));
+    assert_eq!(search(most + 1), OwnedReply::status(Status::TooLarge));
+    for most in [most, 5] {
+        let reply = search(most);
+        assert_eq!((reply.status, reply.value.unwrap().len()), (Status::Ok, most * ENTRY_BYTES));
     }
 }
 

@@ -19,7 +19,7 @@ use remora_index::rtree::{Query, Step, Walk, read_header};
 use remora_layout::limits::{NODE_ENTRIES, STREAM_BYTES};
 use remora_layout::node::{ENTRY_BYTES, Home, NodeRef, NotANode, Proof, node_bytes};
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -45,9 +45,9 @@ pub(super) const OWN: usize = usize::MAX;
 #[derive(Default)]
 pub(super) struct TreePlaces {
     /// A header's place; `None` while it is asked for.
-    places: HashMap<Box<[u8]>, Option<NodeRef>>,
+    places: BTreeMap<Box<[u8]>, Option<NodeRef>>,
     /// Names by the number of the question.
-    asked: HashMap<u64, Box<[u8]>>,
+    asked: BTreeMap<u64, Box<[u8]>>,
     questions: u64,
 }
 
