@@ -28,6 +28,7 @@ remora-arena  --test publication
 remora-fabric --lib -- --skip models
 remora-fabric --test shm_conformance
 remora-ring   --test rings
+remora-index  --test rtree_walks -- threads_search
 remora-engine --test readers
 remora-engine --test ask_only
 remora-tests  --test in_process
@@ -38,6 +39,8 @@ miri_tests='
 remora-arena  --lib -- --skip fork --skip seals --skip numa --skip every_size --skip a_long_random --skip a_peer --skip is_zeroed
 remora-arena  --test publication
 remora-ring   --test rings -- --skip over_many_laps --skip no_bytes
+remora-index  --test rtree_walks -- threads_search
+remora-index  --test rtree_cursor -- what_is_there
 remora-engine --test readers
 remora-client --lib right::tests
 '

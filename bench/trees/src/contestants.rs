@@ -3,7 +3,6 @@
 use crate::workload::{Found, Ours, Random, median, nanos, objects};
 use geo_index::rtree::sort::HilbertSort;
 use geo_index::rtree::{RTree as GeoTree, RTreeBuilder, RTreeIndex};
-use remora_layout::limits::NODE_ENTRIES;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use rstar::primitives::{GeomWithData, Rectangle};
@@ -56,10 +55,10 @@ fn search_geo(tree: &GeoTree<f64>, windows: &[Rect]) -> Found {
 }
 
 /// Inserts, then searches. Prints a table.
-pub fn compare(count: usize, rounds: usize) {
+pub fn compare(count: usize, rounds: usize, capacity: usize) {
     let all = objects(count);
     let mut rstar = RStar::new();
-    let mut ours = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
+    let mut ours = Ours::new(TreeKind::RStar, capacity, count);
     let (mut by_rstar, mut by_ours) = (Vec::new(), Vec::new());
     for part in all.chunks(count.div_ceil(rounds)) {
         let insert = || {
@@ -73,10 +72,10 @@ pub fn compare(count: usize, rounds: usize) {
         by_ours.push(nanos(part.len(), || ours.insert(part)).0);
     }
     let (by_rstar, by_ours) = (median(by_rstar), median(by_ours));
-    println!("{count} objects, {rounds} rounds, capacity {NODE_ENTRIES}");
+    println!("{count} objects, {rounds} rounds, capacity {capacity}");
     println!("insert: rstar {by_rstar:.0} ns, ours {by_ours:.0} ns: {:.2}", by_rstar / by_ours);
 
-    let mut loaded = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
+    let mut loaded = Ours::new(TreeKind::RStar, capacity, count);
     let copy = all.clone();
     println!("load, s: ours {:.2}", nanos(1, || loaded.load(copy)).0 / 1e9);
     let build_static = || {

@@ -71,10 +71,16 @@ pub fn sizes(most: usize, rounds: usize) {
     }
 }
 
-/// Inserts into an R*-tree, and nothing else.
-pub fn insert(count: usize) {
+/// One R*-tree, inserted, and small windows.
+pub fn one(count: usize, rounds: usize) {
     let all = objects(count);
     let mut tree = Ours::new(TreeKind::RStar, NODE_ENTRIES, count);
     let (time, ()) = nanos(count, || tree.insert(&all));
     println!("{count} inserts, {time:.0} ns each");
+    let mut random = Random::new(4);
+    let times = (0..rounds).map(|_| {
+        let windows: Vec<Rect> = (0..100_000).map(|_| random.rect(1e-5)).collect();
+        nanos(windows.len(), || tree.search(&windows)).0
+    });
+    println!("searches, {:.0} ns each", median(times.collect()));
 }

@@ -1,6 +1,7 @@
 //! Where whoever shares the owner's memory finds the bytes that it reads.
 
 use remora_arena::Words;
+use remora_layout::limits::CACHE_LINE_BYTES;
 
 /// Memory that its owner may change at any time, as somebody reads it who does
 /// not ask. The server hands in the mapping itself.
@@ -12,6 +13,9 @@ pub trait Memory {
     /// another. False, and nothing is copied, if the range does not lie in it
     /// or does not begin on a word.
     fn fetch(&self, offset: u64, into: &mut [u8]) -> bool;
+
+    /// Asks for bytes ahead of their use; a hint, wherever they lie.
+    fn prefetch(&self, _offset: u64, _bytes: usize) {}
 
     /// As [`Memory::fetch`], of something with a version in its second word:
     /// what that word was after everything had been copied. `None` if the
@@ -52,6 +56,13 @@ impl Memory for Words {
         let Ok(start) = self.check(offset, into.len()) else { return false };
         self.copy_out(start, into);
         true
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, offset: u64, bytes: usize) {
+        for line in (0..bytes as u64).step_by(CACHE_LINE_BYTES) {
+            self.prefetch(offset.saturating_add(line));
+        }
     }
 
     #[inline(always)]

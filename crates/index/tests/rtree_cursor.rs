@@ -36,10 +36,10 @@ fn what_is_there_all_the_time_is_found_and_nothing_that_never_was() {
     for kind in KINDS {
         let mut random = Random::new(31);
         let mut grove = Grove::new(kind, 5, 4 << 20, NoJournal);
-        for _ in 0..600 {
+        for _ in 0..if cfg!(miri) { 60 } else { 600 } {
             grove.insert(rect(&mut random));
         }
-        for round in 0..400 {
+        for round in 0..if cfg!(miri) { 6 } else { 400 } {
             let (x, y) = (random.below(80) as f64, random.below(80) as f64);
             let window = Rect::new(x, x + 40.0, y, y + 40.0).unwrap();
             let predicate = [Predicate::Intersects, Predicate::Within][random.below(2) as usize];
@@ -80,7 +80,7 @@ fn what_is_there_all_the_time_is_found_and_nothing_that_never_was() {
         }
         grove.check();
     }
-    assert!(restarts > 500 && pauses > 2_000, "{restarts} {pauses}");
+    assert!(cfg!(miri) || restarts > 500 && pauses > 2_000, "{restarts} {pauses}");
 }
 
 #[test]

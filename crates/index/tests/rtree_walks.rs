@@ -439,7 +439,7 @@ fn threads_search_while_the_owner_changes() {
     for kind in KINDS {
         let mut random = Random::new(21);
         let mut grove = Grove::new(kind, 6, 1 << 20, NoJournal);
-        for _ in 0..400 {
+        for _ in 0..if cfg!(miri) { 40 } else { 400 } {
             grove.insert(rect(&mut random));
         }
         let stay: Vec<(u64, Rect)> =
@@ -470,7 +470,8 @@ fn threads_search_while_the_owner_changes() {
                 }
                 (walks, asked)
             });
-            for _ in 0..20_000 {
+            let steps = if cfg!(miri) { 60 } else { 20_000 };
+            for _ in 0..steps {
                 match random.below(4) {
                     0 if grove.objects.len() < 300 => {
                         grove.insert(rect(&mut random));

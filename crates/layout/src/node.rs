@@ -206,6 +206,12 @@ impl<'a> VerifiedNode<'a> {
         let (chunks, _) = self.entries.as_chunks::<ENTRY_BYTES>();
         chunks.iter().map(Entry::from_bytes)
     }
+
+    /// One of its entries.
+    #[inline(always)]
+    pub fn entry(&self, index: usize) -> Entry {
+        Entry::from_bytes(&self.entries.as_chunks::<ENTRY_BYTES>().0[index])
+    }
 }
 
 /// The word at `index` of bytes that are long enough.

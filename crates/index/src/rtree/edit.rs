@@ -20,8 +20,8 @@
 
 use super::ids::Ids;
 use super::pool::{Arena, Pool, set_state, word_of};
+use crate::memory::Memory;
 use remora_arena::{ArenaFull, Journal, Owner};
-use remora_layout::limits::CACHE_LINE_BYTES;
 use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
     node_bytes, word,
@@ -77,9 +77,7 @@ pub(super) fn entries_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> &[Entry] 
 /// Asks for a node's memory ahead of its use.
 #[inline(always)]
 pub(super) fn prefetch_node<J: Journal>(owner: &Owner<J>, at: NodeRef, capacity: usize) {
-    for offset in (0..node_bytes(capacity)).step_by(CACHE_LINE_BYTES) {
-        owner.words().prefetch((at.offset() + offset) as u64);
-    }
+    Memory::prefetch(owner.words(), at.offset() as u64, node_bytes(capacity));
 }
 
 pub(super) fn shape_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> NodeShape {

@@ -27,7 +27,7 @@ pub(super) fn least_growth(entries: &[Entry], added: &Rect) -> (usize, bool) {
     let chunks = (0..entries.len()).step_by(AT_A_TIME);
     let containing = chunks.flat_map(|from| {
         let part = &entries[from..entries.len().min(from + AT_A_TIME)];
-        test.hits(part.iter().map(|entry| &entry.rect)).map(move |index| from + index)
+        test.hits(part.iter().map(|entry| entry.rect)).map(move |index| from + index)
     });
     let smallest = best_by(containing, |index| [entries[index].rect.area(), 0.0]);
     if let Some(index) = smallest {

@@ -170,3 +170,88 @@ impl Ids {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::NoJournal;
+    use remora_layout::rect::Rect;
+    use std::collections::BTreeMap;
+
+    /// A leaf as the table looks into it.
+    fn write(owner: &mut Owner<NoJournal>, slot: u32, ids: &[u64]) -> Vec<Entry> {
+        let entries: Vec<Entry> =
+            ids.iter().map(|&word| Entry { rect: Rect::default(), word }).collect();
+        let at = NodeRef { slot, generation: 0 };
+        let first = at.offset() / 8;
+        owner.store(first + 3, entries.len() as u64);
+        for (index, &id) in ids.iter().enumerate() {
+            owner.store(first + 8 + index * 5 + 4, id);
+        }
+        entries
+    }
+
+    #[test]
+    fn ids_of_equal_hash_are_told_apart_wherever_they_go() {
+        // Ids whose 32 bits of hash are equal: among many at random some are.
+        let ids = Ids::new(7, 0);
+        let mut by_hash: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for number in 0..400_000 {
+            let id = mix(mix(number, 1), 2);
+            by_hash.entry(ids.hash(id)).or_default().push(id);
+        }
+        let twins: Vec<Vec<u64>> = by_hash.into_values().filter(|ids| ids.len() > 1).collect();
+        assert!(twins.len() > 5, "{}", twins.len());
+        for twin in twins {
+            let (a, b) = (twin[0], twin[1]);
+            let mut owner = Owner::heap(1 << 16, NoJournal);
+            let (left, right) = (64, 512);
+            let mut ids = Ids::new(7, 0);
+            // Leaves before and after each change.
+            let mut before = [vec![], vec![]];
+            let changes: [[Vec<u64>; 2]; 7] = [
+                [vec![a], vec![]],
+                [vec![a, b], vec![]],
+                [vec![b], vec![a]],
+                [vec![a], vec![b]],
+                [vec![9, a], vec![]],
+                [vec![9], vec![a, b]],
+                [vec![], vec![b]],
+            ];
+            for after in changes {
+                for (slot, (old, new)) in [left, right].into_iter().zip(before.iter().zip(&after)) {
+                    let gone = write(&mut owner, slot, old);
+                    let come = write(&mut owner, slot, new);
+                    ids.note(slot, &gone, &come);
+                }
+                ids.settle();
+                for id in [a, b, 9] {
+                    let place = [left, right].into_iter().zip(&after).find_map(|(slot, known)| {
+                        known.iter().position(|&known| known == id).map(|index| (slot, index))
+                    });
+                    assert_eq!(ids.leaf_of(&owner, id), place, "{id} in {after:?}");
+                }
+                assert_eq!(ids.objects() as usize, after[0].len() + after[1].len());
+                before = after;
+            }
+            // Loaded: twins are two objects, and neither is given twice.
+            let mut ids = Ids::new(7, 4);
+            let pair = write(&mut owner, left, &[a, b]);
+            assert_eq!(ids.add_leaf(&owner, left, &pair), Ok(()));
+            let again = write(&mut owner, right, &[9, b]);
+            assert_eq!(ids.add_leaf(&owner, right, &again), Err(b));
+            let within = write(&mut owner, right, &[8, 10, 8]);
+            assert_eq!(ids.add_leaf(&owner, right, &within), Err(8));
+        }
+    }
+
+    #[test]
+    fn an_object_takes_few_bytes() {
+        let mut ids = Ids::new(1, 0);
+        for id in 0..300_000 {
+            ids.add(id, 5);
+        }
+        assert!(ids.bytes() < 300_000 * 21, "{}", ids.bytes());
+        assert!(ids.parts.iter().all(|part| part.len() < 300_000 / PARTS * 2));
+    }
+}

@@ -117,7 +117,7 @@ impl Cursor {
         Self {
             window,
             predicate,
-            waiting: Vec::new(),
+            waiting: Vec::with_capacity(4 * BATCH),
             counter: None,
             nodes: 0,
             restarts: 0,
@@ -209,7 +209,7 @@ impl Tree {
             for &mut (at, level) in &mut batch[..count] {
                 let entries = entries_in(owner, at);
                 for part in entries.chunks(AT_A_TIME) {
-                    let rects = part.iter().map(|entry| &entry.rect);
+                    let rects = part.iter().map(|entry| entry.rect);
                     if level == 0 {
                         object.hits(rects).for_each(|index| found(&part[index]));
                         continue;

@@ -7,13 +7,17 @@
 //! does not know for certain it does not say: it begins again, and after a
 //! bounded number of times it asks.
 
+use super::scan::{AT_A_TIME, Test};
 use super::search::{Candidate, Object, Predicate};
 use crate::memory::Memory;
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES};
-use remora_layout::node::{Entry, Home, NodeRef, NotANode, Proof, node_bytes, verify_node};
+use remora_layout::node::{Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node};
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
 use std::collections::BinaryHeap;
+
+/// Nodes that wait at a time in most walks.
+const WAITING: usize = 32;
 
 /// What is searched for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -88,6 +92,8 @@ pub struct Walk {
     query: Query,
     home: Home,
     region_bytes: u64,
+    /// More nodes than this have no room: then the bytes are no tree.
+    most_nodes: u64,
     header: TreeHeader,
     round: u32,
     /// Nodes to fetch: all of a window's, the next of a nearest search.
@@ -110,9 +116,10 @@ impl Walk {
             query,
             home,
             region_bytes,
+            most_nodes: 0,
             header,
             round: 0,
-            waiting: Vec::new(),
+            waiting: Vec::with_capacity(WAITING),
             under_way: 0,
             candidates: BinaryHeap::new(),
             results: Vec::new(),
@@ -131,6 +138,7 @@ impl Walk {
         self.results.clear();
         self.under_way = 0;
         self.nodes = 0;
+        self.most_nodes = self.region_bytes / self.node_bytes() as u64;
     }
 
     /// Begins again under a header read after [`Step::Again`].
@@ -177,17 +185,15 @@ impl Walk {
             }
         };
         self.nodes += 1;
-        // Only bytes that are no tree lead to more nodes than have room.
-        if self.nodes > self.region_bytes / self.node_bytes() as u64 {
+        if self.nodes > self.most_nodes {
             return Step::Ask(AskReason::Broken);
         }
-        let entries = node.entries();
         let all_lie_in_the_region = match self.query {
             Query::Window { window, predicate } => {
-                self.take_window(entries, want.level, &window, predicate)
+                self.take_window(&node, want.level, &window, predicate)
             }
             Query::Nearest { x, y, .. } => {
-                self.candidates.extend(entries.map(|entry| Candidate {
+                self.candidates.extend(node.entries().map(|entry| Candidate {
                     distance_squared: entry.rect.distance_squared(x, y),
                     levels: want.level,
                     entry,
@@ -207,18 +213,27 @@ impl Walk {
 
     fn take_window(
         &mut self,
-        entries: impl Iterator<Item = Entry>,
+        node: &VerifiedNode<'_>,
         level: u8,
         window: &Rect,
         predicate: Predicate,
     ) -> bool {
-        if level == 0 {
-            self.results.extend(entries.filter(|entry| predicate.holds(&entry.rect, window)));
-            return true;
-        }
-        let ways = entries.filter(|entry| predicate.may_hold_below(&entry.rect, window));
         let before = self.waiting.len();
-        self.waiting.extend(ways.map(|way| (NodeRef::from_word(way.word), level - 1)));
+        let test = match level {
+            0 => Test::of_object(predicate, window),
+            _ => Test::of_way(predicate, window),
+        };
+        let mut rects = node.entries().map(|entry| entry.rect);
+        for from in (0..rects.len()).step_by(AT_A_TIME) {
+            let hits = test.hits(rects.by_ref().take(AT_A_TIME));
+            let entries = hits.map(|index| node.entry(from + index));
+            if level == 0 {
+                self.results.extend(entries);
+            } else {
+                let ways = entries.map(|way| (NodeRef::from_word(way.word), level - 1));
+                self.waiting.extend(ways);
+            }
+        }
         self.waiting[before..].iter().all(|&(at, _)| self.is_in_region(at))
     }
 
@@ -305,13 +320,18 @@ impl<M: Memory> LocalWalk<M> {
     pub fn run(&mut self, most_nodes: u64, scratch: &mut Vec<u8>) -> Result<bool, AskReason> {
         for _ in 0..most_nodes {
             let Some(want) = self.walk.next_want() else { return Ok(true) };
+            let known = self.walk.waiting.len();
             scratch.resize(self.walk.node_bytes(), 0);
             let offset = want.at.offset() as u64;
             let Some(version) = self.memory.fetch_versioned(offset, scratch) else {
                 return Err(AskReason::Broken);
             };
             match self.walk.feed(want, scratch, Proof::VersionAfter(version)) {
-                Step::More => {}
+                Step::More => {
+                    for &(at, _) in self.walk.waiting.iter().skip(known) {
+                        self.memory.prefetch(at.offset() as u64, scratch.len());
+                    }
+                }
                 Step::Done => return Ok(true),
                 Step::Again => {
                     let header = settled_header(&self.memory, self.home, self.at)?;

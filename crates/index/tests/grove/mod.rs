@@ -104,6 +104,12 @@ impl<J: Journal> Grove<J> {
         self.try_insert(rect).unwrap();
     }
 
+    /// As [`Grove::insert`]; gives the id.
+    pub fn insert_as(&mut self, rect: Rect) -> u64 {
+        self.insert(rect);
+        self.next_id - 1
+    }
+
     pub fn load(&mut self, rects: Vec<Rect>) -> u64 {
         let objects: Vec<_> = (0..).zip(rects).collect();
         let mut told = 0;
@@ -125,6 +131,14 @@ impl<J: Journal> Grove<J> {
 
     pub fn try_remove_some(&mut self, random: &mut Random) -> bool {
         let Some((id, _)) = self.some(random) else { return false };
+        self.try_remove(id)
+    }
+
+    pub fn remove(&mut self, id: u64) {
+        assert!(self.try_remove(id));
+    }
+
+    fn try_remove(&mut self, id: u64) -> bool {
         let (tree, mut arena) = self.parts();
         match tree.remove(&mut arena, id) {
             Ok(removed) => assert!(removed),
@@ -142,7 +156,12 @@ impl<J: Journal> Grove<J> {
     }
 
     pub fn move_some(&mut self, random: &mut Random, to: Rect) {
-        let Some((id, _)) = self.some(random) else { return };
+        if let Some((id, _)) = self.some(random) {
+            self.move_to(id, to);
+        }
+    }
+
+    pub fn move_to(&mut self, id: u64, to: Rect) {
         let (tree, mut arena) = self.parts();
         assert!(!tree.put(&mut arena, id, to).unwrap());
         let object = self.objects.iter_mut().find(|(known, _)| *known == id);
