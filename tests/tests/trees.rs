@@ -2,9 +2,10 @@
 //! under readers while they change.
 
 use remora_client::{
-    Issue, Object, OpenTree, Options, Path, Predicate, Query, Rect, Session, TreeKind, TreeRead,
-    TreeSettings, Wanted,
+    Client, Error, Issue, Object, OpenTree, Options, Path, Predicate, Query, Rect, Session,
+    TreeKind, TreeRead, TreeSettings, Via, Wanted,
 };
+use remora_layout::message::Status;
 use remora_tests::{Random, Role, ServerProcess, role};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -238,6 +239,48 @@ fn round_trips_are_the_nodes_the_height_or_two() {
                 assert!(counts.nodes < visited);
             }
         }
+    }
+}
+
+#[test]
+fn every_shards_thread_answers_searches_of_one_tree() {
+    const SHARDS: usize = 3;
+    let server = ServerProcess::start(&["--shards=3", "--max-memory=64MiB"]);
+    let client = Client::connect(&server.socket(), &Options::default()).unwrap();
+    let mut sessions: Vec<_> = (0..SHARDS).map(|_| client.session().unwrap()).collect();
+    sessions[0].create_tree(NAME, &TreeSettings::default()).unwrap();
+    let all = objects(20_000, 9);
+    sessions[0].load_tree(NAME, &mut all.iter().copied(), &mut |_| {}).unwrap();
+    let mut resp = server.resp();
+    let before = resp.info("ring_frames_least");
+    for (number, session) in sessions.iter_mut().enumerate() {
+        let mut tree = session.open_tree(NAME).unwrap().unwrap();
+        let found = session.search_tree(&mut tree, &everything(), Path::Ask).unwrap();
+        assert_eq!((found.objects.len(), found.via), (all.len() + number, Via::Asked));
+        for round in 0..100 {
+            // A session sees what it wrote, whoever answers.
+            let id = 1_000_000 + number as u64;
+            let rect = Rect::point(2.0 + round as f64, 2.0).unwrap();
+            session.put_place(NAME, id, rect, None).unwrap();
+            let query = Query::Window { window: rect, predicate: Predicate::Within };
+            let found = session.search_tree(&mut tree, &query, Path::Ask).unwrap();
+            assert!(found.objects.iter().any(|object| object.word == id));
+            assert_eq!((found.counts.asked, found.counts.round_trips), (1, 1));
+        }
+    }
+    // All objects lie in one shard, and each thread has answered its share.
+    assert!(resp.info("ring_frames_least") > before + 100);
+    // Who asks for a tree that has gone is told so by its owner.
+    let mut trees: Vec<_> =
+        sessions.iter_mut().map(|session| session.open_tree(NAME).unwrap().unwrap()).collect();
+    sessions[1].drop_tree(NAME).unwrap();
+    for (session, tree) in sessions.iter_mut().zip(&mut trees) {
+        let gone = session.search_tree(tree, &everything(), Path::Ask).unwrap_err();
+        assert_eq!(gone, Error::Refused(Status::NoTree));
+        assert!(session.put_place(NAME, 7, Rect::point(0.0, 0.0).unwrap(), None).is_ok());
+        let found = session.search_tree(tree, &everything(), Path::Ask).unwrap();
+        assert_eq!(found.objects.len(), 1, "the one of that name now");
+        session.drop_tree(NAME).unwrap();
     }
 }
 

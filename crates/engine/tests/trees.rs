@@ -9,7 +9,7 @@ use remora_engine::shard::TreeSearch;
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::rtree::Predicate;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{MAX_NEAREST, MAX_OBJECT_BYTES};
+use remora_layout::limits::{MAX_NEAREST, MAX_OBJECT_BYTES, MAX_TREES};
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::rect::Rect;
@@ -330,6 +330,19 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     assert_eq!(ask(&mut shard, b"u", TreeCommand::Build).0, Status::TwiceGiven);
     assert_eq!(ask(&mut shard, b"u", TreeCommand::Build), (Status::Ok, 0, None), "nothing is kept");
     shard.audit().unwrap();
+}
+
+#[test]
+fn a_tree_too_many_is_refused() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    let settings = TreeSettings { capacity: 4, ..TreeSettings::default() };
+    for number in 0..=MAX_TREES {
+        let (status, ..) = ask(&mut shard, &number.to_le_bytes(), TreeCommand::Create(settings));
+        let expected = if number < MAX_TREES { Status::Ok } else { Status::TooManyTrees };
+        assert_eq!(status, expected, "{number}");
+    }
+    assert_eq!(ask(&mut shard, &0usize.to_le_bytes(), TreeCommand::Drop).1, 1);
+    assert_eq!(ask(&mut shard, b"one", TreeCommand::Create(settings)).0, Status::Ok);
 }
 
 #[test]

@@ -113,14 +113,16 @@ impl<J: Journal> Change<'_, '_, J> {
         let mut at = self.header.root;
         for above in (level + 1..self.header.height).rev() {
             let entries = self.entries(at);
-            let mut index = least_growth(entries, rect);
-            if self.header.kind == TreeKind::RStar && above == 1 {
+            let (mut index, contains) = least_growth(entries, rect);
+            // Who contains it overlaps with nobody more than before.
+            if self.header.kind == TreeKind::RStar && above == 1 && !contains {
                 // Mostly it stays the one.
                 self.prefetch(NodeRef::from_word(entries[index].word));
                 index = rstar::choose_leaf(entries, rect, index);
             }
             path.push((at, index));
             at = NodeRef::from_word(entries[index].word);
+            self.prefetch(at);
         }
         at
     }

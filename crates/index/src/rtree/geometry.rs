@@ -1,6 +1,8 @@
 //! What the writers ask of rectangles. Areas beyond an f64 are infinite, and
 //! their differences no numbers: choices stay choices then, only poorer.
 
+use super::scan::{AT_A_TIME, Test};
+use super::search::Predicate;
 use remora_layout::node::Entry;
 use remora_layout::rect::Rect;
 
@@ -18,9 +20,21 @@ pub(super) fn growth_of(rect: &Rect, added: &Rect) -> [f64; 2] {
     [rect.union(added).area() - area, area]
 }
 
-/// The child that grows least in area, then the smallest: Guttman's choice.
-pub(super) fn least_growth(entries: &[Entry], added: &Rect) -> usize {
-    best_by(0..entries.len(), |index| growth_of(&entries[index].rect, added)).unwrap_or(0)
+/// The child that grows least in area, then the smallest: Guttman's choice. A
+/// child that contains the rectangle comes before all others; whether it does.
+pub(super) fn least_growth(entries: &[Entry], added: &Rect) -> (usize, bool) {
+    let test = Test::of_object(Predicate::Contains, added);
+    let chunks = (0..entries.len()).step_by(AT_A_TIME);
+    let containing = chunks.flat_map(|from| {
+        let part = &entries[from..entries.len().min(from + AT_A_TIME)];
+        test.hits(part.iter().map(|entry| &entry.rect)).map(move |index| from + index)
+    });
+    let smallest = best_by(containing, |index| [entries[index].rect.area(), 0.0]);
+    if let Some(index) = smallest {
+        return (index, true);
+    }
+    let growth = |index: usize| growth_of(&entries[index].rect, added);
+    (best_by(0..entries.len(), growth).unwrap_or(0), false)
 }
 
 /// The candidate of the least cost; the first of equal ones.

@@ -3,14 +3,13 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Waiting, write_reply};
+use super::pending::Waiting;
 use super::unanswered::{Asked, group};
-use crate::jobs::{Job, OwnedReply, Token};
-use remora_engine::command::{Command, Pairs, TreeCommand};
+use crate::jobs::{Job, Token};
+use remora_engine::command::{Command, Pairs};
 use remora_engine::shard::STREAM_CLASS;
 use remora_front::request::{self, Render};
 use remora_layout::limits::STREAM_BYTES;
-use remora_layout::node::ENTRY_BYTES;
 use std::sync::Arc;
 
 impl<H: Host> Executor<H> {
@@ -39,48 +38,6 @@ impl<H: Host> Executor<H> {
             asked.push(self.submit(connection, shard, part, &command));
         }
         connection.wait(Waiting::all(render, asked));
-    }
-
-    /// One command about a tree, for the shard that owns it.
-    pub(super) fn ask_tree(
-        &mut self,
-        connection: &mut Connection,
-        (name, command): (&[u8], &TreeCommand<'_>),
-        render: Render,
-        most: usize,
-    ) {
-        let mut scratch = std::mem::take(&mut self.tree_scratch);
-        match command.request(&mut scratch) {
-            Ok(request) => {
-                let (_, shard) = self.host.route(name);
-                let brings_objects = matches!(render, Render::TreeObjects(_));
-                if brings_objects && most > STREAM_BYTES / ENTRY_BYTES {
-                    connection.expect_large();
-                }
-                let command = Command::Tree { name, request };
-                let asked = vec![self.submit_some(connection, shard, 0, &command, most)];
-                connection.wait(Waiting::all(render, asked));
-            }
-            Err(status) => {
-                let part = [OwnedReply::status(status)];
-                connection.reply(|out, protocol| write_reply(render, out, protocol, &part));
-            }
-        }
-        self.tree_scratch = scratch;
-    }
-
-    /// Removes objects of a tree, each by itself.
-    pub(super) fn remove_objects(&self, connection: &mut Connection, name: &[u8], ids: &[u64]) {
-        let (_, shard) = self.host.route(name);
-        let (mut asked, mut scratch) = (Vec::with_capacity(ids.len()), Vec::new());
-        for (part, &id) in ids.iter().enumerate() {
-            // Any id can be asked for.
-            if let Ok(request) = (TreeCommand::Remove { id }).request(&mut scratch) {
-                let command = Command::Tree { name, request };
-                asked.push(self.submit(connection, shard, part, &command));
-            }
-        }
-        connection.wait(Waiting::all(Render::Sum, asked));
     }
 
     /// The same command for every shard.
@@ -139,7 +96,7 @@ impl<H: Host> Executor<H> {
     }
 
     /// The same, if it is a search for so many objects at most.
-    fn submit_some(
+    pub(super) fn submit_some(
         &self,
         connection: &mut Connection,
         shard: usize,

@@ -4,6 +4,7 @@
 use super::connection::{Connection, Flow};
 use super::execute::Executor;
 use super::host::Host;
+use super::trees::OWN;
 use crate::jobs::{OwnedReply, ReplyQueue, Token};
 use crate::shared::count;
 use remora_layout::plant::{Plant, planted};
@@ -132,6 +133,9 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
     }
 
     fn take_reply(&mut self, token: Token, reply: OwnedReply) {
+        if token.connection == OWN {
+            return self.executor.learn_place(token.request, &reply);
+        }
         let Some(Some((_, connection))) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
         let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);

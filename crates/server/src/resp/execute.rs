@@ -3,6 +3,7 @@
 
 use super::connection::Connection;
 use super::host::Host;
+use super::trees::TreePlaces;
 use crate::jobs::ReplyQueue;
 use crate::shared::{Counts, count};
 use remora_engine::command::Command;
@@ -30,6 +31,8 @@ pub struct Executor<H> {
     pub(super) record: Vec<u8>,
     /// What a command about a tree is encoded in.
     pub(super) tree_scratch: Vec<u8>,
+    /// Where trees are to be read.
+    pub(super) tree_places: TreePlaces,
     /// Where sockets are read into.
     pub scratch: Vec<u8>,
     /// Unix ms of the present turn's requests.
@@ -48,6 +51,7 @@ impl<H: Host> Executor<H> {
             replies,
             record: Vec::new(),
             tree_scratch: Vec::new(),
+            tree_places: TreePlaces::default(),
             scratch: vec![0; READ_BYTES],
             now_ms: 0,
         }
@@ -94,7 +98,7 @@ impl<H: Host> Executor<H> {
                 self.ask_all(connection, &Command::Flush, Render::AllOk("flushall"));
             }
             Request::Tree { name, command, render, most } => {
-                self.ask_tree(connection, (name, &command), render, most);
+                self.tree(connection, (name, &command), render, most);
             }
             Request::TreeRemove { name, ids } => self.remove_objects(connection, name, &ids),
             own => self.own_answer(connection, own),

@@ -35,6 +35,10 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         let sum: u64 = shared.shards.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
         sum.to_string()
     };
+    let least_of_shards = |field: fn(&crate::shared::ShardHandle) -> &AtomicU64| {
+        let all = shared.shards.iter().map(|s| field(s).load(Ordering::Relaxed));
+        all.min().unwrap_or(0).to_string()
+    };
     let node = |node: Option<u32>| node.map_or_else(|| "any".into(), |node| node.to_string());
     let nodes = shared.shards.iter().map(|shard| node(shard.node)).enumerate();
     let nodes: Vec<_> = nodes.map(|(at, node)| (format!("shard{at}_node"), node)).collect();
@@ -88,7 +92,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("quarantine_bytes", sum(|s| s.slots.quarantine_bytes)),
             ("retired_bytes", sum(|s| s.slots.retired_bytes)),
             ("uncarved_bytes", sum(|s| s.slots.uncarved_bytes)),
-            ("table_run_bytes", sum(|s| s.slots.run_bytes)),
+            ("run_bytes", sum(|s| s.slots.run_bytes)),
             ("span_tail_bytes", sum(|s| s.slots.tail_bytes)),
             ("slots_reused_early", sum(|s| s.slots.reused_early)),
             ("records_moved", sum(|s| s.moved)),
@@ -117,6 +121,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("optimistic_reads", load(&counts.optimistic_reads)),
             ("asked_reads", load(&counts.asked_reads)),
             ("ring_frames", over_shards(|s| &s.frames)),
+            ("ring_frames_least", least_of_shards(|s| &s.frames)),
             ("shard_jobs", over_shards(|s| &s.jobs)),
             ("shard_sleeps", over_shards(|s| &s.sleeps)),
             (

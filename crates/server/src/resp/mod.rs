@@ -12,6 +12,7 @@ mod own;
 mod pending;
 mod read;
 mod thread;
+mod trees;
 mod unanswered;
 
 pub use connections::Connections;

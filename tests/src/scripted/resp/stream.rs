@@ -12,7 +12,7 @@ const LENGTHS: [usize; 8] = [0, 1, 5, 40, 300, 3_000, 20_000, 70_000];
 const NUMBERS: [&[u8]; 9] =
     [b"0", b"1", b"-1", b"7", b"100", b"x", b"9223372036854775807", b"4294967295", b"70000000"];
 /// Each letter is one argument: a key, a value, a number, an option.
-const COMMANDS: [(&[u8], &str); 44] = [
+const COMMANDS: [(&[u8], &str); 56] = [
     (b"SET", "kv"),
     (b"set", "kv"),
     (b"SET", "kn"),
@@ -57,10 +57,47 @@ const COMMANDS: [(&[u8], &str); 44] = [
     (b"COMMAND", "oo"),
     (b"CONFIG", "oo"),
     (b"INFO", "o"),
+    (b"RTREE.CREATE", "koo"),
+    (b"RTREE.DROP", "k"),
+    (b"RTREE.ADD", "knnnnn"),
+    (b"RTREE.ADDPOINT", "knnn"),
+    (b"RTREE.ADDPOINT", "knnnov"),
+    (b"RTREE.REM", "knn"),
+    (b"RTREE.GET", "kn"),
+    (b"RTREE.SEARCH", "knnnno"),
+    (b"RTREE.SEARCH", "knnnnon"),
+    (b"RTREE.COUNT", "knnnn"),
+    (b"RTREE.NEAREST", "knnno"),
+    (b"RTREE.INFO", "k"),
 ];
-const OPTIONS: [&[u8]; 20] = [
-    b"NX", b"xx", b"GET", b"EX", b"px", b"KEEPTTL", b"10", b"0", b"2", b"3", b"SETNAME",
-    b"GETNAME", b"ID", b"COUNT", b"DOCS", b"get", b"*", b"GT", b"PERSIST", b"LIST",
+const OPTIONS: [&[u8]; 27] = [
+    b"NX",
+    b"xx",
+    b"GET",
+    b"EX",
+    b"px",
+    b"KEEPTTL",
+    b"10",
+    b"0",
+    b"2",
+    b"3",
+    b"SETNAME",
+    b"GETNAME",
+    b"ID",
+    b"COUNT",
+    b"DOCS",
+    b"get",
+    b"*",
+    b"GT",
+    b"PERSIST",
+    b"LIST",
+    b"DATA",
+    b"LIMIT",
+    b"WITHIN",
+    b"WITHRECT",
+    b"withdist",
+    b"KIND",
+    b"hilbert",
 ];
 /// What is no request, or not yet one.
 const ODD: [&[u8]; 16] = [

@@ -1,0 +1,225 @@
+//! Trees: asked of the shards that own them; small searches are read from the
+//! shard's memory, where this connection may.
+//!
+//! A tree is read by the place of its header. That is asked for once, and kept
+//! by the tree's name until the header there is dead.
+
+use super::connection::Connection;
+use super::execute::Executor;
+use super::host::Host;
+use super::pending::{Waiting, write_reply};
+use crate::jobs::{Job, OwnedReply, Token};
+use crate::shared::count;
+use remora_engine::command::{Command, TreeCommand};
+use remora_front::request::Render;
+use remora_front::resp::encode;
+use remora_front::tree_reply::ObjectsReply;
+use remora_index::Memory;
+use remora_index::rtree::{Query, Step, Walk, read_header};
+use remora_layout::limits::{NODE_ENTRIES, STREAM_BYTES};
+use remora_layout::node::{ENTRY_BYTES, Home, NodeRef, NotANode, Proof, node_bytes};
+use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
+use std::collections::HashMap;
+use std::sync::Arc;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What one search reads by itself at most; a greater one is the shard's to
+/// answer, in turns. (Nodes, and their bytes where nodes are large.)
+const READ_NODES: usize = 256;
+const READ_NODE_BYTES: usize = READ_NODES * node_bytes(NODE_ENTRIES);
+/// Objects of a search that is read by itself; also what a reply of a search
+/// may bring without holding up the requests behind it.
+const READ_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
+/// Nearest objects that are looked for without asking: the walk compares each
+/// with each.
+const READ_NEAREST: usize = 100;
+
+/// Names whose places are kept, and their bytes each.
+const KEPT_NAMES: usize = 1024;
+const KEPT_NAME_BYTES: usize = 256;
+
+/// Stands for a connection in the tokens of what is asked for this thread.
+pub(super) const OWN: usize = usize::MAX;
+
+/// Where trees are to be read.
+#[derive(Default)]
+pub(super) struct TreePlaces {
+    /// A header's place; `None` while it is asked for.
+    places: HashMap<Box<[u8]>, Option<NodeRef>>,
+    /// Names by the number of the question.
+    asked: HashMap<u64, Box<[u8]>>,
+    questions: u64,
+}
+
+/// Why a search is not read.
+enum Unread {
+    /// There is no tree at this place any more.
+    Gone,
+    /// It is too large, or the tree changes too fast.
+    Ask,
+}
+
+impl<H: Host> Executor<H> {
+    /// One command about a tree.
+    pub(super) fn tree(
+        &mut self,
+        connection: &mut Connection,
+        (name, command): (&[u8], &TreeCommand<'_>),
+        render: Render,
+        most: usize,
+    ) {
+        if self.read_tree(connection, (name, command), render, most) {
+            return;
+        }
+        let mut scratch = std::mem::take(&mut self.tree_scratch);
+        match command.request(&mut scratch) {
+            Ok(request) => {
+                let (_, shard) = self.host.route(name);
+                if matches!(render, Render::TreeObjects(_)) && most > READ_OBJECTS {
+                    connection.expect_large();
+                }
+                let command = Command::Tree { name, request };
+                let asked = vec![self.submit_some(connection, shard, 0, &command, most)];
+                connection.wait(Waiting::all(render, asked));
+            }
+            Err(status) => {
+                let part = [OwnedReply::status(status)];
+                connection.reply(|out, protocol| write_reply(render, out, protocol, &part));
+            }
+        }
+        self.tree_scratch = scratch;
+    }
+
+    /// Removes objects of a tree, each by itself.
+    pub(super) fn remove_objects(&self, connection: &mut Connection, name: &[u8], ids: &[u64]) {
+        let (_, shard) = self.host.route(name);
+        let (mut asked, mut scratch) = (Vec::with_capacity(ids.len()), Vec::new());
+        for (part, &id) in ids.iter().enumerate() {
+            // Any id can be asked for.
+            if let Ok(request) = (TreeCommand::Remove { id }).request(&mut scratch) {
+                let command = Command::Tree { name, request };
+                asked.push(self.submit(connection, shard, part, &command));
+            }
+        }
+        connection.wait(Waiting::all(Render::Sum, asked));
+    }
+
+    /// Answers a search from the shard's memory, if this session may read it
+    /// and the reading concludes. Whether it did.
+    fn read_tree(
+        &mut self,
+        connection: &mut Connection,
+        (name, command): (&[u8], &TreeCommand<'_>),
+        render: Render,
+        most: usize,
+    ) -> bool {
+        let query = match *command {
+            TreeCommand::Search { window, predicate }
+            | TreeCommand::Count { window, predicate } => Query::Window { window, predicate },
+            TreeCommand::Nearest { x, y, wanted } if wanted as usize <= READ_NEAREST => {
+                Query::Nearest { x, y, wanted: wanted as usize }
+            }
+            _ => return false,
+        };
+        let (hash, shard) = self.host.route(name);
+        if !connection.may_read(shard, hash) {
+            return false;
+        }
+        let at = match self.tree_places.places.get(name) {
+            Some(Some(at)) => *at,
+            Some(None) => return false,
+            None => {
+                self.ask_place(name, shard);
+                return false;
+            }
+        };
+        match self.walk_tree(shard, at, query) {
+            Ok(walk) => {
+                count(&self.counts().optimistic_reads, 1);
+                let found = &walk.results()[..walk.results().len().min(most)];
+                connection.reply(|out, protocol| match render {
+                    Render::TreeObjects(form) => {
+                        let mut objects = ObjectsReply::new(found.as_bytes().to_vec(), form);
+                        while !objects.write_piece(out, protocol) {}
+                    }
+                    _ => encode::integer(out, found.len() as i64),
+                });
+                true
+            }
+            Err(unread) => {
+                count(&self.counts().asked_reads, 1);
+                if matches!(unread, Unread::Gone) {
+                    self.tree_places.places.remove(name);
+                }
+                false
+            }
+        }
+    }
+
+    /// A search of the tree whose header lies there.
+    fn walk_tree(&mut self, shard: usize, at: NodeRef, query: Query) -> Result<Walk, Unread> {
+        let (memory, table) = (self.host.memory(shard), &self.tables[shard]);
+        let home = Home { secret: table.secret, region: table.region };
+        let header = || {
+            read_header(memory, home, at).map_err(|bad| match bad {
+                NotANode::Dead => Unread::Gone,
+                NotANode::Torn => Unread::Ask,
+            })
+        };
+        let mut walk = Walk::begin(query, home, header()?, table.region_bytes);
+        let most = READ_NODES.min(READ_NODE_BYTES / walk.node_bytes()) as u64;
+        self.record.resize(walk.node_bytes(), 0);
+        while let Some(want) = walk.next_want() {
+            if walk.fetched() >= most || walk.results().len() > READ_OBJECTS {
+                return Err(Unread::Ask);
+            }
+            let version = memory.fetch_versioned(want.at.offset() as u64, &mut self.record);
+            let proof = Proof::VersionAfter(version.ok_or(Unread::Ask)?);
+            match walk.feed(want, &self.record, proof) {
+                Step::More => {}
+                Step::Done => break,
+                Step::Again => walk.restart(header()?).map_err(|_| Unread::Ask)?,
+                Step::Ask(_) => return Err(Unread::Ask),
+            }
+        }
+        if walk.results().len() > READ_OBJECTS { Err(Unread::Ask) } else { Ok(walk) }
+    }
+
+    /// Asks a shard where a tree's header lies.
+    fn ask_place(&mut self, name: &[u8], shard: usize) {
+        let known = &mut self.tree_places;
+        if name.len() > KEPT_NAME_BYTES {
+            return;
+        }
+        if known.places.len() >= KEPT_NAMES {
+            // Those that are still searched are asked for again.
+            (known.places, known.asked) = Default::default();
+        }
+        let mut scratch = Vec::new();
+        let Ok(request) = TreeCommand::Info.request(&mut scratch) else { return };
+        let mut command = Vec::new();
+        Command::Tree { name, request }.encode_into(0, &mut command);
+        known.questions += 1;
+        known.places.insert(name.into(), None);
+        known.asked.insert(known.questions, name.into());
+        let token = Token { connection: OWN, serial: 0, request: known.questions, part: 0 };
+        let reply_to = Arc::clone(&self.replies);
+        self.host.hand(shard, Job { command, reply_to, token, most_objects: 0 });
+    }
+
+    /// Takes a shard's word on where a tree's header lies.
+    pub(super) fn learn_place(&mut self, question: u64, reply: &OwnedReply) {
+        let known = &mut self.tree_places;
+        let Some(name) = known.asked.remove(&question) else { return };
+        let words = reply.value.as_deref();
+        let words = words.and_then(|v| <[u64; TREE_INFO_WORDS]>::read_from_bytes(v).ok());
+        match words.and_then(|words| TreeInfo::from_words(&words)) {
+            Some(info) => known.places.insert(name, Some(info.at)),
+            // No such tree.
+            None => known.places.remove(&name),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;
