@@ -126,7 +126,7 @@ fn what_is_bad_is_counted_and_what_is_good_is_in() {
     assert_eq!(finished.code, Some(1), "{}", finished.err);
     for line in [
         "t: 2 added, 0 replaced, 7 refused",
-        "refused 2: a coordinate is not a number (first at 3: \"x\")",
+        "refused 3: a coordinate is not a number (first at 3: \"x\")",
         "refused 1: a minimum is greater than its maximum (first at 4)",
         "refused 1: its id is no unsigned integer of 64 bits (first at 8: \"-7\")",
     ] {

@@ -1,6 +1,7 @@
 //! Flags of `remora bench places`, and what they must not ask for together.
 
 use super::scale::Scale;
+use super::scheme::{Preset, Scheme};
 use crate::bench::address::Address;
 use crate::bench::args::{MAX_CLIENTS, MAX_OPS, show_by_name, within};
 use crate::failure::usage;
@@ -11,7 +12,6 @@ use remora_client::TreeKind;
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// Objects that the paper's trees hold (W1).
 const DEFAULT_RECORDS: usize = 2_000_000;
@@ -79,35 +79,6 @@ pub enum Load {
     Bulk,
 }
 show_by_name!(PlacesPath, ReadIssue, Tree, Load);
-
-/// A scheme of the paper's comparison (C26): a preset of other flags.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
-    /// Asking over TCP.
-    Tcp,
-    /// Asking over rings that are polled.
-    FastMessaging,
-    /// Reading, one node at a time.
-    Offload,
-}
-
-impl FromStr for Scheme {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "tcp" => Ok(Self::Tcp),
-            "fast-messaging" => Ok(Self::FastMessaging),
-            "offload" => Ok(Self::Offload),
-            "catfish" | "remora" => Err(format!(
-                "{text} chooses between asking and reading by the server's load, which this \
-                 version cannot yet; its sides are --wake event --path ask and \
-                 --wake event --path read --issue multi"
-            )),
-            _ => Err("write tcp, fast-messaging or offload".into()),
-        }
-    }
-}
 
 /// Flags of `remora bench places`.
 #[derive(Clone, Debug, Args)]
@@ -229,12 +200,8 @@ impl PlacesArgs {
 
     /// How requests go.
     pub fn way(&self) -> Way {
-        let (path, issue, transport, wake) = match self.scheme {
-            None => (None, None, None, None),
-            Some(Scheme::Tcp) => (Some(PlacesPath::Ask), None, Some(Transport::Tcp), None),
-            Some(Scheme::FastMessaging) => (Some(PlacesPath::Ask), None, None, Some(Wake::Poll)),
-            Some(Scheme::Offload) => (Some(PlacesPath::Read), Some(ReadIssue::Single), None, None),
-        };
+        let Preset { path, issue, transport, wake } =
+            self.scheme.map(Scheme::preset).unwrap_or_default();
         Way {
             path: self.path.or(path).unwrap_or_default(),
             issue: self.issue.or(issue).unwrap_or_default(),

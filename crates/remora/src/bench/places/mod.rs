@@ -8,6 +8,7 @@ mod report;
 mod resp;
 mod run;
 mod scale;
+mod scheme;
 mod session;
 mod sums;
 mod target;
