@@ -40,6 +40,11 @@ impl<M: Memory> Memory for &M {
     }
 
     #[inline(always)]
+    fn prefetch(&self, offset: u64, bytes: usize) {
+        (*self).prefetch(offset, bytes);
+    }
+
+    #[inline(always)]
     fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
         (*self).fetch_versioned(offset, into)
     }
