@@ -86,6 +86,7 @@ struct Totals {
     violations: u64,
     undecided: u64,
     keys: u64,
+    looks: u64,
     probes: Probes,
 }
 
@@ -100,6 +101,7 @@ impl Totals {
         self.violations += outcome.violations.len() as u64;
         self.undecided += outcome.undecided;
         self.keys += outcome.keys;
+        self.looks += outcome.looks;
         self.probes.add_all(&outcome.probes);
     }
 }
@@ -141,7 +143,7 @@ fn main() -> ExitCode {
     if args.seeds.is_some() {
         let kinds = totals.faults.iter().map(|(fault, times)| format!(" {}={times}", fault.name()));
         println!("faults:{}", kinds.collect::<String>());
-        println!("virtual_s={}", totals.virtual_ns / 1_000_000_000);
+        println!("virtual_s={} looks_at_trees={}", totals.virtual_ns / 1_000_000_000, totals.looks);
     }
     let faults: u64 = totals.faults.values().sum();
     let Totals { seeds, operations, violations, .. } = totals;

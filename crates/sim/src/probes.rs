@@ -47,11 +47,17 @@ pub enum Probe {
     RespTorn,
     /// A RESP connection was lost with requests under way.
     RespLost,
+    /// A tree was searched by READs.
+    TreeRead,
+    /// READs of a tree were in vain, or the walk began again.
+    TreeReadAgain,
+    /// Reading a tree did not conclude, and the server was asked after all.
+    TreeAskedAfterRead,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -71,6 +77,9 @@ impl Probe {
         Self::RespAsked,
         Self::RespTorn,
         Self::RespLost,
+        Self::TreeRead,
+        Self::TreeReadAgain,
+        Self::TreeAskedAfterRead,
     ];
 }
 
