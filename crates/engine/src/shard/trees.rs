@@ -17,6 +17,7 @@ use remora_layout::limits::{
 };
 use remora_layout::message::Status;
 use remora_layout::node::{Home, node_bytes};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
 use std::collections::HashMap;
@@ -317,7 +318,9 @@ impl<J: Journal> Shard<J> {
         match self.change_tree(name, now, |tree, arena| tree.remove(arena, id)) {
             Ok(true) => {
                 self.log.append(entry);
-                self.set_data(name, id, None, now);
+                if !planted(Plant::DataOutlivesObject) {
+                    self.set_data(name, id, None, now);
+                }
                 Reply::number(1)
             }
             Ok(false) | Err(Status::NoTree) => Reply::number(0),

@@ -8,6 +8,7 @@ use super::pool::{Arena, Pool};
 use super::{guttman, rstar};
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeKind};
 
@@ -77,7 +78,9 @@ impl<J: Journal> Change<'_, '_, J> {
             self.go_up(at, 0, path, None)?;
             return Ok(true);
         }
-        self.take_out(path)?;
+        if !planted(Plant::MoveKeepsOldEntry) {
+            self.take_out(path)?;
+        }
         if self.edit.homeless.is_empty() {
             // Who shares with neighbours needs some.
             self.shrink_root();

@@ -24,6 +24,7 @@ use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
     node_bytes, word,
 };
+use remora_layout::plant::{Plant, planted};
 use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
 use zerocopy::{FromBytes, IntoBytes};
@@ -194,7 +195,9 @@ impl Edit {
         for (index, &at) in self.at.iter().enumerate() {
             let image = &self.images[index];
             if image.is_freed {
-                set_state(arena.owner, at, State::Dead);
+                if !planted(Plant::FreedStaysLive) {
+                    set_state(arena.owner, at, State::Dead);
+                }
             } else if image.loses {
                 let version = word_of(at, word::VERSION);
                 arena.owner.store(version, arena.owner.word(version) | 1);
@@ -232,7 +235,8 @@ impl Edit {
 fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
     let in_leaf = |id: u64| new.level == 0 && changed == Some(Changed::Moved(id));
     let keeps = |old: &Entry, new: &Entry| {
-        new.word == old.word && (new.rect.contains(&old.rect) || in_leaf(old.word))
+        let covers = new.rect.contains(&old.rect) || planted(Plant::ShrunkBoxIsNoLoss);
+        new.word == old.word && (covers || in_leaf(old.word))
     };
     let goes = |id: u64| new.level == 0 && changed == Some(Changed::Removed(id));
     // Mostly entries stand where they stood.
@@ -240,6 +244,7 @@ fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
         new.entries.get(index).is_some_and(|new| keeps(entry, new))
             || new.entries.iter().any(|new| keeps(entry, new))
             || goes(entry.word)
+            || (in_leaf(entry.word) && planted(Plant::MoveIsNoLoss))
     })
 }
 
@@ -277,6 +282,7 @@ impl Image {
         owner.store(word_of(at, word::VERSION), version);
         owner.release();
         let before = shape_in(owner, at).entries as usize;
+        let counter = counter - planted(Plant::LeftAtTooLow) as u64;
         let left_at = if self.loses { counter } else { owner.word(word_of(at, word::LEFT_AT)) };
         for (index, entry) in self.entries.iter().enumerate() {
             let offset = at.offset() + NODE_HEADER_BYTES + index * ENTRY_BYTES;

@@ -6,6 +6,7 @@ use super::pool::{Arena, Pool, set_state};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
 use remora_layout::node::{Entry, Home, NodeRef, NodeShape, node_bytes};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::record::State;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::{TreeHeader, TreeKind};
@@ -158,7 +159,9 @@ impl Tree {
             Some(from) => change.move_to(&from, entry),
             None => change.put(entry),
         })?;
-        self.by_id.insert(id, rect);
+        if before.is_none() || !planted(Plant::MoveKeepsOldIndex) {
+            self.by_id.insert(id, rect);
+        }
         Ok(before.is_none())
     }
 
