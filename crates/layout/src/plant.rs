@@ -71,8 +71,9 @@ pub enum Plant {
     /// A leaf that a moved object leaves is not marked, as if it were removed and
     /// then added.
     MoveIsNoLoss = 28,
-    /// A node in which a box shrinks is not marked.
-    ShrunkBoxIsNoLoss = 29,
+    /// An object that moves out of its leaf's box stays there, and the box as it
+    /// was.
+    StaleParentBox = 29,
     /// A node that is freed, as a root that is replaced, stays live.
     FreedStaysLive = 30,
     /// The nodes and the header of a tree that is removed stay live.
@@ -126,7 +127,7 @@ impl Plant {
         ("walk-ignores-left-at", Self::WalkIgnoresLeftAt),
         ("left-at-too-low", Self::LeftAtTooLow),
         ("move-is-no-loss", Self::MoveIsNoLoss),
-        ("shrunk-box-is-no-loss", Self::ShrunkBoxIsNoLoss),
+        ("stale-parent-box", Self::StaleParentBox),
         ("freed-stays-live", Self::FreedStaysLive),
         ("dropped-stays-live", Self::DroppedStaysLive),
         ("move-keeps-old-entry", Self::MoveKeepsOldEntry),

@@ -232,7 +232,7 @@ mod plants {
         Plant::WalkIgnoresLeftAt,
         Plant::LeftAtTooLow,
         Plant::MoveIsNoLoss,
-        Plant::ShrunkBoxIsNoLoss,
+        Plant::StaleParentBox,
         Plant::FreedStaysLive,
         Plant::DroppedStaysLive,
         Plant::MoveKeepsOldEntry,

@@ -11,6 +11,8 @@ const SALT: u64 = 0x7472_6565_735f_6f66;
 const CELLS: f64 = 1024.0;
 /// ...and in x a version's number of these beside it.
 const GRAINS: f64 = (1u64 << 44) as f64;
+/// So many objects that searches may take several turns of their shard.
+const LARGE: u64 = 2_000;
 /// A fabric whose READs take longer is slow.
 const SLOW_NS: u64 = 100_000;
 
@@ -40,22 +42,17 @@ impl PlacesSwarm {
         let has_trees = random.below(3) == 0;
         let mut one_of = |of: [u64; 4]| of[random.below(4) as usize];
         let is_slow = fabric.request_ns.end().max(fabric.answer_ns.end()) > &SLOW_NS;
-        let ids = one_of([8, 30, 120, 1_200]);
+        let ids = one_of([8, 30, 30, 120]);
+        let ids = if one_of([0, 0, 0, 1]) == 1 { LARGE } else { ids };
         Self {
             trees: if has_trees { one_of([1, 1, 2, 3]) as u32 } else { 0 },
             ids: if is_slow { ids.min(30) } else { ids },
-            percent: one_of([20, 40, 60, 80]),
+            percent: if ids == LARGE { 20 } else { one_of([20, 40, 60, 80]) },
             loads: one_of([0, 1, 1, 1]) == 1,
             drops: one_of([0, 0, 3, 30]),
             widest: one_of([1, 20, 20, 200]),
             near_percent: one_of([0, 30, 60, 90]),
         }
-    }
-
-    /// Whether trees are so large that searches may take more than one turn of
-    /// their shard.
-    pub fn is_large(&self) -> bool {
-        self.ids > 1_000
     }
 }
 

@@ -1,7 +1,7 @@
 //! Proof that the rare paths ran: each is a count that production code keeps
 //! anyway, or something that a world's client met.
 
-use remora_client::{Counts, Error};
+use remora_client::{Counts, Error, TreeEvents};
 use remora_engine::ShardStats;
 use remora_layout::message::Status;
 use std::collections::BTreeMap;
@@ -49,15 +49,23 @@ pub enum Probe {
     RespLost,
     /// A tree was searched by READs.
     TreeRead,
-    /// READs of a tree were in vain, or the walk began again.
-    TreeReadAgain,
+    /// A walk over a tree began again, as entries had left a node.
+    TreeBeganAgain,
+    /// One did, as a node that was kept had changed.
+    TreeStaleKept,
+    /// A tree's node or header was read while it was being changed.
+    TreeTorn,
+    /// A tree that was read had been removed.
+    TreeGone,
+    /// A search was answered in several turns of its shard.
+    TreeInParts,
     /// Reading a tree did not conclude, and the server was asked after all.
     TreeAskedAfterRead,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -78,7 +86,11 @@ impl Probe {
         Self::RespTorn,
         Self::RespLost,
         Self::TreeRead,
-        Self::TreeReadAgain,
+        Self::TreeBeganAgain,
+        Self::TreeStaleKept,
+        Self::TreeTorn,
+        Self::TreeGone,
+        Self::TreeInParts,
         Self::TreeAskedAfterRead,
     ];
 }
@@ -102,6 +114,14 @@ impl Probes {
         self.add(Probe::TornRead, counts.retries);
         self.add(Probe::LeaseExpired, counts.lease_expired);
         self.add(Probe::RightLapsed, counts.right_lapsed);
+    }
+
+    /// What a view of a tree tells of its searches.
+    pub fn add_view(&mut self, events: &TreeEvents) {
+        self.add(Probe::TreeBeganAgain, events.began_again);
+        self.add(Probe::TreeStaleKept, events.stale_kept);
+        self.add(Probe::TreeTorn, events.torn);
+        self.add(Probe::TreeGone, events.header_gone);
     }
 
     /// What a shard tells of itself; it began with so many buckets.

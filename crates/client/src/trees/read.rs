@@ -120,6 +120,7 @@ impl Session {
         };
         self.link.reserve_landing(issued * stride + MAX_VERSION_CHECKS * VERSIONED_BYTES);
         let concluded = self.walk_tree(tree, &mut reading, cost);
+        let torn = reading.walk.torn() as u64;
         let walked = Walked { nodes: reading.walk.nodes(), retries: reading.walk.retries() };
         cost.retries += walked.retries as u64;
         let concluded = concluded.map(|concluded| {
@@ -130,6 +131,7 @@ impl Session {
             concluded
         });
         tree.tops = tops;
+        tree.events.torn += torn;
         if !concluded? {
             return Ok(None);
         }
@@ -155,11 +157,17 @@ impl Session {
             let header = match (end?, tree.header) {
                 (End::Done, _) => return Ok(true),
                 (End::Ask, _) => return Ok(false),
-                (End::Stale, Some(header)) => header,
-                _ => match self.read_tree_header(tree, cost)? {
-                    Some(header) => header,
-                    None => return Ok(false),
-                },
+                (End::Stale, Some(header)) => {
+                    tree.events.stale_kept += 1;
+                    header
+                }
+                _ => {
+                    tree.events.began_again += 1;
+                    match self.read_tree_header(tree, cost)? {
+                        Some(header) => header,
+                        None => return Ok(false),
+                    }
+                }
             };
             if reading.walk.restart(header).is_err() {
                 return Ok(false);
@@ -275,8 +283,12 @@ impl Session {
                     tree.header = Some(header);
                     return Ok(Some(header));
                 }
-                Err(NotANode::Torn) => cost.retries += 1,
+                Err(NotANode::Torn) => {
+                    cost.retries += 1;
+                    tree.events.torn += 1;
+                }
                 Err(NotANode::Dead) => {
+                    tree.events.header_gone += 1;
                     self.look_up(tree)?;
                     break;
                 }

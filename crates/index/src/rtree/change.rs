@@ -78,6 +78,11 @@ impl<J: Journal> Change<'_, '_, J> {
             self.go_up(at, 0, path, None)?;
             return Ok(true);
         }
+        if planted(Plant::StaleParentBox) {
+            let (at, index) = path.pop().expect("a way ends at a leaf");
+            self.entries_mut(at)[index].rect = to.rect;
+            return Ok(true);
+        }
         if !planted(Plant::MoveKeepsOldEntry) {
             self.take_out(path)?;
         }

@@ -235,8 +235,7 @@ impl Edit {
 fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
     let in_leaf = |id: u64| new.level == 0 && changed == Some(Changed::Moved(id));
     let keeps = |old: &Entry, new: &Entry| {
-        let covers = new.rect.contains(&old.rect) || planted(Plant::ShrunkBoxIsNoLoss);
-        new.word == old.word && (covers || in_leaf(old.word))
+        new.word == old.word && (new.rect.contains(&old.rect) || in_leaf(old.word))
     };
     let goes = |id: u64| new.level == 0 && changed == Some(Changed::Removed(id));
     // Mostly entries stand where they stood.

@@ -269,6 +269,11 @@ impl Walk {
         self.fetched
     }
 
+    /// Times that a node was fetched while it was being changed.
+    pub fn torn(&self) -> u32 {
+        self.retries
+    }
+
     /// Times that a node was fetched in vain, or the walk began again.
     pub fn retries(&self) -> u32 {
         self.retries + self.round

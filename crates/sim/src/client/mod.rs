@@ -127,8 +127,8 @@ impl SimClient {
                 Ok(session) => session,
                 Err(error) => return Left::Ended(error),
             };
-            self.close_views();
             let left = self.use_session(&mut session);
+            self.close_views();
             self.world.probes.borrow_mut().add_session(&session.totals());
             if !matches!(left, Left::HandedOver) {
                 return left;

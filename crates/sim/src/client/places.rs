@@ -5,8 +5,13 @@ use crate::check::places::{Act, Seen};
 use crate::places::{data_of, new_rect, number_of, reading, settings, tree_name, window};
 use crate::probes::Probe;
 use remora_client::{Error, OpenTree, Predicate, Query, Rect, Session, Via};
+use remora_layout::limits::SEARCH_TURN_BYTES;
 use remora_layout::message::Status;
+use remora_layout::node::ENTRY_BYTES;
 use std::fmt;
+
+/// Objects that one turn of a search gives.
+const TURN_OBJECTS: usize = SEARCH_TURN_BYTES / ENTRY_BYTES;
 
 const NO_TREE: Error = Error::Refused(Status::NoTree);
 
@@ -28,8 +33,12 @@ impl SimClient {
         if self.draw(1_000) < swarm.drops {
             return self.drop_tree(session, tree);
         }
-        if self.views.trees.get(tree as usize).is_none_or(Option::is_none) {
+        if !self.has_view(tree) {
             self.open_tree(session, tree)?;
+        }
+        if !self.has_view(tree) && self.draw(8) > 0 {
+            // A PUT would make it.
+            return Ok(());
         }
         match self.draw(100) {
             0..40 => self.put(session, tree),
@@ -43,21 +52,28 @@ impl SimClient {
 
     /// The session is another one: it has no views.
     pub(super) fn close_views(&mut self) {
-        self.views.trees.clear();
+        let views = std::mem::take(&mut self.views.trees);
+        let mut probes = self.world.probes.borrow_mut();
+        views.iter().flatten().for_each(|view| probes.add_view(&view.events()));
+    }
+
+    fn has_view(&self, tree: u32) -> bool {
+        self.views.trees.get(tree as usize).is_some_and(Option::is_some)
     }
 
     /// A tree is opened, and made before if it is not there.
     fn open_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let name = tree_name(tree);
         let mut opened = self.open_tree_if_there(session, tree)?;
-        if opened.is_none() {
+        // One loads, so that nobody else builds of what it sends.
+        let loads = self.world.swarm.places.loads && tree % self.world.swarm.clients == self.number;
+        let waits = self.world.swarm.places.loads && !loads && self.draw(8) > 0;
+        if opened.is_none() && !waits {
             let settings = settings(&mut |below| self.draw(below));
             self.tell(tree, format_args!("is made: {settings:?}"));
             match session.create_tree(&name, &settings) {
                 Ok(is_new) => {
-                    // One loads, so that nobody else builds of what it sends.
-                    let loads = self.world.swarm.places.loads;
-                    if is_new && loads && tree % self.world.swarm.clients == self.number {
+                    if is_new && loads {
                         self.load(session, tree)?;
                     }
                 }
@@ -225,8 +241,9 @@ impl SimClient {
         let found = match searched {
             Ok(found) => {
                 let mut probes = self.world.probes.borrow_mut();
-                probes.add(Probe::TreeRead, matches!(found.via, Via::Read) as u64);
-                probes.add(Probe::TreeReadAgain, matches!(found.via, Via::ReadAfter(_)) as u64);
+                probes.add(Probe::TreeRead, found.counts.read);
+                let in_parts = found.counts.read == 0 && found.objects.len() > TURN_OBJECTS;
+                probes.add(Probe::TreeInParts, in_parts as u64);
                 let after_all = found.via == Via::AskedAfterRead;
                 probes.add(Probe::TreeAskedAfterRead, after_all as u64);
                 found.objects.iter().map(|object| (object.word, object.rect)).collect()

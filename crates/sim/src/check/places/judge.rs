@@ -100,7 +100,7 @@ impl Places {
         let missed = lives
             .objects(look.tree, look.from_ns, look.to_ns)
             .filter(|(id, _)| !numbers.contains_key(id))
-            .find(|(_, versions)| versions.iter().all(|life| self.is_one(life, holds)));
+            .find(|(_, versions)| versions.clone().all(|life| self.is_one(life, holds)));
         missed.map(|(id, _)| (MISSED, format!("object {id}\n{}", self.tell(look, lives, id))))
     }
 
@@ -119,8 +119,8 @@ impl Places {
         let holds = |rect: &Rect| predicate.holds(rect, window);
         let (mut least, mut most) = (0, 0);
         for (_, versions) in lives.objects(look.tree, look.from_ns, look.to_ns) {
-            least += versions.iter().all(|life| self.is_one(life, &holds)) as u64;
-            most += versions.iter().any(|life| self.is_one(life, &holds)) as u64;
+            least += versions.clone().all(|life| self.is_one(life, &holds)) as u64;
+            most += { versions }.any(|life| self.is_one(life, &holds)) as u64;
         }
         let is_right = (least..=most).contains(&count);
         (!is_right)
@@ -142,9 +142,12 @@ impl Places {
             return Some((ORDERED, format!("{} places, not {wanted}", found.len())));
         }
         let key = |id: u64, rect: &Rect| (rect.distance_squared(x, y), id);
-        for (id, versions) in lives.objects(look.tree, look.from_ns, look.to_ns) {
-            let [Life { number: Some(number), .. }] = versions[..] else { continue };
-            let stable = key(id, &self.versions[*number as usize].rect);
+        for (id, mut versions) in lives.objects(look.tree, look.from_ns, look.to_ns) {
+            let (only, other) = (versions.next(), versions.next());
+            let Some((number, None)) = only.and_then(|life| life.number).map(|n| (n, other)) else {
+                continue;
+            };
+            let stable = key(id, &self.versions[number as usize].rect);
             let at = found.iter().position(|(other, _)| *other == id);
             let before = &found[..at.unwrap_or(found.len())];
             let is_cut = at.is_none() && found.len() < wanted;

@@ -38,10 +38,8 @@ impl Lives {
         register: Register,
         from_ns: u64,
         to_ns: u64,
-    ) -> impl Iterator<Item = &Life> {
-        let all = self.0.get(&register).map_or(&[][..], Vec::as_slice);
-        let begun = all.iter().take_while(move |life| life.from_ns <= to_ns);
-        begun.filter(move |life| life.to_ns >= from_ns)
+    ) -> impl Iterator<Item = &Life> + Clone {
+        current(self.all(register), from_ns, to_ns)
     }
 
     /// The objects of a tree, each with the versions that may have been current
@@ -51,18 +49,21 @@ impl Lives {
         tree: u32,
         from_ns: u64,
         to_ns: u64,
-    ) -> impl Iterator<Item = (u64, Vec<&Life>)> {
+    ) -> impl Iterator<Item = (u64, impl Iterator<Item = &Life> + Clone)> {
         let of_tree = self.0.range((tree, 0, Part::Rect)..=(tree, u64::MAX, Part::Data));
         let rects = of_tree.filter(|((_, _, part), _)| *part == Part::Rect);
-        rects.map(move |(&register, _)| {
-            (register.1, self.between(register, from_ns, to_ns).collect())
-        })
+        rects.map(move |((_, id, _), all)| (*id, current(all, from_ns, to_ns)))
     }
 
     /// All versions of an object.
     pub fn all(&self, register: Register) -> &[Life] {
         self.0.get(&register).map_or(&[], Vec::as_slice)
     }
+}
+
+fn current(all: &[Life], from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Life> + Clone {
+    let begun = all.iter().take_while(move |life| life.from_ns <= to_ns);
+    begun.filter(move |life| life.to_ns >= from_ns)
 }
 
 impl Places {
@@ -95,12 +96,13 @@ impl Places {
     /// at the latest when a change has taken effect that was asked for after
     /// this one's had, or could have.
     fn lives(&self, changes: Vec<(Act, Option<Number>)>, done_ns: &[u64]) -> Vec<Life> {
-        let mut changes: Vec<(Option<Act>, Option<Number>)> =
-            changes.into_iter().map(|(act, number)| (Some(act), number)).collect();
-        changes.push((None, None));
+        let mut changes: Vec<(Option<Act>, Option<Number>)> = std::iter::once((None, None))
+            .chain(changes.into_iter().map(|(act, number)| (Some(act), number)))
+            .collect();
         let asked_ns = |act: Option<Act>| act.map_or(0, |act| self.spans[act].asked_ns);
         let done_ns = |act: Option<Act>| act.map_or(0, |act| done_ns[act]);
         let bound_ns = |act: Option<Act>| act.map_or(0, |act| self.spans[act].bound_ns);
+        // What was so from the beginning stays first.
         changes.sort_by_key(|&(act, _)| asked_ns(act));
         // The first of those from here on to have taken effect.
         let mut first_done_ns = vec![u64::MAX; changes.len() + 1];
@@ -109,7 +111,10 @@ impl Places {
         }
         let life = |&(act, number): &(Option<Act>, Option<Number>)| {
             let latest_ns = done_ns(act).min(bound_ns(act));
-            let after = changes.partition_point(|&(other, _)| asked_ns(other) <= latest_ns);
+            let after = match act {
+                Some(_) => changes.partition_point(|&(other, _)| asked_ns(other) <= latest_ns),
+                None => 1,
+            };
             let is_restart = act.is_some_and(|act| self.spans[act].is_restart);
             let restart_ns = if is_restart { u64::MAX } else { self.restart_after(asked_ns(act)) };
             let to_ns = first_done_ns[after].min(restart_ns);
