@@ -55,4 +55,4 @@ pub use remora_index::rtree::{Object, Predicate, Query};
 pub use remora_layout::rect::{BadRect, Rect};
 pub use remora_layout::tree::{TreeInfo, TreeKind};
 pub use session::Session;
-pub use trees::{Issue, OpenTree, Place, TreeFound, TreeRead, TreeSettings};
+pub use trees::{Issue, OpenTree, Place, TreeEvents, TreeFound, TreeRead, TreeSettings};

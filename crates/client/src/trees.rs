@@ -45,6 +45,19 @@ impl Default for TreeRead {
     }
 }
 
+/// What has happened to the searches of a tree by READs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TreeEvents {
+    /// They began again, as entries had left a node.
+    pub began_again: u64,
+    /// They began again, as a node that was kept had changed.
+    pub stale_kept: u64,
+    /// A node or the header was fetched while it was being changed.
+    pub torn: u64,
+    /// The tree's header had gone: where the tree lies was asked for.
+    pub header_gone: u64,
+}
+
 /// A session's view of one tree: where it lies, and its top levels.
 #[derive(Debug)]
 pub struct OpenTree {
@@ -55,6 +68,7 @@ pub struct OpenTree {
     header: Option<TreeHeader>,
     reading: TreeRead,
     tops: Tops,
+    events: TreeEvents,
 }
 
 impl OpenTree {
@@ -67,6 +81,11 @@ impl OpenTree {
     /// The tree's name.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// What has happened to its searches by READs.
+    pub fn events(&self) -> TreeEvents {
+        self.events
     }
 
     /// Bytes of inner nodes that are kept now.
@@ -154,7 +173,8 @@ impl Session {
         let (_, shard) = self.route(name)?;
         let reading = TreeRead::default();
         let tops = Tops::new(reading.cache_bytes);
-        Ok(Some(OpenTree { name: name.into(), shard, at: info.at, header: None, reading, tops }))
+        let (name, at, events) = (name.into(), info.at, TreeEvents::default());
+        Ok(Some(OpenTree { name, shard, at, header: None, reading, tops, events }))
     }
 
     /// Builds an empty tree, which is there, of many objects at once. They are

@@ -64,11 +64,41 @@ pub enum Plant {
     RespIgnoresExpiry = 24,
     /// What a lost link leaves unknown is told as a refusal: not done.
     LostIsRefused = 25,
+    /// A walk believes a node that entries have left since it began.
+    WalkIgnoresLeftAt = 26,
+    /// A node that entries leave is marked with the counter before the change.
+    LeftAtTooLow = 27,
+    /// A leaf that a moved object leaves is not marked, as if it were removed and
+    /// then added.
+    MoveIsNoLoss = 28,
+    /// An object that moves out of its leaf's box stays there, and the box as it
+    /// was.
+    StaleParentBox = 29,
+    /// A node that is freed, as a root that is replaced, stays live.
+    FreedStaysLive = 30,
+    /// The nodes and the header of a tree that is removed stay live.
+    DroppedStaysLive = 31,
+    /// An object that moves to another leaf keeps its entry in the old one.
+    MoveKeepsOldEntry = 32,
+    /// Where an object is, by its id, is not told of its moves.
+    MoveKeepsOldIndex = 33,
+    /// A walk gives an object twice that it met in two leaves.
+    DoublesStay = 34,
+    /// A client believes a node whose version is even, whatever its checksum.
+    BelieveTornNode = 35,
+    /// A client does not compare the versions of the nodes that it keeps.
+    TrustKeptTop = 36,
+    /// A client counts what it read of a tree after its right has lapsed.
+    ReadTreePastRight = 37,
+    /// A search in parts goes on in a tree that has changed.
+    SearchGoesOn = 38,
+    /// An object's bytes stay when it is removed.
+    DataOutlivesObject = 39,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 25] = [
+    pub const ALL: [(&'static str, Self); 39] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -94,6 +124,20 @@ impl Plant {
         ("resp-answers-slot", Self::RespAnswersSlot),
         ("resp-ignores-expiry", Self::RespIgnoresExpiry),
         ("lost-is-refused", Self::LostIsRefused),
+        ("walk-ignores-left-at", Self::WalkIgnoresLeftAt),
+        ("left-at-too-low", Self::LeftAtTooLow),
+        ("move-is-no-loss", Self::MoveIsNoLoss),
+        ("stale-parent-box", Self::StaleParentBox),
+        ("freed-stays-live", Self::FreedStaysLive),
+        ("dropped-stays-live", Self::DroppedStaysLive),
+        ("move-keeps-old-entry", Self::MoveKeepsOldEntry),
+        ("move-keeps-old-index", Self::MoveKeepsOldIndex),
+        ("doubles-stay", Self::DoublesStay),
+        ("believe-torn-node", Self::BelieveTornNode),
+        ("trust-kept-top", Self::TrustKeptTop),
+        ("read-tree-past-right", Self::ReadTreePastRight),
+        ("search-goes-on", Self::SearchGoesOn),
+        ("data-outlives-object", Self::DataOutlivesObject),
     ];
 }
 

@@ -2,6 +2,7 @@
 
 use crate::check::keys::{KeyOp, Keys};
 use crate::check::linear::{Call, check};
+use crate::check::places::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -20,13 +21,15 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All calls of all clients, by key.
+/// All calls of all clients, by key; those about trees apart.
 #[derive(Default)]
 pub struct History {
     keys: BTreeMap<u32, Vec<Call<KeyOp>>>,
     /// Calls of which nobody knows whether they had an effect, although others
     /// that follow them did.
     optional: BTreeSet<(u32, usize)>,
+    /// What happened to trees.
+    pub places: Places,
     /// FNV-1a over all that happened, in order.
     hash: u64,
     /// Calls that were made.
@@ -103,11 +106,20 @@ impl History {
             let op = KeyOp::Restart;
             calls.push(Call { invoked_ns: from_ns, returned_ns: Some(to_ns), follows: None, op });
         }
+        self.places.restart(from_ns, to_ns);
     }
 
     /// Something else that happened.
     pub fn note(&mut self, now_ns: u64, client: u32, key: u32, what: fmt::Arguments<'_>) {
-        let line = format!("{now_ns:>14} client {client} key {key} {what}");
+        self.add_line(format!("{now_ns:>14} client {client} key {key} {what}"));
+    }
+
+    /// Something that happened to a tree.
+    pub fn note_place(&mut self, now_ns: u64, client: u32, tree: u32, what: fmt::Arguments<'_>) {
+        self.add_line(format!("{now_ns:>14} client {client} tree {tree} {what}"));
+    }
+
+    fn add_line(&mut self, line: String) {
         for byte in line.bytes() {
             self.hash = (self.hash ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -147,7 +159,9 @@ impl History {
                 }
             }
         }
-        Judgement { violations: self.violations, undecided, keys: self.keys.len() as u64 }
+        self.violations.extend(self.places.judge());
+        let (keys, looks) = (self.keys.len() as u64, self.places.looks());
+        Judgement { violations: self.violations, undecided, keys, looks }
     }
 }
 
@@ -160,6 +174,8 @@ pub struct Judgement {
     pub undecided: u64,
     /// Keys that were judged.
     pub keys: u64,
+    /// Calls that showed something of a tree.
+    pub looks: u64,
 }
 
 /// The calls around the one that nothing explains.

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod faults;
 pub mod history;
 pub mod node;
+pub mod places;
 pub mod probes;
 pub mod resp;
 pub mod shrink;

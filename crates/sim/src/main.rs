@@ -86,6 +86,7 @@ struct Totals {
     violations: u64,
     undecided: u64,
     keys: u64,
+    looks: u64,
     probes: Probes,
 }
 
@@ -100,6 +101,7 @@ impl Totals {
         self.violations += outcome.violations.len() as u64;
         self.undecided += outcome.undecided;
         self.keys += outcome.keys;
+        self.looks += outcome.looks;
         self.probes.add_all(&outcome.probes);
     }
 }
@@ -112,7 +114,7 @@ fn main() -> ExitCode {
     });
     #[cfg(feature = "plants")]
     if args.plants.hunt {
-        return plants::hunt(seeds, !args.no_faults);
+        return plants::hunt(seeds, !args.no_faults, args.plants.plant);
     }
     #[cfg(feature = "plants")]
     remora_layout::plant::choose(args.plants.plant);
@@ -141,7 +143,7 @@ fn main() -> ExitCode {
     if args.seeds.is_some() {
         let kinds = totals.faults.iter().map(|(fault, times)| format!(" {}={times}", fault.name()));
         println!("faults:{}", kinds.collect::<String>());
-        println!("virtual_s={}", totals.virtual_ns / 1_000_000_000);
+        println!("virtual_s={} looks_at_trees={}", totals.virtual_ns / 1_000_000_000, totals.looks);
     }
     let faults: u64 = totals.faults.values().sum();
     let Totals { seeds, operations, violations, .. } = totals;
@@ -205,7 +207,7 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 21] = [
+    const HUNTED: [Plant; 35] = [
         Plant::SkipRecordValidation,
         Plant::TrustFormerLife,
         Plant::UpdatedStaysLive,
@@ -227,11 +229,25 @@ mod plants {
         Plant::RespAnswersSlot,
         Plant::RespIgnoresExpiry,
         Plant::LostIsRefused,
+        Plant::WalkIgnoresLeftAt,
+        Plant::LeftAtTooLow,
+        Plant::MoveIsNoLoss,
+        Plant::StaleParentBox,
+        Plant::FreedStaysLive,
+        Plant::DroppedStaysLive,
+        Plant::MoveKeepsOldEntry,
+        Plant::MoveKeepsOldIndex,
+        Plant::DoublesStay,
+        Plant::BelieveTornNode,
+        Plant::TrustKeptTop,
+        Plant::ReadTreePastRight,
+        Plant::SearchGoesOn,
+        Plant::DataOutlivesObject,
     ];
 
     #[derive(clap::Args)]
     pub struct Args {
-        /// Switches a planted bug on.
+        /// Switches a planted bug on; with --hunt looks for this one only.
         #[arg(long, value_name = "NAME", value_parser = parse_plant)]
         pub plant: Option<Plant>,
         /// Looks for every planted bug, in seeds in turn until it is found.
@@ -252,10 +268,11 @@ mod plants {
         found.expect("all plants have names").0
     }
 
-    /// One line for each bug. Fails if one is not found.
-    pub fn hunt(seeds: Range<u64>, with_faults: bool) -> ExitCode {
+    /// One line for each bug, or for the one that is named. Fails if one is not
+    /// found.
+    pub fn hunt(seeds: Range<u64>, with_faults: bool, only: Option<Plant>) -> ExitCode {
         let mut missed = 0;
-        for plant in HUNTED {
+        for plant in HUNTED.into_iter().filter(|&plant| only.is_none_or(|only| only == plant)) {
             choose(Some(plant));
             let breaks = |seed: &u64| {
                 let outcome = World::run(Less::default().of(*seed, with_faults), false);

@@ -1,7 +1,7 @@
 //! Proof that the rare paths ran: each is a count that production code keeps
 //! anyway, or something that a world's client met.
 
-use remora_client::{Counts, Error};
+use remora_client::{Counts, Error, TreeEvents};
 use remora_engine::ShardStats;
 use remora_layout::message::Status;
 use std::collections::BTreeMap;
@@ -47,11 +47,25 @@ pub enum Probe {
     RespTorn,
     /// A RESP connection was lost with requests under way.
     RespLost,
+    /// A tree was searched by READs.
+    TreeRead,
+    /// A walk over a tree began again, as entries had left a node.
+    TreeBeganAgain,
+    /// One did, as a node that was kept had changed.
+    TreeStaleKept,
+    /// A tree's node or header was read while it was being changed.
+    TreeTorn,
+    /// A tree that was read had been removed.
+    TreeGone,
+    /// A search was answered in several turns of its shard.
+    TreeInParts,
+    /// Reading a tree did not conclude, and the server was asked after all.
+    TreeAskedAfterRead,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 26] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -71,6 +85,13 @@ impl Probe {
         Self::RespAsked,
         Self::RespTorn,
         Self::RespLost,
+        Self::TreeRead,
+        Self::TreeBeganAgain,
+        Self::TreeStaleKept,
+        Self::TreeTorn,
+        Self::TreeGone,
+        Self::TreeInParts,
+        Self::TreeAskedAfterRead,
     ];
 }
 
@@ -93,6 +114,14 @@ impl Probes {
         self.add(Probe::TornRead, counts.retries);
         self.add(Probe::LeaseExpired, counts.lease_expired);
         self.add(Probe::RightLapsed, counts.right_lapsed);
+    }
+
+    /// What a view of a tree tells of its searches.
+    pub fn add_view(&mut self, events: &TreeEvents) {
+        self.add(Probe::TreeBeganAgain, events.began_again);
+        self.add(Probe::TreeStaleKept, events.stale_kept);
+        self.add(Probe::TreeTorn, events.torn);
+        self.add(Probe::TreeGone, events.header_gone);
     }
 
     /// What a shard tells of itself; it began with so many buckets.

@@ -3,6 +3,7 @@
 use crate::client::Mix;
 use crate::faults::Fault;
 use crate::node::NodeOptions;
+use crate::places::PlacesSwarm;
 use crate::resp::RespSwarm;
 use crate::values::Lengths;
 use remora_engine::ShardOptions;
@@ -43,6 +44,8 @@ pub struct Swarm {
     pub faults: BTreeMap<Fault, u32>,
     /// RESP.
     pub resp: RespSwarm,
+    /// Trees.
+    pub places: PlacesSwarm,
     /// Longest time between two chances of a fault that comes from outside, ns.
     pub chance_ns: u64,
 }
@@ -139,6 +142,7 @@ impl Swarm {
             pointer_lines: if shares_pointers { draw.one_of([8, 64, 1_024]) } else { 0 },
             audits: !is_large,
         };
+        let places = PlacesSwarm::of(seed, &fabric);
         Self {
             operations,
             clients,
@@ -152,6 +156,7 @@ impl Swarm {
             cache_entries: draw.one_of([0, 1, 64, 4_096]),
             timeout: Duration::from_millis(draw.one_of([1_000, 5_000])),
             resp: RespSwarm::of(&mut |range| draw.within(range)),
+            places,
             faults: if with_faults { Self::faults(&mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),

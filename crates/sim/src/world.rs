@@ -61,6 +61,8 @@ pub struct Outcome {
     pub undecided: u64,
     /// Keys of the history.
     pub keys: u64,
+    /// Calls that showed something of a tree.
+    pub looks: u64,
     /// What happened, if it was wanted.
     pub trace: Vec<String>,
 }
@@ -266,8 +268,19 @@ impl World {
         let (operations, hash) = (history.calls, history.hash());
         let evicts = self.swarm.node.shard.eviction != Eviction::None;
         let judgement = history.judge(Keys { evicts });
-        let Judgement { violations, undecided, keys } = judgement;
+        let Judgement { violations, undecided, keys, looks } = judgement;
         let (faults, probes) = (self.faults.struck(), self.probes.take());
-        Outcome { operations, virtual_ns, faults, hash, probes, violations, undecided, keys, trace }
+        Outcome {
+            operations,
+            virtual_ns,
+            faults,
+            hash,
+            probes,
+            violations,
+            undecided,
+            keys,
+            looks,
+            trace,
+        }
     }
 }

@@ -17,6 +17,12 @@ struct Kept {
     bytes: Box<[u8]>,
 }
 
+/// The version that a node's bytes name.
+pub(super) fn version_of(bytes: &[u8]) -> u64 {
+    let word = &bytes[VERSIONED_BYTES - 8..VERSIONED_BYTES];
+    u64::from_le_bytes(word.try_into().expect("eight bytes"))
+}
+
 /// The nodes that are kept.
 #[derive(Debug)]
 pub(super) struct Tops {
@@ -49,8 +55,7 @@ impl Tops {
         if level == 0 || bytes.len() > self.most_bytes || bytes.len() < VERSIONED_BYTES {
             return;
         }
-        let word = &bytes[VERSIONED_BYTES - 8..VERSIONED_BYTES];
-        let version = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        let version = version_of(bytes);
         if let Some(kept) = self.nodes.get_mut(&at) {
             if kept.version != version {
                 kept.version = version;

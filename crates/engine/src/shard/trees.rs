@@ -6,20 +6,24 @@
 //! leads to, and go with the object; a search that has begun ends, or is told
 //! that its tree has gone, whatever happens meanwhile.
 
+mod build;
+mod search;
+
+pub use search::TreeSearch;
+
 use super::defragment::Room;
 use super::{Now, Shard};
-use crate::command::{Command, Objects, Reply, TreeCommand, TreeRequest, TreeSettings};
+use crate::command::{Command, Reply, TreeCommand, TreeRequest, TreeSettings};
 use remora_arena::{ArenaFull, Journal, NewRecord, Slot, publish_live, slot_of, write_pending};
 use remora_index::hash::record_value;
-use remora_index::rtree::{Arena, Cursor, Tree, TreeError, TreeOptions};
-use remora_layout::limits::{
-    MAX_NEAREST, MAX_TREES, NODE_RUN_BYTES, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
-};
+use remora_index::rtree::{Arena, Tree, TreeError, TreeOptions};
+use remora_layout::limits::{MAX_TREES, NODE_RUN_BYTES};
 use remora_layout::message::Status;
 use remora_layout::node::{Home, node_bytes};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// One tree, and what belongs to its objects.
@@ -28,7 +32,7 @@ struct Named {
     /// No two trees of a shard ever have the same.
     serial: u64,
     /// Slots of the objects' bytes.
-    data: HashMap<u64, u32>,
+    data: BTreeMap<u64, u32>,
     /// What it is to be built of.
     staged: Vec<(u64, Rect)>,
 }
@@ -36,7 +40,7 @@ struct Named {
 /// The trees of one shard.
 #[derive(Default)]
 pub(super) struct Trees {
-    by_name: HashMap<Box<[u8]>, Named>,
+    by_name: BTreeMap<Box<[u8]>, Named>,
     last_serial: u64,
     totals: Totals,
     /// What a reply's value is made in.
@@ -70,33 +74,6 @@ impl Totals {
     fn update(&mut self, before: (u64, u64), tree: &Tree) {
         self.objects = self.objects + tree.objects() - before.0;
         self.node_bytes = self.node_bytes + tree.bytes() - before.1;
-    }
-}
-
-/// A search that is answered in slices.
-#[derive(Debug)]
-pub struct TreeSearch {
-    name: Box<[u8]>,
-    serial: u64,
-    cursor: Cursor,
-    /// Objects that are counted, not given.
-    count: Option<u64>,
-}
-
-impl TreeSearch {
-    /// Whether objects may have been given twice: the tree changed meanwhile.
-    pub fn may_have_doubles(&self) -> bool {
-        self.cursor.restarts() > 0
-    }
-
-    /// Whether it gives objects; else it counts them.
-    pub fn gives_objects(&self) -> bool {
-        self.count.is_none()
-    }
-
-    /// The reply's number: objects counted, or nodes visited.
-    pub fn number(&self) -> i64 {
-        self.count.unwrap_or(self.cursor.nodes()) as i64
     }
 }
 
@@ -214,7 +191,7 @@ impl<J: Journal> Shard<J> {
         self.trees.totals.update((0, 0), &tree);
         self.trees.last_serial += 1;
         let serial = self.trees.last_serial;
-        let named = Named { tree, serial, data: HashMap::new(), staged: Vec::new() };
+        let named = Named { tree, serial, data: BTreeMap::new(), staged: Vec::new() };
         self.trees.by_name.insert(name.into(), named);
         Ok(())
     }
@@ -318,7 +295,9 @@ impl<J: Journal> Shard<J> {
         match self.change_tree(name, now, |tree, arena| tree.remove(arena, id)) {
             Ok(true) => {
                 self.log.append(entry);
-                self.set_data(name, id, None, now);
+                if !planted(Plant::DataOutlivesObject) {
+                    self.set_data(name, id, None, now);
+                }
                 Reply::number(1)
             }
             Ok(false) | Err(Status::NoTree) => Reply::number(0),
@@ -343,20 +322,6 @@ impl<J: Journal> Shard<J> {
         Reply { value: Some(scratch), ..Reply::number(data.is_some() as i64) }
     }
 
-    fn nearest(&mut self, name: &[u8], (x, y): (f64, f64), wanted: usize) -> Reply<'_> {
-        if wanted > MAX_NEAREST {
-            return Reply::status(Status::TooLarge);
-        }
-        let Some(named) = self.trees.by_name.get(name) else {
-            return Reply::status(Status::NoTree);
-        };
-        let found = named.tree.nearest(&self.owner, x, y, wanted);
-        let scratch = &mut self.trees.scratch;
-        scratch.clear();
-        scratch.extend_from_slice(found.as_bytes());
-        Reply { value: Some(scratch), ..Reply::number(found.len() as i64) }
-    }
-
     fn tree_info(&mut self, name: &[u8]) -> Reply<'_> {
         let Some(named) = self.trees.by_name.get(name) else {
             return Reply::status(Status::NoTree);
@@ -379,145 +344,6 @@ impl<J: Journal> Shard<J> {
         scratch.clear();
         scratch.extend_from_slice(info.to_words().as_bytes());
         Reply { value: Some(scratch), ..Reply::status(Status::Ok) }
-    }
-
-    fn stage(&mut self, name: &[u8], objects: Objects<'_>, entry: &Command<'_>) -> Reply<'_> {
-        let Some(named) = self.trees.by_name.get_mut(name) else {
-            return Reply::status(Status::NoTree);
-        };
-        if named.tree.objects() > 0 {
-            named.staged = Vec::new();
-            return Reply::status(Status::NotEmpty);
-        }
-        // What is kept must fit the arena once it is built, at least.
-        let bytes = (named.staged.len() + objects.len()) * size_of::<(u64, Rect)>();
-        if bytes > self.owner.region_bytes() {
-            named.staged = Vec::new();
-            return Reply::status(Status::OutOfMemory);
-        }
-        self.log.append(entry);
-        named.staged.extend(objects.iter());
-        Reply::number(named.staged.len() as i64)
-    }
-
-    fn build_tree(&mut self, name: &[u8], entry: &Command<'_>, now: Now) -> Reply<'_> {
-        let Some(named) = self.trees.by_name.get_mut(name) else {
-            return Reply::status(Status::NoTree);
-        };
-        let capacity = named.tree.header().capacity as usize;
-        let mut staged = std::mem::take(&mut named.staged);
-        let bytes = packed_nodes(staged.len(), capacity) * node_bytes(capacity);
-        if !self.make_free(NODE_RUN_BYTES, bytes.div_ceil(NODE_RUN_BYTES), now) {
-            return Reply::status(Status::OutOfMemory);
-        }
-        let changed_at = self.log.last_sequence() + 1;
-        let Some(named) = self.trees.by_name.get_mut(name) else {
-            return Reply::status(Status::NoTree);
-        };
-        let before = (named.tree.objects(), named.tree.bytes());
-        let (owner, slots) = (&mut self.owner, &mut self.slots);
-        let mut arena = Arena { owner, slots, changed_at };
-        let built = named.tree.load(&mut arena, std::mem::take(&mut staged), |_| {});
-        self.trees.totals.update(before, &named.tree);
-        let objects = named.tree.objects();
-        match built {
-            Ok(()) => {
-                self.log.append(entry);
-                Reply::number(objects as i64)
-            }
-            Err(error) => Reply::status(refusal(error)),
-        }
-    }
-
-    /// Begins a search or a count. `NoTree` if there is no tree of that name.
-    pub fn begin_search(
-        &self,
-        name: &[u8],
-        request: TreeRequest<'_>,
-    ) -> Result<TreeSearch, Status> {
-        let (window, predicate, count) = match request.command() {
-            TreeCommand::Search { window, predicate } => (window, predicate, None),
-            TreeCommand::Count { window, predicate } => (window, predicate, Some(0)),
-            _ => return Err(Status::Malformed),
-        };
-        let named = self.trees.by_name.get(name).ok_or(Status::NoTree)?;
-        let cursor = Cursor::new(window, predicate);
-        Ok(TreeSearch { name: name.into(), serial: named.serial, cursor, count })
-    }
-
-    /// Goes on with a search for one turn of the shard; appends the objects
-    /// that it finds to `found`, 40 bytes each. True at its end.
-    ///
-    /// # Errors
-    /// `NoTree`: the tree has gone meanwhile.
-    pub fn search_turn(
-        &self,
-        search: &mut TreeSearch,
-        found: &mut Vec<u8>,
-    ) -> Result<bool, Status> {
-        let named = self.trees.by_name.get(&search.name).ok_or(Status::NoTree)?;
-        if named.serial != search.serial {
-            return Err(Status::NoTree);
-        }
-        let node = node_bytes(named.tree.header().capacity as usize);
-        let step = (SEARCH_TURN_BYTES / node).max(1) as u64;
-        let last = search.cursor.nodes() + SEARCH_TURN_NODES;
-        let (TreeSearch { cursor, count, .. }, before) = (search, found.len());
-        // Bounded: each step visits a node, or ends.
-        loop {
-            let restarts = cursor.restarts();
-            let mut met = 0;
-            let ended = named.tree.search_some(&self.owner, cursor, step, |object| match count {
-                Some(_) => met += 1,
-                None => found.extend_from_slice(object.as_bytes()),
-            });
-            if let Some(count) = count {
-                // Counted anew where the search began again.
-                *count = if cursor.restarts() == restarts { *count + met } else { met };
-            }
-            let is_full = found.len() - before >= SEARCH_TURN_BYTES || cursor.nodes() >= last;
-            if ended || is_full {
-                return Ok(ended);
-            }
-        }
-    }
-
-    /// A search to its end, for whoever cannot take it in turns.
-    fn whole_search(&mut self, name: &[u8], command: TreeCommand<'_>) -> Reply<'_> {
-        let (window, predicate, counts) = match command {
-            TreeCommand::Search { window, predicate } => (window, predicate, false),
-            TreeCommand::Count { window, predicate } => (window, predicate, true),
-            _ => unreachable!("called for searches"),
-        };
-        let Some(named) = self.trees.by_name.get(name) else {
-            return Reply::status(Status::NoTree);
-        };
-        let scratch = &mut self.trees.scratch;
-        scratch.clear();
-        let mut count = 0;
-        let nodes = named.tree.search(&self.owner, &window, predicate, |object| {
-            count += 1;
-            if !counts {
-                scratch.extend_from_slice(object.as_bytes());
-            }
-        });
-        if counts {
-            return Reply::number(count);
-        }
-        Reply { value: Some(scratch), ..Reply::number(nodes as i64) }
-    }
-}
-
-/// Nodes of a tree in which so many objects are packed.
-fn packed_nodes(objects: usize, capacity: usize) -> usize {
-    let (mut nodes, mut level) = (0, objects.max(1));
-    // Bounded: each level has fewer nodes.
-    loop {
-        level = level.div_ceil(capacity);
-        nodes += level;
-        if level == 1 {
-            return nodes;
-        }
     }
 }
 

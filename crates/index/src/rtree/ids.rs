@@ -14,6 +14,7 @@ use hashbrown::HashTable;
 use remora_arena::{Journal, Owner};
 use remora_layout::hash::mix;
 use remora_layout::node::{Entry, NodeRef};
+use remora_layout::plant::{Plant, planted};
 
 /// Parts of the table: at 50 million objects each has 200,000.
 const PARTS: usize = 256;
@@ -120,7 +121,7 @@ impl Ids {
     }
 
     fn replace(&mut self, id: u64, from: u32, to: u32) {
-        if from == to {
+        if from == to || planted(Plant::MoveKeepsOldIndex) {
             return;
         }
         let hash = self.hash(id);

@@ -7,6 +7,7 @@
 use remora_arena::{ArenaFull, Journal, Owner, Slots};
 use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, SLOT_UNIT_BYTES};
 use remora_layout::node::{NodeRef, word};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::record::{Guardian, State};
 
 /// What a writer works with: the region, its allocator, and where in the
@@ -85,7 +86,9 @@ impl Pool {
 
     /// Gives back a place whose guardian is dead or pending.
     pub fn give<J: Journal>(&mut self, arena: &mut Arena<'_, J>, at: NodeRef) {
-        set_state(arena.owner, at, State::Dead);
+        if !planted(Plant::FreedStaysLive) {
+            set_state(arena.owner, at, State::Dead);
+        }
         self.used -= 1;
         if at.generation < arena.slots.last_generation() {
             self.free.push(at.slot);
@@ -100,7 +103,9 @@ impl Pool {
                 let place = NodeRef { slot: (at / SLOT_UNIT_BYTES) as u32, generation: 0 };
                 let guardian = Guardian::from_word(arena.owner.word(word_of(place, 0)));
                 let generation = guardian.expect("the pool's own").generation;
-                set_state(arena.owner, NodeRef { generation, ..place }, State::Dead);
+                if !planted(Plant::DroppedStaysLive) {
+                    set_state(arena.owner, NodeRef { generation, ..place }, State::Dead);
+                }
                 at += self.place_bytes;
             }
             arena.owner.release();

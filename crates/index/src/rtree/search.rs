@@ -6,6 +6,7 @@ use super::tree::Tree;
 use remora_arena::{Journal, Owner};
 use remora_layout::limits::WALK_RESTARTS;
 use remora_layout::node::{Entry, NodeRef};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeHeader;
 use std::cmp::Ordering;
@@ -150,6 +151,9 @@ impl Cursor {
     /// it is now.
     fn enter(&mut self, header: &TreeHeader) {
         if self.is_finished || self.counter == Some(header.counter) {
+            return;
+        }
+        if self.counter.is_some() && planted(Plant::SearchGoesOn) {
             return;
         }
         self.restarts += self.counter.is_some() as u32;

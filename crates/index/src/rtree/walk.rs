@@ -12,6 +12,7 @@ use super::search::{Candidate, Object, Predicate};
 use crate::memory::Memory;
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
 use std::collections::BinaryHeap;
@@ -174,6 +175,7 @@ impl Walk {
         self.under_way -= 1;
         let node = match verify_node(bytes, self.home, want.at, want.level, proof) {
             Ok(node) if node.left_at <= self.header.counter => node,
+            Ok(node) if planted(Plant::WalkIgnoresLeftAt) => node,
             Ok(_) | Err(NotANode::Dead) => return Step::Again,
             Err(NotANode::Torn) => {
                 self.retries += 1;
@@ -261,7 +263,7 @@ impl Walk {
 
     /// An object that moved while the walk went on may have been met twice.
     fn finish(&mut self) {
-        if matches!(self.query, Query::Window { .. }) {
+        if matches!(self.query, Query::Window { .. }) && !planted(Plant::DoublesStay) {
             self.results.sort_unstable_by_key(|object| object.word);
             self.results.dedup_by_key(|object| object.word);
         }
@@ -280,6 +282,11 @@ impl Walk {
     /// Nodes fetched, those in vain too.
     pub fn fetched(&self) -> u64 {
         self.fetched
+    }
+
+    /// Times that a node was fetched while it was being changed.
+    pub fn torn(&self) -> u32 {
+        self.retries
     }
 
     /// Times that a node was fetched in vain, or the walk began again.

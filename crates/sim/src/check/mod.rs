@@ -3,5 +3,6 @@
 mod calls;
 pub mod keys;
 pub mod linear;
+pub mod places;
 mod visited;
 mod wants;

@@ -2,6 +2,7 @@
 //! writing down what it saw.
 
 mod operations;
+mod places;
 mod submit;
 
 use crate::check::keys::KeyOp;
@@ -10,6 +11,7 @@ use crate::history::Begun;
 use crate::tasks::Coroutines;
 use crate::values::decode;
 use crate::world::World;
+use places::Views;
 use remora_client::{Client, Error, Options, Path, Session};
 use remora_fabric::sim::Tasks;
 use std::rc::Rc;
@@ -55,6 +57,7 @@ pub struct SimClient {
     clock: HostClock,
     options: Options,
     task: u64,
+    views: Views,
 }
 
 /// Why a client left its session.
@@ -71,7 +74,8 @@ impl SimClient {
         let inner = Rc::clone(world);
         Coroutines::spawn(&world.sim, move || {
             let task = Coroutines.current().expect("it runs");
-            SimClient { number, world: inner, clock, options, task }.run();
+            let views = Views::default();
+            SimClient { number, world: inner, clock, options, task, views }.run();
         })
     }
 
@@ -103,10 +107,13 @@ impl SimClient {
             drop(client);
             // The server hears of it some time later.
             let (world, hears_ns) = (Rc::clone(&self.world), self.draw(50 * MS));
+            let unknown = std::mem::take(&mut self.views.unknown);
             Coroutines::spawn(&self.world.sim, move || {
                 let task = Coroutines.current().expect("it runs");
                 world.faults.pause(&world.sim, task, hears_ns..=hears_ns);
                 world.node.borrow_mut().end_session(number);
+                let (mut history, now_ns) = (world.history.borrow_mut(), world.sim.now_ns());
+                unknown.into_iter().for_each(|act| history.places.bound(act, now_ns));
             });
             let backs_off_ns = 1 + self.draw(2 * MS);
             self.pause(backs_off_ns);
@@ -121,6 +128,7 @@ impl SimClient {
                 Err(error) => return Left::Ended(error),
             };
             let left = self.use_session(&mut session);
+            self.close_views();
             self.world.probes.borrow_mut().add_session(&session.totals());
             if !matches!(left, Left::HandedOver) {
                 return left;
@@ -146,6 +154,10 @@ impl SimClient {
     }
 
     fn operate(&mut self, session: &mut Session) -> Result<(), Error> {
+        let places = &self.world.swarm.places;
+        if places.trees > 0 && self.draw(100) < places.percent {
+            return self.use_tree(session);
+        }
         let mix = self.world.swarm.mix;
         let weights = [
             mix.get,

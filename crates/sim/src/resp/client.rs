@@ -159,6 +159,7 @@ impl RespClient {
 
     fn begin(&self, pipeline: &mut Pipeline, request: Request, bytes: &mut Vec<u8>) {
         let Request { words, expect, ops, expiry } = request;
+        let clears = words[0] == b"FLUSHALL";
         bytes.extend(format!("*{}\r\n", words.len()).into_bytes());
         for word in words {
             bytes.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -178,8 +179,9 @@ impl RespClient {
             calls.push((key, begun, op));
         }
         history.calls = calls_before + 1;
+        let clears = clears.then(|| history.places.clear(None, now_ns));
         drop(history);
-        pipeline.asked.push_back(Asked { expect, calls, expiry, asked_ms });
+        pipeline.asked.push_back(Asked { expect, calls, expiry, clears, asked_ms });
     }
 
     /// Takes replies until no more than `keep` requests are under way.
@@ -232,6 +234,7 @@ impl RespClient {
         match came {
             Came::Of(ops) => {
                 let mut history = self.world.history.borrow_mut();
+                asked.clears.into_iter().for_each(|act| history.places.done(act, now_ns));
                 for (&(_, begun, _), op) in asked.calls.iter().zip(ops) {
                     history.end(self.number, begun, now_ns, op);
                 }

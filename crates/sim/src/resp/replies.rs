@@ -2,6 +2,7 @@
 
 use super::requests::time_left;
 use crate::check::keys::{KeyOp, Left, Value};
+use crate::check::places::Act;
 use crate::history::Begun;
 use crate::values::decode;
 use crate::world::World;
@@ -40,6 +41,8 @@ pub struct Asked {
     pub calls: Vec<(u32, Begun, KeyOp)>,
     /// How it says when its key expires.
     pub expiry: Option<super::requests::Px>,
+    /// It removes all trees.
+    pub clears: Option<Act>,
     /// The server's clock when it was sent, ms.
     pub asked_ms: u64,
 }

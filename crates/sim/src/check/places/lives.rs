@@ -1,0 +1,132 @@
+//! When each version of an object may have been current.
+
+use super::{Act, Number, Part, Places, Register, Seen};
+use std::collections::BTreeMap;
+
+/// A version's life: it was current within these times only, or never.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    /// The change that made it; `None`: it was so from the beginning.
+    pub act: Option<Act>,
+    /// `None`: there was nothing.
+    pub number: Option<Number>,
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
+/// The versions of each object that was ever written.
+pub(super) struct Lives(BTreeMap<Register, Vec<Life>>);
+
+impl Lives {
+    pub fn of(places: &Places) -> Self {
+        let done_ns = places.done_by();
+        let registers = places.changes.iter().map(|(&register, changes)| {
+            let clears =
+                places.clears.iter().filter(|(_, tree)| tree.is_none_or(|t| t == register.0));
+            let clears = clears.map(|&(act, _)| (act, None));
+            let changes = changes.iter().copied().chain(clears);
+            let changes = changes.filter(|&(act, _)| !places.spans[act].is_refused);
+            (register, places.lives(changes.collect(), &done_ns))
+        });
+        Self(registers.collect())
+    }
+
+    /// The versions of an object that may have been current at some moment
+    /// between these times.
+    pub fn between(
+        &self,
+        register: Register,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = &Life> + Clone {
+        current(self.all(register), from_ns, to_ns)
+    }
+
+    /// The objects of a tree, each with the versions that may have been current
+    /// between these times.
+    pub fn objects(
+        &self,
+        tree: u32,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = (u64, impl Iterator<Item = &Life> + Clone)> {
+        let of_tree = self.0.range((tree, 0, Part::Rect)..=(tree, u64::MAX, Part::Data));
+        let rects = of_tree.filter(|((_, _, part), _)| *part == Part::Rect);
+        rects.map(move |((_, id, _), all)| (*id, current(all, from_ns, to_ns)))
+    }
+
+    /// All versions of an object.
+    pub fn all(&self, register: Register) -> &[Life] {
+        self.0.get(&register).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn current(all: &[Life], from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Life> + Clone {
+    let begun = all.iter().take_while(move |life| life.from_ns <= to_ns);
+    begun.filter(move |life| life.to_ns >= from_ns)
+}
+
+impl Places {
+    /// By when each change has certainly taken effect: when it was answered, or
+    /// somebody had seen what it made; `u64::MAX` if that is not known.
+    fn done_by(&self) -> Vec<u64> {
+        let mut done_ns: Vec<u64> = self.spans.iter().map(|span| span.done_ns).collect();
+        for look in &self.looks {
+            let mut saw = |act: Act| done_ns[act] = done_ns[act].min(look.to_ns);
+            let mut saw_rect = |id, rect| {
+                let number = self.version_of(look.tree, id, rect);
+                number.into_iter().for_each(|number| saw(self.versions[number as usize].act));
+            };
+            match &look.seen {
+                Seen::Window { found, .. } | Seen::Nearest { found, .. } => {
+                    found.iter().for_each(|(id, rect)| saw_rect(*id, rect));
+                }
+                Seen::Object { id, found: Some((rect, data)) } => {
+                    saw_rect(*id, rect);
+                    let version = data.and_then(|number| self.versions.get(number as usize));
+                    version.into_iter().for_each(|version| saw(version.act));
+                }
+                Seen::Object { .. } | Seen::Count { .. } | Seen::Changed { .. } => {}
+            }
+        }
+        done_ns
+    }
+
+    /// The lives of one object's versions, by their beginnings. A version ends
+    /// at the latest when a change has taken effect that was asked for after
+    /// this one's had, or could have.
+    fn lives(&self, changes: Vec<(Act, Option<Number>)>, done_ns: &[u64]) -> Vec<Life> {
+        let mut changes: Vec<(Option<Act>, Option<Number>)> = std::iter::once((None, None))
+            .chain(changes.into_iter().map(|(act, number)| (Some(act), number)))
+            .collect();
+        let asked_ns = |act: Option<Act>| act.map_or(0, |act| self.spans[act].asked_ns);
+        let done_ns = |act: Option<Act>| act.map_or(0, |act| done_ns[act]);
+        let bound_ns = |act: Option<Act>| act.map_or(0, |act| self.spans[act].bound_ns);
+        // What was so from the beginning stays first.
+        changes.sort_by_key(|&(act, _)| asked_ns(act));
+        // The first of those from here on to have taken effect.
+        let mut first_done_ns = vec![u64::MAX; changes.len() + 1];
+        for (at, &(act, _)) in changes.iter().enumerate().rev() {
+            first_done_ns[at] = first_done_ns[at + 1].min(done_ns(act));
+        }
+        let life = |&(act, number): &(Option<Act>, Option<Number>)| {
+            let latest_ns = done_ns(act).min(bound_ns(act));
+            let after = match act {
+                Some(_) => changes.partition_point(|&(other, _)| asked_ns(other) <= latest_ns),
+                None => 1,
+            };
+            let is_restart = act.is_some_and(|act| self.spans[act].is_restart);
+            let restart_ns = if is_restart { u64::MAX } else { self.restart_after(asked_ns(act)) };
+            let to_ns = first_done_ns[after].min(restart_ns);
+            Life { act, number, from_ns: asked_ns(act), to_ns }
+        };
+        changes.iter().map(life).collect()
+    }
+
+    /// When the first server serves after the one that was there at a time.
+    fn restart_after(&self, ns: u64) -> u64 {
+        let restarts = self.clears.iter().map(|&(act, _)| &self.spans[act]);
+        let later = restarts.filter(|span| span.is_restart && span.done_ns > ns);
+        later.map(|span| span.done_ns).min().unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,293 @@
+//! What a simulated client does with trees of places.
+
+use super::SimClient;
+use crate::check::places::{Act, Seen};
+use crate::places::{data_of, new_rect, number_of, reading, settings, tree_name, window};
+use crate::probes::Probe;
+use remora_client::{Error, OpenTree, Predicate, Query, Rect, Session, Via};
+use remora_layout::limits::SEARCH_TURN_BYTES;
+use remora_layout::message::Status;
+use remora_layout::node::ENTRY_BYTES;
+use std::fmt;
+
+/// Objects that one turn of a search gives.
+const TURN_OBJECTS: usize = SEARCH_TURN_BYTES / ENTRY_BYTES;
+
+const NO_TREE: Error = Error::Refused(Status::NoTree);
+
+/// What a client keeps of the trees while it has one connection.
+#[derive(Default)]
+pub(super) struct Views {
+    /// Of the present session, by the trees' numbers.
+    trees: Vec<Option<OpenTree>>,
+    /// Changes of which nobody has learnt what came of them.
+    pub unknown: Vec<Act>,
+}
+
+impl SimClient {
+    /// Operates on a tree.
+    pub(super) fn use_tree(&mut self, session: &mut Session) -> Result<(), Error> {
+        let swarm = self.world.swarm.places;
+        self.world.history.borrow_mut().calls += 1;
+        let tree = self.draw(swarm.trees as u64) as u32;
+        if self.draw(1_000) < swarm.drops {
+            return self.drop_tree(session, tree);
+        }
+        if !self.has_view(tree) {
+            self.open_tree(session, tree)?;
+        }
+        if !self.has_view(tree) && self.draw(8) > 0 {
+            // A PUT would make it.
+            return Ok(());
+        }
+        match self.draw(100) {
+            0..40 => self.put(session, tree),
+            40..50 => self.remove(session, tree),
+            50..58 => self.object(session, tree),
+            58..66 => self.count(session, tree),
+            66..76 => self.search(session, tree, true),
+            _ => self.search(session, tree, false),
+        }
+    }
+
+    /// The session is another one: it has no views.
+    pub(super) fn close_views(&mut self) {
+        let views = std::mem::take(&mut self.views.trees);
+        let mut probes = self.world.probes.borrow_mut();
+        views.iter().flatten().for_each(|view| probes.add_view(&view.events()));
+    }
+
+    fn has_view(&self, tree: u32) -> bool {
+        self.views.trees.get(tree as usize).is_some_and(Option::is_some)
+    }
+
+    /// A tree is opened, and made before if it is not there.
+    fn open_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let name = tree_name(tree);
+        let mut opened = self.open_tree_if_there(session, tree)?;
+        // One loads, so that nobody else builds of what it sends.
+        let loads = self.world.swarm.places.loads && tree % self.world.swarm.clients == self.number;
+        let waits = self.world.swarm.places.loads && !loads && self.draw(8) > 0;
+        if opened.is_none() && !waits {
+            let settings = settings(&mut |below| self.draw(below));
+            self.tell(tree, format_args!("is made: {settings:?}"));
+            match session.create_tree(&name, &settings) {
+                Ok(is_new) => {
+                    if is_new && loads {
+                        self.load(session, tree)?;
+                    }
+                }
+                Err(error) => return self.tree_failed(&[], error),
+            }
+            opened = self.open_tree_if_there(session, tree)?;
+        }
+        let views = &mut self.views.trees;
+        views.resize_with(views.len().max(tree as usize + 1), || None);
+        views[tree as usize] = opened;
+        Ok(())
+    }
+
+    fn open_tree_if_there(
+        &mut self,
+        session: &mut Session,
+        tree: u32,
+    ) -> Result<Option<OpenTree>, Error> {
+        let opened = session.open_tree(&tree_name(tree))?;
+        Ok(opened.map(|opened| opened.reading(reading(&mut |below| self.draw(below)))))
+    }
+
+    /// Builds a tree that was just made of many objects.
+    fn load(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let swarm = self.world.swarm.places;
+        let share = 1 + self.draw(4);
+        let mut objects = Vec::new();
+        for id in (0..swarm.ids).filter(|_| self.draw(4) < share) {
+            let number = self.world.history.borrow().places.next_number() + objects.len() as u32;
+            objects.push((id, new_rect(&swarm, id, number, &mut |below| self.draw(below))));
+        }
+        let act = self.begin_put(tree, &objects, None);
+        match session.load_tree(&tree_name(tree), &mut objects.iter().copied(), &mut |_| {}) {
+            Ok(loaded) if loaded == objects.len() as u64 => {
+                self.done(act);
+                Ok(())
+            }
+            // What an earlier session of this client sent may have come between.
+            Ok(_) => {
+                self.views.unknown.push(act);
+                Ok(())
+            }
+            Err(error) if !error.is_final() => {
+                self.views.unknown.push(act);
+                self.tree_failed(&[], error)
+            }
+            Err(error) => self.tree_failed(&[act], error),
+        }
+    }
+
+    fn drop_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let now_ns = self.now_ns();
+        self.tell(tree, format_args!("is to be dropped"));
+        let act = self.world.history.borrow_mut().places.clear(Some(tree), now_ns);
+        match session.drop_tree(&tree_name(tree)) {
+            Ok(_) => {
+                self.done(act);
+                self.open_tree(session, tree)
+            }
+            Err(error) => self.tree_failed(&[act], error),
+        }
+    }
+
+    fn id(&self) -> u64 {
+        self.draw(self.world.swarm.places.ids)
+    }
+
+    fn begin_put(&self, tree: u32, objects: &[(u64, Rect)], with_data: Option<bool>) -> Act {
+        let now_ns = self.now_ns();
+        match objects {
+            [(id, rect)] => self.tell(tree, format_args!("put {id} {rect:?} {with_data:?}")),
+            _ => self.tell(tree, format_args!("load {} objects", objects.len())),
+        }
+        self.world.history.borrow_mut().places.put(tree, objects, with_data, now_ns)
+    }
+
+    fn done(&self, act: Act) {
+        self.world.history.borrow_mut().places.done(act, self.now_ns());
+    }
+
+    fn put(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let (id, swarm) = (self.id(), self.world.swarm.places);
+        let number = self.world.history.borrow().places.next_number();
+        let rect = new_rect(&swarm, id, number, &mut |below| self.draw(below));
+        let with_data = [None, None, Some(true), Some(false)][self.draw(4) as usize];
+        let bytes = if with_data == Some(true) { data_of(number) } else { Vec::new() };
+        let data = with_data.map(|_| &bytes[..]);
+        let (act, from_ns) = (self.begin_put(tree, &[(id, rect)], with_data), self.now_ns());
+        match session.put_place(&tree_name(tree), id, rect, data) {
+            Ok(is_new) => {
+                self.done(act);
+                self.saw(tree, from_ns, Seen::Changed { act, id, was_there: !is_new });
+                Ok(())
+            }
+            Err(error) => self.tree_failed(&[act], error),
+        }
+    }
+
+    fn remove(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let (id, from_ns) = (self.id(), self.now_ns());
+        self.tell(tree, format_args!("remove {id}"));
+        let act = self.world.history.borrow_mut().places.remove(tree, id, from_ns);
+        match session.remove_place(&tree_name(tree), id) {
+            Ok(was_there) => {
+                self.done(act);
+                self.saw(tree, from_ns, Seen::Changed { act, id, was_there });
+                Ok(())
+            }
+            Err(error) => self.tree_failed(&[act], error),
+        }
+    }
+
+    fn object(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let (id, from_ns) = (self.id(), self.now_ns());
+        let found = match session.place(&tree_name(tree), id) {
+            Ok(place) => place.map(|place| (place.rect, place.data.map(<[u8]>::to_vec))),
+            Err(NO_TREE) => None,
+            Err(error) => return self.tree_failed(&[], error),
+        };
+        let found = found.map(|(rect, data)| {
+            let number = data.map(|data| {
+                let number = number_of(&data);
+                if number.is_none() {
+                    let promise = "a place's bytes are some that were written";
+                    let seen = format!("tree {tree}, object {id}: {data:02x?}");
+                    self.world.history.borrow_mut().violate(promise, seen);
+                }
+                number.unwrap_or_default()
+            });
+            (rect, number)
+        });
+        self.saw(tree, from_ns, Seen::Object { id, found });
+        Ok(())
+    }
+
+    fn predicate(&self) -> Predicate {
+        let all = [Predicate::Intersects, Predicate::Intersects, Predicate::Within];
+        all.get(self.draw(4) as usize).copied().unwrap_or(Predicate::Contains)
+    }
+
+    fn count(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let (window, predicate) = (window(&mut |below| self.draw(below)), self.predicate());
+        let from_ns = self.now_ns();
+        let count = match session.count_places(&tree_name(tree), window, predicate) {
+            Err(NO_TREE) => 0,
+            Err(error) => return self.tree_failed(&[], error),
+            Ok(count) => count,
+        };
+        self.saw(tree, from_ns, Seen::Count { window, predicate, count });
+        Ok(())
+    }
+
+    fn search(&mut self, session: &mut Session, tree: u32, is_nearest: bool) -> Result<(), Error> {
+        let (window, predicate) = (window(&mut |below| self.draw(below)), self.predicate());
+        let (point, wanted) = ((window.min_x, window.min_y), self.draw(20) as usize);
+        let query = match is_nearest {
+            true => Query::Nearest { x: point.0, y: point.1, wanted },
+            false => Query::Window { window, predicate },
+        };
+        let (path, from_ns) = (self.path(), self.now_ns());
+        let view = self.views.trees.get_mut(tree as usize).and_then(Option::as_mut);
+        // Memory was full, or another client removed it meanwhile.
+        let Some(view) = view else { return Ok(()) };
+        let searched = session.search_tree(view, &query, path);
+        let found = match searched {
+            Ok(found) => {
+                let mut probes = self.world.probes.borrow_mut();
+                probes.add(Probe::TreeRead, found.counts.read);
+                let in_parts = found.counts.read == 0 && found.objects.len() > TURN_OBJECTS;
+                probes.add(Probe::TreeInParts, in_parts as u64);
+                let after_all = found.via == Via::AskedAfterRead;
+                probes.add(Probe::TreeAskedAfterRead, after_all as u64);
+                found.objects.iter().map(|object| (object.word, object.rect)).collect()
+            }
+            Err(NO_TREE) => Vec::new(),
+            Err(error) => return self.tree_failed(&[], error),
+        };
+        let seen = match is_nearest {
+            true => Seen::Nearest { point, wanted, found },
+            false => Seen::Window { window, predicate, found },
+        };
+        self.saw(tree, from_ns, seen);
+        Ok(())
+    }
+
+    /// A call has come to its end.
+    fn saw(&self, tree: u32, from_ns: u64, seen: Seen) {
+        self.tell(tree, format_args!("from {from_ns}: {seen:?}"));
+        let now_ns = self.now_ns();
+        self.world.history.borrow_mut().places.look(tree, from_ns, now_ns, seen);
+    }
+
+    fn tell(&self, tree: u32, what: fmt::Arguments<'_>) {
+        let now_ns = self.now_ns();
+        let mut history = self.world.history.borrow_mut();
+        history.note_place(now_ns, self.number, tree, what);
+    }
+
+    /// A call about a tree failed. If it was refused it had no effect, and the
+    /// session lives on.
+    fn tree_failed(&mut self, acts: &[Act], error: Error) -> Result<(), Error> {
+        if error.is_final() {
+            self.views.unknown.extend(acts);
+            return Err(error);
+        }
+        let mut history = self.world.history.borrow_mut();
+        acts.iter().for_each(|&act| history.places.refused(act));
+        drop(history);
+        let is_reason =
+            matches!(error, Error::Refused(Status::NoTree | Status::NotEmpty | Status::TwiceGiven));
+        if !self.world.may_refuse(error) && !is_reason {
+            let seen = format!("client {}: {error}", self.number);
+            self.world.history.borrow_mut().violate("nothing is refused without a reason", seen);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Trees of places in a world: what a seed draws of them, their names, and
+//! rectangles that name the change that wrote them.
+
+use crate::check::places::Number;
+use remora_client::{Issue, Rect, TreeKind, TreeRead, TreeSettings};
+use remora_fabric::sim::{Random, SimOptions};
+
+/// Mixed into the seed: what is drawn of trees changes nothing else.
+const SALT: u64 = 0x7472_6565_735f_6f66;
+/// Coordinates are multiples of this part of the unit square...
+const CELLS: f64 = 1024.0;
+/// ...and in x a version's number of these beside it.
+const GRAINS: f64 = (1u64 << 44) as f64;
+/// So many objects that searches may take several turns of their shard.
+const LARGE: u64 = 2_000;
+/// A fabric whose READs take longer is slow.
+const SLOW_NS: u64 = 100_000;
+
+/// What a seed draws of trees.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacesSwarm {
+    /// Trees; 0: none.
+    pub trees: u32,
+    /// Objects of a tree have ids below.
+    pub ids: u64,
+    /// How many of a hundred operations are about trees.
+    pub percent: u64,
+    /// Whether trees are also built of many objects at once.
+    pub loads: bool,
+    /// Of how many thousand operations on a tree one removes it.
+    pub drops: u64,
+    /// Widest rectangle, in cells.
+    pub widest: u64,
+    /// How many of a hundred changes move an object by little.
+    pub near_percent: u64,
+}
+
+impl PlacesSwarm {
+    /// A seed's draw: trees in one world of three.
+    pub fn of(seed: u64, fabric: &SimOptions) -> Self {
+        let mut random = Random::new(seed ^ SALT);
+        let has_trees = random.below(3) == 0;
+        let mut one_of = |of: [u64; 4]| of[random.below(4) as usize];
+        let is_slow = fabric.request_ns.end().max(fabric.answer_ns.end()) > &SLOW_NS;
+        let ids = one_of([8, 30, 30, 120]);
+        let ids = if one_of([0, 0, 0, 1]) == 1 { LARGE } else { ids };
+        Self {
+            trees: if has_trees { one_of([1, 1, 2, 3]) as u32 } else { 0 },
+            ids: if is_slow { ids.min(30) } else { ids },
+            percent: if ids == LARGE { 20 } else { one_of([20, 40, 60, 80]) },
+            loads: one_of([0, 1, 1, 1]) == 1,
+            drops: one_of([0, 0, 3, 30]),
+            widest: one_of([1, 20, 20, 200]),
+            near_percent: one_of([0, 30, 60, 90]),
+        }
+    }
+}
+
+/// A tree's name.
+pub fn tree_name(tree: u32) -> Vec<u8> {
+    format!("tree:{tree}").into_bytes()
+}
+
+/// What a new tree is to be: small nodes, so that there are many.
+pub fn settings(draw: &mut impl FnMut(u64) -> u64) -> TreeSettings {
+    let kind = [TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert][draw(3) as usize];
+    TreeSettings { kind, capacity: 4 + draw(5) as usize, ..TreeSettings::default() }
+}
+
+/// How a session reads a tree: one READ at a time or many, without kept nodes,
+/// with few, or with all.
+pub fn reading(draw: &mut impl FnMut(u64) -> u64) -> TreeRead {
+    let issue = [Issue::Single, Issue::Multi, Issue::Multi][draw(3) as usize];
+    TreeRead { issue, cache_bytes: [0, 1_000, 1 << 20][draw(3) as usize] }
+}
+
+/// A window somewhere.
+pub fn window(draw: &mut impl FnMut(u64) -> u64) -> Rect {
+    let widest = [50, 300, 1_000, 1_500][draw(4) as usize];
+    // Some of everything.
+    let (x, y) = if widest > 1_000 { (0, 0) } else { (draw(CELLS as u64), draw(CELLS as u64)) };
+    let edge = if widest > 1_000 { widest } else { 1 + draw(widest) };
+    rect((x, y), (edge, edge), 0)
+}
+
+/// The rectangle that a change writes: near the object's own place, or anywhere.
+pub fn new_rect(
+    swarm: &PlacesSwarm,
+    id: u64,
+    number: Number,
+    draw: &mut impl FnMut(u64) -> u64,
+) -> Rect {
+    let cells = CELLS as u64;
+    let own = (id * 389 % (cells - 64), id * 613 % (cells - 64));
+    let at = match draw(100) < swarm.near_percent {
+        true => (own.0 + draw(64), own.1 + draw(64)),
+        false => (draw(cells), draw(cells)),
+    };
+    rect(at, (draw(swarm.widest), draw(swarm.widest)), number)
+}
+
+/// No two numbers have the same rectangle.
+fn rect((x, y): (u64, u64), (width, height): (u64, u64), number: Number) -> Rect {
+    let cell = |cells: u64| cells as f64 / CELLS;
+    let min_x = cell(x) + number as f64 / GRAINS;
+    Rect { min_x, max_x: min_x + cell(width), min_y: cell(y), max_y: cell(y + height) }
+}
+
+/// The bytes that an object of this version carries.
+pub fn data_of(number: Number) -> Vec<u8> {
+    let most = 8 * (1 + number as usize % 40);
+    number.to_le_bytes().into_iter().cycle().take(most).collect()
+}
+
+/// The version that an object's bytes name; `None` if nobody wrote them.
+pub fn number_of(data: &[u8]) -> Option<Number> {
+    let (number, _) = data.split_first_chunk::<4>()?;
+    let number = Number::from_le_bytes(*number);
+    (data_of(number) == data).then_some(number)
+}
