@@ -11,7 +11,7 @@
 #
 # Tables: schemes trees sizes capacities inserts clients data fifty. The last
 # is the scalability test (W7, 50 M objects, 12.8 M searches) and is run only
-# if it is named; it takes about 8 GB of memory for server and bench.
+# if it is named; it takes several GB of memory for server and bench.
 # Progress goes to standard error.
 set -euo pipefail
 

@@ -44,6 +44,8 @@ const LISTED_WINDOWS: usize = 1000;
 /// by splits, and what tells where an object of an id is. Nothing is touched
 /// unused.
 const OBJECT_BYTES: u64 = 256;
+/// How long a reply may take: building a tree of 50 M objects is one request.
+const PATIENCE: Duration = Duration::from_secs(900);
 /// Free memory beside.
 const SPARE_BYTES: u64 = 512 << 20;
 
@@ -140,6 +142,7 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
         transport: way.transport.wanted(),
         wake: way.wake.into(),
         pointer_cache: PointerCacheKind::Off,
+        timeout: PATIENCE,
         ..Options::default()
     };
     let client = SessionTarget::connect(address.of_sessions(way.transport)?, &options)?;
