@@ -128,10 +128,11 @@ fn sums_are_those_of_brute_force_on_every_way() {
         let count = |name: &str| counts[name].as_u64().unwrap();
         let searched = windows.len() as u64;
         assert_eq!(count("asked") + count("read"), searched, "{way}");
-        // On a machine that is too busy for heartbeats the right to read lapses.
-        let asked = if is_read { count("right_lapsed") } else { searched };
+        let asked = if is_read { 0 } else { searched };
         assert_eq!(count("asked"), asked, "{way}");
-        assert_eq!(count("retries"), 0, "{way}: nobody writes");
+        // Nobody writes; but on a machine that is too busy for heartbeats the
+        // right to read lapses, and is renewed.
+        assert!(count("retries") <= count("right_lapsed"), "{way}");
         assert!(count("round_trips") >= searched / 2, "{way}: {counts}");
     }
 }
@@ -143,8 +144,7 @@ fn the_paper_s_searches_find_what_is_to_be_expected() {
     let report = files.report("--records 50000 --scale 0.01 --ops 20000 --path read");
     let results = report["results_per_op"].as_f64().unwrap();
     assert!((1.2..1.34).contains(&results), "{results}");
-    assert_eq!(report["asked"], report["right_lapsed"], "else all is read");
-    assert!(report["read"].as_u64().unwrap() > 19_000);
+    assert_eq!((&report["asked"], &report["read"]), (&0.into(), &20_000.into()));
     assert_eq!((&report["tree_height"], &report["wrong"]), (&4.into(), &0.into()));
     let visited = report["nodes_visited_per_op"].as_f64().unwrap();
     assert!(visited >= 4.0 && visited > report["nodes_read_per_op"].as_f64().unwrap());

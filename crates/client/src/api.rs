@@ -133,7 +133,8 @@ pub struct Counts {
     pub retries: u64,
     /// Cached pointers not used because their lease had ended.
     pub lease_expired: u64,
-    /// Operations asked because the reading right had lapsed.
+    /// Operations asked because the reading right had lapsed; and times that a
+    /// search of a tree renewed it by a small request, to go on reading.
     pub right_lapsed: u64,
     /// Operations asked to renew the lease of a pointer that could be read.
     pub renewals: u64,

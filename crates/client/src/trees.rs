@@ -17,6 +17,7 @@ use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
 use remora_layout::rect::{RECT_BYTES, Rect};
 use remora_layout::tree::{TreeHeader, TreeInfo};
+use std::time::Duration;
 use tops::Tops;
 use zerocopy::FromBytes;
 
@@ -118,6 +119,9 @@ pub struct Place<'s> {
     pub data: Option<&'s [u8]>,
 }
 
+/// How long building a tree may take, for each object: many times what it does.
+const BUILD_TIME: Duration = Duration::from_micros(20);
+
 impl Session {
     fn ask_tree(&mut self, name: &[u8], command: TreeCommand<'_>) -> Result<Answer, Error> {
         let mut scratch = std::mem::take(&mut self.tree_request);
@@ -179,7 +183,9 @@ impl Session {
 
     /// Builds an empty tree, which is there, of many objects at once. They are
     /// sent in parts; `progress` is told how many have been sent. Gives their
-    /// number.
+    /// number. While it is built, a second or two for a few million objects,
+    /// its shard serves nobody else, and this waits beyond the session's
+    /// timeout.
     ///
     /// # Errors
     /// See [`Error`]: the tree is not empty, two objects have one id, memory
@@ -202,7 +208,12 @@ impl Session {
             sent += part.len() as u64;
             progress(sent);
         }
-        Ok(self.ask_tree(name, TreeCommand::Build)?.number as u64)
+        // The whole tree is built by one request.
+        let timeout = self.options.timeout;
+        self.options.timeout = timeout.max(BUILD_TIME * u32::try_from(sent).unwrap_or(u32::MAX));
+        let built = self.ask_tree(name, TreeCommand::Build);
+        self.options.timeout = timeout;
+        Ok(built?.number as u64)
     }
 
     /// Adds an object, or moves the one with this id, at once for every

@@ -57,7 +57,7 @@ fn ids(value: Option<Vec<u8>>) -> Vec<(u64, Rect)> {
     let value = value.unwrap();
     let (objects, rest) = value.as_chunks::<ENTRY_BYTES>();
     assert!(rest.is_empty());
-    objects.iter().map(|object| Entry::from_bytes(object)).map(|e| (e.word, e.rect)).collect()
+    objects.iter().map(Entry::from_bytes).map(|e| (e.word, e.rect)).collect()
 }
 
 fn sorted(mut found: Vec<(u64, Rect)>) -> Vec<(u64, Rect)> {

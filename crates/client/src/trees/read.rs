@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::session::Session;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_index::rtree::{Query, Step, Walk, Want};
-use remora_layout::limits::{MAX_ISSUED, MAX_VERSION_CHECKS, WALK_RETRIES};
+use remora_layout::limits::{MAX_ISSUED, MAX_VERSION_CHECKS, READ_RETRIES, WALK_RETRIES};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof, VERSIONED_BYTES};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
@@ -77,7 +77,8 @@ enum End {
 
 impl Session {
     /// Searches by READs; the objects are in `self.found` then. `None` if it
-    /// did not conclude.
+    /// did not conclude. A right that has lapsed is renewed by a small request,
+    /// before the walk or for another one.
     pub(super) fn read_tree(
         &mut self,
         tree: &mut OpenTree,
@@ -88,7 +89,43 @@ impl Session {
             cost.behind_writes = 1;
             return Ok(None);
         }
-        self.now()?;
+        for tries in 0..=READ_RETRIES {
+            if !self.holds_right()? {
+                self.renew_right(tree, cost)?;
+            }
+            let Some(walked) = self.walk_by_reads(tree, query, cost)? else { return Ok(None) };
+            if self.holds_right()? || planted(Plant::ReadTreePastRight) {
+                return Ok(Some(Walked { retries: walked.retries + tries, ..walked }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn holds_right(&mut self) -> Result<bool, Error> {
+        let now_ns = self.now()?;
+        Ok(self.right.holds(now_ns))
+    }
+
+    /// Renews the right to read by a request whose reply is short.
+    fn renew_right(&mut self, tree: &OpenTree, cost: &mut Counts) -> Result<(), Error> {
+        let before = self.totals;
+        let info = self.tree_info(&tree.name);
+        let spent = self.totals.since(&before);
+        self.totals = before;
+        cost.round_trips += spent.round_trips;
+        cost.bytes += spent.bytes;
+        cost.right_lapsed += 1;
+        info.map(drop)
+    }
+
+    /// One walk by READs, from as many beginnings as it takes; what it found
+    /// counts only if the right still holds now.
+    fn walk_by_reads(
+        &mut self,
+        tree: &mut OpenTree,
+        query: &Query,
+        cost: &mut Counts,
+    ) -> Result<Option<Walked>, Error> {
         let header = match tree.header {
             Some(header) => header,
             None => match self.read_tree_header(tree, cost)? {
@@ -123,24 +160,13 @@ impl Session {
         let torn = reading.walk.torn() as u64;
         let walked = Walked { nodes: reading.walk.nodes(), retries: reading.walk.retries() };
         cost.retries += walked.retries as u64;
-        let concluded = concluded.map(|concluded| {
-            if concluded {
-                self.found.clear();
-                self.found.extend_from_slice(reading.walk.results());
-            }
-            concluded
-        });
+        if matches!(concluded, Ok(true)) {
+            self.found.clear();
+            self.found.extend_from_slice(reading.walk.results());
+        }
         tree.tops = tops;
         tree.events.torn += torn;
-        if !concluded? {
-            return Ok(None);
-        }
-        let now_ns = self.now()?;
-        if !self.right.holds(now_ns) && !planted(Plant::ReadTreePastRight) {
-            cost.right_lapsed = 1;
-            return Ok(None);
-        }
-        Ok(Some(walked))
+        Ok(concluded?.then_some(walked))
     }
 
     /// Walks until the end, from as many beginnings as it takes. False: ask.
