@@ -213,7 +213,8 @@ pub const WALK_CANDIDATES: usize = 7;
 pub const MIN_NODE_ENTRIES: usize = 4;
 /// Most: 40 KiB, which one READ still fetches within some microseconds.
 pub const MAX_NODE_ENTRIES: usize = 1024;
-/// Entries of a node unless told otherwise (Catfish 5.3.1).
+/// Entries of a node unless told otherwise (Catfish 5.3.1; measured in
+/// docs/performance.md).
 pub const NODE_ENTRIES: usize = 30;
 /// Levels of a tree at most: 2^32 nodes of two entries each have fewer.
 pub const MAX_TREE_HEIGHT: u8 = 40;

@@ -130,7 +130,6 @@ impl<J: Journal> Change<'_, '_, J> {
             }
             path.push((at, index));
             at = NodeRef::from_word(entries[index].word);
-            self.prefetch(at);
         }
         at
     }

@@ -16,14 +16,18 @@ pub(super) fn choose_leaf(entries: &[Entry], rect: &Rect, first: usize) -> usize
     let Some(mut overlap) = overlap_growth(entries, first, rect, f64::INFINITY) else {
         return first;
     };
+    if overlap == 0.0 {
+        return first;
+    }
     let growth = |index: usize| growth_of(&entries[index].rect, rect);
     let mut best = first;
     for index in (0..entries.len()).filter(|&index| index != first) {
-        if overlap == 0.0 {
-            break;
+        let is_less = growth(index) < growth(best);
+        if overlap == 0.0 && !is_less {
+            continue;
         }
         let Some(other) = overlap_growth(entries, index, rect, overlap) else { continue };
-        if other < overlap || growth(index) < growth(best) {
+        if other < overlap || is_less {
             (best, overlap) = (index, other);
         }
     }
@@ -150,4 +154,39 @@ fn cuts<'c>(
         left = left.union(&rect(at - 1));
         Cut { at, left, right: rights[at] }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::geometry::least_growth;
+    use super::*;
+    use remora_layout::hash::mix;
+
+    #[test]
+    fn the_way_chosen_is_the_best_of_all() {
+        let mut contained = 0;
+        for case in 0..2_000 {
+            let number = |index: u64| mix(mix(case, index), 1) as f64 / u64::MAX as f64;
+            let rect = |index: u64, edge: f64| {
+                let (x, y) = (number(index * 4), number(index * 4 + 1));
+                let (width, height) = (number(index * 4 + 2), number(index * 4 + 3));
+                Rect::new(x, x + width * edge, y, y + height * edge).unwrap()
+            };
+            let entries: Vec<Entry> =
+                (0..31).map(|word| Entry { rect: rect(word, 0.3), word }).collect();
+            let added = rect(99, 0.01);
+            let (first, contains) = least_growth(&entries, &added);
+            contained += contains as u64;
+            let cost = |index: usize| {
+                let overlap = overlap_growth(&entries, index, &added, f64::INFINITY).unwrap();
+                let [growth, area] = growth_of(&entries[index].rect, &added);
+                [overlap, growth, area]
+            };
+            let best = (0..31).map(cost).min_by(|a, b| a.partial_cmp(b).unwrap()).unwrap();
+            let chosen = choose_leaf(&entries, &added, first);
+            assert_eq!(cost(chosen), best);
+            assert!(!contains || chosen == first);
+        }
+        assert!((200..1_800).contains(&contained), "{contained}");
+    }
 }
