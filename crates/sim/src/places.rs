@@ -43,16 +43,22 @@ impl PlacesSwarm {
         let mut one_of = |of: [u64; 4]| of[random.below(4) as usize];
         let is_slow = fabric.request_ns.end().max(fabric.answer_ns.end()) > &SLOW_NS;
         let ids = one_of([8, 30, 30, 120]);
-        let ids = if one_of([0, 0, 0, 1]) == 1 { LARGE } else { ids };
+        let ids = if one_of([0, 0, 0, 1]) == 1 && !is_slow { LARGE } else { ids };
+        let trees = if ids == LARGE { 1 } else { one_of([1, 1, 2, 3]) as u32 };
         Self {
-            trees: if has_trees { one_of([1, 1, 2, 3]) as u32 } else { 0 },
+            trees: if !has_trees { 0 } else { trees },
             ids: if is_slow { ids.min(30) } else { ids },
-            percent: if ids == LARGE { 20 } else { one_of([20, 40, 60, 80]) },
-            loads: one_of([0, 1, 1, 1]) == 1,
+            percent: if ids == LARGE { 30 } else { one_of([20, 40, 60, 80]) },
+            loads: ids == LARGE || one_of([0, 1, 1, 1]) == 1,
             drops: one_of([0, 0, 3, 30]),
             widest: one_of([1, 20, 20, 200]),
             near_percent: one_of([0, 30, 60, 90]),
         }
+    }
+
+    /// Whether searches may take several turns of their shard.
+    pub fn is_large(&self) -> bool {
+        self.ids == LARGE
     }
 }
 
@@ -76,11 +82,14 @@ pub fn reading(draw: &mut impl FnMut(u64) -> u64) -> TreeRead {
 
 /// A window somewhere.
 pub fn window(draw: &mut impl FnMut(u64) -> u64) -> Rect {
-    let widest = [50, 300, 1_000, 1_500][draw(4) as usize];
-    // Some of everything.
-    let (x, y) = if widest > 1_000 { (0, 0) } else { (draw(CELLS as u64), draw(CELLS as u64)) };
-    let edge = if widest > 1_000 { widest } else { 1 + draw(widest) };
-    rect((x, y), (edge, edge), 0)
+    let Some(&widest) = [50, 300, 1_000].get(draw(4) as usize) else { return everything() };
+    let (at, edge) = ((draw(CELLS as u64), draw(CELLS as u64)), 1 + draw(widest));
+    rect(at, (edge, edge), 0)
+}
+
+/// A window of all that there is.
+pub fn everything() -> Rect {
+    rect((0, 0), (2 * CELLS as u64, 2 * CELLS as u64), 0)
 }
 
 /// The rectangle that a change writes: near the object's own place, or anywhere.

@@ -2,9 +2,11 @@
 
 use super::SimClient;
 use crate::check::places::{Act, Seen};
-use crate::places::{data_of, new_rect, number_of, reading, settings, tree_name, window};
+use crate::places::{
+    data_of, everything, new_rect, number_of, reading, settings, tree_name, window,
+};
 use crate::probes::Probe;
-use remora_client::{Error, OpenTree, Predicate, Query, Rect, Session, Via};
+use remora_client::{Error, OpenTree, Path, Predicate, Query, Rect, Session, Via};
 use remora_layout::limits::SEARCH_TURN_BYTES;
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
@@ -99,7 +101,7 @@ impl SimClient {
     /// Builds a tree that was just made of many objects.
     fn load(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let swarm = self.world.swarm.places;
-        let share = 1 + self.draw(4);
+        let share = if swarm.is_large() { 4 } else { 1 + self.draw(4) };
         let mut objects = Vec::new();
         for id in (0..swarm.ids).filter(|_| self.draw(4) < share) {
             let number = self.world.history.borrow().places.next_number() + objects.len() as u32;
@@ -227,13 +229,19 @@ impl SimClient {
     }
 
     fn search(&mut self, session: &mut Session, tree: u32, is_nearest: bool) -> Result<(), Error> {
-        let (window, predicate) = (window(&mut |below| self.draw(below)), self.predicate());
+        // By READs such a search would take most of a world's time.
+        let asks = self.world.swarm.places.is_large() && self.draw(2) == 0;
+        let (path, window) = match asks {
+            true => (Path::Ask, everything()),
+            false => (self.path(), window(&mut |below| self.draw(below))),
+        };
+        let predicate = self.predicate();
         let (point, wanted) = ((window.min_x, window.min_y), self.draw(20) as usize);
         let query = match is_nearest {
             true => Query::Nearest { x: point.0, y: point.1, wanted },
             false => Query::Window { window, predicate },
         };
-        let (path, from_ns) = (self.path(), self.now_ns());
+        let from_ns = self.now_ns();
         let view = self.views.trees.get_mut(tree as usize).and_then(Option::as_mut);
         // Memory was full, or another client removed it meanwhile.
         let Some(view) = view else { return Ok(()) };

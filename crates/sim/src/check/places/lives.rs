@@ -20,13 +20,14 @@ pub(super) struct Lives(BTreeMap<Register, Vec<Life>>);
 impl Lives {
     pub fn of(places: &Places) -> Self {
         let done_ns = places.done_by();
+        let restarts_ns = places.restarts();
         let registers = places.changes.iter().map(|(&register, changes)| {
             let clears =
                 places.clears.iter().filter(|(_, tree)| tree.is_none_or(|t| t == register.0));
             let clears = clears.map(|&(act, _)| (act, None));
             let changes = changes.iter().copied().chain(clears);
             let changes = changes.filter(|&(act, _)| !places.spans[act].is_refused);
-            (register, places.lives(changes.collect(), &done_ns))
+            (register, places.lives(changes.collect(), &done_ns, &restarts_ns))
         });
         Self(registers.collect())
     }
@@ -95,7 +96,12 @@ impl Places {
     /// The lives of one object's versions, by their beginnings. A version ends
     /// at the latest when a change has taken effect that was asked for after
     /// this one's had, or could have.
-    fn lives(&self, changes: Vec<(Act, Option<Number>)>, done_ns: &[u64]) -> Vec<Life> {
+    fn lives(
+        &self,
+        changes: Vec<(Act, Option<Number>)>,
+        done_ns: &[u64],
+        restarts_ns: &[u64],
+    ) -> Vec<Life> {
         let mut changes: Vec<(Option<Act>, Option<Number>)> = std::iter::once((None, None))
             .chain(changes.into_iter().map(|(act, number)| (Some(act), number)))
             .collect();
@@ -116,17 +122,17 @@ impl Places {
                 None => 1,
             };
             let is_restart = act.is_some_and(|act| self.spans[act].is_restart);
-            let restart_ns = if is_restart { u64::MAX } else { self.restart_after(asked_ns(act)) };
-            let to_ns = first_done_ns[after].min(restart_ns);
+            let next = restarts_ns.partition_point(|&restart_ns| restart_ns <= asked_ns(act));
+            let restart_ns = restarts_ns.get(next).filter(|_| !is_restart);
+            let to_ns = first_done_ns[after].min(restart_ns.copied().unwrap_or(u64::MAX));
             Life { act, number, from_ns: asked_ns(act), to_ns }
         };
         changes.iter().map(life).collect()
     }
 
-    /// When the first server serves after the one that was there at a time.
-    fn restart_after(&self, ns: u64) -> u64 {
+    /// When each new server began to serve, in order.
+    fn restarts(&self) -> Vec<u64> {
         let restarts = self.clears.iter().map(|&(act, _)| &self.spans[act]);
-        let later = restarts.filter(|span| span.is_restart && span.done_ns > ns);
-        later.map(|span| span.done_ns).min().unwrap_or(u64::MAX)
+        restarts.filter(|span| span.is_restart).map(|span| span.done_ns).collect()
     }
 }
