@@ -9,7 +9,7 @@
 //!  word 4  left_at    tree counter from which on entries may be missing here
 //!  word 5  changed_at position in the operation log of the last change
 //!  word 6  lhv        largest Hilbert value (Hilbert R-trees only, else 0)
-//!  word 7  0          entries begin on a cache line
+//!  word 7  0
 //!  then    entries    40 bytes each: a rectangle and a word
 //! ```
 //! The word of an entry is an object's id in leaves (level 0), a [`NodeRef`]
