@@ -123,13 +123,10 @@ impl Session {
         let torn = reading.walk.torn() as u64;
         let walked = Walked { nodes: reading.walk.nodes(), retries: reading.walk.retries() };
         cost.retries += walked.retries as u64;
-        let concluded = concluded.map(|concluded| {
-            if concluded {
-                self.found.clear();
-                self.found.extend_from_slice(reading.walk.results());
-            }
-            concluded
-        });
+        if concluded == Ok(true) {
+            self.found.clear();
+            self.found.extend_from_slice(reading.walk.results());
+        }
         tree.tops = tops;
         tree.events.torn += torn;
         if !concluded? {
