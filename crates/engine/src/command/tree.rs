@@ -166,15 +166,15 @@ impl<'a> TreeRequest<'a> {
 
     /// Whether it may change anything.
     pub fn is_write(&self) -> bool {
-        match self.op {
+        matches!(
+            self.op,
             Op::TreeCreate
-            | Op::TreeDrop
-            | Op::TreePut
-            | Op::TreeRemove
-            | Op::TreeStage
-            | Op::TreeBuild => true,
-            _ => false,
-        }
+                | Op::TreeDrop
+                | Op::TreePut
+                | Op::TreeRemove
+                | Op::TreeStage
+                | Op::TreeBuild
+        )
     }
 
     /// Whether it is answered in slices.
