@@ -4,6 +4,7 @@
 //! a search's objects come once each, however many replies they took.
 
 mod read;
+mod reading;
 mod tops;
 
 use crate::api::{Counts, Path, Via};

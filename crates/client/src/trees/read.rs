@@ -9,19 +9,18 @@
 //!   counter, so that too many nodes seem to have lost entries: the walk then
 //!   begins again under a new header.
 
-use super::tops::version_of;
+use super::reading::{End, Reading};
 use super::{Issue, OpenTree, Tops};
 use crate::api::Counts;
 use crate::error::Error;
 use crate::session::Session;
 use remora_fabric::{Link, RemoteAddress, Work};
-use remora_index::rtree::{Query, Step, Walk, Want};
-use remora_layout::limits::{MAX_ISSUED, MAX_VERSION_CHECKS, READ_RETRIES, WALK_RETRIES};
-use remora_layout::node::{Home, NodeRef, NotANode, Proof, VERSIONED_BYTES};
+use remora_index::rtree::{Query, Walk};
+use remora_layout::limits::{MAX_ISSUED, READ_RETRIES, WALK_RETRIES};
+use remora_layout::node::{Home, NotANode, Proof, VERSIONED_BYTES};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
 use remora_ring::WRITE_ID;
-use std::collections::VecDeque;
 
 /// READs of version words have ids from here on.
 const CHECK_ID: u64 = 1 << 32;
@@ -34,45 +33,6 @@ pub(super) struct Walked {
     pub nodes: u64,
     /// READs in vain, and times that it began again.
     pub retries: u32,
-}
-
-/// A node that is to be fetched, and in which round trip.
-#[derive(Clone, Copy)]
-struct Planned {
-    want: Want,
-    round: u64,
-}
-
-/// One search under way.
-struct Reading<'t> {
-    walk: Walk,
-    region: u32,
-    /// Bytes from one landing place to the next.
-    stride: usize,
-    tops: &'t mut Tops,
-    planned: VecDeque<Planned>,
-    /// What lands in each place.
-    landing: Vec<Option<Planned>>,
-    free: Vec<usize>,
-    /// Nodes whose version words are under way, in order, or fetched.
-    checks: Vec<NodeRef>,
-    /// How many of them have been posted.
-    checked: usize,
-    /// READs under way.
-    under_way: usize,
-    /// Round trips of this beginning: READs in the longest chain of those that
-    /// each waited for the one before.
-    rounds: u64,
-}
-
-/// Why a beginning ended.
-enum End {
-    Done,
-    /// Entries have left a node, or it has gone: the header is old.
-    Again,
-    /// A kept node has changed.
-    Stale,
-    Ask,
 }
 
 impl Session {
@@ -141,26 +101,13 @@ impl Session {
         };
         let mut tops = std::mem::replace(&mut tree.tops, Tops::new(0));
         let walk = Walk::begin(*query, home, header, table.region_bytes);
-        let stride = walk.node_bytes().next_multiple_of(64);
-        let mut reading = Reading {
-            walk,
-            region: table.region,
-            stride,
-            tops: &mut tops,
-            planned: VecDeque::new(),
-            landing: vec![None; issued],
-            free: (0..issued).rev().collect(),
-            checks: Vec::new(),
-            checked: 0,
-            under_way: 0,
-            rounds: 0,
-        };
-        self.link.reserve_landing(issued * stride + MAX_VERSION_CHECKS * VERSIONED_BYTES);
+        let mut reading = Reading::new(walk, table.region, issued, &mut tops);
+        self.link.reserve_landing(reading.landing_bytes());
         let concluded = self.walk_tree(tree, &mut reading, cost);
         let torn = reading.walk.torn() as u64;
         let walked = Walked { nodes: reading.walk.nodes(), retries: reading.walk.retries() };
         cost.retries += walked.retries as u64;
-        if matches!(concluded, Ok(true)) {
+        if concluded == Ok(true) {
             self.found.clear();
             self.found.extend_from_slice(reading.walk.results());
         }
@@ -228,7 +175,7 @@ impl Session {
         works.clear();
         let region = reading.region;
         for (index, at) in reading.checks.iter().enumerate().skip(reading.checked) {
-            let into = reading.landing.len() * reading.stride + index * VERSIONED_BYTES;
+            let into = reading.check_from(index);
             let from = RemoteAddress { region, offset: at.offset() as u64 };
             let id = CHECK_ID + index as u64;
             works.push(Work::Read { id, from, into, bytes: VERSIONED_BYTES });
@@ -260,7 +207,7 @@ impl Session {
     fn take_node(&mut self, reading: &mut Reading<'_>, id: u64) -> Option<End> {
         if id >= CHECK_ID {
             let index = (id - CHECK_ID) as usize;
-            let from = reading.landing.len() * reading.stride + index * VERSIONED_BYTES;
+            let from = reading.check_from(index);
             let now = self.link.landed(from, VERSIONED_BYTES);
             return reading.check_version(index, now);
         }
@@ -331,73 +278,5 @@ impl Session {
             tree.at = info.at;
         }
         Ok(())
-    }
-}
-
-impl Reading<'_> {
-    fn begin_again(&mut self) {
-        self.planned.clear();
-        self.checks.clear();
-        self.checked = 0;
-        self.rounds = 0;
-        self.free = (0..self.landing.len()).rev().collect();
-        self.landing.fill(None);
-    }
-
-    /// Plans what the walk wants after what came in round `round`; nodes that
-    /// are kept are fed at once.
-    fn plan(&mut self, round: u64) -> Option<End> {
-        let mut end = None;
-        while let Some(want) = self.walk.next_want() {
-            let is_room = self.checks.len() < MAX_VERSION_CHECKS;
-            let Some((version, bytes)) = self.tops.get(want.at).filter(|_| is_room) else {
-                self.planned.push_back(Planned { want, round: round + 1 });
-                continue;
-            };
-            self.checks.push(want.at);
-            self.rounds = self.rounds.max(round + 1);
-            // Its checksum was checked when it was read.
-            end = end.or(ending(self.walk.feed(want, bytes, Proof::VersionAfter(version))));
-        }
-        end
-    }
-
-    fn feed(&mut self, planned: Planned, bytes: &[u8]) -> Option<End> {
-        let Planned { want, round } = planned;
-        let nodes = self.walk.nodes();
-        let proof = match planted(Plant::BelieveTornNode) {
-            true => Proof::VersionAfter(version_of(bytes)),
-            false => Proof::Checksum,
-        };
-        let step = self.walk.feed(want, bytes, proof);
-        if self.walk.nodes() > nodes {
-            self.tops.keep(want.at, want.level, bytes);
-        }
-        match step {
-            Step::More => self.plan(round),
-            step => ending(step),
-        }
-    }
-
-    /// What the first words of a node that was kept are now.
-    fn check_version(&mut self, index: usize, now: &[u8]) -> Option<End> {
-        let at = self.checks[index];
-        if self.tops.get(at).is_some_and(|(_, kept)| kept[..VERSIONED_BYTES] == *now) {
-            return None;
-        }
-        if planted(Plant::TrustKeptTop) {
-            return None;
-        }
-        self.tops.forget(at);
-        Some(End::Stale)
-    }
-}
-
-fn ending(step: Step) -> Option<End> {
-    match step {
-        // The versions of what was kept may still be under way.
-        Step::More | Step::Done => None,
-        Step::Again => Some(End::Again),
-        Step::Ask(_) => Some(End::Ask),
     }
 }
