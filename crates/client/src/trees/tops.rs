@@ -7,7 +7,7 @@
 //! in between, and is as good as if it had been read now.
 
 use remora_layout::node::{NodeRef, VERSIONED_BYTES};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// One node as it was read, with its first words.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) fn version_of(bytes: &[u8]) -> u64 {
 pub(super) struct Tops {
     most_bytes: usize,
     bytes: usize,
-    nodes: HashMap<NodeRef, Kept>,
+    nodes: BTreeMap<NodeRef, Kept>,
     /// The nodes of each level, so that lower ones make room.
     by_level: BTreeMap<u8, Vec<NodeRef>>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Tops {
 impl Tops {
     /// Nothing yet.
     pub fn new(most_bytes: usize) -> Self {
-        Self { most_bytes, bytes: 0, nodes: HashMap::new(), by_level: BTreeMap::new() }
+        Self { most_bytes, bytes: 0, nodes: BTreeMap::new(), by_level: BTreeMap::new() }
     }
 
     /// Bytes of the nodes that are kept.

@@ -20,7 +20,7 @@ use remora_layout::node::{Home, node_bytes};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// One tree, and what belongs to its objects.
@@ -29,7 +29,7 @@ struct Named {
     /// No two trees of a shard ever have the same.
     serial: u64,
     /// Slots of the objects' bytes.
-    data: HashMap<u64, u32>,
+    data: BTreeMap<u64, u32>,
     /// What it is to be built of.
     staged: Vec<(u64, Rect)>,
 }
@@ -37,7 +37,7 @@ struct Named {
 /// The trees of one shard.
 #[derive(Default)]
 pub(super) struct Trees {
-    by_name: HashMap<Box<[u8]>, Named>,
+    by_name: BTreeMap<Box<[u8]>, Named>,
     last_serial: u64,
     totals: Totals,
     /// What a reply's value is made in.
@@ -214,7 +214,7 @@ impl<J: Journal> Shard<J> {
         self.trees.totals.update((0, 0), &tree);
         self.trees.last_serial += 1;
         let serial = self.trees.last_serial;
-        let named = Named { tree, serial, data: HashMap::new(), staged: Vec::new() };
+        let named = Named { tree, serial, data: BTreeMap::new(), staged: Vec::new() };
         self.trees.by_name.insert(name.into(), named);
         Ok(())
     }
