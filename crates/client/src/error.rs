@@ -114,6 +114,7 @@ fn status_text(status: Status) -> &'static str {
         Status::NotEmpty => "the tree is not empty: only an empty one can be built",
         Status::TwiceGiven => "two of the objects to build of have one id",
         Status::TooManyTrees => "the shard has as many trees as it may have: drop some",
+        Status::OtherLoad => "another load of this tree has begun meanwhile",
         Status::AskOwner => "only the tree's own shard knows",
         Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",
     }

@@ -199,20 +199,28 @@ impl Session {
     ) -> Result<u64, Error> {
         let mut list = Vec::with_capacity(STAGE_OBJECTS * ENTRY_BYTES);
         let mut sent = 0;
+        // Nobody else's: the connection's number, the session's, the request's.
+        let session = self.connection.number << 32 | (self.number as u64) << 16;
+        let load = session | self.next_ticket & 0xffff;
+        let mut first = true;
         loop {
             list.clear();
             for (id, rect) in (&mut *objects).take(STAGE_OBJECTS) {
                 Objects::push(&mut list, id, &rect);
             }
-            let Some(part) = Objects::parse(&list).filter(|part| part.len() > 0) else { break };
-            self.ask_tree(name, TreeCommand::Stage { objects: part })?;
+            let part = Objects::parse(&list).expect("whole objects");
+            if part.len() == 0 && !first {
+                break;
+            }
+            self.ask_tree(name, TreeCommand::Stage { load, first, objects: part })?;
+            first = false;
             sent += part.len() as u64;
             progress(sent);
         }
         // The whole tree is built by one request.
         let timeout = self.options.timeout;
         self.options.timeout = timeout.max(BUILD_TIME * u32::try_from(sent).unwrap_or(u32::MAX));
-        let built = self.ask_tree(name, TreeCommand::Build);
+        let built = self.ask_tree(name, TreeCommand::Build { load });
         self.options.timeout = timeout;
         Ok(built?.number as u64)
     }

@@ -241,9 +241,12 @@ fn filled(count: u64) -> Shard {
         Objects::push(&mut list, id, &Rect::point(x, y).unwrap());
     }
     let objects = Objects::parse(&list).unwrap();
-    let staged = ask(&mut shard, b"t", TreeCommand::Stage { objects });
+    let staged = ask(&mut shard, b"t", TreeCommand::Stage { load: 1, first: true, objects });
     assert_eq!(staged, (Status::Ok, count as i64, None));
-    assert_eq!(ask(&mut shard, b"t", TreeCommand::Build), (Status::Ok, count as i64, None));
+    assert_eq!(
+        ask(&mut shard, b"t", TreeCommand::Build { load: 1 }),
+        (Status::Ok, count as i64, None)
+    );
     shard
 }
 
@@ -303,7 +306,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         let mut list = Vec::new();
         Objects::push(&mut list, 1, &bad);
         let objects = Objects::parse(&list).unwrap();
-        let stage = TreeCommand::Stage { objects };
+        let stage = TreeCommand::Stage { load: 1, first: true, objects };
         assert_eq!(stage.request(&mut scratch), Err(Status::BadRectangle));
         let create = TreeCommand::Create(TreeSettings { bounds: bad, ..TreeSettings::default() });
         assert_eq!(create.request(&mut scratch), Err(Status::BadRectangle));
@@ -321,14 +324,33 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     Objects::push(&mut list, 1, &good);
     Objects::push(&mut list, 1, &good);
     let objects = Objects::parse(&list).unwrap();
-    assert_eq!(ask(&mut shard, b"t", TreeCommand::Stage { objects }).0, Status::NotEmpty);
-    assert_eq!(ask(&mut shard, b"none", TreeCommand::Stage { objects }).0, Status::NoTree);
-    assert_eq!(ask(&mut shard, b"t", TreeCommand::Build).0, Status::NotEmpty);
+    let one = Objects::parse(&list[..ENTRY_BYTES]).unwrap();
+    assert_eq!(
+        ask(&mut shard, b"t", TreeCommand::Stage { load: 1, first: true, objects }).0,
+        Status::NotEmpty
+    );
+    assert_eq!(
+        ask(&mut shard, b"none", TreeCommand::Stage { load: 1, first: true, objects }).0,
+        Status::NoTree
+    );
+    assert_eq!(ask(&mut shard, b"t", TreeCommand::Build { load: 1 }).0, Status::NotEmpty);
     assert_eq!(shard.log().last_sequence(), before);
     ask(&mut shard, b"u", TreeCommand::Create(TreeSettings::default()));
-    ask(&mut shard, b"u", TreeCommand::Stage { objects });
-    assert_eq!(ask(&mut shard, b"u", TreeCommand::Build).0, Status::TwiceGiven);
-    assert_eq!(ask(&mut shard, b"u", TreeCommand::Build), (Status::Ok, 0, None), "nothing is kept");
+    ask(&mut shard, b"u", TreeCommand::Stage { load: 1, first: true, objects });
+    assert_eq!(ask(&mut shard, b"u", TreeCommand::Build { load: 1 }).0, Status::TwiceGiven);
+    assert_eq!(
+        ask(&mut shard, b"u", TreeCommand::Build { load: 1 }),
+        (Status::Ok, 0, None),
+        "nothing is kept"
+    );
+    // What another load has left, or has begun meanwhile, is not mixed with one's own.
+    let part = |load, first| TreeCommand::Stage { load, first, objects: one };
+    assert_eq!(ask(&mut shard, b"u", part(7, true)), (Status::Ok, 1, None));
+    assert_eq!(ask(&mut shard, b"u", part(8, false)).0, Status::OtherLoad);
+    assert_eq!(ask(&mut shard, b"u", part(8, true)), (Status::Ok, 1, None));
+    assert_eq!(ask(&mut shard, b"u", part(7, false)).0, Status::OtherLoad);
+    assert_eq!(ask(&mut shard, b"u", TreeCommand::Build { load: 7 }).0, Status::OtherLoad);
+    assert_eq!(ask(&mut shard, b"u", TreeCommand::Build { load: 8 }), (Status::Ok, 1, None));
     shard.audit().unwrap();
 }
 
@@ -405,7 +427,10 @@ fn keys_make_room_for_trees_where_keys_may_go() {
         Objects::push(&mut list, id, &random.rect(3));
     }
     let objects = Objects::parse(&list).unwrap();
-    ask(&mut shard, b"loaded", TreeCommand::Stage { objects });
-    assert_eq!(ask(&mut shard, b"loaded", TreeCommand::Build), (Status::Ok, 8_000, None));
+    ask(&mut shard, b"loaded", TreeCommand::Stage { load: 1, first: true, objects });
+    assert_eq!(
+        ask(&mut shard, b"loaded", TreeCommand::Build { load: 1 }),
+        (Status::Ok, 8_000, None)
+    );
     shard.audit().unwrap();
 }

@@ -208,8 +208,8 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
              {MAX_VALUE_BYTES} bytes"
         )
         .into(),
-        // AskOwner is for rings only.
-        Status::Malformed | Status::AskOwner => {
+        // The last two are for rings only.
+        Status::Malformed | Status::AskOwner | Status::OtherLoad => {
             "ERR internal error: the shard did not accept the request".into()
         }
         Status::InvalidExpiry => format!("ERR invalid expire time in '{command}' command").into(),
@@ -249,7 +249,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=16 {
+        for number in 0..=17 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

@@ -243,6 +243,8 @@ pub enum Status {
     TooManyTrees = 15,
     /// Reading another shard's tree did not conclude: its own shard knows.
     AskOwner = 16,
+    /// Another load of the tree has begun meanwhile.
+    OtherLoad = 17,
 }
 
 impl Status {
@@ -267,6 +269,7 @@ impl Status {
             14 => Self::TwiceGiven,
             15 => Self::TooManyTrees,
             16 => Self::AskOwner,
+            17 => Self::OtherLoad,
             _ => return None,
         })
     }

@@ -50,7 +50,7 @@ impl Session {
             return Ok(None);
         }
         for tries in 0..=READ_RETRIES {
-            if !self.holds_right()? {
+            if !self.holds_right()? && !planted(Plant::ReadTreePastRight) {
                 self.renew_right(tree, cost)?;
             }
             let Some(walked) = self.walk_by_reads(tree, query, cost)? else { return Ok(None) };

@@ -12,7 +12,8 @@
 //!           shard << 2
 //! count     predicate     0          window 32
 //! nearest   0             how many   x 8 | y 8
-//! stage     0             0          objects: rectangle 32 | id 8, each
+//! stage     1: the first  load       objects: rectangle 32 | id 8, each
+//! build     0             load       -
 //! others    0             0          -
 //! ```
 //! What is decoded holds checked rectangles only.
@@ -145,17 +146,26 @@ pub enum TreeCommand<'a> {
     /// The value is a [`remora_layout::tree::TreeInfo`].
     Info,
     /// Keeps objects for a tree that is to be built; `number` is how many are
-    /// kept.
+    /// kept. `OtherLoad` if another load has begun meanwhile.
     Stage {
+        /// Which load: a number that no other client uses.
+        load: u64,
+        /// Whether this one begins; what another one has left is dropped then.
+        first: bool,
         /// The objects.
         objects: Objects<'a>,
     },
     /// Builds an empty tree of what is kept; `number` is its objects.
-    Build,
+    Build {
+        /// The load whose objects are kept.
+        load: u64,
+    },
 }
 
 /// Flag of a put: it brings data.
 const HAS_DATA: u8 = 1;
+/// Flag of a part of a load: it is the first.
+const FIRST: u8 = 1;
 
 /// A command about a tree as it stands in a message, checked. Made by
 /// [`TreeCommand::request`], or decoded.
@@ -237,11 +247,11 @@ impl<'a> TreeCommand<'a> {
                 (Op::TreeNearest, 0, wanted.into())
             }
             Self::Info => (Op::TreeInfo, 0, 0),
-            Self::Stage { objects } => {
+            Self::Stage { load, first, objects } => {
                 scratch.extend_from_slice(objects.0);
-                (Op::TreeStage, 0, 0)
+                (Op::TreeStage, if first { FIRST } else { 0 }, load as i64)
             }
-            Self::Build => (Op::TreeBuild, 0, 0),
+            Self::Build { load } => (Op::TreeBuild, 0, load as i64),
         };
         TreeRequest::check(op, flags, argument, scratch)
     }
@@ -302,14 +312,16 @@ impl<'a> TreeCommand<'a> {
                 Ok(Self::Nearest { x, y, wanted })
             }
             Op::TreeInfo => plain(Self::Info),
-            Op::TreeStage if flags == 0 && argument == 0 => {
+            Op::TreeStage if flags <= FIRST => {
                 let objects = Objects::parse(value).ok_or(Status::Malformed)?;
                 if objects.iter().any(|(_, rect)| rect.checked().is_err()) {
                     return Err(Status::BadRectangle);
                 }
-                Ok(Self::Stage { objects })
+                Ok(Self::Stage { load: argument as u64, first: flags == FIRST, objects })
             }
-            Op::TreeBuild => plain(Self::Build),
+            Op::TreeBuild if flags == 0 && value.is_empty() => {
+                Ok(Self::Build { load: argument as u64 })
+            }
             _ => Err(Status::Malformed),
         }
     }

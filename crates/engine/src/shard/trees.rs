@@ -35,6 +35,8 @@ struct Named {
     data: BTreeMap<u64, u32>,
     /// What it is to be built of.
     staged: Vec<(u64, Rect)>,
+    /// Which load that is.
+    load: u64,
 }
 
 /// The trees of one shard.
@@ -106,8 +108,10 @@ impl<J: Journal> Shard<J> {
             TreeCommand::SearchAt { .. } => Reply::status(Status::AskOwner),
             TreeCommand::Nearest { x, y, wanted } => self.nearest(name, (x, y), wanted as usize),
             TreeCommand::Info => self.tree_info(name),
-            TreeCommand::Stage { objects } => self.stage(name, objects, &entry),
-            TreeCommand::Build => self.build_tree(name, &entry, now),
+            TreeCommand::Stage { load, first, objects } => {
+                self.stage(name, (load, first), objects, &entry)
+            }
+            TreeCommand::Build { load } => self.build_tree(name, load, &entry, now),
         }
     }
 
@@ -191,7 +195,7 @@ impl<J: Journal> Shard<J> {
         self.trees.totals.update((0, 0), &tree);
         self.trees.last_serial += 1;
         let serial = self.trees.last_serial;
-        let named = Named { tree, serial, data: BTreeMap::new(), staged: Vec::new() };
+        let named = Named { tree, serial, data: BTreeMap::new(), staged: Vec::new(), load: 0 };
         self.trees.by_name.insert(name.into(), named);
         Ok(())
     }

@@ -227,11 +227,11 @@ fn more_objects_than_a_reply_may_bring() {
         Objects::push(&mut list, id, &Rect { min_x: x, max_x: x, min_y: y, max_y: y });
         if id % 1_000 == 999 || id == most as u64 {
             let objects = Objects::parse(&list).unwrap();
-            world.tree(1, 0, TreeCommand::Stage { objects }, usize::MAX);
+            world.tree(1, 0, TreeCommand::Stage { load: 1, first: true, objects }, usize::MAX);
             list.clear();
         }
     }
-    world.tree(1, 0, TreeCommand::Build, usize::MAX);
+    world.tree(1, 0, TreeCommand::Build { load: 1 }, usize::MAX);
     world.answered();
     let mut search = |most| {
         world.tree(1, 0, ALL, most);

@@ -107,6 +107,7 @@ impl Peer<'_> {
         let objects = Objects::parse(&list).expect("a list");
         let kind = script.pick(&[TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert]);
         let capacity = script.pick(&[0, 4, 5, 30, 1024, 70_000]);
+        let load = script.below(2) as u64;
         let at = NodeRef { slot: script.word() as u32, generation: 1 };
         let command = match script.below(16) {
             0 => TreeCommand::Create(TreeSettings { kind, capacity, bounds: window }),
@@ -119,8 +120,8 @@ impl Peer<'_> {
             12 => TreeCommand::Count { window, predicate },
             13 => TreeCommand::Nearest { x, y: number, wanted: script.word() as u32 % 3_000 },
             14 => TreeCommand::Info,
-            _ if script.one_in(3) => TreeCommand::Build,
-            _ => TreeCommand::Stage { objects },
+            _ if script.one_in(3) => TreeCommand::Build { load },
+            _ => TreeCommand::Stage { load, first: script.one_in(3), objects },
         };
         let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
         match command.request(&mut scratch) {

@@ -15,6 +15,7 @@ impl<J: Journal> Shard<J> {
     pub(super) fn stage(
         &mut self,
         name: &[u8],
+        (load, first): (u64, bool),
         objects: Objects<'_>,
         entry: &Command<'_>,
     ) -> Reply<'_> {
@@ -24,6 +25,11 @@ impl<J: Journal> Shard<J> {
         if named.tree.objects() > 0 {
             named.staged = Vec::new();
             return Reply::status(Status::NotEmpty);
+        }
+        if first {
+            (named.load, named.staged) = (load, Vec::new());
+        } else if named.load != load {
+            return Reply::status(Status::OtherLoad);
         }
         // What is kept must fit the arena once it is built, at least.
         let bytes = (named.staged.len() + objects.len()) * size_of::<(u64, Rect)>();
@@ -36,10 +42,19 @@ impl<J: Journal> Shard<J> {
         Reply::number(named.staged.len() as i64)
     }
 
-    pub(super) fn build_tree(&mut self, name: &[u8], entry: &Command<'_>, now: Now) -> Reply<'_> {
+    pub(super) fn build_tree(
+        &mut self,
+        name: &[u8],
+        load: u64,
+        entry: &Command<'_>,
+        now: Now,
+    ) -> Reply<'_> {
         let Some(named) = self.trees.by_name.get_mut(name) else {
             return Reply::status(Status::NoTree);
         };
+        if named.load != load {
+            return Reply::status(Status::OtherLoad);
+        }
         let capacity = named.tree.header().capacity as usize;
         let mut staged = std::mem::take(&mut named.staged);
         let bytes = packed_nodes(staged.len(), capacity) * node_bytes(capacity);
