@@ -226,8 +226,8 @@ fn more_objects_than_a_reply_may_bring() {
         let (x, y) = ((id % 1_000) as f64, (id / 1_000) as f64);
         Objects::push(&mut list, id, &Rect { min_x: x, max_x: x, min_y: y, max_y: y });
         if id % 1_000 == 999 || id == most as u64 {
-            let objects = Objects::parse(&list).unwrap();
-            world.tree(1, 0, TreeCommand::Stage { load: 1, first: true, objects }, usize::MAX);
+            let (first, objects) = (id < 1_000, Objects::parse(&list).unwrap());
+            world.tree(1, 0, TreeCommand::Stage { load: 1, first, objects }, usize::MAX);
             list.clear();
         }
     }

@@ -290,8 +290,12 @@ impl SimClient {
         let mut history = self.world.history.borrow_mut();
         acts.iter().for_each(|&act| history.places.refused(act));
         drop(history);
-        let is_reason =
-            matches!(error, Error::Refused(Status::NoTree | Status::NotEmpty | Status::TwiceGiven));
+        let is_reason = matches!(
+            error,
+            Error::Refused(
+                Status::NoTree | Status::NotEmpty | Status::TwiceGiven | Status::OtherLoad
+            )
+        );
         if !self.world.may_refuse(error) && !is_reason {
             let seen = format!("client {}: {error}", self.number);
             self.world.history.borrow_mut().violate("nothing is refused without a reason", seen);

@@ -58,9 +58,6 @@ impl Peer<'_> {
         let at_ms = self.now.unix_ms + script.pick(&TIMES_MS) - 10;
         let condition =
             script.pick(&[Condition::Always, Condition::IfAbsent, Condition::IfPresent]);
-        if script.one_in(4) {
-            return self.tree_command(id);
-        }
         let command = match script.below(20) {
             0 | 1 => Command::Get { key },
             2 | 3 => {
@@ -81,6 +78,7 @@ impl Peer<'_> {
             16 => Command::StrLen { key },
             17 => Command::GetDel { key },
             18 => Command::GetEx { key, at_ms: Some(at_ms) },
+            19 if !script.one_in(6) => return self.tree_command(id),
             _ if script.one_in(16) => Command::Flush,
             _ => Command::Count,
         };

@@ -193,7 +193,8 @@ impl Places {
         for part in [Part::Rect, Part::Data] {
             for life in lives.all((look.tree, id, part)) {
                 let Life { act, number, from_ns, to_ns } = *life;
-                let near = from_ns <= look.to_ns + 1_000_000 && to_ns + 1_000_000 >= look.from_ns;
+                let near = from_ns <= look.to_ns.saturating_add(1_000_000)
+                    && to_ns.saturating_add(1_000_000) >= look.from_ns;
                 if !near {
                     continue;
                 }
