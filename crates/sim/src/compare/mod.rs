@@ -1,0 +1,59 @@
+//! Policies compared in virtual time: the real client's sessions, rings and
+//! walks, the real shards, over links and cores whose costs are stated
+//! (`costs`). Nothing fails and nothing is drawn but what clients ask for, so
+//! every figure is exact and comes again.
+//!
+//! Simulated are: the wire and its ports, how long a core works for a request,
+//! how long a client's thread works for a READ, and that a core's requests
+//! wait for each other (`core`). Heartbeats are those of the protocol and say
+//! what the cores really did.
+
+mod core;
+mod costs;
+mod gate;
+mod judge;
+mod run;
+mod server;
+mod work;
+mod workloads;
+
+pub use costs::{CATFISH, Costs, RDMA, SHM, TCP};
+pub use judge::{Fixed, REACHED};
+pub use run::{Outcome, Tally, run};
+pub use work::{Does, Phase, Workload};
+pub use workloads::all;
+
+use remora_client::{Options, Path};
+
+/// Who chooses between asking and reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Nobody: the server is always asked.
+    Ask,
+    /// Nobody: the client always reads.
+    Read,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Ask, Self::Read];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Read => "read",
+        }
+    }
+
+    fn path(self) -> Path {
+        match self {
+            Self::Ask => Path::Ask,
+            Self::Read => Path::Read,
+        }
+    }
+
+    fn options(self) -> Options {
+        Options::default()
+    }
+}
