@@ -23,37 +23,8 @@ pub use run::{Outcome, Tally, run};
 pub use work::{Does, Phase, Workload};
 pub use workloads::all;
 
-use remora_client::{Options, Path};
+pub use remora_client::Policy;
 
-/// Who chooses between asking and reading.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Policy {
-    /// Nobody: the server is always asked.
-    Ask,
-    /// Nobody: the client always reads.
-    Read,
-}
-
-impl Policy {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Ask, Self::Read];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Read => "read",
-        }
-    }
-
-    fn path(self) -> Path {
-        match self {
-            Self::Ask => Path::Ask,
-            Self::Read => Path::Read,
-        }
-    }
-
-    fn options(self) -> Options {
-        Options::default()
-    }
-}
+/// The policies that are compared: the two fixed ones first.
+pub const POLICIES: [Policy; 5] =
+    [Policy::Ask, Policy::Read, Policy::CatfishLiteral, Policy::CatfishKeep, Policy::Cost];

@@ -7,8 +7,8 @@ use super::server::Server;
 use super::work::{Does, Phase, Workload, key_name, unit};
 use crate::tasks::Coroutines;
 use remora_client::{
-    Client, Issue, OpenTree, Options, Path, PointerCacheKind, Predicate, Query, Session, TreeRead,
-    TreeSettings, Wake,
+    Client, Coordination, Issue, OpenTree, Options, Path, PointerCacheKind, Predicate, Query,
+    Session, TreeRead, TreeSettings, Wake,
 };
 use remora_engine::Command;
 use remora_engine::command::{Condition, Expiry, Objects, TreeCommand};
@@ -180,7 +180,9 @@ impl Thread {
                 false => PointerCacheKind::Off,
             },
             pointer_cache_entries: work.keys as usize,
-            ..run.policy.options()
+            policy: run.policy,
+            coordination: Coordination::Off,
+            ..Options::default()
         };
         let parts = server.connect(machine, &SimStage::new(), work.objects > 0);
         let client = Client::over(parts, &options).expect("no process forks here");
@@ -239,17 +241,16 @@ impl Thread {
     }
 
     fn operate(&mut self, phase: &Phase) -> Tally {
-        let path = self.run.policy.path();
         if phase.does == Does::Get {
             let key = key_name(self.random.below(self.run.work.keys));
-            let got = self.session.get(&key, path).expect("it answers");
+            let got = self.session.get(&key, Path::Choose).expect("it answers");
             assert!(got.value.is_some(), "all keys are there");
             return Tally { read: got.counts.read, ..Tally::default() };
         }
         let window = self.run.work.window(phase.does, &mut self.random);
         let query = Query::Window { window, predicate: Predicate::Intersects };
         let tree = self.tree.as_mut().expect("there are rectangles");
-        let found = self.session.search_tree(tree, &query, path).expect("it answers");
+        let found = self.session.search_tree(tree, &query, Path::Choose).expect("it answers");
         let (read, nodes) = (found.counts.read, found.nodes_visited);
         Tally { read, nodes, found: found.objects.len() as u64, ..Tally::default() }
     }

@@ -169,8 +169,10 @@ impl Server {
         lock(&self.total).add(&load);
         let wall_ns = HEARTBEAT_MS * MS * self.cores.len() as u64;
         let utilisation_ppm = (load.busy_ns * 1_000_000 / wall_ns).min(1_000_000);
+        let wait_ns = load.waited_ns.checked_div(load.requests).unwrap_or(0);
+        let told = (utilisation_ppm as u32, wait_ns.min(u32::MAX.into()) as u32);
         for (number, session) in (1u64..).zip(lock(&self.sessions).iter_mut()) {
-            session.beat(number, utilisation_ppm, self.world.now_ns() / MS + 1);
+            session.beat(number, told, self.world.now_ns() / MS + 1);
         }
         let server = self.clone();
         self.world.schedule(HEARTBEAT_MS * MS, move || server.beat());
@@ -183,11 +185,12 @@ impl Server {
 }
 
 impl Session {
-    fn beat(&mut self, session: u64, utilisation_ppm: u64, server_unix_ms: u64) {
+    fn beat(&mut self, session: u64, (utilisation_ppm, wait_ns): (u32, u32), server_unix_ms: u64) {
         self.beats += 1;
         let beat = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: utilisation_ppm + 1,
+            wait_ns,
             life: LIFE,
             epoch: 1,
             server_unix_ms,
