@@ -8,17 +8,21 @@
 //! wait for each other (`core`). Heartbeats are those of the protocol and say
 //! what the cores really did.
 
+mod args;
 mod core;
 mod costs;
 mod gate;
 mod judge;
+mod report;
 mod run;
 mod server;
 mod work;
 mod workloads;
 
+pub use args::Args;
 pub use costs::{CATFISH, Costs, RDMA, SHM, TCP};
 pub use judge::{Fixed, REACHED};
+pub use report::Compared;
 pub use run::{Outcome, Tally, run};
 pub use work::{Does, Phase, Workload};
 pub use workloads::all;

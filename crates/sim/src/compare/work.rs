@@ -64,6 +64,8 @@ pub struct Workload {
     pub value_bytes: usize,
     /// Whether clients keep pointers to records; they have all when it begins.
     pub keeps_pointers: bool,
+    /// Whether `cost` has to be as good as the better fixed policy here.
+    pub is_bound: bool,
     /// What is done when.
     pub phases: Vec<Phase>,
 }

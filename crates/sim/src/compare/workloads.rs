@@ -17,6 +17,7 @@ fn places() -> Workload {
         keys: 0,
         value_bytes: 32,
         keeps_pointers: true,
+        is_bound: true,
         phases: Vec::new(),
     }
 }
@@ -68,14 +69,14 @@ pub fn all() -> Vec<Workload> {
         Workload {
             name: "large-catfish",
             shows: "the same on an eighth of Catfish's cluster, where the client machine binds reading",
-            phases: vec![phase(100, 32, Window(0.0707))],
+            phases: vec![phase(400, 16, Window(0.0707))],
             ..catfish()
         },
         Workload {
             name: "tcp",
             shows: "small windows over TCP, where the server's agent executes READs",
             costs: TCP,
-            phases: vec![phase(100, 32, Window(1e-5))],
+            phases: vec![phase(300, 32, Window(1e-5))],
             ..places()
         },
         // Reading is better.
@@ -93,7 +94,7 @@ pub fn all() -> Vec<Workload> {
             cores: 2,
             machines: 4,
             kept_bytes: 1 << 20,
-            phases: vec![phase(40, 32, PowerLaw)],
+            phases: vec![phase(25, 32, PowerLaw)],
             ..places()
         },
         Workload {
@@ -109,7 +110,7 @@ pub fn all() -> Vec<Workload> {
             costs: SHM,
             cores: 1,
             machines: 1,
-            phases: vec![phase(40, 4, Get)],
+            phases: vec![phase(25, 4, Get)],
             ..keys()
         },
         // Neither is by much.
@@ -136,9 +137,9 @@ pub fn all() -> Vec<Workload> {
             machines: 4,
             kept_bytes: 1 << 20,
             phases: vec![
-                phase(30, 32, Window(1e-5)),
-                phase(100, 32, Window(0.0707)),
-                phase(30, 32, Window(1e-5)),
+                phase(20, 12, Window(1e-5)),
+                phase(40, 12, Window(0.0707)),
+                phase(20, 12, Window(1e-5)),
             ],
             ..places()
         },
@@ -153,12 +154,24 @@ pub fn all() -> Vec<Workload> {
         },
         Workload {
             name: "arrivals",
-            shows: "windows of the power law that arrive by chance: 0.2, 0.8, 0.2 M/s; one core",
+            shows: "windows of the power law that arrive by chance: 0.2, 0.46, 0.2 M/s; one core \
+                    serves 0.5 M/s",
             cores: 1,
-            phases: [80_000, 20_000, 80_000]
-                .map(|every_ns| Phase { every_ns: Some(every_ns), ..phase(80, 16, PowerLaw) })
-                .to_vec(),
+            phases: arrivals([80_000, 35_000, 80_000]),
+            ..places()
+        },
+        Workload {
+            name: "burst",
+            shows: "the same, 0.2, 0.8, 0.2 M/s: until it is noticed the server falls behind",
+            cores: 1,
+            is_bound: false,
+            phases: arrivals([80_000, 20_000, 80_000]),
             ..places()
         },
     ]
+}
+
+/// Windows that arrive at each of 16 threads once in so many ns.
+fn arrivals(every_ns: [u64; 3]) -> Vec<Phase> {
+    every_ns.map(|ns| Phase { every_ns: Some(ns), ..phase(80, 16, Does::PowerLaw) }).to_vec()
 }
