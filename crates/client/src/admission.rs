@@ -62,6 +62,19 @@ pub struct Admission {
     freed: Condvar,
 }
 
+/// A walk that was admitted; it leaves where this ends.
+pub(crate) struct Admitted<'a> {
+    admission: &'a Admission,
+    /// What its round trips took in the mean; 0 if it made none.
+    pub round_trip_ns: u64,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.admission.leave(self.round_trip_ns);
+    }
+}
+
 #[derive(Debug)]
 struct State {
     limit: usize,
@@ -93,12 +106,12 @@ impl Admission {
     }
 
     /// Admits a walk, if it need not wait.
-    pub(crate) fn try_enter(&self) -> bool {
-        self.lock().enter()
+    pub(crate) fn try_enter(&self) -> Option<Admitted<'_>> {
+        self.lock().enter().then(|| Admitted { admission: self, round_trip_ns: 0 })
     }
 
     /// Admits a walk once it may; the thread sleeps meanwhile.
-    pub(crate) fn enter(&self) {
+    pub(crate) fn enter(&self) -> Admitted<'_> {
         let mut state = self.lock();
         // Bounded by the walks before it, each of which has a bound.
         while !state.enter() {
@@ -107,11 +120,10 @@ impl Admission {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
         }
+        Admitted { admission: self, round_trip_ns: 0 }
     }
 
-    /// A walk has ended; its round trips took `round_trip_ns` in the mean, 0 if
-    /// it made none.
-    pub(crate) fn leave(&self, round_trip_ns: u64) {
+    fn leave(&self, round_trip_ns: u64) {
         let mut state = self.lock();
         state.walking -= 1;
         let State { vegas, limit, .. } = &mut *state;
@@ -206,19 +218,23 @@ mod tests {
         base_ns.max(walking as f64 * stage_ns) as u64
     }
 
+    /// Lets as many walk as may, again and again; the limit in the end.
+    fn settle(admission: &Admission, base_ns: f64, stage_ns: f64) -> usize {
+        for _ in 0..40_000 {
+            let limit = admission.limit();
+            let mut walks: Vec<_> = std::iter::from_fn(|| admission.try_enter()).collect();
+            assert_eq!(walks.len(), limit);
+            walks
+                .iter_mut()
+                .for_each(|walk| walk.round_trip_ns = round_trip_ns(limit, base_ns, stage_ns));
+        }
+        admission.limit()
+    }
+
     #[test]
     fn the_limit_finds_the_number_that_keeps_the_card_busy() {
         for (base_ns, stage_ns, enough) in [(6_000.0, 2_000.0, 3), (20_000.0, 1_000.0, 20)] {
-            let admission = Admission::auto();
-            for _ in 0..40_000 {
-                let walking = admission.limit();
-                (0..walking).for_each(|_| assert!(admission.try_enter()));
-                assert!(!admission.try_enter());
-                for _ in 0..walking {
-                    admission.leave(round_trip_ns(walking, base_ns, stage_ns));
-                }
-            }
-            let limit = admission.limit();
+            let limit = settle(&Admission::auto(), base_ns, stage_ns);
             assert!((enough..=enough + 2).contains(&limit), "{limit}, and {enough} are enough");
         }
     }
@@ -226,19 +242,21 @@ mod tests {
     #[test]
     fn the_limit_falls_when_the_card_becomes_slower() {
         let admission = Admission::auto();
-        let settle = |stage_ns| {
-            for _ in 0..40_000 {
-                let walking = admission.limit();
-                (0..walking).for_each(|_| assert!(admission.try_enter()));
-                assert!(!admission.try_enter());
-                for _ in 0..walking {
-                    admission.leave(round_trip_ns(walking, 20_000.0, stage_ns));
-                }
-            }
-            admission.limit()
-        };
-        let (fast, slow) = (settle(1_000.0), settle(5_000.0));
+        let [fast, slow] =
+            [1_000.0, 5_000.0].map(|stage_ns| settle(&admission, 20_000.0, stage_ns));
         assert!(fast >= 20 && slow <= 7, "{fast}, then {slow}");
+    }
+
+    #[test]
+    fn a_walk_that_ends_by_a_panic_has_left() {
+        let admission = Admission::at_most(1);
+        let walk = || {
+            let _walk = admission.enter();
+            assert!(admission.try_enter().is_none());
+            panic!("in the middle of a walk");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
+        assert!(admission.try_enter().is_some());
     }
 
     #[test]
@@ -249,12 +267,11 @@ mod tests {
             for _ in 0..6 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        admission.enter();
+                        let _walk = admission.enter();
                         let now = walking.fetch_add(1, Ordering::SeqCst) + 1;
                         most.fetch_max(now, Ordering::SeqCst);
                         walks.fetch_add(1, Ordering::SeqCst);
                         walking.fetch_sub(1, Ordering::SeqCst);
-                        admission.leave(100);
                     }
                 });
             }

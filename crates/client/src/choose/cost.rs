@@ -26,7 +26,7 @@ const RUN: u32 = 8;
 /// learned from.
 const WARM_UP: u32 = 3;
 /// Operations of a run that tries a way for the first time.
-const FIRST_RUN: u32 = 2;
+const FIRST_RUN: u32 = 4;
 /// Share of all time that trying the worse way may cost.
 const PROBES: f32 = 0.01;
 /// A way that a neighbour says takes so many times longer is not tried before

@@ -60,7 +60,7 @@ proptest! {
     fn fixed_costs_are_found(ask in 200u64..1_000_000, ratio in 0.02f64..50.0, seed in any::<u64>()) {
         let read = ((ask as f64 * ratio) as u64).max(1);
         let mut bench = Bench::new(Policy::Cost, seed);
-        let operations = 20_000;
+        let operations = 60_000;
         let took = bench.run(operations, |way, _| if way == Way::Ask { ask } else { read });
         let best = ask.min(read) * operations;
         prop_assert!(took as f64 <= best as f64 * 1.05, "{took} against {best}: {ratio}");
@@ -95,9 +95,8 @@ proptest! {
         let better = |now_ns: u64| if (now_ns / period).is_multiple_of(2) { Way::Read } else { Way::Ask };
         let cost = |way, now_ns| if way == better(now_ns) { fast } else { slow };
         let mut bench = Bench::new(Policy::Cost, seed);
-        while bench.now_ns < 4 * period {
-            let change_ns = bench.now_ns.next_multiple_of(period);
-            while bench.now_ns < (change_ns + 200 * MS).min(4 * period) {
+        for change_ns in (1..5).map(|number| number * period) {
+            while bench.now_ns < change_ns + 200 * MS {
                 bench.run(1, cost);
             }
             let (begun, turns, operations) = (bench.now_ns, bench.turns, bench.asked + bench.read);

@@ -11,7 +11,7 @@
 
 use super::reading::{End, Reading};
 use super::{Issue, OpenTree, Tops};
-use crate::admission::Admission;
+use crate::admission::{Admission, Admitted};
 use crate::api::Counts;
 use crate::error::Error;
 use crate::session::Session;
@@ -56,22 +56,24 @@ impl Session {
         let Some(admission) = self.admission.clone() else {
             return self.read_admitted(tree, query, most_reads, cost);
         };
-        self.await_admission(&admission);
+        let mut walk = self.await_admission(&admission);
         let (began_ns, before) = (self.connection.time.now_ns(), cost.round_trips);
         let walked = self.read_admitted(tree, query, most_reads, cost);
         let took_ns = self.connection.time.now_ns().saturating_sub(began_ns);
-        admission.leave(took_ns.checked_div(cost.round_trips - before).unwrap_or(0));
+        walk.round_trip_ns = took_ns.checked_div(cost.round_trips - before).unwrap_or(0);
         walked
     }
 
-    fn await_admission(&mut self, admission: &Admission) {
-        if self.connection.sleeps_by_link_alone() {
-            // Nobody but the link knows how to sleep there.
-            while !admission.try_enter() {
-                self.pause();
+    fn await_admission<'a>(&mut self, admission: &'a Admission) -> Admitted<'a> {
+        if !self.connection.sleeps_by_link_alone() {
+            return admission.enter();
+        }
+        // Nobody but the link knows how to sleep there.
+        loop {
+            match admission.try_enter() {
+                Some(walk) => return walk,
+                None => self.pause(),
             }
-        } else {
-            admission.enter();
         }
     }
 
