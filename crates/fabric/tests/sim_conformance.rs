@@ -3,12 +3,15 @@
 
 use remora_arena::{Mapping, Owner, Words};
 use remora_fabric::conformance::{self, EchoBed, TestBed};
-use remora_fabric::sim::{Random, SimJournal, SimLink, SimOptions, SimTarget, SimWorld};
+use remora_fabric::sim::{
+    Random, SimCosts, SimHop, SimJournal, SimLink, SimOptions, SimStage, SimTarget, SimWorld,
+};
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
 
 use std::sync::{Arc, Mutex};
 
-struct Bed {
+/// With costs that are drawn, or stated.
+struct BedOf<const STATED: bool> {
     world: SimWorld,
     target: SimTarget,
     owner: Owner<SimJournal>,
@@ -19,7 +22,9 @@ struct Bed {
     link: SimLink,
 }
 
-impl TestBed for Bed {
+type Bed = BedOf<false>;
+
+impl<const STATED: bool> TestBed for BedOf<STATED> {
     type Link = SimLink;
 
     fn new(region_bytes: usize) -> Self {
@@ -31,7 +36,10 @@ impl TestBed for Bed {
         let near = SimTarget::new();
         let local = Words::new(Mapping::heap(64));
         near.mailbox(0, local.clone());
-        let mut link = SimLink::new(&world, &target);
+        let mut link = match STATED {
+            true => SimLink::with_costs(&world, &target, Arc::new(costs())),
+            false => SimLink::new(&world, &target),
+        };
         link.listen(&near);
         link.reserve_landing(region_bytes);
         Self { world, target, owner, mailbox, near, local, link }
@@ -101,7 +109,7 @@ impl Echo {
     }
 }
 
-impl EchoBed for Bed {
+impl EchoBed for BedOf<false> {
     fn start_echo(&mut self, rounds: u64) {
         let (world, target) = (self.world.clone(), self.target.clone());
         let back = SimLink::new(&world, &self.near);
@@ -115,6 +123,45 @@ impl EchoBed for Bed {
     fn stop_echo(&mut self) -> u64 {
         0
     }
+}
+
+/// A port and a wire, each shared by both ways.
+fn costs() -> SimCosts {
+    let port = SimHop {
+        stage: Some(SimStage::new()),
+        read_ns: 40,
+        write_ns: 60,
+        after_ns: 700,
+        ..SimHop::default()
+    };
+    let wire = SimHop { stage: Some(SimStage::new()), byte_ps: 90, ..SimHop::default() };
+    let (there, back) = (vec![port.clone(), wire.clone()], vec![wire, port]);
+    SimCosts { there, back, header_bytes: 72, reads_cost_peer_cpu: false }
+}
+
+#[test]
+fn sim_conforms_with_stated_costs() {
+    conformance::run::<BedOf<true>>();
+}
+
+/// A READ of 1,000 bytes alone: 40 + 700, 6 for 72 bytes on the wire, 96 for
+/// 1,072, 40 + 700. Two at once: each stage serves one after the other.
+#[test]
+fn stated_costs_add_up_and_stages_are_shared() {
+    let mut bed = BedOf::<true>::new(4096);
+    let read = |id| {
+        let from = RemoteAddress { region: 0, offset: 0 };
+        Work::Read { id, from, into: 0, bytes: 1_000 }
+    };
+    bed.link.post(&[read(1)]);
+    assert_eq!(bed.link.wait(None), Waited::Completed);
+    assert_eq!((bed.link.poll().unwrap().id, bed.world.now_ns()), (1, 1_582));
+    bed.link.post(&[read(2), read(3)]);
+    assert_eq!(bed.link.wait(None), Waited::Completed);
+    assert_eq!((bed.link.poll().unwrap().id, bed.world.now_ns()), (2, 1_582 * 2));
+    assert_eq!(bed.link.wait(None), Waited::Completed);
+    // Its request too waits for the first one's bytes on the wire, then takes 6.
+    assert_eq!((bed.link.poll().unwrap().id, bed.world.now_ns()), (3, 1_582 * 2 + 96 + 6));
 }
 
 #[test]

@@ -13,6 +13,7 @@
 pub mod check;
 pub mod client;
 pub mod clock;
+pub mod compare;
 pub mod faults;
 pub mod history;
 pub mod node;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
+use remora_sim::compare;
 use remora_sim::faults::Fault;
 use remora_sim::probes::{Probe, Probes};
 use remora_sim::shrink::{Less, shrink};
@@ -20,8 +21,10 @@ const SHOWN_LINES: usize = 60;
 /// Runs deterministic worlds: the production code over simulated memory,
 /// network and time.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The world to run.
     #[arg(long, conflicts_with = "seeds", required_unless_present = "seeds")]
     seed: Option<u64>,
@@ -61,6 +64,11 @@ struct Args {
     #[cfg(feature = "plants")]
     #[command(flatten)]
     plants: plants::Args,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Compare(compare::Args),
 }
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
@@ -107,7 +115,10 @@ impl Totals {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    if let Some(Command::Compare(compare)) = args.command.take() {
+        return compare.run();
+    }
     let seeds = args.seeds.clone().unwrap_or_else(|| {
         let seed = args.seed.expect("one of them is given");
         seed..seed.saturating_add(1)

@@ -6,6 +6,7 @@
 //! The intervals of a link's operations do not overlap: that is the order
 //! between operations. Inside an interval nothing is ordered.
 
+use super::costs::{Act, Journey, SimCosts};
 use super::flight::Flight;
 use super::target::SimTarget;
 use super::world::{Plan, SimWorld, lock};
@@ -105,10 +106,12 @@ pub struct SimLink {
     state: Arc<Mutex<State>>,
     landing: Vec<u8>,
     failure: Option<LinkError>,
+    /// What operations cost, where that is stated and not drawn.
+    costs: Option<Arc<SimCosts>>,
 }
 
 impl SimLink {
-    /// A link to `target`.
+    /// A link to `target`, whose operations take what the world draws.
     pub fn new(world: &SimWorld, target: &SimTarget) -> Self {
         Self {
             world: world.clone(),
@@ -118,7 +121,13 @@ impl SimLink {
             state: Arc::new(Mutex::new(State::new(world))),
             landing: Vec::new(),
             failure: None,
+            costs: None,
         }
+    }
+
+    /// A link to `target`, whose operations take what is stated.
+    pub fn with_costs(world: &SimWorld, target: &SimTarget, costs: Arc<SimCosts>) -> Self {
+        Self { costs: Some(costs), ..Self::new(world, target) }
     }
 
     /// This link is lost with the others of the bundle, and they with it.
@@ -169,6 +178,12 @@ impl SimLink {
             return state.ready.push_back((completion, None));
         }
         state.pending.push_back(work.id());
+        if let Some(costs) = &self.costs {
+            drop(state);
+            let journey = self.journey(Arc::clone(costs), work, checked);
+            self.failure = checked.err().or(self.failure);
+            return journey.there(0);
+        }
         if let Err(reason) = checked {
             state.completes_ns = state.completes_ns.max(now);
             let (at, shared) = (state.completes_ns, Arc::clone(&self.state));
@@ -206,6 +221,23 @@ impl SimLink {
         }
     }
 
+    fn journey(
+        &self,
+        costs: Arc<SimCosts>,
+        work: &Work<'_>,
+        checked: Result<(), LinkError>,
+    ) -> Journey {
+        let act = match (checked, *work) {
+            (Err(reason), _) => Act::Refused(reason),
+            (_, Work::Read { from, into, bytes, .. }) => Act::Read { from, into, bytes },
+            (_, Work::Write { to, bytes, imm, .. }) => {
+                Act::Write { to, bytes: bytes.to_vec(), imm }
+            }
+        };
+        let (world, target) = (self.world.clone(), self.target.clone());
+        Journey { world, target, state: Arc::clone(&self.state), costs, act }
+    }
+
     fn set_waiting(&self, task: Option<u64>) {
         *lock(&lock(&self.state).waiting) = task;
         if let Some(local) = &self.local {
@@ -235,7 +267,7 @@ impl Link for SimLink {
     }
 
     fn reads_cost_peer_cpu(&self) -> bool {
-        false
+        self.costs.as_ref().is_some_and(|costs| costs.reads_cost_peer_cpu)
     }
 
     fn post(&mut self, batch: &[Work<'_>]) {

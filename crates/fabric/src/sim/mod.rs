@@ -7,7 +7,11 @@
 //! visible in any order. What stays is the order between the operations of a
 //! link, and that no word is torn. Everything that happens is drawn from the
 //! seed, so a run repeats itself exactly.
+//!
+//! A link may also be made with costs that are stated (`costs`): it then tears
+//! nothing, and time is what is looked at.
 
+mod costs;
 mod flight;
 mod history;
 mod link;
@@ -15,6 +19,7 @@ mod random;
 mod target;
 mod world;
 
+pub use costs::{SimCosts, SimHop, SimStage};
 pub use history::SimJournal;
 pub use link::{SimBundle, SimLink};
 pub use random::Random;

@@ -7,7 +7,7 @@ use remora_arena::{Owner, Words};
 use remora_layout::limits::MAX_REGIONS;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 #[derive(Clone)]
 pub(super) enum Region {
@@ -25,7 +25,11 @@ struct State {
     arrivals: AtomicU64,
     /// The task that waits for an arrival.
     waiting: Mutex<Option<u64>>,
+    /// Told of each immediate, in place of being asked for them.
+    hook: OnceLock<Box<Hook>>,
 }
+
+type Hook = dyn Fn(u32) + Send + Sync;
 
 /// The memory of one end, as one peer sees it. Cheap to clone.
 #[derive(Clone, Default)]
@@ -91,8 +95,18 @@ impl SimTarget {
         let now_ns = world.now_ns();
         self.0.arrivals.fetch_add(1, Ordering::Relaxed);
         if let Some(imm) = imm {
+            if let Some(hook) = self.0.hook.get() {
+                return hook(imm);
+            }
             lock(&self.0.immediates).push_back((imm, now_ns));
         }
+    }
+
+    /// Each immediate is told to `hook` when its bytes are stored. To be said
+    /// once.
+    pub fn on_immediate(&self, hook: impl Fn(u32) + Send + Sync + 'static) {
+        let is_first = self.0.hook.set(Box::new(hook)).is_ok();
+        assert!(is_first, "immediates are told to one");
     }
 
     /// This task, if any, is woken by what arrives here next.

@@ -1,0 +1,205 @@
+//! The server of a compared world: shards on cores, sessions, heartbeats.
+
+use super::core::{Core, Load};
+use super::costs::{Costs, Port, Way};
+use super::gate::lock;
+use crate::clock::HostClock;
+use remora_arena::{Mapping, NoJournal, Owner, Words};
+use remora_client::{Clock, Parts};
+use remora_engine::{Command, Now, Shard, ShardOptions};
+use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::sim::{SimJournal, SimLink, SimStage, SimTarget, SimWorld};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_index::hash::TableRef;
+use remora_layout::hash::KeyHash;
+use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
+use remora_layout::immediate::shard_of;
+use remora_layout::limits::{HEARTBEAT_MS, LARGE_BUFFER_BYTES};
+use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
+use remora_ring::WRITE_ID;
+use remora_server::ring_session::{ClientEnd, RingParts, RingSession};
+use std::sync::{Arc, Mutex};
+use zerocopy::FromZeros;
+
+const MS: u64 = 1_000_000;
+/// Any number: nothing here is secret.
+const SEED: u64 = 0x7265_6d6f_7261;
+const LIFE: u64 = 1;
+
+/// What the server keeps of a session.
+struct Session {
+    to_server: Words,
+    heart: SimLink,
+    beats: u64,
+}
+
+/// A server. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    world: SimWorld,
+    costs: Costs,
+    cores: Vec<Core>,
+    /// Its port.
+    pub port: Port,
+    /// The thread that executes READs, where one does.
+    pub agent: SimStage,
+    sessions: Arc<Mutex<Vec<Session>>>,
+    /// What the cores did, over all.
+    total: Arc<Mutex<Load>>,
+}
+
+impl Server {
+    /// A server whose shards have arenas of these bytes each.
+    pub fn new(world: &SimWorld, costs: &Costs, arena_bytes: &[usize], buckets: u64) -> Self {
+        let core = |(region, &bytes)| {
+            let owner = Owner::heap(bytes, NoJournal);
+            let hash_seed = SEED;
+            let (life, record_secret) = (LIFE, SEED);
+            let options = ShardOptions {
+                region,
+                life,
+                hash_seed,
+                record_secret,
+                buckets,
+                ..ShardOptions::default()
+            };
+            Core::new(world, costs, Shard::new(owner, options))
+        };
+        let cores = (0u32..).zip(arena_bytes).map(core).collect();
+        Self {
+            world: world.clone(),
+            costs: *costs,
+            cores,
+            port: Port::default(),
+            agent: SimStage::new(),
+            sessions: Arc::default(),
+            total: Arc::default(),
+        }
+    }
+
+    /// Executes a command of the time before the world began.
+    pub fn prepare(&self, command: &Command<'_>) {
+        let key = command.key().expect("it is about a key or tree");
+        let hash = KeyHash::of(key, SEED);
+        self.cores[hash.shard(self.cores.len())].with_shard(|shard| {
+            let reply = shard.execute(command, hash, Now { unix_ms: 1, since_start_s: 0 });
+            let status = reply.status;
+            assert_eq!(
+                status,
+                remora_layout::message::Status::Ok,
+                "there is room for what is prepared"
+            );
+        });
+    }
+
+    /// From now on the cores' own work takes this many percent of its time.
+    pub fn set_pace(&self, percent: u64) {
+        self.cores.iter().for_each(|core| core.set_pace(percent));
+    }
+
+    /// Grants a session to a thread of a machine.
+    pub fn connect(&self, machine: &Port, thread: &SimStage, has_searches: bool) -> Parts {
+        let way = Way { server: &self.port, agent: &self.agent, machine, thread };
+        let (from_client, from_server) = (self.costs.from_client(way), self.costs.from_server(way));
+        let mut sessions = lock(&self.sessions);
+        let (index, shards) = (sessions.len(), self.cores.len());
+        let number = index as u64 + 1;
+        let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
+        let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
+        let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
+        let (target, back) = (SimTarget::new(), SimTarget::new());
+        let words = |core: &Core| core.with_shard(|shard| shard.owner().words().clone());
+        let arenas: Arc<[Words]> = self.cores.iter().map(words).collect();
+        for (region, words) in (0u32..).zip(&*arenas) {
+            // READs take effect at one instant: nobody asks for the journal.
+            target.expose(region, words.clone(), SimJournal::new());
+        }
+        target.mailbox(shards as u32, to_server.clone());
+        back.mailbox(CLIENT_MAILBOX, to_client.clone());
+        back.mailbox(CLIENT_LARGE, large.clone());
+        let link = || SimLink::with_costs(&self.world, &back, Arc::clone(&from_server));
+        for (shard, core) in self.cores.iter().enumerate() {
+            core.attach(RingSession::new(RingParts {
+                session: number,
+                seed: SEED ^ number,
+                shard,
+                life: LIFE,
+                arenas: Arc::clone(&arenas),
+                to_server: to_server.clone(),
+                link: AnyLink::Other(Box::new(core.gate().link(link(), has_searches))),
+                client: ClientEnd::Far,
+                large: None,
+                violated: Arc::default(),
+                threads: Arc::default(),
+            }));
+        }
+        let cores = self.cores.clone();
+        target.on_immediate(move |imm| cores[shard_of(imm)].arrive(index));
+        sessions.push(Session { to_server, heart: link(), beats: 0 });
+        let tables: Vec<TableRef> =
+            self.cores.iter().map(|core| core.with_shard(|shard| shard.table_ref())).collect();
+        let mut hello = ServerHello::new_zeroed();
+        hello.magic = HELLO_MAGIC.into();
+        hello.version = PROTOCOL_VERSION.into();
+        hello.session = number.into();
+        hello.life = LIFE.into();
+        hello.epoch = 1.into();
+        hello.session_seed = (SEED ^ number).into();
+        hello.hash_seed = SEED.into();
+        hello.shards = (shards as u32).into();
+        let link = {
+            let world = self.world.clone();
+            move || {
+                let mut link = SimLink::with_costs(&world, &target, Arc::clone(&from_client));
+                link.listen(&back);
+                AnyLink::Other(Box::new(link))
+            }
+        };
+        let clock = HostClock::new(&self.world, MS, 0);
+        let clock = Clock::Given(Arc::new(move || clock.now_ns()));
+        Parts { hello, tables, to_client, large, link: Box::new(link), clock, pointers: None }
+    }
+
+    /// Writes heartbeats every `HEARTBEAT_MS` from now on.
+    pub fn beat(&self) {
+        let mut load = Load::default();
+        for core in &self.cores {
+            load.add(&core.take_load());
+        }
+        lock(&self.total).add(&load);
+        let wall_ns = HEARTBEAT_MS * MS * self.cores.len() as u64;
+        let utilisation_ppm = (load.busy_ns * 1_000_000 / wall_ns).min(1_000_000);
+        let wait_ns = load.waited_ns.checked_div(load.requests).unwrap_or(0);
+        let told = (utilisation_ppm as u32, wait_ns.min(u32::MAX.into()) as u32);
+        for (number, session) in (1u64..).zip(lock(&self.sessions).iter_mut()) {
+            session.beat(number, told, self.world.now_ns() / MS + 1);
+        }
+        let server = self.clone();
+        self.world.schedule(HEARTBEAT_MS * MS, move || server.beat());
+    }
+
+    /// What the cores have done up to the last heartbeat.
+    pub fn load(&self) -> Load {
+        *lock(&self.total)
+    }
+}
+
+impl Session {
+    fn beat(&mut self, session: u64, (utilisation_ppm, wait_ns): (u32, u32), server_unix_ms: u64) {
+        self.beats += 1;
+        let beat = Heartbeat {
+            sequence: self.beats,
+            utilisation_ppm_plus_1: utilisation_ppm + 1,
+            wait_ns,
+            life: LIFE,
+            epoch: 1,
+            server_unix_ms,
+            echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
+            session,
+        };
+        let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };
+        self.heart.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
+        while self.heart.poll().is_some() {}
+    }
+}

@@ -1,0 +1,177 @@
+//! The workloads that policies are compared on.
+
+use super::costs::{CATFISH, RDMA, SHM, TCP};
+use super::work::{Does, Phase, Workload};
+
+/// What workloads are made from by changing what differs.
+fn places() -> Workload {
+    Workload {
+        name: "",
+        shows: "",
+        costs: RDMA,
+        cores: 4,
+        machines: 4,
+        objects: 50_000,
+        capacity: 30,
+        kept_bytes: 0,
+        keys: 0,
+        value_bytes: 32,
+        keeps_pointers: true,
+        is_bound: true,
+        phases: Vec::new(),
+    }
+}
+
+fn phase(ms: u64, threads: usize, does: Does) -> Phase {
+    Phase { ms, does, threads, every_ns: None, pace_percent: 100 }
+}
+
+/// Lookups of keys to which clients have pointers.
+fn keys() -> Workload {
+    Workload { objects: 0, keys: 400, ..places() }
+}
+
+/// An eighth of the paper's cluster.
+fn catfish() -> Workload {
+    Workload { costs: CATFISH, machines: 1, ..places() }
+}
+
+/// Small windows while it is quiet, while many ask, and while it is quiet again.
+fn rush(few: usize, many: usize, ms: u64, does: Does) -> Vec<Phase> {
+    vec![phase(ms, few, does), phase(ms, many, does), phase(ms, few, does)]
+}
+
+/// All of them.
+pub fn all() -> Vec<Workload> {
+    use Does::{Get, PowerLaw, Window};
+    vec![
+        // Asking is better.
+        Workload {
+            name: "quiet",
+            shows: "two threads, small windows, an idle server: one round trip against four",
+            phases: vec![phase(60, 2, Window(1e-5))],
+            ..places()
+        },
+        Workload {
+            name: "keys-unknown",
+            shows: "lookups without pointers: bucket and record against one request",
+            keeps_pointers: false,
+            phases: vec![phase(40, 4, Get)],
+            ..keys()
+        },
+        Workload {
+            name: "large",
+            shows: "Catfish Fig. 25 (A18): windows of 0.1; nodes are more bytes than results, the \
+                    port is nearly full and so are the cores",
+            phases: vec![phase(100, 16, Window(0.0707))],
+            ..places()
+        },
+        Workload {
+            name: "large-catfish",
+            shows: "the same on an eighth of Catfish's cluster, where the client machine binds reading",
+            phases: vec![phase(400, 16, Window(0.0707))],
+            ..catfish()
+        },
+        Workload {
+            name: "tcp",
+            shows: "small windows over TCP, where the server's agent executes READs",
+            costs: TCP,
+            phases: vec![phase(300, 32, Window(1e-5))],
+            ..places()
+        },
+        // Reading is better.
+        Workload {
+            name: "overload",
+            shows: "Catfish 5.2.1 (A17): 256 clients, windows of 1e-5, a server that is busy throughout",
+            cores: 1,
+            machines: 8,
+            phases: vec![phase(60, 256, Window(1e-5))],
+            ..places()
+        },
+        Workload {
+            name: "kept",
+            shows: "windows of the power law, inner nodes kept at the client",
+            cores: 2,
+            machines: 4,
+            kept_bytes: 1 << 20,
+            phases: vec![phase(25, 32, PowerLaw)],
+            ..places()
+        },
+        Workload {
+            name: "keys-known",
+            shows: "lookups with pointers, one core, 16 threads",
+            cores: 1,
+            phases: vec![phase(40, 16, Get)],
+            ..keys()
+        },
+        Workload {
+            name: "keys-shm",
+            shows: "the same over shared memory, 4 threads",
+            costs: SHM,
+            cores: 1,
+            machines: 1,
+            phases: vec![phase(25, 4, Get)],
+            ..keys()
+        },
+        // Neither is by much.
+        Workload {
+            name: "even",
+            shows: "Catfish at 1e-5 on an eighth of its cluster: asking and reading alone are equal, \
+                    both together are nearly twice as many",
+            // A small tree of small nodes: as many are visited as of the paper's.
+            capacity: 9,
+            phases: vec![phase(200, 32, Window(1e-5))],
+            ..catfish()
+        },
+        // It changes.
+        Workload {
+            name: "rush",
+            shows: "2 threads, then 64, then 2",
+            cores: 1,
+            phases: rush(2, 64, 60, Window(1e-5)),
+            ..places()
+        },
+        Workload {
+            name: "zoom",
+            shows: "small windows, large ones, small ones; inner nodes kept",
+            machines: 4,
+            kept_bytes: 1 << 20,
+            phases: vec![
+                phase(20, 12, Window(1e-5)),
+                phase(40, 12, Window(0.0707)),
+                phase(20, 12, Window(1e-5)),
+            ],
+            ..places()
+        },
+        Workload {
+            name: "neighbour",
+            shows: "2 threads; for a third of the time others leave the server an eighth of its core",
+            cores: 1,
+            phases: [100, 800, 100]
+                .map(|pace_percent| Phase { pace_percent, ..phase(80, 2, Window(1e-5)) })
+                .to_vec(),
+            ..places()
+        },
+        Workload {
+            name: "arrivals",
+            shows: "windows of the power law that arrive by chance: 0.2, 0.46, 0.2 M/s; one core \
+                    serves 0.5 M/s",
+            cores: 1,
+            phases: arrivals([80_000, 35_000, 80_000]),
+            ..places()
+        },
+        Workload {
+            name: "burst",
+            shows: "the same, 0.2, 0.8, 0.2 M/s: until it is noticed the server falls behind",
+            cores: 1,
+            is_bound: false,
+            phases: arrivals([80_000, 20_000, 80_000]),
+            ..places()
+        },
+    ]
+}
+
+/// Windows that arrive at each of 16 threads once in so many ns.
+fn arrivals(every_ns: [u64; 3]) -> Vec<Phase> {
+    every_ns.map(|ns| Phase { every_ns: Some(ns), ..phase(80, 16, Does::PowerLaw) }).to_vec()
+}

@@ -1,0 +1,103 @@
+//! Policies compared in virtual time: every figure is exact, so that a bound is
+//! one. `remora-sim compare` prints the tables.
+
+use remora_sim::compare::{Fixed, Policy, Workload, all, run};
+use std::ops::RangeInclusive;
+
+/// By how much one way is better, at least, where it is said to be.
+const CLEARLY: f64 = 1.2;
+/// By how many times asking does more than reading.
+const ASK_IS_BETTER: RangeInclusive<f64> = CLEARLY..=f64::INFINITY;
+const READ_IS_BETTER: RangeInclusive<f64> = 0.0..=1.0 / CLEARLY;
+
+fn workload(name: &str) -> Workload {
+    all().into_iter().find(|work| work.name == name).expect("there is one of that name")
+}
+
+/// `cost` reaches its bound in these workloads, which are what they are said to
+/// be.
+fn compare(names: &[&str], ratio: &RangeInclusive<f64>) {
+    for name in names {
+        let work = workload(name);
+        let fixed = Fixed::of(&work);
+        let found = fixed.ask_over_read();
+        assert!(ratio.contains(&found), "{name}: asking does {found:.2} times as much as reading");
+        assert_reached(&work, &fixed);
+    }
+}
+
+fn assert_reached(work: &Workload, fixed: &Fixed) {
+    let cost = run(work, Policy::Cost);
+    assert!(
+        fixed.is_reached_by(&cost),
+        "{}: cost has {:.3} of the better throughput and {:.3} of the better speed",
+        work.name,
+        fixed.throughput_of(&cost),
+        fixed.speed_of(&cost),
+    );
+}
+
+#[test]
+fn cost_reaches_asking_where_asking_is_better() {
+    compare(&["quiet", "keys-unknown", "large", "large-catfish", "tcp"], &ASK_IS_BETTER);
+}
+
+#[test]
+fn cost_reaches_reading_where_reading_is_better() {
+    compare(&["overload", "kept", "keys-known", "keys-shm"], &READ_IS_BETTER);
+}
+
+/// Which way is better changes in the middle phase, and changes back.
+#[test]
+fn cost_reaches_the_better_one_where_it_changes() {
+    for name in ["rush", "zoom", "neighbour", "arrivals"] {
+        let work = workload(name);
+        let fixed = Fixed::of(&work);
+        let phases = fixed.ask.phases.iter().zip(&fixed.read.phases);
+        let asks: Vec<bool> = phases.map(|(ask, read)| ask.mean_ns() < read.mean_ns()).collect();
+        assert!(asks[0] != asks[1] && asks[1] != asks[2], "{name}: {asks:?}");
+        assert_reached(&work, &fixed);
+    }
+}
+
+/// Where both ways are limited by different things, both together do more than
+/// either (Catfish 5.2.1).
+#[test]
+fn cost_does_more_than_either_where_neither_is_better() {
+    let work = workload("even");
+    let fixed = Fixed::of(&work);
+    assert!((0.8..1.25).contains(&fixed.ask_over_read()), "{}", fixed.ask_over_read());
+    let cost = run(&work, Policy::Cost);
+    assert!(fixed.throughput_of(&cost) > 1.5, "{}", fixed.throughput_of(&cost));
+}
+
+/// A17: a client of Catfish's learns that the server is still busy only by
+/// asking again, so under constant overload it mostly asks.
+#[test]
+fn catfish_loses_to_reading_under_constant_overload() {
+    let work = workload("overload");
+    let fixed = Fixed::of(&work);
+    for policy in [Policy::CatfishLiteral, Policy::CatfishKeep] {
+        let catfish = run(&work, policy);
+        assert!(fixed.throughput_of(&catfish) < 0.6, "{policy:?}");
+        assert!(!fixed.is_reached_by(&catfish), "{policy:?}");
+    }
+}
+
+/// The same run twice is the same to the nanosecond.
+#[test]
+fn a_run_repeats_itself_exactly() {
+    let work = workload("neighbour");
+    assert_eq!(run(&work, Policy::Cost), run(&work, Policy::Cost));
+}
+
+#[test]
+fn all_names_differ_and_all_workloads_but_one_are_bound() {
+    let mut names: Vec<&str> = all().iter().map(|work| work.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all().len());
+    let unbound: Vec<&str> =
+        all().iter().filter(|work| !work.is_bound).map(|work| work.name).collect();
+    assert_eq!(unbound, ["burst"]);
+}
