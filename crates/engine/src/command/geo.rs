@@ -68,6 +68,16 @@ impl<'a> Places<'a> {
         })
     }
 
+    /// The first member of an encoded list, or of its rest.
+    pub fn first(list: &'a [u8]) -> Option<Place<'a>> {
+        split(list).map(|(place, _)| place)
+    }
+
+    /// Bytes that a member takes in a list.
+    pub const fn bytes_of(place: &Place<'_>) -> usize {
+        20 + place.member.len()
+    }
+
     /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
