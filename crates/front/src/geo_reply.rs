@@ -103,6 +103,10 @@ pub fn write(
             Some(score) => number_text(out, protocol, &score_text(score)),
             None => encode::null(out, protocol),
         },
+        // `number` is 1 if there is such a key.
+        GeoRender::Refused(_) if number == 1 && scores(value).any(|score| score.is_none()) => {
+            encode::error(out, &GeoError::NoMember.to_string());
+        }
         GeoRender::Refused(error) => encode::error(out, &error.to_string()),
         GeoRender::Found(_) if status == Status::NotDone => {
             encode::error(out, &GeoError::NoMember.to_string());

@@ -203,7 +203,7 @@ pub enum GeoCommand<'a> {
         places: Places<'a>,
     },
     /// The value is the members' scores, 8 bytes each, NaN for those that are
-    /// not there.
+    /// not there; `number` is 1 if the key is there.
     Scores {
         /// The members.
         places: Places<'a>,

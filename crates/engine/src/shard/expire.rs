@@ -95,6 +95,7 @@ impl<J: Journal> Shard<J> {
     pub fn wants_ticks(&self) -> bool {
         self.stats.expiring > 0
             || self.geo.expiring() > 0
-            || self.slots.has_quarantine() || self.ask_only.wants_ticks()
+            || self.slots.has_quarantine()
+            || self.ask_only.wants_ticks()
     }
 }

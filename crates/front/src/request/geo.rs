@@ -5,9 +5,7 @@ use super::keys::key;
 use super::{Render, Request};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::{
-    Centre, Condition, GeoCommand, GeoQuery, GeoSearch, Place, Places,
-};
+use remora_engine::command::{Centre, Condition, GeoCommand, GeoQuery, GeoSearch, Place, Places};
 use remora_engine::geo::{Position, Shape};
 use remora_engine::integer;
 use remora_layout::limits::MAX_MEMBER_BYTES;
@@ -116,7 +114,8 @@ pub enum GeoRender {
     Score,
     /// A search's.
     Found(GeoForm),
-    /// This error, if the key holds no string.
+    /// This error, if the key holds no string, and the member that was to be
+    /// the centre, if one was named, is there.
     Refused(GeoError),
 }
 
@@ -183,7 +182,8 @@ fn members(words: Words<'_>, from: usize, to: usize) -> Result<Vec<u8>, GeoError
 
 /// A number, which may be infinite but not for being too large.
 fn number(word: &[u8]) -> Option<f64> {
-    let text = str::from_utf8(word).ok().filter(|text| text.len() <= super::trees::MAX_NUMBER_BYTES)?;
+    let text =
+        str::from_utf8(word).ok().filter(|text| text.len() <= super::trees::MAX_NUMBER_BYTES)?;
     let number = text.parse::<f64>().ok().filter(|number| !number.is_nan())?;
     (number.is_finite() || text.contains(['i', 'I'])).then_some(number)
 }
@@ -309,80 +309,86 @@ struct Search<'a> {
 /// A search. What is wrong with it is told only if the key holds no string.
 fn search<'a>(words: Words<'a>, form: Form) -> Parsed<'a> {
     let key = key(words.get(if form == Form::SearchStore { 2 } else { 1 }))?;
-    let (render, ask, encoded, store_to) = match parse(words, form) {
-        Ok((search, encoded)) => {
-            let found = Render::Geo(GeoRender::Found(search.form));
-            (found, Ask::Search, encoded, search.store_to)
-        }
+    let mut search = Search::new();
+    let (render, ask, encoded) = match search.parse(words, form) {
+        Ok(encoded) => (GeoRender::Found(search.form), Ask::Search, encoded),
         Err(error) => {
-            (Render::Geo(GeoRender::Refused(error)), Ask::Members, Vec::new(), None)
+            let mut asked = Vec::new();
+            if let Some(Centre::Member(member)) = search.centre {
+                Places::push(&mut asked, &Place { member, ..Place::default() });
+            }
+            search.store_to = None;
+            (GeoRender::Refused(error), Ask::Scores, asked)
         }
     };
-    store_to.map(super::keys::key).transpose()?;
-    Ok(Request::Geo(GeoRequest { key, render, store_to, ask, encoded }))
-}
-
-fn parse<'a>(words: Words<'a>, form: Form) -> Result<(Search<'a>, Vec<u8>), GeoError> {
-    let plain = GeoForm {
-        order: None,
-        most: 0,
-        distance: false,
-        score: false,
-        position: false,
-        unit: 1.0,
-        stored: None,
-    };
-    let mut search =
-        Search { centre: None, shape: None, form: plain, any: false, store_to: None };
-    let from = match form {
-        Form::Coordinates { .. } => {
-            search.centre = Some(Centre::At(position(words, 2)?));
-            search.shape = Some(circle(words, 4)?);
-            6
-        }
-        Form::Member { .. } => {
-            search.centre = Some(Centre::Member(member(words.get(2))?));
-            search.shape = Some(circle(words, 3)?);
-            5
-        }
-        Form::Search => 2,
-        Form::SearchStore => {
-            search.store_to = Some(words.get(1));
-            search.form.stored = Some(Stored::Score);
-            3
-        }
-    };
-    let mut at = from;
-    while at < words.len() {
-        at += search.option(words, at, form)?;
-    }
-    let with = search.form.distance || search.form.score || search.form.position;
-    if search.store_to.is_some() && with {
-        return Err(GeoError::StoreWith(match form {
-            Form::SearchStore => "GEOSEARCHSTORE",
-            _ => "STORE option in GEORADIUS",
-        }));
-    }
-    let name = if form == Form::SearchStore { "geosearchstore" } else { "geosearch" };
-    let centre = search.centre.ok_or(GeoError::From(name))?;
-    let (shape, unit) = search.shape.ok_or(GeoError::By(name))?;
-    let form = &mut search.form;
-    if search.any && form.most == 0 {
-        return Err(GeoError::Any);
-    }
-    let enough = if search.any { form.most as u64 } else { 0 };
-    if form.most == 0 {
-        form.most = usize::MAX;
-    } else if form.order.is_none() && !search.any {
-        form.order = Some(Order::Nearest);
-    }
-    form.unit = unit;
-    let mut encoded = Vec::new();
-    GeoSearch { centre, shape, enough }.write(&mut encoded);
-    Ok((search, encoded))
+    let store_to = search.store_to.map(super::keys::key).transpose()?;
+    Ok(Request::Geo(GeoRequest { key, render: Render::Geo(render), store_to, ask, encoded }))
 }
 
 impl<'a> Search<'a> {
+    const fn new() -> Self {
+        let form = GeoForm {
+            order: None,
+            most: 0,
+            distance: false,
+            score: false,
+            position: false,
+            unit: 1.0,
+            stored: None,
+        };
+        Self { centre: None, shape: None, form, any: false, store_to: None }
+    }
+
+    /// Takes all words in; gives the encoded self.
+    fn parse(&mut self, words: Words<'a>, form: Form) -> Result<Vec<u8>, GeoError> {
+        let from = match form {
+            Form::Coordinates { .. } => {
+                self.centre = Some(Centre::At(position(words, 2)?));
+                self.shape = Some(circle(words, 4)?);
+                6
+            }
+            Form::Member { .. } => {
+                self.centre = Some(Centre::Member(member(words.get(2))?));
+                self.shape = Some(circle(words, 3)?);
+                5
+            }
+            Form::Search => 2,
+            Form::SearchStore => {
+                self.store_to = Some(words.get(1));
+                self.form.stored = Some(Stored::Score);
+                3
+            }
+        };
+        let mut at = from;
+        while at < words.len() {
+            at += self.option(words, at, form)?;
+        }
+        let with = self.form.distance || self.form.score || self.form.position;
+        if self.store_to.is_some() && with {
+            return Err(GeoError::StoreWith(match form {
+                Form::SearchStore => "GEOSEARCHSTORE",
+                _ => "STORE option in GEORADIUS",
+            }));
+        }
+        let name = if form == Form::SearchStore { "geosearchstore" } else { "geosearch" };
+        let centre = self.centre.ok_or(GeoError::From(name))?;
+        let (shape, unit) = self.shape.ok_or(GeoError::By(name))?;
+        let form = &mut self.form;
+        if self.any && form.most == 0 {
+            return Err(GeoError::Any);
+        }
+        let enough = if self.any { form.most as u64 } else { 0 };
+        if form.most == 0 {
+            form.most = usize::MAX;
+        } else if form.order.is_none() && !self.any {
+            form.order = Some(Order::Nearest);
+        }
+        form.unit = unit;
+        let mut encoded = Vec::new();
+        GeoSearch { centre, shape, enough }.write(&mut encoded);
+        Ok(encoded)
+    }
+
     /// Takes the option at some argument in; gives how many words it has.
     fn option(&mut self, words: Words<'a>, at: usize, form: Form) -> Result<usize, GeoError> {
         let behind = words.len() - at - 1;

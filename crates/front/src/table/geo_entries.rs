@@ -192,9 +192,7 @@ pub(super) const GEORADIUSBYMEMBER: CommandSpec = CommandSpec {
     arity: -5,
     summary: "Returns or stores the members within a distance of a member.",
     notes: "As GEOSEARCH with FROMMEMBER and BYRADIUS. With STORE or STOREDIST as GEOSEARCHSTORE.",
-    arguments: &[
-        KEY, MEMBER, RADIUS, UNIT, WITH_COORD, WITH_DIST, WITH_HASH, COUNT, ORDER, STORE,
-    ],
+    arguments: &[KEY, MEMBER, RADIUS, UNIT, WITH_COORD, WITH_DIST, WITH_HASH, COUNT, ORDER, STORE],
     parse: parsers::georadiusbymember,
     ..GEORADIUS
 };

@@ -2,8 +2,8 @@
 //! shards that own its keys.
 
 use super::connection::Connection;
-use super::host::Host;
 use super::geo::Stores;
+use super::host::Host;
 use super::trees::TreePlaces;
 use crate::jobs::ReplyQueue;
 use crate::shared::{Counts, count};

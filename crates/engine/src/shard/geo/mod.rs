@@ -17,9 +17,7 @@ use super::{Now, Shard};
 use crate::command::{Command, Condition, GeoCommand, Place, Places, Reply};
 use crate::geo::Position;
 use hashbrown::HashTable;
-use remora_arena::{
-    Journal, NewRecord, Owner, Slot, Slots, publish_live, slot_of, write_pending,
-};
+use remora_arena::{Journal, NewRecord, Owner, Slot, Slots, publish_live, slot_of, write_pending};
 use remora_index::rtree::{Arena, Tree, TreeError, TreeOptions};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{GEO_TREE_MEMBERS, MAX_GEO_KEYS, NODE_ENTRIES, NODE_RUN_BYTES};
@@ -238,8 +236,7 @@ impl<J: Journal> Shard<J> {
         let mut list = Vec::new();
         Places::push(&mut list, &Place { distance: 0.0, ..*place });
         let places = Places::parse(&list).expect("one member of a checked list");
-        let command =
-            GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
+        let command = GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
         self.log.append(&Command::Geo { key, command });
         if put == Put::New {
             self.plant_geo_tree(key, hash);
@@ -368,13 +365,7 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    fn geo_remove(
-        &mut self,
-        key: &[u8],
-        hash: KeyHash,
-        places: Places<'_>,
-        now: Now,
-    ) -> Reply<'_> {
+    fn geo_remove(&mut self, key: &[u8], hash: KeyHash, places: Places<'_>, now: Now) -> Reply<'_> {
         let mut removed = 0;
         for Place { member, .. } in places.iter() {
             let Some(set) = self.geo.get(key, hash) else { break };
@@ -414,17 +405,12 @@ impl<J: Journal> Shard<J> {
             let score = slot.map_or(f64::NAN, |slot| score_in(&self.owner, slot));
             scratch.extend_from_slice(&score.to_le_bytes());
         }
+        let is_there = set.is_some();
         self.geo.scratch = scratch;
-        Reply { value: Some(&self.geo.scratch), ..Reply::status(Status::Ok) }
+        Reply { value: Some(&self.geo.scratch), ..Reply::number(is_there as i64) }
     }
 
-    fn geo_store(
-        &mut self,
-        key: &[u8],
-        hash: KeyHash,
-        places: Places<'_>,
-        now: Now,
-    ) -> Reply<'_> {
+    fn geo_store(&mut self, key: &[u8], hash: KeyHash, places: Places<'_>, now: Now) -> Reply<'_> {
         let is_there = self.meets_geo(key, hash, now);
         let found = self.lookup(key, hash, now);
         if places.is_empty() && !is_there && found.is_none() {
