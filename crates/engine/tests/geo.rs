@@ -28,12 +28,13 @@ impl Random {
     }
 
     fn position(&mut self) -> Position {
-        let (x, y) = (self.below(1 << 30) as f64 / 1e9, self.below(1 << 30) as f64 / 1e9);
+        let mut unit = || self.below(1 << 30) as f64 / (1u64 << 30) as f64;
+        let (x, y) = (unit(), unit());
         match self.below(4) {
             0 => Position::new(180.0 - x, 84.5 * (1.0 - y)).unwrap(),
             1 => Position::new(x - 180.0, -85.0 + y).unwrap(),
             2 => Position::new(13.0 + x, 52.0 + y).unwrap(),
-            _ => Position::new((2.0 * x - 1.0).clamp(-1.0, 1.0) * 180.0, y * 80.0).unwrap(),
+            _ => Position::new((2.0 * x - 1.0) * 180.0, y * 80.0).unwrap(),
         }
     }
 
@@ -446,12 +447,11 @@ fn bytes_that_encode_nothing_are_refused() {
     let query = encoded(&search);
     assert_eq!(GeoQuery::parse(&query).unwrap().search(), search);
     let places = list(&[(1.5, b"one".to_vec()), (2.5, Vec::new())]);
-    for whole in [&query[..32], &places] {
-        for cut in 1..whole.len() {
-            let is_one = cut == 23;
-            assert_eq!(Places::parse(&whole[..cut]).is_some(), is_one && whole.len() > 40, "{cut}");
-            assert!(GeoQuery::parse(&whole[..cut]).is_none() || cut == 32);
-        }
+    for cut in 1..places.len() {
+        assert_eq!(Places::parse(&places[..cut]).is_some(), cut == 23, "{cut}");
+    }
+    for cut in 0..32 {
+        assert!(GeoQuery::parse(&query[..cut]).is_none(), "{cut}");
     }
     for _ in 0..20_000 {
         let mut bytes: Vec<u8> = (0..random.below(90)).map(|_| random.below(256) as u8).collect();
