@@ -443,3 +443,142 @@ fn random_calls_are_answered_as_by_redis() {
     }
     assert!(!server.log().contains("panic"), "{}", server.log());
 }
+
+/// Where Debian keeps redis-py.
+const REDIS_PY: &str = "/usr/lib/python3/dist-packages/redis";
+
+#[test]
+fn redis_py_on_places() {
+    if is_skipped(REDIS_PY) {
+        println!("not run: redis-py is missing, as REMORA_SKIP says");
+        return;
+    }
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=256MiB"]);
+    let address = server.resp_address();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("/usr/bin/python3")
+        .arg(here.join("python/geo.py"))
+        .args([address.ip().to_string(), address.port().to_string()])
+        .arg(here.join("../data/places.tsv.xz"))
+        .output()
+        .expect("python3 is installed");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("as brute force does"));
+}
+
+fn split(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
+}
+
+/// Adds members m0, m1 and so on along the equator.
+fn add_row(resp: &mut Resp, key: &str, count: usize) {
+    for from in (0..count).step_by(1_000) {
+        let mut line = format!("GEOADD {key}");
+        let to = count.min(from + 1_000);
+        for at in from..to {
+            line += &format!(" {} 0 m{at}", at as f64 / count as f64 * 90.0);
+        }
+        assert_eq!(resp.call(&line), Value::Integer((to - from) as i64));
+    }
+}
+
+/// What one connection sends behind a search or a store sees what they did.
+#[test]
+fn pipelines_are_answered_in_order() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut resp = server.resp();
+    let count = 5_000;
+    add_row(&mut resp, "from", count);
+    // Keys of both shards.
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        let calls = [
+            format!("SET {key} text"),
+            format!("GEOSEARCHSTORE {key} from FROMLONLAT 0 0 BYRADIUS 30000 km"),
+            format!("ZCARD {key}"),
+            format!("GEOSEARCHSTORE {key} from FROMMEMBER m0 BYRADIUS 0 km STOREDIST"),
+            format!("ZSCORE {key} m0"),
+            format!("GEOSEARCH {key} FROMLONLAT 0 0 BYRADIUS 30000 km"),
+            format!("GEOSEARCHSTORE {key} nothing FROMLONLAT 0 0 BYRADIUS 1 km"),
+            format!("EXISTS {key}"),
+        ];
+        let requests: Vec<u8> = calls.iter().flat_map(|call| encode(&split(call))).collect();
+        resp.send_raw(&requests).unwrap();
+        let expected = [
+            Value::ok(),
+            Value::Integer(count as i64),
+            Value::Integer(count as i64),
+            Value::Integer(1),
+            Value::bulk("0"),
+            Value::Array(vec![Value::bulk("m0")]),
+            Value::Integer(0),
+            Value::Integer(0),
+        ];
+        for (call, expected) in calls.iter().zip(expected) {
+            assert_eq!(resp.receive().unwrap(), expected, "{call}");
+        }
+    }
+}
+
+/// Long replies, asked for again and again: others are answered in between,
+/// and a client that goes away under a store leaves nothing behind.
+#[test]
+fn others_are_served_while_long_replies_are_made() {
+    let mut server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut resp = server.resp();
+    let count = 50_000;
+    add_row(&mut resp, "g", count);
+    let search = encode(&split("GEOSEARCH g FROMLONLAT 45 0 BYBOX 40000 1 km WITHCOORD ASC"));
+    resp.send_raw(&search.repeat(6)).unwrap();
+    let mut other = server.resp();
+    for _ in 0..50 {
+        let found = other.call("GEOSEARCH g FROMMEMBER m0 BYRADIUS 1 m");
+        assert_eq!(found, Value::Array(vec![Value::bulk("m0")]));
+    }
+    for _ in 0..6 {
+        let Value::Array(found) = resp.receive().unwrap() else { panic!("no array") };
+        assert_eq!(found.len(), count);
+    }
+    for _ in 0..20 {
+        let mut gone = server.resp();
+        gone.send_raw(&encode(&split("GEOSEARCHSTORE h g FROMLONLAT 45 0 BYRADIUS 9000 km")))
+            .unwrap();
+    }
+    wait_until("the connections have gone", || resp.info("connected_clients") == 2);
+    // A store may still be under way.
+    wait_until("nothing is left", || {
+        assert_eq!(resp.call("FLUSHALL"), Value::ok());
+        resp.info("geo_bytes") + resp.info("geo_keys") == 0
+    });
+    assert!(server.is_alive() && !server.log().contains("panic"), "{}", server.log());
+}
+
+/// Full memory refuses members and stores, and everything stays readable.
+#[test]
+fn full_memory_is_refused() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=8MiB"]);
+    let mut resp = server.resp();
+    let mut added = 0;
+    let refused = loop {
+        match resp.call(&format!("GEOADD g {} 1 member:{added}", added as f64 / 1e4)) {
+            Value::Integer(1) => added += 1,
+            other => break other,
+        }
+    };
+    let Value::Error(text) = refused else { panic!("{refused:?}") };
+    assert!(text.starts_with("OOM"), "{text}");
+    assert_eq!(resp.call("ZCARD g"), Value::Integer(added));
+    for key in ["g", "h", "i", "j"] {
+        let store = format!("GEOSEARCHSTORE {key} g FROMLONLAT 0 0 BYRADIUS 30000 km");
+        let reply = resp.call(&store);
+        assert!(reply.is_error() || reply == Value::Integer(added), "{reply:?}");
+        assert_eq!(resp.call("ZCARD g"), Value::Integer(added));
+    }
+    let Value::Array(all) = resp.call("GEOSEARCH g FROMLONLAT 0 0 BYRADIUS 30000 km") else {
+        panic!("no array")
+    };
+    assert_eq!(all.len() as i64, added);
+    let Value::Integer(keys) = resp.call("DBSIZE") else { panic!("no number") };
+    assert_eq!(resp.call("DEL g h i j"), Value::Integer(keys));
+    assert_eq!(resp.call("GEOADD g 1 1 again"), Value::Integer(1));
+}
