@@ -7,19 +7,20 @@
 #
 #   bench/places-peers.sh            200,000 points
 #   bench/places-peers.sh --big      2,000,000 points
-#   bench/places-peers.sh --rounds N --ops N
+#   bench/places-peers.sh --rounds N --ops N --clients N
 #
 # Needs redis-server on the PATH. Tile38 speaks other commands; it is not
 # measured. Progress goes to standard error.
 set -euo pipefail
 
-records=200000 ops=20000 rounds=5
+records=200000 ops=20000 rounds=5 clients=1
 while [ $# -gt 0 ]; do
   case "$1" in
     --big) records=2000000 ;;
     --rounds) rounds="$2"; shift ;;
     --ops) ops="$2"; shift ;;
-    *) echo "usage: bench/places-peers.sh [--big] [--rounds N] [--ops N]" >&2; exit 2 ;;
+    --clients) clients="$2"; shift ;;
+    *) echo "usage: bench/places-peers.sh [--big] [--rounds N] [--ops N] [--clients N]" >&2; exit 2 ;;
   esac
   shift
 done
@@ -58,12 +59,13 @@ done
 geo() {
   local name="$1"
   shift
-  bench=geo run "$name" --records "$records" --ops "$ops" "$@"
+  bench=geo run "$name" --records "$records" --clients "$clients" --ops "$ops" "$@"
 }
 
 # places NAME PATH SCALE: one run of rectangles by our own client.
 places() {
-  bench=places run "$1" --server "$work/s" --load bulk --records "$records" --ops "$ops" \
+  bench=places run "$1" --server "$work/s" --load bulk --records "$records" \
+    --clients "$clients" --ops "$ops" \
     --path "$2" --scale "$3"
 }
 
@@ -102,7 +104,7 @@ name_of() {
   esac
 }
 
-echo "$(machine), $(redis-server --version | sed 's/ sha=.*//'). $records points, one client," \
+echo "$(machine), $(redis-server --version | sed 's/ sha=.*//'). $records points, $clients clients," \
   "$ops searches, medians of $rounds rounds."
 for scale in 0.00001 0.01; do
   printf '\n### Boxes with edges in (0, %s] degrees\n\n' "$scale"

@@ -158,7 +158,8 @@ impl Shape {
             Self::Circle { radius } => {
                 let distance = centre.distance(to);
                 // Not a number, as between antipodes, is no more than any.
-                (!(distance > radius)).then_some(distance)
+                let is_out = distance > radius;
+                (!is_out).then_some(distance)
             }
             Self::Box { width, height } => {
                 let beside = Position { longitude: centre.longitude, latitude: to.latitude };

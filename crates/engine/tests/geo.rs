@@ -10,7 +10,7 @@ use remora_engine::command::{
 use remora_engine::geo::{Position, Shape};
 use remora_engine::{Eviction, LargeSet, Now, Outcome, Reply, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::GEO_TREE_MEMBERS;
+use remora_layout::limits::{GEO_TREE_MEMBERS, MAX_GEO_KEYS};
 use remora_layout::message::Status;
 use std::collections::BTreeMap;
 
@@ -434,6 +434,26 @@ fn an_upload_overwrites_a_geo_key() {
     assert_eq!(ask(&mut shard, &Command::StrLen { key: b"a" }, START).1, 300_000);
     assert_eq!(ask(&mut shard, &Command::Ttl { key: b"a" }, START).1, 5_000);
     assert_eq!(shard.stats().geo_bytes, 0);
+}
+
+#[test]
+fn a_geo_key_too_many_is_refused() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    let place = |name: &str| [(0.0, name.as_bytes().to_vec())];
+    for at in 0..MAX_GEO_KEYS {
+        let key = format!("key {at}").into_bytes();
+        assert_eq!(add(&mut shard, &key, &place("m"), START).0, Status::Ok);
+    }
+    assert_eq!(add(&mut shard, b"one more", &place("m"), START).0, Status::TooManyGeoKeys);
+    let list = list(&place("m"));
+    let command = GeoCommand::Store { places: Places::parse(&list).unwrap() };
+    let store = |key| Command::Geo { key, command };
+    assert_eq!(ask(&mut shard, &store(b"one more"), START).0, Status::TooManyGeoKeys);
+    assert_eq!(ask(&mut shard, &store(b"key 7"), START).0, Status::Ok);
+    assert_eq!(add(&mut shard, b"key 7", &place("n"), START).0, Status::Ok);
+    assert_eq!(ask(&mut shard, &Command::Del { key: b"key 8" }, START).1, 1);
+    assert_eq!(add(&mut shard, b"one more", &place("m"), START).0, Status::Ok);
+    shard.audit().unwrap();
 }
 
 #[test]

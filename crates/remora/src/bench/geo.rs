@@ -4,14 +4,14 @@
 //! places`, whose unit square lies at the equator, one degree a side.
 
 use super::address::Address;
-use super::args::within;
+use super::args::{MAX_CLIENTS, within};
 use super::places::{Places, Scale, UNIT, Windows, Workload, drive, objects, warm_up};
 use super::run::{Figures, Outcome, side_by_side};
 use super::target::Costs;
 use crate::cpu::ProcessCpu;
 use crate::failure::{unavailable, usage};
 use crate::resp::Connection;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use remora_client::Rect;
 use remora_front::Value;
@@ -49,7 +49,10 @@ pub struct GeoArgs {
     /// Points.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub records: usize,
-    /// Searches.
+    /// Connections, each with a thread of its own.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub clients: usize,
+    /// Searches of all clients together.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub ops: usize,
     /// Edges of the boxes are in (0, F], in degrees.
@@ -72,6 +75,7 @@ pub struct GeoArgs {
 impl GeoArgs {
     fn check(&self) -> anyhow::Result<()> {
         within("--records", self.records, 1, MAX_RECORDS)?;
+        within("--clients", self.clients, 1, MAX_CLIENTS)?;
         within("--ops", self.ops, 1, MAX_OPS)?;
         if !(self.scale > 0.0 && self.scale <= 1.0) {
             return Err(usage(format!("--scale is above 0 and at most 1, not {}", self.scale)));
@@ -227,21 +231,22 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
         windows: Windows::Drawn,
         inserts: 0.0,
         ops: args.ops,
-        clients: 1,
+        clients: args.clients,
         records: args.records as u64,
         seed: args.seed,
     };
     let prepare = |client| {
         let mut points = Points::open(args)?;
-        warm_up(&mut points, &UNIT, client, 1)?;
+        warm_up(&mut points, &UNIT, client, args.clients)?;
         anyhow::Ok((points, workload.of_client(client)))
     };
     let work = |(mut points, ops)| drive(&mut points, ops);
-    let (mut brought, spent) = side_by_side(1, &[], server_cpu, &prepare, &work)?;
-    let (share, found) = brought.pop().context("no client ran")?;
+    let (brought, spent) = side_by_side(args.clients, &[], server_cpu, &prepare, &work)?;
+    let (shares, found): (Vec<_>, Vec<_>) = brought.into_iter().unzip();
+    let results: u64 = found.iter().map(|found| found.results).sum();
     let report = GeoReport {
-        figures: Outcome::of([share], spent)?.figures(),
-        results_per_op: found.results as f64 / found.searches.max(1) as f64,
+        figures: Outcome::of(shares, spent)?.figures(),
+        results_per_op: results as f64 / args.ops as f64,
         command: command(args),
     };
     if !args.keep {
@@ -252,11 +257,11 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
 
 /// What repeats the run.
 fn command(args: &GeoArgs) -> String {
-    let GeoArgs { server, by, records, ops, scale, seed, .. } = args;
+    let GeoArgs { server, by, records, clients, ops, scale, seed, .. } = args;
     let by = if *by == By::Rtree { "rtree" } else { "geosearch" };
     format!(
-        "remora bench geo --server {server} --by {by} --records {records} --ops {ops} \
-         --scale {scale} --seed {seed}"
+        "remora bench geo --server {server} --by {by} --records {records} --clients {clients} \
+         --ops {ops} --scale {scale} --seed {seed}"
     )
 }
 
