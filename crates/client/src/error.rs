@@ -113,6 +113,8 @@ fn status_text(status: Status) -> &'static str {
         Status::BadCapacity => "a node cannot have room for so many entries",
         Status::NotEmpty => "the tree is not empty: only an empty one can be built",
         Status::TwiceGiven => "two of the objects to build of have one id",
+        Status::WrongType => "the key holds a value of another kind",
+        Status::TooManyGeoKeys => "the shard has as many GEO keys as it may have: delete some",
         Status::TooManyTrees => "the shard has as many trees as it may have: drop some",
         Status::OtherLoad => "another load of this tree has begun meanwhile",
         Status::AskOwner => "only the tree's own shard knows",

@@ -5,6 +5,7 @@
 
 pub mod command;
 pub mod evict;
+pub mod geo;
 pub mod integer;
 pub mod oplog;
 pub mod shard;

@@ -1,9 +1,9 @@
 //! Errors of commands, in the words of Redis 7: clients match on them.
 
-use crate::request::MAX_COMMAND_NAMES;
+use crate::request::{GeoError, MAX_COMMAND_NAMES};
 use crate::resp::{Words, encode};
 use remora_layout::limits::{
-    MAX_KEY_BYTES, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_TREES, MAX_VALUE_BYTES,
+    MAX_GEO_KEYS, MAX_KEY_BYTES, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_TREES, MAX_VALUE_BYTES,
     MIN_NODE_ENTRIES, RESP_MAX_REPLY_BYTES,
 };
 use remora_layout::message::Status;
@@ -15,7 +15,7 @@ use thiserror::Error;
 const EXCERPT_BYTES: usize = 128;
 
 /// Why a request is not carried out. The text is the reply, code first.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Debug, Error)]
 pub enum CommandError {
     /// No such command.
     #[error("ERR unknown command '{name}', with args beginning with: {beginning}")]
@@ -140,6 +140,9 @@ pub enum CommandError {
     /// An object's data above [`MAX_OBJECT_BYTES`].
     #[error("ERR DATA is longer than {MAX_OBJECT_BYTES} bytes")]
     DataTooLong,
+    /// A GEO command that makes no sense.
+    #[error(transparent)]
+    Geo(#[from] GeoError),
     /// For shards' replies: RTREE.CREATE of a tree that there is.
     #[error("ERR a tree of that name exists")]
     TreeExists,
@@ -197,6 +200,10 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::TooLarge if matches!(command, "append" | "setrange") => {
             CommandError::StringTooLong.to_string().into()
         }
+        Status::TooLarge if command == "geosearch" => format!(
+            "ERR more than {RESP_MAX_REPLY_BYTES} bytes of members found: ask for a smaller area"
+        )
+        .into(),
         Status::TooLarge if command == "rtree.search" => format!(
             "ERR more than {} objects found: ask for a smaller window, or with LIMIT",
             RESP_MAX_REPLY_BYTES / ENTRY_BYTES
@@ -221,6 +228,12 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         }
         Status::NotEmpty => "ERR the tree is not empty: only an empty one can be built".into(),
         Status::TwiceGiven => "ERR two of the objects to build of have one id".into(),
+        Status::WrongType => {
+            "WRONGTYPE Operation against a key holding the wrong kind of value".into()
+        }
+        Status::TooManyGeoKeys => {
+            format!("ERR the shard has {MAX_GEO_KEYS} GEO keys already: delete some").into()
+        }
         Status::TooManyTrees => {
             format!("ERR the shard has {MAX_TREES} trees already: drop some").into()
         }
@@ -249,7 +262,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=17 {
+        for number in (0..=17).chain(64..=65) {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod geo_reply;
 pub mod glob;
 pub mod markdown;
 pub mod reply;

@@ -21,6 +21,8 @@ pub fn commands() -> String {
         let heading = match group {
             Group::String => "Values",
             Group::Generic => "Keys",
+            Group::Geo => "GEO keys",
+            Group::SortedSet => "Sorted sets",
             Group::Tree => "Trees of places",
             Group::Connection => "The connection",
             Group::Server => "The server",

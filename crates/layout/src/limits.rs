@@ -229,6 +229,12 @@ pub const WALK_RETRIES: u32 = 32;
 pub const NODE_RUN_BYTES: usize = 256 << 10;
 /// Trees of places in one shard: each is looked at when counts are made.
 pub const MAX_TREES: usize = 10_000;
+/// Bytes of a GEO key's member: as those of a key.
+pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES;
+/// GEO keys in one shard: their names lie beside the arena.
+pub const MAX_GEO_KEYS: usize = 100_000;
+/// Members of a GEO key that are looked at one by one; with more it has a tree.
+pub const GEO_TREE_MEMBERS: u64 = 64;
 /// Bytes that an object in a tree may carry: with its rectangle and its tree's
 /// name they fit a frame.
 pub const MAX_OBJECT_BYTES: usize = 16 << 10;

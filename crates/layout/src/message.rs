@@ -156,13 +156,31 @@ pub enum Op {
     TreeBuild = 29,
     /// The objects in a window of another shard's tree.
     TreeSearchAt = 30,
+    /// Adds members to a GEO key, or moves them.
+    GeoAdd = 64,
+    /// Removes members.
+    GeoRemove = 65,
+    /// Scores of members.
+    GeoScores = 66,
+    /// How many members there are.
+    GeoMembers = 67,
+    /// The members around a position.
+    GeoSearch = 68,
+    /// Makes a GEO key of these members.
+    GeoStore = 69,
 }
 
 impl Op {
     /// Whether it is about a tree of places.
     #[inline]
     pub const fn is_tree(self) -> bool {
-        self as u8 >= Self::TreeCreate as u8
+        self as u8 >= Self::TreeCreate as u8 && !self.is_geo()
+    }
+
+    /// Whether it is about a GEO key.
+    #[inline]
+    pub const fn is_geo(self) -> bool {
+        self as u8 >= Self::GeoAdd as u8
     }
 
     /// The operation with this number.
@@ -199,6 +217,12 @@ impl Op {
             28 => Self::TreeStage,
             29 => Self::TreeBuild,
             30 => Self::TreeSearchAt,
+            64 => Self::GeoAdd,
+            65 => Self::GeoRemove,
+            66 => Self::GeoScores,
+            67 => Self::GeoMembers,
+            68 => Self::GeoSearch,
+            69 => Self::GeoStore,
             _ => return None,
         })
     }
@@ -245,6 +269,10 @@ pub enum Status {
     AskOwner = 16,
     /// Another load of the tree has begun meanwhile.
     OtherLoad = 17,
+    /// The key holds a value of another kind.
+    WrongType = 64,
+    /// A shard has as many GEO keys as it may have.
+    TooManyGeoKeys = 65,
 }
 
 impl Status {
@@ -270,6 +298,8 @@ impl Status {
             15 => Self::TooManyTrees,
             16 => Self::AskOwner,
             17 => Self::OtherLoad,
+            64 => Self::WrongType,
+            65 => Self::TooManyGeoKeys,
             _ => return None,
         })
     }

@@ -8,8 +8,8 @@
 
 use crate::jobs::{Job, OwnedReply, ReplyQueue, Token};
 use remora_arena::Journal;
-use remora_engine::command::Command;
-use remora_engine::shard::TreeSearch;
+use remora_engine::command::{Command, GeoCommand};
+use remora_engine::shard::{GeoWalk, TreeSearch};
 use remora_engine::{Download, LargeSet, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{JOBS_PER_TURN, RESP_MAX_REPLY_BYTES, STREAM_PIECE_BYTES};
@@ -35,6 +35,8 @@ enum Work {
     /// A search of a tree, the objects found so far, and the bytes of those
     /// that the reply may have at most.
     Search { search: TreeSearch, found: Vec<u8>, most: usize },
+    /// A search of a GEO key.
+    GeoSearch(GeoWalk),
 }
 
 struct LargeJob {
@@ -125,6 +127,16 @@ fn begin<J: Journal>(shard: &mut Shard<J>, job: Job, now: Now) -> Option<LargeJo
                 Err(status) => Outcome::Reply(Reply::status(status)),
             }
         }
+        Ok((Command::Geo { key, command: GeoCommand::Search { query } }, _)) => {
+            let hash = shard.hash(key);
+            match shard.begin_geo_search(key, hash, query, now) {
+                Ok(walk) => {
+                    let work = Work::GeoSearch(walk);
+                    return advance(shard, LargeJob { reply_to, token, work }, now);
+                }
+                Err(status) => Outcome::Reply(Reply::status(status)),
+            }
+        }
         Ok((command, _)) => {
             let hash = command.key().map_or(KeyHash(0), |key| shard.hash(key));
             shard.execute_or_stream(&command, hash, now)
@@ -194,6 +206,19 @@ fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Optio
                     let work = Work::Search { search, found, most };
                     return Some(LargeJob { reply_to, token, work });
                 }
+            };
+            reply_to.push(token, reply);
+            None
+        }
+        Work::GeoSearch(mut walk) => {
+            let ended = shard.geo_search_turn(&mut walk);
+            let reply = if walk.found_bytes() > RESP_MAX_REPLY_BYTES {
+                OwnedReply::status(Status::TooLarge)
+            } else if ended {
+                let value = Some(walk.into_found());
+                OwnedReply { status: Status::Ok, number: 0, value }
+            } else {
+                return Some(LargeJob { reply_to, token, work: Work::GeoSearch(walk) });
             };
             reply_to.push(token, reply);
             None

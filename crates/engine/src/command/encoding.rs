@@ -1,7 +1,7 @@
 //! The one encoding of commands, for rings, in-process queues and the
 //! operation log.
 
-use super::{Command, Condition, ExpireCondition, Expiry, Pairs, TreeRequest};
+use super::{Command, Condition, ExpireCondition, Expiry, GeoCommand, Pairs, TreeRequest};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::{Op, RequestHeader, Status};
 use zerocopy::{FromBytes, IntoBytes};
@@ -59,6 +59,10 @@ impl<'a> Command<'a> {
             Self::Tree { name, request: TreeRequest { op, flags, argument, value } } => {
                 (op, flags, argument, name, value)
             }
+            Self::Geo { key, command } => {
+                let (op, flags, value) = command.encode();
+                (op, flags, 0, key, value)
+            }
             Self::Count => (Op::Count, 0, 0, none, none),
             Self::Flush => (Op::Flush, 0, 0, none, none),
         };
@@ -113,6 +117,13 @@ impl<'a> Command<'a> {
             let request = TreeRequest::check(op, header.flags, argument, value);
             let request = request.map_err(|status| (status, id))?;
             return Ok((Self::Tree { name: key, request }, id));
+        }
+        if op.is_geo() {
+            if header.reserved != 0 || header.form != 0 || header.argument.get() != 0 {
+                return Err(malformed);
+            }
+            let command = GeoCommand::decode(op, header.flags, value);
+            return Ok((Self::Geo { key, command: command.map_err(|status| (status, id))? }, id));
         }
         // Nothing is carried that the operation does not use: every command
         // has one encoding, and the log replays to the same bytes.

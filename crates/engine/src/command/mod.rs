@@ -6,10 +6,12 @@
 //! the same.
 
 mod encoding;
+mod geo;
 mod pairs;
 mod reply;
 mod tree;
 
+pub use geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
 pub use pairs::Pairs;
 pub use remora_index::rtree::Predicate;
 pub use reply::Reply;
@@ -187,6 +189,13 @@ pub enum Command<'a> {
         /// What.
         request: TreeRequest<'a>,
     },
+    /// Something about a GEO key.
+    Geo {
+        /// The key.
+        key: &'a [u8],
+        /// What.
+        command: GeoCommand<'a>,
+    },
     /// `number` is the count of keys of the shard.
     Count,
     /// Removes every key of the shard.
@@ -212,7 +221,8 @@ impl<'a> Command<'a> {
             | Self::GetBit { key, .. }
             | Self::StrLen { key }
             | Self::GetDel { key }
-            | Self::GetEx { key, .. } => Some(key),
+            | Self::GetEx { key, .. }
+            | Self::Geo { key, .. } => Some(key),
             Self::Tree { name, .. } => Some(name),
             Self::MultiSet { .. } | Self::Count | Self::Flush => None,
         }
@@ -222,6 +232,9 @@ impl<'a> Command<'a> {
     pub fn is_write(&self) -> bool {
         if let Self::Tree { request, .. } = self {
             return request.is_write();
+        }
+        if let Self::Geo { command, .. } = self {
+            return command.is_write();
         }
         !matches!(
             self,

@@ -41,12 +41,14 @@ impl<J: Journal> Shard<J> {
         let buckets = self.table.overflow_buckets() * class_bytes(BUCKET_CLASS) as u64;
         let pinned: u64 = self.pins.waiting().map(|slot| self.slots.bytes_of(slot)).sum();
         let trees = self.trees.totals().data_bytes;
-        let expected = records + buckets + pinned + trees;
+        let members = self.geo.totals().data_bytes;
+        let expected = records + buckets + pinned + trees + members;
+        self.geo.audit(&self.owner, &self.slots)?;
         let stats = self.slots.stats();
         if stats.used_bytes != expected || keys != self.stats.keys {
             return Err(format!(
                 "{keys} records of {records} bytes and {buckets} bytes of overflow buckets can be \
-                 reached, trees have {trees} bytes of data; the books say: {} keys, {stats:?}",
+                 reached, trees have {trees} bytes of data, GEO keys {members}; the books say: {} keys, {stats:?}",
                 self.stats.keys
             ));
         }

@@ -21,6 +21,20 @@ pub(super) fn with_expiry(mutable: Mutable, at_ms: u64) -> Mutable {
     Mutable { expires_at_ms: at_ms, ..mutable }
 }
 
+/// Whether an EXPIRE takes effect on a key that expires at `present`, 0 for
+/// never, which counts as infinitely late (Redis 7.0).
+pub(super) fn is_allowed(condition: ExpireCondition, present: u64, at_ms: u64) -> bool {
+    let effective = if present == 0 { u64::MAX } else { present };
+    match condition {
+        ExpireCondition::Always => true,
+        ExpireCondition::IfNone => present == 0,
+        ExpireCondition::IfSome => present != 0,
+        ExpireCondition::IfLater => at_ms > effective,
+        ExpireCondition::IfEarlier => at_ms < effective,
+        ExpireCondition::IfSomeEarlier => at_ms < present,
+    }
+}
+
 impl<J: Journal> Shard<J> {
     pub(super) fn expire(
         &mut self,
@@ -35,17 +49,7 @@ impl<J: Journal> Shard<J> {
         }
         let Some(found) = self.lookup(key, hash, now) else { return Reply::number(0) };
         let present = found.mutable.expires_at_ms;
-        // Without expiry counts as infinitely late (Redis 7.0).
-        let effective = if present == 0 { u64::MAX } else { present };
-        let allowed = match condition {
-            ExpireCondition::Always => true,
-            ExpireCondition::IfNone => present == 0,
-            ExpireCondition::IfSome => present != 0,
-            ExpireCondition::IfLater => at_ms > effective,
-            ExpireCondition::IfEarlier => at_ms < effective,
-            ExpireCondition::IfSomeEarlier => at_ms < present,
-        };
-        if !allowed {
+        if !is_allowed(condition, present, at_ms) {
             return Reply::number(0);
         }
         if at_ms <= now.unix_ms {
@@ -63,6 +67,7 @@ impl<J: Journal> Shard<J> {
     pub fn tick(&mut self, now: Now) {
         self.slots.end_leases(&mut self.owner, now.since_start_s);
         self.republish(now);
+        self.sweep_geo(now);
         if self.stats.expiring == 0 {
             return;
         }
@@ -88,6 +93,9 @@ impl<J: Journal> Shard<J> {
 
     /// Whether [`Shard::tick`] has anything to do.
     pub fn wants_ticks(&self) -> bool {
-        self.stats.expiring > 0 || self.slots.has_quarantine() || self.ask_only.wants_ticks()
+        self.stats.expiring > 0
+            || self.geo.expiring() > 0
+            || self.slots.has_quarantine()
+            || self.ask_only.wants_ticks()
     }
 }

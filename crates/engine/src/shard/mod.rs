@@ -10,6 +10,7 @@ mod defragment;
 mod download;
 mod evict;
 mod expire;
+mod geo;
 mod lease;
 mod read;
 mod string;
@@ -18,6 +19,7 @@ mod upload;
 mod write;
 
 pub use download::{Download, Outcome, STREAM_CLASS};
+pub use geo::GeoWalk;
 pub use trees::TreeSearch;
 pub use upload::{LargeSet, Upload};
 
@@ -127,6 +129,12 @@ pub struct ShardStats {
     pub tree_objects: u64,
     /// Bytes of the arena that trees and their objects' bytes take.
     pub tree_bytes: u64,
+    /// GEO keys, which count as keys too.
+    pub geo_keys: u64,
+    /// Members of all GEO keys.
+    pub geo_members: u64,
+    /// Bytes of the arena that GEO keys take.
+    pub geo_bytes: u64,
     /// Where the arena's bytes are.
     pub slots: SlotStats,
 }
@@ -153,6 +161,7 @@ pub struct Shard<J: Journal = NoJournal> {
     /// Where a value that is changed piecemeal is made, kept between commands.
     edited: Vec<u8>,
     trees: trees::Trees,
+    geo: geo::GeoKeys,
 }
 
 /// A key that was found: where its slot word stands, what it says, word 1.
@@ -201,6 +210,7 @@ impl<J: Journal> Shard<J> {
             last_put: RemotePointer::NONE,
             edited: Vec::new(),
             trees: trees::Trees::default(),
+            geo: geo::GeoKeys::default(),
         }
     }
 
@@ -226,8 +236,13 @@ impl<J: Journal> Shard<J> {
             self.policy.as_ref().is_none_or(|policy| policy.records() == self.stats.keys),
             "the policy knows what the table leads to"
         );
-        let trees = self.trees.totals();
+        let (trees, geo) = (self.trees.totals(), self.geo.totals());
         ShardStats {
+            keys: self.stats.keys + self.geo.len(),
+            expiring: self.stats.expiring + self.geo.expiring(),
+            geo_keys: self.geo.len(),
+            geo_members: geo.members,
+            geo_bytes: geo.node_bytes + geo.data_bytes,
             trees: self.trees.len(),
             tree_objects: trees.objects,
             tree_bytes: trees.node_bytes + trees.data_bytes,
@@ -264,6 +279,9 @@ impl<J: Journal> Shard<J> {
     /// commands without one.
     #[inline]
     pub fn execute(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
+        if !self.geo.is_empty() && self.is_geo_key(command, hash, now) {
+            return self.on_geo_key(command, hash, now);
+        }
         match *command {
             Command::Get { key } => self.get(key, hash, now),
             Command::Set { key, value, condition, expiry, get } => {
@@ -288,7 +306,8 @@ impl<J: Journal> Shard<J> {
             Command::GetDel { key } => self.get_del(key, hash, now),
             Command::GetEx { key, at_ms } => self.get_ex(key, hash, at_ms, now),
             Command::Tree { name, request } => self.tree(name, request, now),
-            Command::Count => Reply::number(self.stats.keys as i64),
+            Command::Geo { key, command } => self.geo(key, hash, command, now),
+            Command::Count => Reply::number((self.stats.keys + self.geo.len()) as i64),
             Command::Flush => self.flush(now),
         }
     }

@@ -146,7 +146,7 @@ impl<J: Journal> Shard<J> {
     }
 
     /// Sees to it that so many runs are free.
-    fn make_free(&mut self, bytes: usize, runs: usize, now: Now) -> bool {
+    pub(super) fn make_free(&mut self, bytes: usize, runs: usize, now: Now) -> bool {
         let made: Vec<usize> = (0..runs).map_while(|_| self.make_run(bytes, now)).collect();
         self.shed_thinned(now);
         made.iter().for_each(|&run| self.slots.give_run(run, bytes));

@@ -90,7 +90,16 @@ impl<J: Journal> Shard<J> {
             self.abandon_upload(upload, now);
             return Outcome::Reply(Reply::status(Status::Malformed));
         }
-        let Upload { key, hash, condition, expiry, get, writer } = upload;
+        let terms = (upload.condition, upload.expiry, upload.get);
+        let terms = match self.set_over_geo(&upload.key, upload.hash, terms, now) {
+            Ok(terms) => terms,
+            Err(status) => {
+                self.abandon_upload(upload, now);
+                return Outcome::Reply(Reply::status(status));
+            }
+        };
+        let Upload { key, hash, writer, .. } = upload;
+        let (condition, expiry, get) = terms;
         let found = self.lookup(&key, hash, now);
         let expires_at_ms = expiry_of(expiry, found).expect("looked at when it began");
         let large = |found: &Found| record_value(&self.owner, found.slot.slot).len() > STREAM_BYTES;
@@ -102,7 +111,10 @@ impl<J: Journal> Shard<J> {
             let put = self.enter(&key, &new, found, Entry::AsItIs, now);
             self.settle(&put, now);
             match put {
-                Ok(old) => (Status::Ok, Some(pointer), old),
+                Ok(old) => {
+                    self.drop_geo(&key, hash, now);
+                    (Status::Ok, Some(pointer), old)
+                }
                 Err(_) => (Status::OutOfMemory, None, None),
             }
         } else {

@@ -351,6 +351,11 @@ impl<J: Journal> Shard<J> {
         for spare in spares {
             self.give_back(spare, now);
         }
+        if !self.geo.is_empty() {
+            for (_, (key, _)) in keys() {
+                self.drop_geo(key, self.hash(key), now);
+            }
+        }
         for _ in 0..added {
             self.grow(now);
         }
@@ -358,13 +363,13 @@ impl<J: Journal> Shard<J> {
         Reply::status(Status::Ok)
     }
 
-    /// Removes every key and every tree. All guardians are dead when it answers, so that no
+    /// Removes every key, strings and others, and every tree. All guardians are dead when it answers, so that no
     /// reader takes a flushed value for a fresh one.
     pub(super) fn flush(&mut self, now: Now) -> Reply<'_> {
         self.log.append(&Command::Flush);
         self.note_flushed();
         self.drop_all_trees(now);
-        let removed = self.stats.keys;
+        let removed = self.stats.keys + self.drop_all_geo(now);
         for bucket in 0..self.table.buckets() {
             for (place, slot) in self.table.places(&self.owner, bucket) {
                 let mutable = mutable_of(&self.owner, slot.slot);

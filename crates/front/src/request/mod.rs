@@ -6,6 +6,7 @@
 
 mod data;
 mod expiry;
+mod geo;
 mod keys;
 mod session;
 mod strings;
@@ -15,11 +16,13 @@ pub(crate) mod parsers {
     //! One function for each command; the table names them.
     pub(crate) use super::data::*;
     pub(crate) use super::expiry::*;
+    pub(crate) use super::geo::*;
     pub(crate) use super::session::*;
     pub(crate) use super::strings::*;
     pub(crate) use super::trees::*;
 }
 
+pub use geo::{GeoError, GeoForm, GeoRender, GeoRequest, Order, Stored};
 pub use keys::{Keys, Pairs};
 pub(crate) use session::MAX_COMMAND_NAMES;
 pub use session::{ClientAttribute, CommandQuery, Hello, ListFilter, Patterns, Sections};
@@ -84,6 +87,8 @@ pub enum Render {
     TreeObjects(ObjectForm),
     /// RTREE.INFO: a map.
     TreeInfo,
+    /// What is about a GEO key and no number.
+    Geo(GeoRender),
 }
 
 /// One request of a RESP connection. Everything borrows from its bytes.
@@ -150,6 +155,8 @@ pub enum Request<'a> {
         /// The objects' ids.
         ids: Vec<u64>,
     },
+    /// One command about one GEO key, for the shard that owns it.
+    Geo(GeoRequest<'a>),
     /// DBSIZE.
     DbSize,
     /// FLUSHALL and FLUSHDB.

@@ -80,6 +80,15 @@ pub fn null(out: &mut Vec<u8>, protocol: Protocol) {
     });
 }
 
+/// Null where an array would stand.
+#[inline]
+pub fn null_array(out: &mut Vec<u8>, protocol: Protocol) {
+    out.extend_from_slice(match protocol {
+        Protocol::Resp2 => b"*-1\r\n",
+        Protocol::Resp3 => b"_\r\n",
+    });
+}
+
 /// Opens an array of `items` values.
 #[inline]
 pub fn array(out: &mut Vec<u8>, items: usize) {

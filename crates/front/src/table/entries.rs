@@ -2,8 +2,8 @@
 //! [`CommandSpec::PLAIN`].
 
 use super::{
-    CommandSpec, Flag, Group, KeyPlaces, arguments as args, string_entries as strings, subcommands,
-    tree_entries as trees,
+    CommandSpec, Flag, Group, KeyPlaces, arguments as args, geo_entries as geo,
+    string_entries as strings, subcommands, tree_entries as trees,
 };
 use crate::request::parsers;
 
@@ -13,7 +13,7 @@ expiry; XX: only if there is one; GT and LT: only if the new one is later or ear
 where none counts as infinitely late. A time in the past removes the key. Expiries reach to the year 2527.";
 
 /// The table.
-pub static TABLE: [CommandSpec; 52] = [
+pub static TABLE: [CommandSpec; 65] = [
     strings::APPEND,
     CommandSpec {
         name: "client",
@@ -152,6 +152,16 @@ that is written meanwhile may stay.",
         parse: parsers::flush,
         ..CommandSpec::PLAIN
     },
+    geo::GEOADD,
+    geo::GEODIST,
+    geo::GEOHASH,
+    geo::GEOPOS,
+    geo::GEORADIUS,
+    geo::GEORADIUS_RO,
+    geo::GEORADIUSBYMEMBER,
+    geo::GEORADIUSBYMEMBER_RO,
+    geo::GEOSEARCH,
+    geo::GEOSEARCHSTORE,
     CommandSpec {
         name: "get",
         arity: 2,
@@ -360,4 +370,7 @@ null; without it null means that NX or XX did not hold. Expiries reach to the ye
         parse: parsers::del,
         ..CommandSpec::PLAIN
     },
+    geo::ZCARD,
+    geo::ZREM,
+    geo::ZSCORE,
 ];

@@ -17,7 +17,7 @@ static INDEX: [u8; PLACES] = build();
 const fn place(name: &[u8]) -> usize {
     let third = if name.len() > 2 { name[2] } else { 0 };
     let (first, last) = (name[0] & 31, name[name.len() - 1] & 31);
-    let mixed = first as usize + (third & 31) as usize * 3 + last as usize * 39 + name.len() * 3;
+    let mixed = first as usize + (third & 31) as usize * 15 + last as usize * 11 + name.len() * 47;
     mixed % PLACES
 }
 

@@ -6,6 +6,7 @@ mod answer;
 mod argument;
 mod arguments;
 mod entries;
+mod geo_entries;
 mod index;
 mod string_entries;
 mod subcommands;
@@ -71,6 +72,10 @@ pub enum Group {
     String,
     /// About keys, whatever their value.
     Generic,
+    /// About GEO keys.
+    Geo,
+    /// About sorted sets, of which there are only those of GEO keys.
+    SortedSet,
     /// About trees of places.
     Tree,
     /// About the connection.
@@ -81,14 +86,23 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the documentation.
-    pub const ALL: [Self; 5] =
-        [Self::String, Self::Generic, Self::Tree, Self::Connection, Self::Server];
+    pub const ALL: [Self; 7] = [
+        Self::String,
+        Self::Generic,
+        Self::Geo,
+        Self::SortedSet,
+        Self::Tree,
+        Self::Connection,
+        Self::Server,
+    ];
 
     /// The name in COMMAND DOCS.
     pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
             Self::Generic => "generic",
+            Self::Geo => "geo",
+            Self::SortedSet => "sorted-set",
             Self::Tree => "rtree",
             Self::Connection => "connection",
             Self::Server => "server",

@@ -6,6 +6,7 @@ mod choice;
 mod data;
 mod drive;
 mod eviction;
+mod geo;
 mod meter;
 mod pinning;
 mod places;
@@ -27,6 +28,7 @@ use data::Numbered;
 pub use data::Records;
 pub use drive::{Shape, load};
 use eviction::EvictionArgs;
+use geo::GeoArgs;
 pub use places::{
     Op as SearchOp, Places as TreePlaces, PlacesArgs, RespPlaces, SessionPlaces, Tree,
     drive as drive_searches,
@@ -53,6 +55,8 @@ pub enum BenchCommand {
     Keys(Box<KeysArgs>),
     /// Windows in a tree of rectangles, and inserts.
     Places(Box<PlacesArgs>),
+    /// Boxes of points over RESP, by the commands that Redis has too.
+    Geo(GeoArgs),
     /// Hit ratios of eviction policies on a trace; no server is started.
     Eviction(Box<EvictionArgs>),
     /// The server of `keys` for messages and shard models that are compared.
@@ -69,6 +73,7 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
             keys(*args)
         }
         BenchCommand::Places(args) => places::run(&args),
+        BenchCommand::Geo(args) => geo::run(&args),
         BenchCommand::VariantServer(args) => variants::run_server(args),
         BenchCommand::Eviction(args) => eviction::run(&args),
     }

@@ -3,7 +3,7 @@
 
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Pending, Waiting, objects_reply, write_reply};
+use super::pending::{Pending, Waiting, long_reply, write_reply};
 use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{OwnedReply, Token};
 use crate::shared::count;
@@ -321,21 +321,21 @@ impl Connection {
                     self.held_parts -= waiting.parts.len();
                     let mut parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
-                    if let Some(objects) = objects_reply(waiting.render, &mut parts) {
-                        self.pending[0] = Pending::Writing(objects, protocol);
+                    if let Some(long) = long_reply(waiting.render, &mut parts) {
+                        self.pending[0] = Pending::Writing(long, protocol);
                         continue;
                     }
                     self.held_bytes -= waiting.bytes;
                     write_reply(waiting.render, &mut self.output, protocol, &parts);
                 }
-                Some(Pending::Writing(objects, protocol)) => {
+                Some(Pending::Writing(long, protocol)) => {
                     let unsent = self.output.len() - self.sent;
                     if unsent > RESP_PAUSE_OUTPUT_BYTES
-                        || !objects.write_piece(&mut self.output, *protocol)
+                        || !long.write_piece(&mut self.output, *protocol)
                     {
                         return;
                     }
-                    self.held_bytes -= objects.bytes();
+                    self.held_bytes -= long.bytes();
                 }
                 _ => return,
             }

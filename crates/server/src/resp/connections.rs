@@ -136,6 +136,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         if token.connection == OWN {
             return self.executor.learn_place(token.request, &reply);
         }
+        let Some(reply) = self.executor.go_on(token, reply) else { return };
         let Some(Some((_, connection))) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
         let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);

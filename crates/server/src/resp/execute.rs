@@ -2,6 +2,7 @@
 //! shards that own its keys.
 
 use super::connection::Connection;
+use super::geo::Stores;
 use super::host::Host;
 use super::trees::TreePlaces;
 use crate::jobs::ReplyQueue;
@@ -33,6 +34,8 @@ pub struct Executor<H> {
     pub(super) tree_scratch: Vec<u8>,
     /// Where trees are to be read.
     pub(super) tree_places: TreePlaces,
+    /// Searches of GEO keys whose outcome is to be stored.
+    pub(super) stores: Stores,
     /// Where sockets are read into.
     pub scratch: Vec<u8>,
     /// Unix ms of the present turn's requests.
@@ -52,6 +55,7 @@ impl<H: Host> Executor<H> {
             record: Vec::new(),
             tree_scratch: Vec::new(),
             tree_places: TreePlaces::default(),
+            stores: Stores::default(),
             scratch: vec![0; READ_BYTES],
             now_ms: 0,
         }
@@ -100,6 +104,7 @@ impl<H: Host> Executor<H> {
             Request::Tree { name, command, render, most } => {
                 self.tree(connection, (name, &command), render, most);
             }
+            Request::Geo(request) => self.geo(connection, &request),
             Request::TreeRemove { name, ids } => self.remove_objects(connection, name, &ids),
             own => self.own_answer(connection, own),
         }

@@ -102,6 +102,9 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("trees", sum(|s| s.trees)),
             ("tree_objects", sum(|s| s.tree_objects)),
             ("tree_bytes", sum(|s| s.tree_bytes)),
+            ("geo_keys", sum(|s| s.geo_keys)),
+            ("geo_members", sum(|s| s.geo_members)),
+            ("geo_bytes", sum(|s| s.geo_bytes)),
         ],
     );
     section(

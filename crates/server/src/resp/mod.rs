@@ -6,6 +6,7 @@ mod ask;
 mod connection;
 mod connections;
 mod execute;
+mod geo;
 mod host;
 mod info;
 mod own;

@@ -4,7 +4,8 @@ use super::unanswered::Asked;
 use crate::jobs::OwnedReply;
 use remora_front::CommandError;
 use remora_front::error::status_error;
-use remora_front::request::Render;
+use remora_front::geo_reply::{self, FoundReply};
+use remora_front::request::{GeoRender, Render};
 use remora_front::resp::{Protocol, encode};
 use remora_front::tree_reply::{self, ObjectsReply};
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
@@ -17,8 +18,34 @@ pub enum Pending {
     /// Parts are missing. The reply is of the protocol that was spoken when it
     /// was asked for.
     Waiting(Waiting, Protocol),
-    /// Objects, of which some may be written already.
-    Writing(ObjectsReply, Protocol),
+    /// A long reply, of which some may be written already.
+    Writing(Long, Protocol),
+}
+
+/// A reply that is written piece by piece.
+pub enum Long {
+    /// Objects of a tree.
+    Objects(ObjectsReply),
+    /// Members of a GEO key.
+    Found(FoundReply),
+}
+
+impl Long {
+    /// Bytes of what it is made of.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Objects(reply) => reply.bytes(),
+            Self::Found(reply) => reply.bytes(),
+        }
+    }
+
+    /// Appends the next piece. Whether it was the last one.
+    pub fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
+        match self {
+            Self::Objects(reply) => reply.write_piece(out, protocol),
+            Self::Found(reply) => reply.write_piece(out, protocol),
+        }
+    }
 }
 
 /// A request of which parts are missing.
@@ -43,10 +70,16 @@ impl Waiting {
 }
 
 /// The reply that the parts make, if it is one that is written piece by piece.
-pub fn objects_reply(render: Render, parts: &mut [OwnedReply]) -> Option<ObjectsReply> {
+pub fn long_reply(render: Render, parts: &mut [OwnedReply]) -> Option<Long> {
     match (render, parts) {
         (Render::TreeObjects(form), [part]) if part.status == Status::Ok => {
-            Some(ObjectsReply::new(part.value.take().unwrap_or_default(), form))
+            Some(Long::Objects(ObjectsReply::new(part.value.take().unwrap_or_default(), form)))
+        }
+        // No key is as one in which nothing is found.
+        (Render::Geo(GeoRender::Found(form)), [part])
+            if form.stored.is_none() && matches!(part.status, Status::Ok | Status::NotFound) =>
+        {
+            Some(Long::Found(FoundReply::new(part.value.take().unwrap_or_default(), form)))
         }
         _ => None,
     }
@@ -67,13 +100,16 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         | Render::NullOrError(_, command) => command,
         Render::Set { .. } => "set",
         Render::TreeObjects(_) => "rtree.search",
+        Render::Geo(_) => "geosearch",
         _ => "",
     };
     let refused = match (render, parts) {
         (Render::NullOrError(status, _), [part]) if part.number != 0 => Some(status),
         _ => None,
     };
-    let mut statuses = parts.iter().map(|part| part.status).chain(refused);
+    // MGET has null for what is no string.
+    let is_told = |status: &Status| render != Render::Values || *status != Status::WrongType;
+    let mut statuses = parts.iter().map(|part| part.status).chain(refused).filter(is_told);
     if let Some(text) = statuses.find_map(|status| status_error(status, command)) {
         return encode::error(out, &text);
     }
@@ -102,6 +138,10 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
             tree_reply::object(out, protocol, part.value.as_deref(), part.number != 0);
         }
         (Render::TreeInfo, [part]) => tree_reply::info(out, protocol, part.value.as_deref()),
+        (Render::Geo(render), [part]) => {
+            let answer = (part.status, part.number, part.value.as_deref());
+            geo_reply::write(out, protocol, render, answer);
+        }
         (Render::Sum, _) => encode::integer(out, parts.iter().map(|part| part.number).sum()),
         _ => encode::ok(out),
     }

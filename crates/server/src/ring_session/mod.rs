@@ -262,6 +262,10 @@ impl RingSession {
         {
             return self.search(shard, name, request, id);
         }
+        if let Command::Geo { .. } = command {
+            // For RESP only: its replies need not fit a frame.
+            return self.reply(&Reply::status(Status::Malformed), id);
+        }
         let room = buffer.map_or(STREAM_BYTES, |name| STREAM_BYTES.max(name.bytes.get() as usize));
         let takes_away = match *command {
             Command::GetDel { key } | Command::GetEx { key, .. } => Some(key),

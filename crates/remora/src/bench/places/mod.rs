@@ -28,15 +28,14 @@ use remora_client::{Client, Options, PointerCacheKind, Rect};
 use report::{Loaded, PlacesReport};
 pub use resp::RespPlaces;
 use run::Found;
-pub use run::drive;
-use scale::Scale;
+pub use run::{drive, warm_up};
+pub use scale::Scale;
 pub use session::SessionPlaces;
 use std::io::BufWriter;
 use std::time::Duration;
 use sums::{SumCounts, print_sums};
 pub use target::Places;
-pub use workload::Op;
-use workload::{UNIT, Windows, Workload};
+pub use workload::{Op, UNIT, Windows, Workload, objects};
 
 /// Windows that are found by their results: more do not differ.
 const LISTED_WINDOWS: usize = 1000;

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Measures boxes of points against peers: the same points and the same boxes,
+# by GEOADD and GEOSEARCH BYBOX, at a redis-server and at ours; at ours also by
+# RTREE.SEARCH, and by our own client, asking and reading (whose objects are
+# the small rectangles around those points). Prints a Markdown table: medians
+# of the rounds, in each of which all have their turn.
+#
+#   bench/places-peers.sh            200,000 points
+#   bench/places-peers.sh --big      2,000,000 points
+#   bench/places-peers.sh --rounds N --ops N --clients N
+#
+# Needs redis-server on the PATH. Tile38 speaks other commands; it is not
+# measured. Progress goes to standard error.
+set -euo pipefail
+
+records=200000 ops=20000 rounds=5 clients=1
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --big) records=2000000 ;;
+    --rounds) rounds="$2"; shift ;;
+    --ops) ops="$2"; shift ;;
+    --clients) clients="$2"; shift ;;
+    *) echo "usage: bench/places-peers.sh [--big] [--rounds N] [--ops N] [--clients N]" >&2; exit 2 ;;
+  esac
+  shift
+done
+command -v redis-server >/dev/null || { echo "redis-server is not on the PATH" >&2; exit 1; }
+# shellcheck source=bench/lib.sh
+. "$(dirname "$0")/lib.sh"
+start_bench
+
+servers=()
+# Called by lib.sh.
+# shellcheck disable=SC2329
+at_end() { [ ${#servers[@]} -eq 0 ] || kill "${servers[@]}" 2>/dev/null || true; }
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+redis="127.0.0.1:$(free_port)"
+redis-server --port "${redis#*:}" --bind 127.0.0.1 --save "" --appendonly no \
+  --dir "$work" >"$work/redis.log" 2>&1 &
+servers+=($!)
+ours="127.0.0.1:$(free_port)"
+"$remora" serve --shards 1 --max-memory 4GiB --socket "$work/s" --bind 127.0.0.1 --port "${ours#*:}" \
+  >"$work/remora.log" 2>&1 &
+servers+=($!)
+for address in "$redis" "$ours"; do
+  for _ in $(seq 100); do
+    (exec 3<>"/dev/tcp/${address%:*}/${address#*:}") 2>/dev/null && continue 2
+    sleep 0.1
+  done
+  echo "no server at $address" >&2
+  exit 1
+done
+
+# geo NAME FLAGS...: one run of points.
+geo() {
+  local name="$1"
+  shift
+  bench=geo run "$name" --records "$records" --clients "$clients" --ops "$ops" "$@"
+}
+
+# places NAME PATH SCALE: one run of rectangles by our own client.
+places() {
+  bench=places run "$1" --server "$work/s" --load bulk --records "$records" \
+    --clients "$clients" --ops "$ops" \
+    --path "$2" --scale "$3"
+}
+
+keep_row() {
+  local row="$1" field
+  for field in ops_per_s p50_us p99_us server_cpu_us_per_op results_per_op; do
+    keep "$row.$field" "$(field "$row" "$field")"
+  done
+}
+
+say "loading $records points"
+geo load --server "$redis" --keep
+geo load --server "$ours" --keep
+geo load --server "$ours" --by rtree --keep
+
+rows=(redis geosearch rtree ask read)
+for round in $(seq "$rounds"); do
+  for scale in 0.00001 0.01; do
+    say "round $round of $rounds, scale $scale"
+    geo "redis.$scale" --server "$redis" --scale "$scale" --loaded --keep
+    geo "geosearch.$scale" --server "$ours" --scale "$scale" --loaded --keep
+    geo "rtree.$scale" --server "$ours" --by rtree --scale "$scale" --loaded --keep
+    places "ask.$scale" ask "$scale"
+    places "read.$scale" read "$scale"
+    for row in "${rows[@]}"; do keep_row "$row.$scale"; done
+  done
+done
+
+name_of() {
+  case "$1" in
+    redis) echo "Redis, GEOSEARCH BYBOX" ;;
+    geosearch) echo "Remora, GEOSEARCH BYBOX" ;;
+    rtree) echo "Remora, RTREE.SEARCH" ;;
+    ask) echo "Remora's client, ask" ;;
+    read) echo "Remora's client, read" ;;
+  esac
+}
+
+echo "$(machine), $(redis-server --version | sed 's/ sha=.*//'). $records points, $clients clients," \
+  "$ops searches, medians of $rounds rounds."
+for scale in 0.00001 0.01; do
+  printf '\n### Boxes with edges in (0, %s] degrees\n\n' "$scale"
+  echo "| | rate | p50 us | p99 us | server CPU us/search | results/search | searches per CPU second, times Redis's |"
+  echo "| --- | --- | --- | --- | --- | --- | --- |"
+  theirs="$(median "redis.$scale.server_cpu_us_per_op")"
+  for row in "${rows[@]}"; do
+    row="$row.$scale"
+    cpu="$(median "$row.server_cpu_us_per_op")"
+    printf '| %s | %s | %.2f | %.2f | %.2f | %.4f | %s |\n' "$(name_of "${row%%.*}")" \
+      "$(rate "$(median "$row.ops_per_s")")" "$(median "$row.p50_us")" "$(median "$row.p99_us")" \
+      "$cpu" "$(median "$row.results_per_op")" \
+      "$(awk -v a="$theirs" -v b="$cpu" 'BEGIN { if (b > 0) printf "%.1f", a / b; else print "-" }')"
+  done
+done
+for row in "${rows[@]}"; do printf '\n    %s\n' "$(command_of "$row.0.01")"; done

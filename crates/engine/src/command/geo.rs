@@ -1,0 +1,277 @@
+//! Commands on GEO keys, and their encoding. Unlike a tree's name, such a key
+//! stands beside those of strings (docs/decisions/0025).
+//!
+//! ```text
+//! command   flags                     argument   value
+//! add       condition | 4: changed    0          places
+//! remove    0                         0          places
+//! scores    0                         0          places
+//! members   0                         0          -
+//! search    0                         0          query
+//! store     0                         0          places
+//!
+//! place     score 8 | distance 8 | bytes of the member 4 | member
+//! query     shape 4: 0 circle, 1 box | centre 4: 0 position, 1 member |
+//!           radius or width 8 | height 8 | enough 8 |
+//!           longitude 8 | latitude 8, or the member
+//! ```
+
+use super::Condition;
+use crate::geo::{Position, Shape};
+use remora_layout::limits::MAX_MEMBER_BYTES;
+use remora_layout::message::{Op, Status};
+
+/// One member in a list.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Place<'a> {
+    /// Its score; 0 where only the member counts.
+    pub score: f64,
+    /// How far it is from a search's centre, metres; 0 elsewhere.
+    pub distance: f64,
+    /// Its name.
+    pub member: &'a [u8],
+}
+
+/// Members in their encoding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Places<'a>(&'a [u8]);
+
+impl<'a> Places<'a> {
+    /// Appends one to an encoded list.
+    pub fn push(list: &mut Vec<u8>, place: &Place<'_>) {
+        list.extend_from_slice(&place.score.to_le_bytes());
+        list.extend_from_slice(&place.distance.to_le_bytes());
+        list.extend_from_slice(&(place.member.len() as u32).to_le_bytes());
+        list.extend_from_slice(place.member);
+    }
+
+    /// The members of an encoded list, all checked.
+    pub fn parse(list: &'a [u8]) -> Option<Self> {
+        let mut rest = list;
+        while !rest.is_empty() {
+            let (place, after) = split(rest)?;
+            if place.member.len() > MAX_MEMBER_BYTES || place.score.is_nan() {
+                return None;
+            }
+            rest = after;
+        }
+        Some(Self(list))
+    }
+
+    /// The members, in order.
+    pub fn iter(self) -> impl Iterator<Item = Place<'a>> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (place, after) = split(rest)?;
+            rest = after;
+            Some(place)
+        })
+    }
+
+    /// The first member of an encoded list, or of its rest.
+    pub fn first(list: &'a [u8]) -> Option<Place<'a>> {
+        split(list).map(|(place, _)| place)
+    }
+
+    /// Bytes that a member takes in a list.
+    pub const fn bytes_of(place: &Place<'_>) -> usize {
+        20 + place.member.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn split(bytes: &[u8]) -> Option<(Place<'_>, &[u8])> {
+    let (&score, rest) = bytes.split_first_chunk()?;
+    let (&distance, rest) = rest.split_first_chunk()?;
+    let (&length, rest) = rest.split_first_chunk()?;
+    let (member, rest) = rest.split_at_checked(u32::from_le_bytes(length) as usize)?;
+    let (score, distance) = (f64::from_le_bytes(score), f64::from_le_bytes(distance));
+    Some((Place { score, distance, member }, rest))
+}
+
+/// Where a search's centre is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Centre<'a> {
+    /// There.
+    At(Position),
+    /// Where this member is.
+    Member(&'a [u8]),
+}
+
+/// What a search looks for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GeoSearch<'a> {
+    /// Where.
+    pub centre: Centre<'a>,
+    /// What it takes in.
+    pub shape: Shape,
+    /// It may end when it has found so many; 0 for all.
+    pub enough: u64,
+}
+
+impl<'a> GeoSearch<'a> {
+    /// Appends the encoding.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (shape, first, second) = match self.shape {
+            Shape::Circle { radius } => (0u32, radius, 0.0),
+            Shape::Box { width, height } => (1, width, height),
+        };
+        let by_member = matches!(self.centre, Centre::Member(_)) as u32;
+        out.extend_from_slice(&shape.to_le_bytes());
+        out.extend_from_slice(&by_member.to_le_bytes());
+        out.extend_from_slice(&first.to_le_bytes());
+        out.extend_from_slice(&second.to_le_bytes());
+        out.extend_from_slice(&self.enough.to_le_bytes());
+        match self.centre {
+            Centre::At(Position { longitude, latitude }) => {
+                out.extend_from_slice(&longitude.to_le_bytes());
+                out.extend_from_slice(&latitude.to_le_bytes());
+            }
+            Centre::Member(member) => out.extend_from_slice(member),
+        }
+    }
+
+    /// What the bytes encode, checked.
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (&shape, rest) = bytes.split_first_chunk()?;
+        let (&by_member, rest) = rest.split_first_chunk()?;
+        let (first, rest) = number(rest)?;
+        let (second, rest) = number(rest)?;
+        let (&enough, rest) = rest.split_first_chunk()?;
+        let shape = match u32::from_le_bytes(shape) {
+            0 if second == 0.0 => Shape::Circle { radius: first },
+            1 => Shape::Box { width: first, height: second },
+            _ => return None,
+        };
+        let centre = match u32::from_le_bytes(by_member) {
+            0 => {
+                let (longitude, rest) = number(rest)?;
+                let (latitude, rest) = number(rest)?;
+                Centre::At(Position::new(longitude, latitude).filter(|_| rest.is_empty())?)
+            }
+            1 if rest.len() <= MAX_MEMBER_BYTES => Centre::Member(rest),
+            _ => return None,
+        };
+        let is_size = |size: f64| size >= 0.0;
+        let enough = u64::from_le_bytes(enough);
+        (is_size(first) && is_size(second)).then_some(Self { centre, shape, enough })
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<(f64, &[u8])> {
+    let (&number, rest) = bytes.split_first_chunk()?;
+    Some((f64::from_le_bytes(number), rest))
+}
+
+/// A search in its encoding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GeoQuery<'a>(&'a [u8]);
+
+impl<'a> GeoQuery<'a> {
+    /// The query that the bytes encode; `None` if they encode none.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        GeoSearch::parse(bytes).map(|_| Self(bytes))
+    }
+
+    /// What is looked for.
+    pub fn search(self) -> GeoSearch<'a> {
+        GeoSearch::parse(self.0).expect("checked when it was made")
+    }
+}
+
+/// One request about a GEO key. A key that holds a string is `WrongType`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GeoCommand<'a> {
+    /// Adds members, or gives them other scores. `number` counts the new ones.
+    /// Out of memory: those before the one that had no room are added.
+    Add {
+        /// When a member is set: `IfAbsent` only new ones, `IfPresent` only
+        /// those that are there.
+        condition: Condition,
+        /// `number` counts those with another score too.
+        tell_changed: bool,
+        /// The members with their scores.
+        places: Places<'a>,
+    },
+    /// Removes members; `number` counts those that were there.
+    Remove {
+        /// The members.
+        places: Places<'a>,
+    },
+    /// The value is the members' scores, 8 bytes each, NaN for those that are
+    /// not there; `number` is 1 if the key is there.
+    Scores {
+        /// The members.
+        places: Places<'a>,
+    },
+    /// `number` counts the members; `NotFound` without the key.
+    Members,
+    /// The value is the members found, as [`Places`], in no order; `NotFound`
+    /// without the key, `NotDone` without the member that is the centre.
+    Search {
+        /// What is looked for.
+        query: GeoQuery<'a>,
+    },
+    /// The key holds these members and nothing else from now on, whatever it
+    /// held; without members it is removed. `number` counts the members.
+    Store {
+        /// The members with their scores, each once.
+        places: Places<'a>,
+    },
+}
+
+/// Flag of an add: changed ones are counted too.
+const TELL_CHANGED: u8 = 4;
+
+impl<'a> GeoCommand<'a> {
+    /// Whether it may change anything.
+    pub const fn is_write(&self) -> bool {
+        matches!(self, Self::Add { .. } | Self::Remove { .. } | Self::Store { .. })
+    }
+
+    /// Operation, flags and value of a message.
+    pub(super) fn encode(&self) -> (Op, u8, &'a [u8]) {
+        match *self {
+            Self::Add { condition, tell_changed, places } => {
+                let told = if tell_changed { TELL_CHANGED } else { 0 };
+                (Op::GeoAdd, condition as u8 | told, places.0)
+            }
+            Self::Remove { places } => (Op::GeoRemove, 0, places.0),
+            Self::Scores { places } => (Op::GeoScores, 0, places.0),
+            Self::Members => (Op::GeoMembers, 0, &[]),
+            Self::Search { query } => (Op::GeoSearch, 0, query.0),
+            Self::Store { places } => (Op::GeoStore, 0, places.0),
+        }
+    }
+
+    /// The command that a message's parts encode. The error is the status to
+    /// reply with.
+    pub(super) fn decode(op: Op, flags: u8, value: &'a [u8]) -> Result<Self, Status> {
+        let places = || Places::parse(value).ok_or(Status::Malformed);
+        let condition = match flags & !TELL_CHANGED {
+            0 => Condition::Always,
+            1 => Condition::IfAbsent,
+            2 => Condition::IfPresent,
+            _ => return Err(Status::Malformed),
+        };
+        match op {
+            Op::GeoAdd => {
+                let tell_changed = flags & TELL_CHANGED != 0;
+                Ok(Self::Add { condition, tell_changed, places: places()? })
+            }
+            _ if flags != 0 => Err(Status::Malformed),
+            Op::GeoRemove => Ok(Self::Remove { places: places()? }),
+            Op::GeoScores => Ok(Self::Scores { places: places()? }),
+            Op::GeoMembers if value.is_empty() => Ok(Self::Members),
+            Op::GeoSearch => {
+                Ok(Self::Search { query: GeoQuery::parse(value).ok_or(Status::Malformed)? })
+            }
+            Op::GeoStore => Ok(Self::Store { places: places()? }),
+            _ => Err(Status::Malformed),
+        }
+    }
+}
