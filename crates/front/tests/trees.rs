@@ -68,12 +68,17 @@ fn commands_are_understood() {
         (" DATA data", Some(b"data")),
         (" DATA ", Some(b"")),
     ] {
-        let put = TreeCommand::Put { id, rect: window, data };
+        let put = TreeCommand::Put { id, rect: window, data, geometry: None };
         becomes(&format!("rtree.add t {id} {numbers}{words}"), put, added, all);
-        let put = TreeCommand::Put { id: 0, rect: rect(2.0, 3.0, 2.0, 3.0), data };
+        let put = TreeCommand::Put { id: 0, rect: rect(2.0, 3.0, 2.0, 3.0), data, geometry: None };
         becomes(&format!("rtree.addpoint t 0 2 3{words}"), put, added, all);
     }
-    becomes("rtree.get t 7", TreeCommand::Get { id: 7 }, Render::TreeObject, all);
+    becomes(
+        "rtree.get t 7",
+        TreeCommand::Get { id: 7 },
+        Render::TreeObject { geometry: false },
+        all,
+    );
     becomes("rtree.info t", TreeCommand::Info, Render::TreeInfo, all);
     let predicates = [
         ("", Predicate::Intersects),

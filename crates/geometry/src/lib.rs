@@ -15,7 +15,7 @@ mod text;
 mod wkb;
 
 pub use geo_types;
-pub use refine::Refine;
+pub use refine::{Refine, is_point};
 pub use shape::Shape;
 
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_GEOMETRY_COORDINATE, MAX_GEOMETRY_DEPTH};

@@ -33,6 +33,11 @@ pub enum Refine {
     },
 }
 
+/// Whether a rectangle is a point: then its object's geometry is that too.
+pub fn is_point(rect: &Rect) -> bool {
+    rect.min_x == rect.max_x && rect.min_y == rect.max_y
+}
+
 impl Refine {
     /// The shape that objects are compared with.
     pub fn shape(&self) -> &Shape {
@@ -60,6 +65,16 @@ impl Refine {
             Self::Contains(shape) => covers(object, shape),
             Self::DistanceAtMost { from, most } => is_near(from, object, *most),
         }
+    }
+
+    /// Whether an object fits: by its geometry in WKB, or, if that is empty,
+    /// by its rectangle. One whose rectangle is a point is that point, whatever
+    /// its geometry. Bytes that are no geometry do not fit.
+    pub fn fits(&self, rect: &Rect, wkb: &[u8]) -> bool {
+        if wkb.is_empty() || is_point(rect) {
+            return self.holds(&Shape::of_rect(rect));
+        }
+        Shape::from_wkb(wkb).is_ok_and(|shape| self.holds(&shape))
     }
 
     /// Its bytes in a request.

@@ -26,9 +26,7 @@ impl Shape {
             Geometry::Triangle(triangle) => Geometry::Polygon(triangle.to_polygon()),
             other => other,
         };
-        let mut seen = Seen { bounds: None, bytes: 0 };
-        seen.geometry(&geometry, 0)?;
-        let bounds = seen.bounds.ok_or(ShapeError::Empty)?;
+        let bounds = checked(&geometry)?;
         Ok(Self { parts: Parts::of(&geometry), bounds, geometry })
     }
 
@@ -77,6 +75,12 @@ impl Shape {
         Self::new(wkb::read(bytes)?)
     }
 
+    /// The bounds of the geometry that WKB encodes: [`Shape::from_wkb`] for who
+    /// does not compare it.
+    pub fn bounds_of_wkb(bytes: &[u8]) -> Result<Rect, ShapeError> {
+        checked(&wkb::read(bytes)?)
+    }
+
     /// Its WKB, in little endian: equal geometries have equal bytes, but for
     /// the sign of zero.
     pub fn to_wkb(&self) -> Vec<u8> {
@@ -84,6 +88,13 @@ impl Shape {
         wkb::write(&self.geometry, &mut out);
         out
     }
+}
+
+/// The bounds of a geometry, if it is a good one.
+fn checked(geometry: &Geometry<f64>) -> Result<Rect, ShapeError> {
+    let mut seen = Seen { bounds: None, bytes: 0 };
+    seen.geometry(geometry, 0)?;
+    seen.bounds.ok_or(ShapeError::Empty)
 }
 
 /// What has been seen of a geometry that is checked.
