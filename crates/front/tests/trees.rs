@@ -175,18 +175,20 @@ fn errors_name_the_argument() {
     let arity = |command| format!("ERR wrong number of arguments for '{command}' command");
     let id = "ERR id is not an integer from 0 to 9223372036854775807";
     let cases: &[(&str, &str)] = &[
-        ("rtree.add t 1 0 0 1", &arity("rtree.add")),
+        ("rtree.add t 1 0", &arity("rtree.add")),
+        ("rtree.add t 1 0 0 1", syntax),
         ("rtree.addpoint t 1 0", &arity("rtree.addpoint")),
         ("rtree.rem t", &arity("rtree.rem")),
         ("rtree.get t 1 2", syntax),
         ("rtree.drop", &arity("rtree.drop")),
-        ("rtree.search t 0 0 1", &arity("rtree.search")),
+        ("rtree.search t 0 0", &arity("rtree.search")),
+        ("rtree.search t 0 0 1", syntax),
         ("rtree.nearest t 0 0", &arity("rtree.nearest")),
         ("rtree.add t 1 geometry", &arity("rtree.add")),
         ("rtree.add t 1 geometry 0 0 1", "ERR not a geometry: Invalid WKT format"),
         (
             "rtree.add t 1 geometry point(1)",
-            "ERR not a geometry: Expected a number for the Y coordinate",
+            "ERR not a geometry: Missing closing parenthesis for type",
         ),
         (
             "rtree.add t 1 geometry {}",
@@ -196,7 +198,7 @@ fn errors_name_the_argument() {
         ("rtree.search t geometry dwithin point(1)", syntax),
         (
             "rtree.search t geometry within point(1",
-            "ERR not a geometry: Expected a number for the Y coordinate",
+            "ERR not a geometry: Missing closing parenthesis for type",
         ),
         ("rtree.add t -1 0 0 1 1", id),
         ("rtree.add t 9223372036854775808 0 0 1 1", id),

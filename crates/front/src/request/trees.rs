@@ -155,7 +155,7 @@ pub(crate) fn rtree_add(words: Words<'_>, _now: u64) -> Parsed<'_> {
         });
     }
     if words.len() < 7 {
-        return Err(CommandError::WrongArity("rtree.add"));
+        return Err(CommandError::Syntax);
     }
     put(words, rect(words, 3)?, 7)
 }
@@ -235,7 +235,7 @@ pub(crate) fn rtree_search(words: Words<'_>, _now: u64) -> Parsed<'_> {
         return refined_search(words);
     }
     if words.len() < 6 {
-        return Err(CommandError::WrongArity("rtree.search"));
+        return Err(CommandError::Syntax);
     }
     let window = rect(words, 2)?;
     let (mut asked, mut most, mut form) = (None, None, ObjectForm::default());
