@@ -37,9 +37,7 @@ pub fn covers(outer: &Shape, inner: &Shape) -> bool {
     let (outer, inner) = (outer.parts(), inner.parts());
     let mut lines = inner.segments().iter().filter(|segment| segment.polygon.is_none());
     lines.all(|segment| has_segment(outer, None, segment))
-        && (0..inner.polygons().len() as u32).all(|polygon| {
-            (0..outer.polygons().len() as u32).any(|way| has_polygon(outer, way, inner, polygon))
-        })
+        && (0..inner.polygons().len() as u32).all(|polygon| has_polygon(outer, inner, polygon))
 }
 
 /// Whether the two have points at most so far apart.
@@ -79,22 +77,32 @@ fn has_segment(parts: &Parts, only: Option<u32>, segment: &Segment) -> bool {
     })
 }
 
-/// Whether a polygon of `inner` lies in one of `outer`.
-fn has_polygon(outer: &Parts, way: u32, inner: &Parts, polygon: u32) -> bool {
-    let edges = |parts: &Parts, polygon: u32| parts.polygons()[polygon as usize].clone();
-    let own = &inner.segments()[edges(inner, polygon)];
-    own.iter().all(|edge| has_segment(outer, Some(way), edge))
+/// Whether a polygon of `inner` lies in one of `outer`. One without an inside
+/// is its edges.
+fn has_polygon(outer: &Parts, inner: &Parts, polygon: u32) -> bool {
+    let own = edges(inner, polygon);
+    let Some(inside) = point_inside(inner, polygon) else {
+        return own.iter().all(|edge| has_segment(outer, None, edge));
+    };
+    (0..outer.polygons().len() as u32).any(|way| is_in_polygon(outer, way, inner, polygon, inside))
+}
+
+fn edges(parts: &Parts, polygon: u32) -> &[Segment] {
+    &parts.segments()[parts.polygons()[polygon as usize].clone()]
+}
+
+/// Whether a polygon of `inner`, with a point that is inside of it, lies in one
+/// of `outer`.
+fn is_in_polygon(outer: &Parts, way: u32, inner: &Parts, polygon: u32, inside: Coord<f64>) -> bool {
+    edges(inner, polygon).iter().all(|edge| has_segment(outer, Some(way), edge))
         // No edge goes through it, a hole's neither.
-        && outer.segments()[edges(outer, way)].iter().all(|edge| {
+        && edges(outer, way).iter().all(|edge| {
             all_pieces(inner, Some(polygon), edge, |middle, on_edge| {
                 on_edge || inner.locate(middle, Some(polygon)) != Position::Inside
             })
         })
-        // It is not what a hole is. (One without an inside lies where its
-        // edges do.)
-        && interior_point(own)
-            .filter(|&point| inner.locate(point, Some(polygon)) == Position::Inside)
-            .is_none_or(|point| outer.locate(point, Some(way)) != Position::Outside)
+        // It is not what a hole is.
+        && outer.locate(inside, Some(way)) != Position::Outside
 }
 
 /// Cuts a segment where edges of the geometry, or of one of its polygons, meet
@@ -148,20 +156,25 @@ fn all_pieces(
     })
 }
 
-/// A point inside of a polygon, as far as its edges leave room for one: the
-/// middle of what a line across it has of it.
-fn interior_point(edges: &[Segment]) -> Option<Coord<f64>> {
-    let lowest = edges.iter().map(|edge| edge.a.y).fold(f64::INFINITY, f64::min);
-    let next = edges.iter().map(|edge| edge.a.y).filter(|&y| y > lowest);
-    let y = f64::midpoint(lowest, next.fold(f64::INFINITY, f64::min));
-    let mut crossings: Vec<f64> = edges
-        .iter()
-        .filter(|edge| (edge.a.y <= y) != (edge.b.y <= y))
-        .map(|Segment { a, b, .. }| a.x + (b.x - a.x) * ((y - a.y) / (b.y - a.y)))
-        .collect();
-    crossings.sort_unstable_by(f64::total_cmp);
-    let pairs = crossings.as_chunks::<2>().0.iter();
-    let widest = pairs.max_by(|one, two| (one[1] - one[0]).total_cmp(&(two[1] - two[0])))?;
-    let [from, to] = *widest;
-    (from < to).then(|| Coord { x: f64::midpoint(from, to), y })
+/// A point inside of a polygon; `None` if no line across it finds one. Lines
+/// are drawn between its corners, from below; the first does as a rule.
+fn point_inside(parts: &Parts, polygon: u32) -> Option<Coord<f64>> {
+    let edges = edges(parts, polygon);
+    let mut heights: Vec<f64> = edges.iter().map(|edge| edge.a.y).collect();
+    heights.sort_unstable_by(f64::total_cmp);
+    heights.dedup();
+    heights.windows(2).find_map(|ends| {
+        let y = f64::midpoint(ends[0], ends[1]);
+        let mut crossings: Vec<f64> = edges
+            .iter()
+            .filter(|edge| (edge.a.y <= y) != (edge.b.y <= y))
+            .map(|Segment { a, b, .. }| a.x + (b.x - a.x) * ((y - a.y) / (b.y - a.y)))
+            .collect();
+        crossings.sort_unstable_by(f64::total_cmp);
+        let pairs = crossings.as_chunks::<2>().0.iter();
+        let [from, to] =
+            *pairs.max_by(|one, two| (one[1] - one[0]).total_cmp(&(two[1] - two[0])))?;
+        let middle = Coord { x: f64::midpoint(from, to), y };
+        (parts.locate(middle, Some(polygon)) == Position::Inside).then_some(middle)
+    })
 }

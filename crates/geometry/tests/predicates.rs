@@ -211,6 +211,7 @@ proptest! {
             prop_assert_eq!(intersects(&b, &of_rect), bounds.intersects(&b.bounds()));
         }
         let other = Shape::of_rect(&b.bounds());
+        prop_assert!(within(&b, &other), "{} in its bounds", b.to_wkt());
         prop_assert_eq!(intersects(&of_rect, &other), bounds.intersects(&b.bounds()));
     }
 }
