@@ -211,7 +211,7 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
     let through =
         |turn: u64| Shape::from_wkt(&format!("LINESTRING (0 {turn}, 50 50, 100 {turn})")).unwrap();
     let put = |shard: &mut Shard, id: u64, turn: u64| {
-        let shape = if id % 2 == 0 { around(turn) } else { through(turn % 7) };
+        let shape = if id.is_multiple_of(2) { around(turn) } else { through(turn % 7) };
         let (rect, wkb) = (shape.bounds(), shape.to_wkb());
         let put = TreeCommand::Put { id, rect, data: None, geometry: Some(&wkb) };
         assert_eq!(ask(shard, b"t", put).0, Status::Ok);

@@ -7,16 +7,15 @@
 
 mod encoding;
 mod pairs;
+mod refined;
 mod reply;
 mod tree;
 
 pub use pairs::Pairs;
+pub use refined::{Refined, window_predicate};
 pub use remora_index::rtree::Predicate;
 pub use reply::Reply;
-pub use tree::{
-    HAS_DATA, HAS_GEOMETRY, Objects, Refined, TreeCommand, TreeRequest, TreeSettings,
-    window_predicate,
-};
+pub use tree::{HAS_DATA, HAS_GEOMETRY, Objects, TreeCommand, TreeRequest, TreeSettings};
 
 /// When a SET takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -22,6 +22,7 @@
 //! ```
 //! What is decoded holds checked rectangles only.
 
+use super::refined::{push_sized, take_sized};
 use remora_geometry::{Refine, Shape, ShapeError};
 use remora_index::rtree::Predicate;
 use remora_layout::limits::{
@@ -177,37 +178,6 @@ pub enum TreeCommand<'a> {
         /// The load whose objects are kept.
         load: u64,
     },
-}
-
-/// What a refined search cost: the number of its last reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Refined {
-    /// Nodes visited.
-    pub nodes: u32,
-    /// Objects whose geometries were looked at.
-    pub candidates: u32,
-}
-
-impl Refined {
-    /// As a reply's number.
-    pub const fn to_number(self) -> i64 {
-        (self.nodes as u64 | (self.candidates as u64) << 32) as i64
-    }
-
-    /// What a reply's number says.
-    pub const fn from_number(number: i64) -> Self {
-        Self { nodes: number as u32, candidates: (number as u64 >> 32) as u32 }
-    }
-}
-
-/// What the rectangle of an object that fits has to do with the window of
-/// [`Refine::window`].
-pub const fn window_predicate(refine: &Refine) -> Predicate {
-    match refine {
-        Refine::Intersects(_) | Refine::DistanceAtMost { .. } => Predicate::Intersects,
-        Refine::Within(_) => Predicate::Within,
-        Refine::Contains(_) => Predicate::Contains,
-    }
 }
 
 /// Flag of a put, and of what an object is: it has data.
@@ -420,19 +390,6 @@ impl<'a> TreeCommand<'a> {
 fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
     let (rect, rest) = Rect::read_from_prefix(value).map_err(|_| Status::Malformed)?;
     Ok((rect.checked().map_err(|_| Status::BadRectangle)?, rest))
-}
-
-/// Appends a part whose length stands before it.
-fn push_sized(scratch: &mut Vec<u8>, part: &[u8]) {
-    // One that is too long is refused when it is checked.
-    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
-    scratch.extend_from_slice(&length.to_le_bytes());
-    scratch.extend_from_slice(part);
-}
-
-fn take_sized(value: &[u8]) -> Result<(&[u8], &[u8]), Status> {
-    let (length, rest) = value.split_first_chunk::<4>().ok_or(Status::Malformed)?;
-    rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Status::Malformed)
 }
 
 fn nothing(rest: &[u8]) -> Result<(), Status> {
