@@ -1,8 +1,8 @@
 //! A session and its choices: which way an operation goes, what it took, and
 //! what is told of it to who wants to know.
 
-use crate::api::{Path, Via};
-use crate::choose::{Decision, Explanation, Spent, Way, Why};
+use crate::api::{Counts, Path, Via};
+use crate::choose::{Class, Decision, Explanation, Spent, Way, Why};
 use crate::error::Error;
 use crate::read::Found;
 use crate::session::Session;
@@ -140,6 +140,40 @@ impl Session {
         }
         if let Some(spent) = self.end_operation(&begun, found.via, found.counts.nodes)? {
             self.chooser.learn_key(class, begun.way, spent, self.clock_ns);
+        }
+        Ok(())
+    }
+
+    /// Begins a search of this class. At how many nodes reading is to be given
+    /// up, if at any.
+    pub(crate) fn begin_search(
+        &mut self,
+        class: &mut Class,
+        path: Path,
+    ) -> Result<(Begun, Option<u64>), Error> {
+        match path {
+            Path::Ask => Ok((self.begin_given(Way::Ask)?, None)),
+            Path::Read => Ok((self.begin_given(Way::Read)?, None)),
+            Path::Choose => {
+                let now_ns = self.now()?;
+                let decision = self.chooser.decide(class, self.right.load(), now_ns);
+                let expected = self.chooser.predict(class, now_ns);
+                let most_reads = self.chooser.most_reads(class, now_ns);
+                Ok((self.begin(decision, true, expected)?, most_reads))
+            }
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn end_search(
+        &mut self,
+        class: &mut Class,
+        begun: &Begun,
+        via: Via,
+        counts: &Counts,
+    ) -> Result<(), Error> {
+        if let Some(spent) = self.end_operation(begun, via, counts.nodes)? {
+            self.chooser.learn(class, begun.way, spent, self.clock_ns);
         }
         Ok(())
     }

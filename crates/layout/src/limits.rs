@@ -238,6 +238,18 @@ pub const GEO_TREE_MEMBERS: u64 = 64;
 /// Bytes that an object in a tree may carry: with its rectangle and its tree's
 /// name they fit a frame.
 pub const MAX_OBJECT_BYTES: usize = 16 << 10;
+/// Bytes of a geometry in WKB: some 4,000 coordinates. With its object's bytes
+/// and a tree's name it fits a frame; two of them are compared in one turn of
+/// a shard.
+pub const MAX_GEOMETRY_BYTES: usize = 64 << 10;
+/// Characters of a geometry in WKT: coordinates with all their digits take
+/// three times what they take in WKB.
+pub const MAX_GEOMETRY_TEXT: usize = 4 * MAX_GEOMETRY_BYTES;
+/// Collections inside each other in one geometry: real ones have one or two.
+pub const MAX_GEOMETRY_DEPTH: usize = 8;
+/// Greatest coordinate of a geometry, and least but for the sign: products of
+/// two differences, by which sides are told, are finite.
+pub const MAX_GEOMETRY_COORDINATE: f64 = 1e150;
 /// Most objects that a search for the nearest gives: they fit a frame.
 pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
 /// Most objects in one reply of a search.
@@ -246,6 +258,18 @@ pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.
 pub const SEARCH_TURN_BYTES: usize = 24 << 10;
+/// A turn of a refined search ends when it has compared geometries of so many
+/// bytes: the longest one.
+pub const REFINE_TURN_BYTES: usize = MAX_GEOMETRY_BYTES;
+/// What an object without a geometry counts for in that.
+pub const REFINE_LEAST_BYTES: usize = 256;
+/// Objects that one request lets a server refine.
+pub const MAX_REFINE_IDS: usize = 1_000;
+/// Places of records of one tree that a session keeps; when there are more, it
+/// begins anew.
+pub const MAX_KEPT_RECORDS: usize = 1 << 18;
+/// READs of objects' records that a refined search has under way at a time.
+pub const MAX_RECORD_READS: usize = 64;
 /// READs of nodes that one search has under way at a time.
 pub const MAX_ISSUED: usize = 64;
 /// Kept nodes that one search uses; each needs a READ of its version.

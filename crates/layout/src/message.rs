@@ -156,18 +156,20 @@ pub enum Op {
     TreeBuild = 29,
     /// The objects in a window of another shard's tree.
     TreeSearchAt = 30,
+    /// The objects whose geometries have to do with a given one.
+    TreeRefine = 31,
     /// Adds members to a GEO key, or moves them.
-    GeoAdd = 64,
+    GeoAdd = 32,
     /// Removes members.
-    GeoRemove = 65,
+    GeoRemove = 33,
     /// Scores of members.
-    GeoScores = 66,
+    GeoScores = 34,
     /// How many members there are.
-    GeoMembers = 67,
+    GeoMembers = 35,
     /// The members around a position.
-    GeoSearch = 68,
+    GeoSearch = 36,
     /// Makes a GEO key of these members.
-    GeoStore = 69,
+    GeoStore = 37,
 }
 
 impl Op {
@@ -217,12 +219,13 @@ impl Op {
             28 => Self::TreeStage,
             29 => Self::TreeBuild,
             30 => Self::TreeSearchAt,
-            64 => Self::GeoAdd,
-            65 => Self::GeoRemove,
-            66 => Self::GeoScores,
-            67 => Self::GeoMembers,
-            68 => Self::GeoSearch,
-            69 => Self::GeoStore,
+            31 => Self::TreeRefine,
+            32 => Self::GeoAdd,
+            33 => Self::GeoRemove,
+            34 => Self::GeoScores,
+            35 => Self::GeoMembers,
+            36 => Self::GeoSearch,
+            37 => Self::GeoStore,
             _ => return None,
         })
     }
@@ -269,10 +272,13 @@ pub enum Status {
     AskOwner = 16,
     /// Another load of the tree has begun meanwhile.
     OtherLoad = 17,
+    /// What was given is no geometry, or no predicate on one, or the rectangle
+    /// is not the geometry's.
+    BadGeometry = 18,
     /// The key holds a value of another kind.
-    WrongType = 64,
+    WrongType = 19,
     /// A shard has as many GEO keys as it may have.
-    TooManyGeoKeys = 65,
+    TooManyGeoKeys = 33,
 }
 
 impl Status {
@@ -298,8 +304,9 @@ impl Status {
             15 => Self::TooManyTrees,
             16 => Self::AskOwner,
             17 => Self::OtherLoad,
-            64 => Self::WrongType,
-            65 => Self::TooManyGeoKeys,
+            18 => Self::BadGeometry,
+            19 => Self::WrongType,
+            20 => Self::TooManyGeoKeys,
             _ => return None,
         })
     }

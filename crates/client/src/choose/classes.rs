@@ -3,6 +3,7 @@
 use super::cost::{Estimate, Score};
 use super::{Decision, Way, Why};
 use remora_index::rtree::Query;
+use remora_layout::rect::Rect;
 
 /// What is known of one class of operations.
 #[derive(Clone, Debug)]
@@ -68,13 +69,19 @@ impl ClassKey {
     /// The class of a search.
     pub fn of(query: &Query) -> Self {
         match *query {
-            Query::Window { window, .. } => {
-                let size = (window.max_x - window.min_x) + (window.max_y - window.min_y);
-                Self { kind: 0, exponent: exponent(size) }
-            }
+            Query::Window { window, .. } => Self { kind: 0, exponent: exponent(size(&window)) },
             Query::Nearest { wanted, .. } => Self { kind: 1, exponent: exponent(wanted as f64) },
         }
     }
+
+    /// The class of a search in a window that is refined by geometries.
+    pub fn refined(window: &Rect) -> Self {
+        Self { kind: 2, exponent: exponent(size(window)) }
+    }
+}
+
+fn size(window: &Rect) -> f64 {
+    (window.max_x - window.min_x) + (window.max_y - window.min_y)
 }
 
 /// The exponent of a number as floating point has it.

@@ -8,14 +8,16 @@
 mod encoding;
 mod geo;
 mod pairs;
+mod refined;
 mod reply;
 mod tree;
 
 pub use geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
 pub use pairs::Pairs;
+pub use refined::{Refined, window_predicate};
 pub use remora_index::rtree::Predicate;
 pub use reply::Reply;
-pub use tree::{Objects, TreeCommand, TreeRequest, TreeSettings};
+pub use tree::{HAS_DATA, HAS_GEOMETRY, Objects, TreeCommand, TreeRequest, TreeSettings};
 
 /// When a SET takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
