@@ -94,11 +94,16 @@ pub enum Plant {
     SearchGoesOn = 38,
     /// An object's bytes stay when it is removed.
     DataOutlivesObject = 39,
+    /// The cost policy takes reading to be as fast as it ever was, however full
+    /// the network is.
+    CostIgnoresBandwidth = 40,
+    /// The cost policy does not look at what heartbeats say.
+    CostIgnoresHeartbeats = 41,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 39] = [
+    pub const ALL: [(&'static str, Self); 41] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -138,6 +143,8 @@ impl Plant {
         ("read-tree-past-right", Self::ReadTreePastRight),
         ("search-goes-on", Self::SearchGoesOn),
         ("data-outlives-object", Self::DataOutlivesObject),
+        ("cost-ignores-bandwidth", Self::CostIgnoresBandwidth),
+        ("cost-ignores-heartbeats", Self::CostIgnoresHeartbeats),
     ];
 }
 
