@@ -40,7 +40,9 @@ impl Session {
         self.explaining.last
     }
 
-    /// Begins an operation whose way was decided.
+    /// Begins an operation whose way was decided. If it is timed, by a policy
+    /// that wants to know or for an explanation, `is_learned` says whether the
+    /// chooser is told.
     pub(crate) fn begin(
         &mut self,
         decision: Decision,
@@ -48,8 +50,7 @@ impl Session {
         expected: (Option<f32>, Option<f32>),
     ) -> Result<Begun, Error> {
         let Decision { way, why, is_measured } = decision;
-        let is_learned = is_measured && is_learned;
-        let is_timed = is_learned || self.explaining.is_wanted;
+        let is_timed = is_measured || self.explaining.is_wanted;
         let began_ns = if is_timed { Some(self.now()?) } else { None };
         Ok(Begun { way, why, began_ns, is_learned, expected })
     }

@@ -97,13 +97,11 @@ pub enum Plant {
     /// The cost policy takes reading to be as fast as it ever was, however full
     /// the network is.
     CostIgnoresBandwidth = 40,
-    /// The cost policy does not look at what heartbeats say.
-    CostIgnoresHeartbeats = 41,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 41] = [
+    pub const ALL: [(&'static str, Self); 40] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -144,7 +142,6 @@ impl Plant {
         ("search-goes-on", Self::SearchGoesOn),
         ("data-outlives-object", Self::DataOutlivesObject),
         ("cost-ignores-bandwidth", Self::CostIgnoresBandwidth),
-        ("cost-ignores-heartbeats", Self::CostIgnoresHeartbeats),
     ];
 }
 

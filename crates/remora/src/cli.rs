@@ -3,6 +3,7 @@
 use crate::bench::BenchCommand;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
+use crate::explain::ExplainArgs;
 use crate::export::ExportCommand;
 use crate::import::ImportCommand;
 use crate::serve::ServeArgs;
@@ -32,6 +33,9 @@ pub enum Command {
     /// Writes the objects of a tree of places into a file.
     #[command(subcommand)]
     Export(ExportCommand),
+    /// Does an operation some times, and tells which way it went, why, and what
+    /// was expected of asking and of reading.
+    Explain(Box<ExplainArgs>),
     /// Loads real places into a server process and compares three ways to get them.
     Demo(DemoArgs),
     /// Says what this machine offers, tries it, and says what to change. Exit

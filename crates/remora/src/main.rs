@@ -1,5 +1,5 @@
-//! The binary: `remora serve`, `bench`, `import`, `export`, `demo`, `doctor`,
-//! `version`.
+//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`,
+//! `demo`, `doctor`, `version`.
 //!
 //! What this crate keeps true: with `--json` standard output is exactly one
 //! JSON object and everything else goes to standard error; the exit code is
@@ -13,6 +13,7 @@ mod cli;
 mod cpu;
 mod demo;
 mod doctor;
+mod explain;
 mod export;
 mod failure;
 mod import;
@@ -44,6 +45,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(*args),
         Command::Bench(bench) => bench::run(bench),
         Command::Import(command) => import::run(command),
+        Command::Explain(args) => explain::run(&args),
         Command::Export(command) => export::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(&args),

@@ -200,17 +200,15 @@ impl Cost {
         (ask, read)
     }
 
-    /// Begins a run.
-    pub fn decide(
-        &mut self,
-        class: &mut Class,
-        load: Option<ServerLoad>,
-        now_ns: u64,
-        draws: &mut Draws,
-    ) -> Decision {
-        if let Some(load) = load.filter(|_| !planted(Plant::CostIgnoresHeartbeats)) {
+    /// Takes what the last heartbeat said.
+    pub fn hear(&mut self, load: Option<ServerLoad>) {
+        if let Some(load) = load {
             self.wait_ns = load.wait_ns as f32;
         }
+    }
+
+    /// Begins a run.
+    pub fn decide(&self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> Decision {
         let (way, why) = self.choose(class, now_ns, draws);
         let run = if why == Why::Untried { FIRST_RUN } else { RUN };
         let has_turned = way != class.way && why != Why::Untried;

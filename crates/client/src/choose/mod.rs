@@ -142,13 +142,14 @@ impl Chooser {
         if let Some(decision) = class.go_on() {
             return decision;
         }
+        self.cost.hear(load);
         let catfish = &mut self.catfish;
         let (way, why) = match self.policy {
             Policy::Ask | Policy::Pointer => (Way::Ask, Why::Policy),
             Policy::Read => (Way::Read, Why::Policy),
             Policy::CatfishLiteral => catfish.decide(load, now_ns, &mut self.draws, false),
             Policy::CatfishKeep => catfish.decide(load, now_ns, &mut self.draws, true),
-            Policy::Cost => return self.cost.decide(class, load, now_ns, &mut self.draws),
+            Policy::Cost => return self.cost.decide(class, now_ns, &mut self.draws),
         };
         Decision { way, why, is_measured: false }
     }
@@ -170,9 +171,7 @@ impl Chooser {
 
     /// Learns what an operation took that was to go this way.
     pub fn learn(&mut self, class: &mut Class, way: Way, spent: Spent, now_ns: u64) {
-        if self.policy == Policy::Cost {
-            self.cost.learn(class, way, spent, now_ns);
-        }
+        self.cost.learn(class, way, spent, now_ns);
     }
 
     /// The same for a kind of key.

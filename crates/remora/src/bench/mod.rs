@@ -21,6 +21,7 @@ use crate::serve::{default_shards, raise_descriptor_limit};
 use crate::server_process::{ServerPlan, ServerProcess};
 pub use address::Address;
 use args::{BenchPath, KeysArgs, PointerCache};
+pub use choice::BenchPolicy;
 use clap::Subcommand;
 use data::Numbered;
 pub use data::Records;

@@ -1,0 +1,225 @@
+//! `remora explain`: does an operation some times and tells of each way that
+//! it went: why, what was expected of both ways, and what it took.
+
+use crate::bench::{Address, BenchPolicy, SessionTarget};
+use crate::import::DEFAULT_SERVER;
+use crate::transport::Transport;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use remora_client::{
+    Counts, Explanation, OpenTree, Options, Path, Predicate, Query, Rect, Session, Via, Way,
+};
+use serde::Serialize;
+use std::io::Write;
+
+/// Flags of `remora explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The operation.
+    #[command(subcommand)]
+    pub operation: Operation,
+    /// How it is chosen.
+    #[arg(long, value_enum, default_value_t = BenchPolicy::Cost, global = true)]
+    pub policy: BenchPolicy,
+    /// How often it is done. The first times a session knows nothing yet.
+    #[arg(long, value_name = "N", default_value_t = 1000, global = true,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub times: u32,
+    /// What carries it.
+    #[arg(long, value_enum, default_value_t = Transport::Auto, global = true)]
+    pub transport: Transport,
+    /// The server: path of its Unix socket, or HOST:PORT of its RESP port.
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_SERVER, global = true)]
+    pub server: Address,
+    /// Prints one JSON object.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// An operation that can be asked for or read.
+#[derive(Debug, Subcommand)]
+pub enum Operation {
+    /// The value of a key.
+    Get {
+        /// The key.
+        key: String,
+    },
+    /// The objects of a tree that intersect a window.
+    #[command(allow_negative_numbers = true)]
+    Search {
+        /// The tree.
+        tree: String,
+        /// The window.
+        min_x: f64,
+        /// The window.
+        min_y: f64,
+        /// The window.
+        max_x: f64,
+        /// The window.
+        max_y: f64,
+    },
+    /// The objects of a tree that are nearest to a point.
+    #[command(allow_negative_numbers = true)]
+    Nearest {
+        /// The tree.
+        tree: String,
+        /// The point.
+        x: f64,
+        /// The point.
+        y: f64,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// What became of the times that went one way.
+#[derive(Debug, Serialize)]
+struct WayReport {
+    way: &'static str,
+    times: u64,
+    /// Asked for after reading did not conclude.
+    fell_back: u64,
+    /// Means, us; null where nothing was known.
+    expected_ask_us: Option<f64>,
+    expected_read_us: Option<f64>,
+    actual_us: f64,
+    round_trips: f64,
+    bytes: f64,
+    nodes: f64,
+    /// What was said of the last one.
+    last: String,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    policy: String,
+    transport: &'static str,
+    /// Of the last time: objects, or 1 for a key that exists.
+    results: usize,
+    ways: Vec<WayReport>,
+}
+
+/// What was seen of one way.
+#[derive(Default)]
+struct Seen {
+    explanations: Vec<Explanation>,
+    counts: Counts,
+}
+
+/// Does it.
+///
+/// # Errors
+/// There is no server, no such tree, or the window is none.
+pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
+    let options = Options {
+        transport: args.transport.wanted(),
+        policy: args.policy.into(),
+        ..Options::default()
+    };
+    let server = args.server.of_sessions(args.transport)?;
+    let mut session = SessionTarget::connect(server, &options)?.session()?;
+    session.explain(true);
+    let mut target = Target::open(&args.operation, &mut session)?;
+    let (mut seen, mut results) = ([Seen::default(), Seen::default()], 0);
+    for _ in 0..args.times {
+        let counts;
+        (results, counts) = target.operate(&mut session)?;
+        let explanation = session.explanation().context("the operation was not explained")?;
+        let one = &mut seen[(explanation.way == Way::Read) as usize];
+        one.explanations.push(explanation);
+        one.counts.add(&counts);
+    }
+    let ways = seen.iter().filter_map(Seen::report).collect();
+    let transport = session.transport().name();
+    let report = Report { policy: args.policy.to_string(), transport, results, ways };
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{} times by policy {} over {transport}, {results} results",
+        args.times, report.policy
+    )?;
+    report.ways.iter().try_for_each(|way| way.print(&mut out))
+}
+
+/// What is operated on.
+enum Target<'a> {
+    Key(&'a str),
+    Tree(OpenTree, Query),
+}
+
+impl<'a> Target<'a> {
+    fn open(operation: &'a Operation, session: &mut Session) -> anyhow::Result<Self> {
+        let mut open = |name: &str| {
+            let tree = session.open_tree(name.as_bytes())?;
+            tree.with_context(|| format!("there is no tree {name}; remora import makes one"))
+        };
+        Ok(match operation {
+            Operation::Get { key } => Self::Key(key),
+            Operation::Search { tree, min_x, min_y, max_x, max_y } => {
+                let window = Rect::new(*min_x, *max_x, *min_y, *max_y)?;
+                Self::Tree(open(tree)?, Query::Window { window, predicate: Predicate::Intersects })
+            }
+            Operation::Nearest { tree, x, y, count } => {
+                Self::Tree(open(tree)?, Query::Nearest { x: *x, y: *y, wanted: *count })
+            }
+        })
+    }
+
+    fn operate(&mut self, session: &mut Session) -> anyhow::Result<(usize, Counts)> {
+        Ok(match self {
+            Self::Key(key) => {
+                let got = session.get(key.as_bytes(), Path::Choose)?;
+                (got.value.is_some() as usize, got.counts)
+            }
+            Self::Tree(tree, query) => {
+                let found = session.search_tree(tree, query, Path::Choose)?;
+                (found.objects.len(), found.counts)
+            }
+        })
+    }
+}
+
+impl Seen {
+    fn report(&self) -> Option<WayReport> {
+        let last = self.explanations.last()?;
+        let times = self.explanations.len() as f64;
+        let mean = |of: &dyn Fn(&Explanation) -> Option<f64>| {
+            let known: Vec<f64> = self.explanations.iter().filter_map(of).collect();
+            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64 / 1000.0)
+        };
+        let fell_back = |one: &&Explanation| one.via == Via::AskedAfterRead;
+        Some(WayReport {
+            way: if last.way == Way::Ask { "ask" } else { "read" },
+            times: self.explanations.len() as u64,
+            fell_back: self.explanations.iter().filter(fell_back).count() as u64,
+            expected_ask_us: mean(&|one| one.ask_ns),
+            expected_read_us: mean(&|one| one.read_ns),
+            actual_us: mean(&|one| Some(one.actual_ns as f64)).unwrap_or_default(),
+            round_trips: self.counts.round_trips as f64 / times,
+            bytes: self.counts.bytes as f64 / times,
+            nodes: self.counts.nodes as f64 / times,
+            last: last.to_string(),
+        })
+    }
+}
+
+impl WayReport {
+    fn print(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let Self { way, times, fell_back, round_trips, bytes, nodes, .. } = self;
+        let us = |us: Option<f64>| us.map_or("unknown".into(), |us| format!("{us:.2} us"));
+        let (ask, read) = (us(self.expected_ask_us), us(self.expected_read_us));
+        writeln!(out, "{way:<5} {times} times, {fell_back} of them asked after all")?;
+        writeln!(out, "      expected ask {ask}, read {read}; took {:.2} us", self.actual_us)?;
+        writeln!(
+            out,
+            "      {round_trips:.2} round trips, {bytes:.0} bytes, {nodes:.2} nodes or records read"
+        )?;
+        writeln!(out, "      last: {}", self.last)?;
+        Ok(())
+    }
+}
