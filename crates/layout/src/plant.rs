@@ -94,11 +94,14 @@ pub enum Plant {
     SearchGoesOn = 38,
     /// An object's bytes stay when it is removed.
     DataOutlivesObject = 39,
+    /// The cost policy takes reading to be as fast as it ever was, however full
+    /// the network is.
+    CostIgnoresBandwidth = 40,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 39] = [
+    pub const ALL: [(&'static str, Self); 40] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -138,6 +141,7 @@ impl Plant {
         ("read-tree-past-right", Self::ReadTreePastRight),
         ("search-goes-on", Self::SearchGoesOn),
         ("data-outlives-object", Self::DataOutlivesObject),
+        ("cost-ignores-bandwidth", Self::CostIgnoresBandwidth),
     ];
 }
 

@@ -18,6 +18,7 @@
 
 use super::{Class, Decision, Draws, Spent, Way, Why};
 use crate::right::ServerLoad;
+use remora_layout::plant::{Plant, planted};
 
 /// Operations that go the same way together, so that a shard that is asked
 /// once in a while is asked a few times in a row: the first of them wake it.
@@ -254,6 +255,8 @@ impl Cost {
                 self.least_ask_ns = self.least_ask_ns.min(class.ask.mean);
             }
             Way::Read => {
+                let fastest = class.read.value().filter(|_| planted(Plant::CostIgnoresBandwidth));
+                let took = fastest.map_or(took, |fastest| took.min(fastest));
                 let took = plausible(took, class.read, read);
                 let slower = 1.0 + self.slower_reads.at(now_ns);
                 if let Some(expected) = read.filter(|_| class.read.is_settled()) {

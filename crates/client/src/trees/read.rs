@@ -56,7 +56,7 @@ impl Session {
         let Some(admission) = self.admission.clone() else {
             return self.read_admitted(tree, query, most_reads, cost);
         };
-        let mut walk = self.await_admission(&admission);
+        let mut walk = self.await_admission(&admission)?;
         let (began_ns, before) = (self.connection.time.now_ns(), cost.round_trips);
         let walked = self.read_admitted(tree, query, most_reads, cost);
         let took_ns = self.connection.time.now_ns().saturating_sub(began_ns);
@@ -64,16 +64,18 @@ impl Session {
         walked
     }
 
-    fn await_admission<'a>(&mut self, admission: &'a Admission) -> Admitted<'a> {
+    fn await_admission<'a>(&mut self, admission: &'a Admission) -> Result<Admitted<'a>, Error> {
         if !self.connection.sleeps_by_link_alone() {
-            return admission.enter();
+            return Ok(admission.enter());
         }
         // Nobody but the link knows how to sleep there.
         loop {
-            match admission.try_enter() {
-                Some(walk) => return walk,
-                None => self.pause(),
+            if let Some(walk) = admission.try_enter() {
+                return Ok(walk);
             }
+            // A WRITE that has completed would end each pause at once.
+            self.connection.pass_over_writes(&mut self.link)?;
+            self.pause();
         }
     }
 

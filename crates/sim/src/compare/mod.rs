@@ -9,22 +9,27 @@
 //! what the cores really did.
 
 mod args;
+mod coordination;
 mod core;
 mod costs;
 mod gate;
 mod judge;
 mod report;
 mod run;
+mod scheduler;
 mod server;
+mod watched;
 mod work;
 mod workloads;
 
 pub use args::Args;
+pub use coordination::{Walking, walking};
 pub use costs::{CATFISH, Costs, RDMA, SHM, TCP};
 pub use judge::{Fixed, REACHED};
 pub use report::Compared;
 pub use run::{Outcome, Tally, run};
-pub use work::{Does, Phase, Workload};
+pub use scheduler::{Latencies, Threads};
+pub use work::{Admits, Does, Phase, Workload};
 pub use workloads::all;
 
 pub use remora_client::Policy;

@@ -4,11 +4,12 @@
 use super::Policy;
 use super::costs::Port;
 use super::server::Server;
-use super::work::{Does, Phase, Workload, key_name, unit};
+use super::watched::FirstRead;
+use super::work::{Admits, Does, Phase, Workload, key_name, unit};
 use crate::tasks::Coroutines;
 use remora_client::{
-    Client, Coordination, Issue, OpenTree, Options, Path, PointerCacheKind, Predicate, Query,
-    Session, TreeRead, TreeSettings, Wake,
+    Admission, Client, Coordination, Issue, OpenTree, Options, Path, PointerCacheKind, Predicate,
+    Query, Session, TreeRead, TreeSettings, Wake,
 };
 use remora_engine::Command;
 use remora_engine::command::{Condition, Expiry, Objects, TreeCommand};
@@ -16,6 +17,7 @@ use remora_fabric::sim::{Random, SimOptions, SimStage, SimWorld, Tasks};
 use remora_layout::limits::STAGE_OBJECTS;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 /// By then every thread has its session, its view of the tree, its pointers.
@@ -34,6 +36,8 @@ pub struct Tally {
     pub latency_ns: u64,
     /// Those that READs answered.
     pub read: u64,
+    /// How long the READs of those took, from the first one's posting; ns.
+    pub walk_ns: u64,
     /// Nodes that were visited, at either end.
     pub nodes: u64,
     /// Objects that were found.
@@ -45,6 +49,7 @@ impl Tally {
         self.operations += other.operations;
         self.latency_ns += other.latency_ns;
         self.read += other.read;
+        self.walk_ns += other.walk_ns;
         self.nodes += other.nodes;
         self.found += other.found;
     }
@@ -95,13 +100,14 @@ pub fn run(work: &Workload, policy: Policy) -> Outcome {
     let world = SimWorld::new(SimOptions::default());
     world.run_tasks_by(Coroutines);
     let server = prepared(&world, work);
-    let machines: Vec<Port> = (0..work.machines).map(|_| Port::default()).collect();
+    let machine = |_| (Port::default(), coordination(work.admits));
+    let machines: Vec<(Port, Coordination)> = (0..work.machines).map(machine).collect();
     let tallies = RefCell::new(vec![Tally::default(); work.phases.len()]);
     let run = Rc::new(Run { world: world.clone(), work: work.clone(), policy, tallies });
     for number in 0..work.threads() {
         let (run, server) = (Rc::clone(&run), server.clone());
         let machine = machines[number % work.machines].clone();
-        Coroutines::spawn(&world, move || Thread::new(&run, &server, &machine, number).run());
+        Coroutines::spawn(&world, move || Thread::new(&run, &server, machine, number).run());
     }
     server.beat();
     while world.step(BEGINS_NS) {}
@@ -121,6 +127,16 @@ pub fn run(work: &Workload, policy: Policy) -> Outcome {
     let phases = run.tallies.borrow().clone();
     let utilisation = load as f64 / (lasted_ns * work.cores as u64) as f64;
     Outcome { phases, lasted_ns, utilisation, port: port_ns as f64 / lasted_ns as f64 }
+}
+
+/// How one machine's threads are to coordinate themselves.
+fn coordination(admits: Admits) -> Coordination {
+    let admission = match admits {
+        Admits::All => return Coordination::Off,
+        Admits::AtMost(most) => Admission::at_most(most),
+        Admits::Auto => Admission::auto(),
+    };
+    Coordination::With(Arc::new(admission))
 }
 
 /// A server that has what a workload needs.
@@ -166,12 +182,18 @@ struct Thread {
     _spares: Vec<Session>,
     tree: Option<OpenTree>,
     random: Random,
+    first_read: FirstRead,
     number: usize,
     task: u64,
 }
 
 impl Thread {
-    fn new(run: &Rc<Run>, server: &Server, machine: &Port, number: usize) -> Self {
+    fn new(
+        run: &Rc<Run>,
+        server: &Server,
+        (machine, coordination): (Port, Coordination),
+        number: usize,
+    ) -> Self {
         let work = &run.work;
         let options = Options {
             wake: Wake::Event,
@@ -181,10 +203,11 @@ impl Thread {
             },
             pointer_cache_entries: work.keys as usize,
             policy: run.policy,
-            coordination: Coordination::Off,
+            coordination,
             ..Options::default()
         };
-        let parts = server.connect(machine, &SimStage::new(), work.objects > 0);
+        let first_read = FirstRead::default();
+        let parts = server.connect(&machine, &SimStage::new(), &first_read, work.objects > 0);
         let client = Client::over(parts, &options).expect("no process forks here");
         let session = || client.session().expect("it is connected");
         let spares = (0..number % work.cores).map(|_| session()).collect();
@@ -201,7 +224,16 @@ impl Thread {
         assert!(run.world.now_ns() < BEGINS_NS, "it is ready in time");
         let random = Random::new(1_000 + number as u64);
         let task = Coroutines.current().expect("it runs");
-        Self { run: Rc::clone(run), session, _spares: spares, tree, random, number, task }
+        Self {
+            run: Rc::clone(run),
+            session,
+            _spares: spares,
+            tree,
+            random,
+            first_read,
+            number,
+            task,
+        }
     }
 
     fn sleep_until(&self, until_ns: u64) {
@@ -228,7 +260,11 @@ impl Thread {
                     break;
                 }
                 self.sleep_until(due_ns);
+                self.first_read.take();
                 let mut tally = self.operate(phase);
+                if let Some(from_ns) = self.first_read.take().filter(|_| tally.read > 0) {
+                    tally.walk_ns = run.world.now_ns() - from_ns;
+                }
                 tally.operations = 1;
                 tally.latency_ns = run.world.now_ns() - due_ns;
                 run.tallies.borrow_mut()[index].add(&tally);

@@ -3,6 +3,7 @@
 use super::core::{Core, Load};
 use super::costs::{Costs, Port, Way};
 use super::gate::lock;
+use super::watched::{FirstRead, Watched};
 use crate::clock::HostClock;
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_client::{Clock, Parts};
@@ -98,7 +99,13 @@ impl Server {
     }
 
     /// Grants a session to a thread of a machine.
-    pub fn connect(&self, machine: &Port, thread: &SimStage, has_searches: bool) -> Parts {
+    pub fn connect(
+        &self,
+        machine: &Port,
+        thread: &SimStage,
+        first_read: &FirstRead,
+        has_searches: bool,
+    ) -> Parts {
         let way = Way { server: &self.port, agent: &self.agent, machine, thread };
         let (from_client, from_server) = (self.costs.from_client(way), self.costs.from_server(way));
         let mut sessions = lock(&self.sessions);
@@ -148,11 +155,11 @@ impl Server {
         hello.hash_seed = SEED.into();
         hello.shards = (shards as u32).into();
         let link = {
-            let world = self.world.clone();
+            let (world, first_read) = (self.world.clone(), first_read.clone());
             move || {
                 let mut link = SimLink::with_costs(&world, &target, Arc::clone(&from_client));
                 link.listen(&back);
-                AnyLink::Other(Box::new(link))
+                AnyLink::Other(Box::new(Watched::new(&world, link, &first_read)))
             }
         };
         let clock = HostClock::new(&self.world, MS, 0);
@@ -160,13 +167,19 @@ impl Server {
         Parts { hello, tables, to_client, large, link: Box::new(link), clock, pointers: None }
     }
 
-    /// Writes heartbeats every `HEARTBEAT_MS` from now on.
-    pub fn beat(&self) {
+    /// What the cores did since this was asked last.
+    fn measure(&self) -> Load {
         let mut load = Load::default();
         for core in &self.cores {
             load.add(&core.take_load());
         }
         lock(&self.total).add(&load);
+        load
+    }
+
+    /// Writes heartbeats every `HEARTBEAT_MS` from now on.
+    pub fn beat(&self) {
+        let load = self.measure();
         let wall_ns = HEARTBEAT_MS * MS * self.cores.len() as u64;
         let utilisation_ppm = (load.busy_ns * 1_000_000 / wall_ns).min(1_000_000);
         let wait_ns = load.waited_ns.checked_div(load.requests).unwrap_or(0);
@@ -178,8 +191,10 @@ impl Server {
         self.world.schedule(HEARTBEAT_MS * MS, move || server.beat());
     }
 
-    /// What the cores have done up to the last heartbeat.
+    /// What the cores have done. To be asked at a heartbeat's time, as the next
+    /// one tells what they do from then on.
     pub fn load(&self) -> Load {
+        self.measure();
         *lock(&self.total)
     }
 }

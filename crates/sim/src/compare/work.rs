@@ -22,6 +22,17 @@ pub enum Does {
     PowerLaw,
 }
 
+/// How many threads of a machine may walk the tree at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admits {
+    /// All of them.
+    All,
+    /// So many.
+    AtMost(usize),
+    /// As many as turn out to be good.
+    Auto,
+}
+
 /// A part of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
@@ -64,6 +75,8 @@ pub struct Workload {
     pub value_bytes: usize,
     /// Whether clients keep pointers to records; they have all when it begins.
     pub keeps_pointers: bool,
+    /// How many threads of a machine may walk at a time.
+    pub admits: Admits,
     /// Whether `cost` has to be as good as the better fixed policy here.
     pub is_bound: bool,
     /// What is done when.

@@ -1,10 +1,10 @@
 //! The workloads that policies are compared on.
 
 use super::costs::{CATFISH, RDMA, SHM, TCP};
-use super::work::{Does, Phase, Workload};
+use super::work::{Admits, Does, Phase, Workload};
 
 /// What workloads are made from by changing what differs.
-fn places() -> Workload {
+pub(super) fn places() -> Workload {
     Workload {
         name: "",
         shows: "",
@@ -17,12 +17,14 @@ fn places() -> Workload {
         keys: 0,
         value_bytes: 32,
         keeps_pointers: true,
+        admits: Admits::All,
         is_bound: true,
         phases: Vec::new(),
     }
 }
 
-fn phase(ms: u64, threads: usize, does: Does) -> Phase {
+/// A phase in which threads do one thing after the other.
+pub(super) fn phase(ms: u64, threads: usize, does: Does) -> Phase {
     Phase { ms, does, threads, every_ns: None, pace_percent: 100 }
 }
 
