@@ -14,9 +14,9 @@ help: ## list the commands
 build: ## build all of the workspace, in release
 	cargo build --release --workspace
 
-demo: ## load real places and read them three ways; ARGS=--json for JSON
+demo: ## load real places, read them three ways, draw a map; ARGS=--json
 	@cargo build --locked --release --package remora
-	@"$(TARGET)/release/remora" demo $(ARGS)
+	@"$(TARGET)/release/remora" demo --map "$(TARGET)/demo-map.html" $(ARGS)
 
 test: ## build, then run all tests; installs what they need if it may
 	@bash scripts/test.sh

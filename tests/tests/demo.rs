@@ -76,6 +76,21 @@ fn the_demo_prints_what_the_contract_says_and_leaves_nothing() {
 }
 
 #[test]
+fn the_demo_draws_a_map_where_it_is_told_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("map.html");
+    json(&format!("demo --map {}", file.display()));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+    for answered in ["asked over TCP", "asked by message", "read from memory"] {
+        assert!(page.matches(answered).count() >= 6, "{answered}");
+    }
+    let finished = run_clean("demo --map no/such/directory/map.html");
+    assert_eq!((finished.code, finished.out.as_str()), (Some(2), ""), "{}", finished.err);
+}
+
+#[test]
 fn every_path_of_the_bench_counts_what_it_did() {
     const OPS: u64 = 50_000;
     for (path, asked, read) in
