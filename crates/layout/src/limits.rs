@@ -232,6 +232,18 @@ pub const MAX_TREES: usize = 10_000;
 /// Bytes that an object in a tree may carry: with its rectangle and its tree's
 /// name they fit a frame.
 pub const MAX_OBJECT_BYTES: usize = 16 << 10;
+/// Bytes of a geometry in WKB: some 4,000 coordinates. With its object's bytes
+/// and a tree's name it fits a frame; two of them are compared in one turn of
+/// a shard.
+pub const MAX_GEOMETRY_BYTES: usize = 64 << 10;
+/// Characters of a geometry in WKT: coordinates with all their digits take
+/// three times what they take in WKB.
+pub const MAX_GEOMETRY_TEXT: usize = 4 * MAX_GEOMETRY_BYTES;
+/// Collections inside each other in one geometry: real ones have one or two.
+pub const MAX_GEOMETRY_DEPTH: usize = 8;
+/// Greatest coordinate of a geometry, and least but for the sign: products of
+/// two differences, by which sides are told, are finite.
+pub const MAX_GEOMETRY_COORDINATE: f64 = 1e150;
 /// Most objects that a search for the nearest gives: they fit a frame.
 pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
 /// Most objects in one reply of a search.

@@ -8,19 +8,29 @@ use toml::Table;
 /// Each room and the rooms below it that it may import.
 const ROOMS: &[(&str, &[&str])] = &[
     ("layout", &[]),
+    ("geometry", &["layout"]),
     ("arena", &["layout"]),
     ("verbs-sys", &[]),
     ("fabric", &["verbs-sys", "arena", "layout"]),
     ("ring", &["fabric", "arena", "layout"]),
     ("index", &["arena", "layout"]),
-    ("engine", &["index", "arena", "layout"]),
-    ("front", &["engine", "layout"]),
-    ("server", &["front", "engine", "ring", "index", "fabric", "arena", "layout"]),
-    ("client", &["ring", "index", "engine", "fabric", "arena", "layout"]),
-    ("sim", &["client", "server", "front", "engine", "ring", "index", "fabric", "arena", "layout"]),
+    ("engine", &["index", "geometry", "arena", "layout"]),
+    ("front", &["engine", "geometry", "layout"]),
+    ("server", &["front", "engine", "ring", "index", "geometry", "fabric", "arena", "layout"]),
+    ("client", &["ring", "index", "engine", "geometry", "fabric", "arena", "layout"]),
+    (
+        "sim",
+        &[
+            "client", "server", "front", "engine", "ring", "index", "geometry", "fabric", "arena",
+            "layout",
+        ],
+    ),
     (
         "remora",
-        &["client", "server", "front", "engine", "ring", "index", "fabric", "arena", "layout"],
+        &[
+            "client", "server", "front", "engine", "ring", "index", "geometry", "fabric", "arena",
+            "layout",
+        ],
     ),
 ];
 
