@@ -185,6 +185,52 @@ fn a_server_whose_memory_is_full_ends_the_import_and_keeps_what_it_took() {
 }
 
 #[test]
+fn openstreetmap_comes_by_its_elements() {
+    let bed = Bed::new();
+    let town = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let town = town.join("crates/osm/tests/town.osm.pbf");
+    let finished = bed.run(&format!("import places {} --into town", town.display()));
+    assert_eq!(finished.code, Some(1), "what the extract has cut off is refused");
+    for line in [
+        "town: 7 added, 0 replaced, 3 refused",
+        "refused 1: some of its nodes are not in the file (first at 7: way 35)",
+        "refused 1: some of its ways are not in the file (first at 9: relation 41)",
+        "refused 1: its ways make no closed rings (first at 10: relation 42)",
+    ] {
+        assert!(finished.out.contains(line), "{line} is not in {}", finished.out);
+    }
+    let objects = bed.objects("town");
+    let (node, way, relation) = (4, 4 * 33 + 1, 4 * 40 + 2);
+    let tags = r#"{"amenity":"cafe","name":"Zum Dichter & Söhne"}"#;
+    assert_eq!(objects[&node], (Rect::point(11.5, 48.1).unwrap(), Some(tags.as_bytes().to_vec())));
+    let road = Rect::new(11.5, 11.504, 48.1, 48.104).unwrap();
+    assert_eq!((objects[&way].0, objects[&relation].0), (road, road));
+    let told = bed.good(&format!(
+        "import places {} --into cafes --filter amenity=cafe --filter leisure=pitch",
+        town.display()
+    ));
+    assert!(told.out.contains("cafes: 1 added, 0 replaced, 0 refused"), "{}", told.out);
+
+    // One that breaks off adds nothing: it is read to its end before objects come.
+    let bytes = std::fs::read(&town).unwrap();
+    bed.write("half.osm.pbf", &bytes[..bytes.len() / 2]);
+    let finished = bed.run("import places half.osm.pbf --into half");
+    assert_eq!(finished.code, Some(1));
+    assert!(finished.out.contains("half: 0 added"), "{}", finished.out);
+    assert!(finished.err.contains("end too early"), "{}", finished.err);
+    for (line, why) in [
+        ("import places - --into t --format pbf", "name a file"),
+        ("import places half.osm.pbf --into t --filter =x", "KEY"),
+        ("import places half.osm.pbf --into t --id-column id", "for tables"),
+        ("import places a.geojson --into t --filter amenity", "for PBF"),
+    ] {
+        let finished = bed.run(line);
+        assert_eq!(finished.code, Some(2), "{line}: {}", finished.err);
+        assert!(finished.err.contains(why), "{line}: {}", finished.err);
+    }
+}
+
+#[test]
 fn real_places_come_from_a_table_with_its_own_columns() {
     let bed = Bed::new();
     let packed: PathBuf =

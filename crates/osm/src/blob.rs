@@ -62,7 +62,8 @@ impl<R: Read + Seek> Blobs<R> {
         } else if kind == Kind::Data && wanted {
             self.unpack(size)?;
         } else {
-            self.input.seek(SeekFrom::Start(self.next))?;
+            // A buffered input keeps what it has read ahead.
+            self.input.seek_relative(size as i64)?;
             self.block.clear();
         }
         Ok(Some(&self.block))

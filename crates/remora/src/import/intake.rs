@@ -2,8 +2,10 @@
 
 use crate::puts::PutCounts;
 use remora_client::{BadRect, Rect};
+use remora_geometry::ShapeError;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,16 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// A geometry that is refused; `whose` says whose it is.
+    pub fn of_shape(why: &ShapeError, whose: impl fmt::Display) -> Self {
+        match why {
+            ShapeError::TooLong => Self::new("its geometry is too long", format!("{whose}: {why}")),
+            _ => Self::new("its geometry is not a good one", format!("{whose}: {why}")),
+        }
+    }
+}
+
 impl From<BadRect> for Refusal {
     fn from(why: BadRect) -> Self {
         let reason = match why {
@@ -69,7 +81,7 @@ impl From<BadRect> for Refusal {
 pub struct Refused {
     reason: &'static str,
     count: u64,
-    /// Line of a table or of lines, else the feature's number, from 1.
+    /// Line of a table or of lines, else the feature's or object's number, from 1.
     first_at: u64,
     detail: String,
 }
