@@ -20,7 +20,14 @@ pub use resp::{Resp, Value, encode};
 pub use role::{Role, role};
 pub use server::{Place, ServerProcess};
 
+use remora_client::{Options, Policy};
 use std::time::{Duration, Instant};
+
+/// Options of a client whose choices go by no times: a known pointer is read,
+/// all else is asked.
+pub fn by_pointers() -> Options {
+    Options { policy: Policy::Pointer, ..Options::default() }
+}
 
 /// Waits for something that has to come about within some seconds.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {

@@ -132,7 +132,7 @@ impl ServerProcess {
     /// A session.
     pub fn session(&self) -> Session {
         // Blocking: there are fewer cores than processes here.
-        self.session_with(&Options { wake: Wake::Event, ..Options::default() })
+        self.session_with(&Options { wake: Wake::Event, ..crate::by_pointers() })
     }
 
     /// Whether it still runs.

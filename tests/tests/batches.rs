@@ -148,7 +148,7 @@ fn what_was_overwritten_or_is_absent_is_asked_for() {
 fn a_batch_never_reads_what_has_expired() {
     let server = server();
     let lease = Some(Duration::from_secs(3600));
-    let options = Options { wake: Wake::Event, lease, ..Options::default() };
+    let options = Options { wake: Wake::Event, lease, ..remora_tests::by_pointers() };
     let mut session = server.session_with(&options);
     let unix_ms = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let (mut read, mut late) = (0, 0);

@@ -256,8 +256,11 @@ fn unix_ms() -> u64 {
 #[test]
 fn what_has_expired_is_never_read() {
     let server = server(&["--shards=1", "--max-memory=32MiB"]);
-    let options =
-        Options { wake: Wake::Event, lease: Some(Duration::from_secs(3600)), ..Options::default() };
+    let options = Options {
+        wake: Wake::Event,
+        lease: Some(Duration::from_secs(3600)),
+        ..remora_tests::by_pointers()
+    };
     let mut session = server.session_with(&options);
     let (mut read, mut late) = (0, 0);
     for round in 0..12u32 {

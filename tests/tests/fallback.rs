@@ -41,7 +41,7 @@ fn the_fallback_of_auto_is_told_once_with_its_reason() {
     let Some(Value::Bulk(address)) = pair.get(1) else { panic!("{told:?}") };
     let address: SocketAddr = String::from_utf8_lossy(address).parse().unwrap();
     let connect = |transport, by_socket| {
-        let options = Options { transport, ..Options::default() };
+        let options = Options { transport, ..remora_tests::by_pointers() };
         let session = match by_socket {
             true => Session::connect(&server.socket(), &options),
             false => Session::connect(address, &options),

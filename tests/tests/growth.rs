@@ -31,7 +31,7 @@ fn load(session: &mut remora_client::Session, from: u32, to: u32) {
 
 /// A session without pointers: each read begins at the index.
 fn cold() -> Options {
-    Options { wake: Wake::Event, pointer_cache_entries: 0, ..Options::default() }
+    Options { wake: Wake::Event, pointer_cache_entries: 0, ..remora_tests::by_pointers() }
 }
 
 #[test]

@@ -18,7 +18,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Threads that ask in turn; how many of them ran into the time-out.
 fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
-    let options = Options { wake: Wake::Event, timeout, ..Options::default() };
+    let options = Options { wake: Wake::Event, timeout, ..remora_tests::by_pointers() };
     let client = Client::connect(&server.socket(), &options).unwrap();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)

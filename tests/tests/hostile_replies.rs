@@ -47,7 +47,7 @@ impl Bed {
             clock: Clock::Given(Arc::new(move || time.now_ns() + 1)),
             pointers: None,
         };
-        let options = Options { wake: remora_client::Wake::Event, ..Options::default() };
+        let options = Options { wake: remora_client::Wake::Event, ..remora_tests::by_pointers() };
         let client = Client::over(parts, &options).unwrap();
         Self { client, to_client, frames: 0, at: ring_offset(0) }
     }

@@ -28,7 +28,7 @@ fn spent(before: &[Task], after: &[Task]) -> (Duration, u64) {
 /// What a server with one idle session and one idle connection spends.
 fn idle_for(wake: &str, time: Duration) -> (Duration, u64) {
     let server = ServerProcess::start(&["--shards=1", "--max-memory=64MiB", "--wake", wake]);
-    let options = Options { wake: Wake::Event, ..Options::default() };
+    let options = Options { wake: Wake::Event, ..remora_tests::by_pointers() };
     let mut session = server.session_with(&options);
     let mut resp = server.resp();
     for round in 0..200u32 {

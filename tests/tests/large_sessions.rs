@@ -13,7 +13,7 @@ const FLAGS: [&str; 4] =
     ["--max-memory=400MiB", "--shards=1", "--fabric-address=127.0.0.1:0", "--wake=event"];
 
 fn options(transport: Wanted) -> Options {
-    Options { transport, wake: Wake::Event, ..Options::default() }
+    Options { transport, wake: Wake::Event, ..remora_tests::by_pointers() }
 }
 
 fn session(server: &ServerProcess, transport: Wanted) -> Session {

@@ -20,7 +20,7 @@ fn options() -> Options {
         wake: Wake::Hybrid,
         lease: Some(Duration::from_secs(3600)),
         timeout: TIMEOUT,
-        ..Options::default()
+        ..remora_tests::by_pointers()
     }
 }
 

@@ -235,7 +235,8 @@ fn settings_that_cannot_be() {
 #[test]
 fn shared_pointers_that_are_not_to_be_had() {
     let server = server(&["--shards=1", "--max-memory=16MiB", "--pointer-sharing=false"]);
-    let options = Options { pointer_cache: PointerCacheKind::Shared, ..Options::default() };
+    let options =
+        Options { pointer_cache: PointerCacheKind::Shared, ..remora_tests::by_pointers() };
     let refused = remora_client::Session::connect(&server.socket(), &options).err().unwrap();
     assert!(matches!(refused, ConnectError::NoPointerSharing { .. }));
     let text = refused.to_string();

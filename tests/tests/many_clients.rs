@@ -50,7 +50,7 @@ fn plays_its_part() {
         return Role::say(&said);
     }
     // Asleep while it waits: there are far fewer cores than processes.
-    let options = Options { wake: Wake::Event, ..Options::default() };
+    let options = Options { wake: Wake::Event, ..remora_tests::by_pointers() };
     let mut session = Session::connect(socket, &options).unwrap();
     for round in 1.. {
         use_own_keys(&mut session, &arguments[1], round);
@@ -240,7 +240,7 @@ fn a_client_without_descriptors_says_that_it_is_its_own_fault() {
 #[test]
 fn a_thread_too_many_and_a_request_too_many_are_refused_with_the_reason() {
     let server = ServerProcess::start(&["--shards=1", "--max-memory=16MiB"]);
-    let options = Options { wake: Wake::Event, ..Options::default() };
+    let options = Options { wake: Wake::Event, ..remora_tests::by_pointers() };
     let client = remora_client::Client::connect(&server.socket(), &options).unwrap();
     let mut all: Vec<Session> =
         (0..MAX_CLIENT_SESSIONS).map(|_| client.session().unwrap()).collect();

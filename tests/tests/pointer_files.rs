@@ -26,7 +26,7 @@ fn connect_to(socket: &Path, directory: &Path) -> Result<Client, ConnectError> {
         transport: Wanted::Tcp,
         pointer_cache: PointerCacheKind::Shared,
         pointer_directory: Some(directory.to_owned()),
-        ..Options::default()
+        ..remora_tests::by_pointers()
     };
     Client::connect(socket, &options)
 }

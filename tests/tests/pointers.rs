@@ -96,7 +96,7 @@ impl Machine {
 fn options(pointer_cache: PointerCacheKind) -> Options {
     // Leases that outlast any pause of a busy machine.
     let lease = Some(Duration::from_secs(3600));
-    Options { wake: Wake::Event, pointer_cache, lease, ..Options::default() }
+    Options { wake: Wake::Event, pointer_cache, lease, ..remora_tests::by_pointers() }
 }
 
 fn key(number: u64) -> [u8; 8] {

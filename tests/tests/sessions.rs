@@ -204,8 +204,12 @@ impl Bed {
 
 fn history(shards: &str, wake: Wake, cache: usize, steps: u32) {
     let pointer_cache = PointerCacheKind::Private;
-    let options =
-        Options { wake, pointer_cache, pointer_cache_entries: cache, ..Options::default() };
+    let options = Options {
+        wake,
+        pointer_cache,
+        pointer_cache_entries: cache,
+        ..remora_tests::by_pointers()
+    };
     history_with(shards, &options, steps);
 }
 
@@ -249,14 +253,14 @@ fn a_long_history_on_three_shards_agrees_with_a_map() {
 #[test]
 fn a_long_history_over_shared_pointers_agrees_with_a_map() {
     let pointer_cache = PointerCacheKind::Shared;
-    let options = Options { wake: Wake::Hybrid, pointer_cache, ..Options::default() };
+    let options = Options { wake: Wake::Hybrid, pointer_cache, ..remora_tests::by_pointers() };
     history_with("2", &options, 30_000);
 }
 
 #[test]
 fn a_long_history_over_tcp_agrees_with_a_map() {
     let transport = Wanted::Tcp;
-    let options = Options { wake: Wake::Hybrid, transport, ..Options::default() };
+    let options = Options { wake: Wake::Hybrid, transport, ..remora_tests::by_pointers() };
     history_with("2", &options, 20_000);
 }
 

@@ -15,7 +15,7 @@ fn client(server: &ServerProcess, wake: Wake) -> Client {
 }
 
 fn client_over(server: &ServerProcess, wake: Wake, transport: Wanted) -> Client {
-    let options = Options { wake, transport, ..Options::default() };
+    let options = Options { wake, transport, ..remora_tests::by_pointers() };
     Client::connect(&server.socket(), &options).unwrap()
 }
 
@@ -203,7 +203,8 @@ fn threads_that_fill_the_rings_together_get_every_reply() {
     let server =
         ServerProcess::start(&["--max-memory=32MiB", "--shards=1", "--fabric-address=127.0.0.1:0"]);
     threads_fill_the_rings(&client(&server, Wake::Hybrid));
-    let options = Options { transport: Wanted::Tcp, wake: Wake::Hybrid, ..Options::default() };
+    let options =
+        Options { transport: Wanted::Tcp, wake: Wake::Hybrid, ..remora_tests::by_pointers() };
     threads_fill_the_rings(&Client::connect(&server.socket(), &options).unwrap());
 }
 

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 const FLAGS: [&str; 3] = ["--max-memory=32MiB", "--shards=2", "--fabric-address=127.0.0.1:0"];
 
 fn options(transport: Wanted) -> Options {
-    Options { transport, wake: Wake::Event, ..Options::default() }
+    Options { transport, wake: Wake::Event, ..remora_tests::by_pointers() }
 }
 
 fn fabric(server: &ServerProcess) -> SocketAddr {

@@ -72,7 +72,7 @@ fn plays_its_part() {
 }
 
 fn write(socket: &FilePath) {
-    let options = Options { wake: Wake::Hybrid, ..Options::default() };
+    let options = Options { wake: Wake::Hybrid, ..remora_tests::by_pointers() };
     let mut session = Session::connect(socket, &options).unwrap();
     let mut value = Vec::new();
     for counter in 1u64.. {
@@ -103,7 +103,7 @@ fn read(arguments: &[String]) {
     let options = Options {
         wake: Wake::Hybrid,
         lease: Some(Duration::from_secs(3600)),
-        ..Options::default()
+        ..remora_tests::by_pointers()
     };
     let mut warm = Session::connect(socket, &options).unwrap();
     let cold = Options { pointer_cache_entries: 0, ..options };

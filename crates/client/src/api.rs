@@ -1,5 +1,7 @@
 //! What an application sees: options, results, counts, errors.
 
+use crate::admission::Coordination;
+use crate::choose::Policy;
 use remora_engine::command::{Condition, Expiry};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::{Address, Wake};
@@ -15,8 +17,7 @@ pub enum Path {
     /// By READs: a cached pointer, else bucket and record; asks only when
     /// reading cannot conclude.
     Read,
-    /// A cached pointer is read; without one the server is asked, which gives
-    /// a pointer with a lease (HydraDB 4.2.2, H19).
+    /// As the session's [`Policy`] says.
     #[default]
     Choose,
 }
@@ -63,6 +64,10 @@ pub struct Options {
     /// gives less on a loaded machine ([`crate::DataBufferCounts`]). One reply
     /// at a time always may have what it needs.
     pub data_buffer_bytes: usize,
+    /// How [`Path::Choose`] is decided.
+    pub policy: Policy,
+    /// How many threads may walk trees at a time by READs.
+    pub coordination: Coordination,
     /// How long an operation may wait for its reply.
     pub timeout: Duration,
     /// How long to come again to a server that is busy with connecting others.
@@ -79,6 +84,8 @@ impl Default for Options {
             pointer_directory: None,
             lease: None,
             data_buffer_bytes: DATA_BUFFER_BYTES,
+            policy: Policy::default(),
+            coordination: Coordination::default(),
             timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(30),
         }

@@ -4,6 +4,7 @@
 //! A batch is linearizable for each key only, not as a whole.
 
 use crate::api::{Counts, Each, Path, Ticket, Via};
+use crate::choose::{Decision, Spent, Way, key_class};
 use crate::error::Error;
 use crate::session::{PIPELINE_CHUNK, Session};
 use remora_engine::command::Command;
@@ -23,6 +24,22 @@ pub(crate) struct Batch {
     planned: Vec<Planned>,
     rest: Vec<Left>,
     asks: Vec<Left>,
+    ways: [Group; 2],
+}
+
+/// The keys of a batch that have a pointer, or those that have none, and what
+/// was decided for them.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    keys: usize,
+    decision: Option<Decision>,
+}
+
+impl Group {
+    /// Whether what its keys took is to be learned, if they went this way.
+    fn is_learned(&self, way: Way) -> bool {
+        self.decision.is_some_and(|decision| decision.is_measured && decision.way == way)
+    }
 }
 
 /// A key that is left to the next way of finding it.
@@ -99,32 +116,91 @@ impl Session {
         }
         let mut cost = Counts::default();
         self.plan(batch, path, &mut cost);
+        let [cached, cold] = batch.ways;
+        let asked_only = batch.asks.len();
+        let began_ns = self.batch_clock(&batch.ways)?;
         let read = self.read_planned(batch, keys, path, &mut cost, each);
         self.totals.add(&cost);
         read?;
+        self.learn_batch(cached, key_class::CACHED, Way::Read, began_ns)?;
         if !batch.rest.is_empty() {
+            let began_ns = self.batch_clock(&batch.ways)?;
             self.walk_many(batch, keys, each)?;
+            self.learn_batch(cold, key_class::COLD, Way::Read, began_ns)?;
         }
-        self.ask_many(&batch.asks, keys, path, each)
+        let began_ns = self.batch_clock(&batch.ways)?;
+        self.ask_many(&batch.asks, keys, path, each)?;
+        // Only if none but the keys of one group were asked for.
+        for (group, class) in [(cached, key_class::CACHED), (cold, key_class::COLD)] {
+            if group.keys == asked_only && batch.asks.len() == asked_only {
+                self.learn_batch(group, class, Way::Ask, began_ns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The clock, if anything of a batch is to be learned.
+    fn batch_clock(&mut self, ways: &[Group; 2]) -> Result<Option<u64>, Error> {
+        let is_learned = ways.iter().any(|group| group.decision.is_some_and(|d| d.is_measured));
+        if is_learned { self.now().map(Some) } else { Ok(None) }
+    }
+
+    /// Learns what each key of a group took, if it went this way.
+    fn learn_batch(
+        &mut self,
+        group: Group,
+        class: usize,
+        way: Way,
+        began_ns: Option<u64>,
+    ) -> Result<(), Error> {
+        let Some(began_ns) = began_ns.filter(|_| group.is_learned(way)) else { return Ok(()) };
+        let now_ns = self.now()?;
+        let elapsed_ns = now_ns.saturating_sub(began_ns) / group.keys as u64;
+        let spent = Spent { elapsed_ns, reads: 1 };
+        self.chooser.learn_key(key_class::IN_BATCH + class, way, spent, now_ns);
+        Ok(())
+    }
+
+    /// The way of the next key of a group of a batch.
+    fn batch_way(&mut self, path: Path, group: &mut Group, class: usize) -> Way {
+        group.keys += 1;
+        if path == Path::Read {
+            return Way::Read;
+        }
+        let decision = *group.decision.get_or_insert_with(|| {
+            let load = self.right.load();
+            self.chooser.decide_key(key_class::IN_BATCH + class, load, self.clock_ns)
+        });
+        decision.way
     }
 
     /// Sorts the keys into READs by cached pointers, walks, and asks.
     fn plan(&mut self, batch: &mut Batch, path: Path, cost: &mut Counts) {
         batch.works.clear();
         batch.planned.clear();
+        batch.ways = Default::default();
         let now_ns = self.clock_ns;
         let mut landing = 0;
         for (key, &(hash, shard)) in batch.routes.iter().enumerate() {
             let may_read = self.shards[shard].writes == 0;
             cost.behind_writes += !may_read as u64;
-            let entry = if may_read { self.find_pointer(hash, shard) } else { None };
-            let Some(entry) = entry else {
-                let unread =
-                    if may_read && Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
+            if !may_read {
+                batch.asks.push(Left { key, tries: 0 });
+                continue;
+            }
+            let Some(entry) = self.find_pointer(hash, shard) else {
+                let unread = match self.batch_way(path, &mut batch.ways[1], key_class::COLD) {
+                    Way::Read => &mut batch.rest,
+                    Way::Ask => &mut batch.asks,
+                };
                 unread.push(Left { key, tries: 0 });
                 continue;
             };
             cost.hits += 1;
+            if self.batch_way(path, &mut batch.ways[0], key_class::CACHED) == Way::Ask {
+                batch.asks.push(Left { key, tries: 0 });
+                continue;
+            }
             if path == Path::Choose && entry.wants_renewal(now_ns) {
                 cost.renewals += 1;
                 batch.asks.push(Left { key, tries: 0 });
@@ -173,7 +249,7 @@ impl Session {
                 batch.asks.push(left);
                 continue;
             }
-            let unread = if Self::walks(path) { &mut batch.rest } else { &mut batch.asks };
+            let unread = if path == Path::Read { &mut batch.rest } else { &mut batch.asks };
             let (hash, shard) = batch.routes[planned.key];
             let pointer = planned.pointer;
             if now_ns >= planned.lease_end_ns {
@@ -204,7 +280,7 @@ impl Session {
                 Err(Reject::Torn | Reject::Pending) => {
                     // The pointer may still hold; the walk or the owner knows more.
                     cost.retries += 1;
-                    cost.undecided += !Self::walks(path) as u64;
+                    cost.undecided += (path != Path::Read) as u64;
                     unread.push(left);
                 }
                 Err(Reject::Dead | Reject::OtherKey) => {
@@ -360,6 +436,7 @@ impl Session {
         }
         for left in large {
             let got = self.get_asked(keys[left.key], path, Counts::default())?;
+            let got = self.got(got);
             each(left.key, got.value, got.via);
         }
         Ok(())

@@ -16,6 +16,7 @@ mod models;
 
 pub use make::Parts;
 
+use crate::admission::Admission;
 use crate::api::{Options, PointerCacheKind};
 use crate::clock::Clock;
 use crate::data_buffers::{DataBufferCounts, DataBuffers};
@@ -42,6 +43,7 @@ use std::time::Duration;
 pub struct Client {
     connection: Arc<Connection>,
     options: Options,
+    admission: Option<Arc<Admission>>,
 }
 
 impl Client {
@@ -62,7 +64,7 @@ impl Client {
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
             return Err(ConnectError::NoPointerSharing { server: address });
         }
-        Ok(Self { connection: Arc::new(connection), options: options.clone() })
+        Ok(Self::of(connection, options))
     }
 
     /// A connection over a fabric that is given. Each thread waits for itself:
@@ -74,8 +76,17 @@ impl Client {
     /// # Panics
     /// Shared pointers are asked for, and the parts have no table.
     pub fn over(parts: Parts, options: &Options) -> Result<Self, ConnectError> {
-        let connection = Arc::new(Connection::over_parts(parts)?);
-        Ok(Self { connection, options: options.clone() })
+        Ok(Self::of(Connection::over_parts(parts)?, options))
+    }
+
+    fn of(connection: Connection, options: &Options) -> Self {
+        let admission = options.coordination.admission();
+        Self { connection: Arc::new(connection), options: options.clone(), admission }
+    }
+
+    /// How many sessions may walk trees at a time by READs now; `None`: all.
+    pub fn walks_at_a_time(&self) -> Option<usize> {
+        self.admission.as_ref().map(|admission| admission.limit())
     }
 
     /// What carries the connection.
@@ -107,7 +118,7 @@ impl Client {
     /// The connection is over, the process is a forked child, or it already
     /// has [`MAX_CLIENT_SESSIONS`] sessions.
     pub fn session(&self) -> Result<Session, Error> {
-        Session::new(Arc::clone(&self.connection), &self.options)
+        Session::new(Arc::clone(&self.connection), &self.options, self.admission.clone())
     }
 }
 
@@ -255,6 +266,12 @@ impl Connection {
     /// back once it is told that a reply has been taken.
     pub fn gives_pages_back(&self) -> bool {
         matches!(self.carrier, Carrier::Shm { .. })
+    }
+
+    /// Whether nothing but a link can make a thread wait: it is not one of the
+    /// system's.
+    pub fn sleeps_by_link_alone(&self) -> bool {
+        matches!(self.carrier, Carrier::Other(_))
     }
 
     /// Region of this client's mailbox at the server.

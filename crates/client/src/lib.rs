@@ -17,9 +17,12 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod api;
 mod ask;
 mod batch;
+mod choose;
+mod choosing;
 mod clock;
 mod connection;
 mod data_buffers;
@@ -44,7 +47,9 @@ mod sync;
 mod trees;
 mod wait;
 
+pub use admission::{Admission, Coordination};
 pub use api::*;
+pub use choose::{Explanation, Policy, Way, Why};
 pub use clock::Clock;
 pub use connection::{Client, MakeLink, Parts};
 pub use data_buffers::DataBufferCounts;

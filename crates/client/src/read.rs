@@ -1,7 +1,9 @@
 //! Reading one key: by a cached pointer, else by bucket and record.
 
 use crate::api::{Counts, Got, Path, Via};
+use crate::choose::{Way, key_class};
 use crate::error::Error;
+use crate::pointer_cache::Entry;
 use crate::session::Session;
 use remora_engine::command::Command;
 use remora_fabric::{Link, RemoteAddress, Work};
@@ -27,6 +29,20 @@ pub(crate) enum Reading {
     Ask,
 }
 
+/// A value that was found, and where.
+pub(crate) struct Found {
+    place: Place,
+    pub via: Via,
+    pub counts: Counts,
+}
+
+enum Place {
+    /// In the landing memory.
+    Landed { from: usize, bytes: usize },
+    /// In the reply; `None`: the key does not exist.
+    Reply(Option<(usize, usize)>),
+}
+
 impl Session {
     /// The value of a key.
     ///
@@ -36,31 +52,73 @@ impl Session {
     pub fn get(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, Error> {
         self.check()?;
         self.flush()?;
-        let mut cost = Counts { operations: 1, ..Counts::default() };
-        if path != Path::Ask {
-            let (hash, shard) = self.route(key)?;
-            if !self.may_read(shard) {
-                cost.behind_writes = 1;
-            } else {
-                let mut reading = self.read_cached(key, hash, shard, path, &mut cost)?;
-                if matches!(reading, Reading::NoPointer) && Self::walks(path) {
-                    reading = self.read_cold(key, hash, shard, &mut cost)?;
-                    if planted(Plant::ConcludeAbsence) && !matches!(reading, Reading::Value { .. })
-                    {
-                        return Ok(Got { value: None, via: Via::Read, counts: cost });
-                    }
-                }
-                if let Reading::Value { from, bytes, retries } = reading {
-                    cost.read = 1;
-                    self.totals.add(&cost);
-                    // A pointer that was stale was a READ in vain too.
-                    let via = Via::read_after(retries + cost.stale as u32);
-                    let value = Some(self.link.landed(from, bytes));
-                    return Ok(Got { value, via, counts: cost });
-                }
+        let cost = Counts { operations: 1, ..Counts::default() };
+        if path == Path::Ask {
+            let begun = self.begin_given(Way::Ask)?;
+            let found = self.get_asked(key, path, cost)?;
+            self.end_given(begun, found.via)?;
+            return Ok(self.got(found));
+        }
+        let (hash, shard) = self.route(key)?;
+        if !self.may_read(shard) {
+            let found = self.get_asked(key, path, Counts { behind_writes: 1, ..cost })?;
+            return Ok(self.got(found));
+        }
+        let entry = self.find_pointer(hash, shard);
+        let class = if entry.is_some() { key_class::CACHED } else { key_class::COLD };
+        let begun = self.begin_key(path, class)?;
+        let found = match begun.way {
+            Way::Ask => {
+                let cost = Counts { hits: entry.is_some() as u64, ..cost };
+                self.get_asked(key, path, cost)?
+            }
+            Way::Read => self.get_read(key, hash, shard, entry, path, cost)?,
+        };
+        self.end_key(begun, class, &found)?;
+        Ok(self.got(found))
+    }
+
+    /// The value of a key, by READs as far as they go.
+    #[inline(always)]
+    fn get_read(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        shard: usize,
+        entry: Option<Entry>,
+        path: Path,
+        mut cost: Counts,
+    ) -> Result<Found, Error> {
+        let mut reading = match entry {
+            Some(entry) => self.read_cached(key, hash, shard, entry, path, &mut cost)?,
+            None => Reading::NoPointer,
+        };
+        // Who may choose asks after a READ in vain: that brings a pointer
+        // with a lease.
+        if matches!(reading, Reading::NoPointer) && (path == Path::Read || entry.is_none()) {
+            reading = self.read_cold(key, hash, shard, &mut cost)?;
+            if planted(Plant::ConcludeAbsence) && !matches!(reading, Reading::Value { .. }) {
+                return Ok(Found { place: Place::Reply(None), via: Via::Read, counts: cost });
             }
         }
-        self.get_asked(key, path, cost)
+        let Reading::Value { from, bytes, retries } = reading else {
+            return self.get_asked(key, path, cost);
+        };
+        cost.read = 1;
+        self.totals.add(&cost);
+        // A pointer that was stale was a READ in vain too.
+        let via = Via::read_after(retries + cost.stale as u32);
+        Ok(Found { place: Place::Landed { from, bytes }, via, counts: cost })
+    }
+
+    /// What was found, as the caller sees it.
+    #[inline(always)]
+    pub(crate) fn got(&self, found: Found) -> Got<'_> {
+        let value = match found.place {
+            Place::Landed { from, bytes } => Some(self.link.landed(from, bytes)),
+            Place::Reply(range) => range.map(|(from, to)| &self.reply[from..to]),
+        };
+        Got { value, via: found.via, counts: found.counts }
     }
 
     /// Asks for a value after reading has cost `cost`. One that no frame
@@ -71,7 +129,7 @@ impl Session {
         key: &[u8],
         path: Path,
         mut cost: Counts,
-    ) -> Result<Got<'_>, Error> {
+    ) -> Result<Found, Error> {
         let before = cost.round_trips;
         let command = Command::Get { key };
         let answer = match self.ask(&command) {
@@ -80,13 +138,14 @@ impl Session {
                 let (hash, shard) = self.route(key)?;
                 if path != Path::Ask
                     && self.may_read(shard)
+                    && let Some(entry) = self.find_pointer(hash, shard)
                     && let Reading::Value { from, bytes, retries } =
-                        self.read_cached(key, hash, shard, Path::Read, &mut cost)?
+                        self.read_cached(key, hash, shard, entry, Path::Read, &mut cost)?
                 {
                     self.totals.add(&Counts { operations: 0, ..cost });
-                    let value = Some(self.link.landed(from, bytes));
                     cost.asked = 1;
-                    return Ok(Got { value, via: Via::ReadAfter(retries + 1), counts: cost });
+                    let via = Via::ReadAfter(retries + 1);
+                    return Ok(Found { place: Place::Landed { from, bytes }, via, counts: cost });
                 }
                 self.ask_by_buffer(&command, bytes)?
             }
@@ -98,8 +157,7 @@ impl Session {
         let mut counts = answer.counts;
         counts.add(&wasted);
         let via = if before == 0 { Via::Asked } else { Via::AskedAfterRead };
-        let value = answer.value.map(|(from, to)| &self.reply[from..to]);
-        Ok(Got { value, via, counts })
+        Ok(Found { place: Place::Reply(answer.value), via, counts })
     }
 
     /// One READ into the start of the landing memory.
@@ -139,13 +197,11 @@ impl Session {
         key: &[u8],
         hash: KeyHash,
         shard: usize,
+        entry: Entry,
         path: Path,
         cost: &mut Counts,
     ) -> Result<Reading, Error> {
         let before_ns = self.clock_ns;
-        let Some(entry) = self.find_pointer(hash, shard) else {
-            return Ok(Reading::NoPointer);
-        };
         cost.hits = 1;
         if path == Path::Choose && entry.wants_renewal(before_ns) {
             cost.renewals = 1;

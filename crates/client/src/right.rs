@@ -37,7 +37,19 @@ pub struct Right {
     /// The server's clock, and the client's clock at the latest when it was read.
     server_unix_ms: u64,
     server_at_ns: u64,
-    utilisation_ppm_plus_1: u64,
+    utilisation_ppm_plus_1: u32,
+    wait_ns: u32,
+}
+
+/// What a heartbeat says of the server's load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerLoad {
+    /// The heartbeat's sequence.
+    pub sequence: u64,
+    /// Busy share of the server's shards, parts per million.
+    pub utilisation_ppm: u32,
+    /// How long a request waits before its turn comes, ns.
+    pub wait_ns: u32,
 }
 
 /// The heartbeats no longer come from the life that the session began with.
@@ -60,6 +72,7 @@ impl Right {
             server_unix_ms: 0,
             server_at_ns: 0,
             utilisation_ppm_plus_1: 0,
+            wait_ns: 0,
         }
     }
 
@@ -113,6 +126,7 @@ impl Right {
         }
         self.sequence = beat.sequence;
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
+        self.wait_ns = beat.wait_ns;
         let fresh = planted(Plant::RightFromHeartbeat);
         let echoed_ns = if fresh { now_ns } else { beat.echoed_client_clock_ns };
         // A clock that was never written, or lies in the future, gives nothing.
@@ -155,10 +169,11 @@ impl Right {
         self.clock_written_ns
     }
 
-    /// The server's utilisation as the last heartbeat gave it, parts per
-    /// million plus one; 0 if none has come yet.
-    pub fn utilisation_ppm_plus_1(&self) -> u64 {
-        self.utilisation_ppm_plus_1
+    /// What the last heartbeat said of the server's load; `None` if none has
+    /// come yet.
+    pub fn load(&self) -> Option<ServerLoad> {
+        let utilisation_ppm = self.utilisation_ppm_plus_1.checked_sub(1)?;
+        Some(ServerLoad { sequence: self.sequence, utilisation_ppm, wait_ns: self.wait_ns })
     }
 }
 
@@ -195,7 +210,8 @@ mod tests {
             self.beats += 1;
             let words = Heartbeat {
                 sequence: self.beats,
-                utilisation_ppm_plus_1: 1 + self.beats,
+                utilisation_ppm_plus_1: 1 + self.beats as u32,
+                wait_ns: 7,
                 life,
                 epoch: 1,
                 server_unix_ms: unix_ms,
@@ -246,7 +262,7 @@ mod tests {
         bed.right.refresh(start).unwrap();
         assert_eq!(bed.right.clock_written_ns(), start);
         assert_eq!(bed.to_server.load(CLIENT_CLOCK_WORD), start);
-        assert_eq!(bed.right.utilisation_ppm_plus_1(), 0, "no beat has come");
+        assert_eq!(bed.right.load(), None, "no beat has come");
         bed.beat(77, 1_000);
         for early in [start - 1, start, start + LOOK_NS - 1] {
             bed.right.refresh(early).unwrap();
@@ -254,7 +270,8 @@ mod tests {
         }
         bed.right.refresh(start + LOOK_NS).unwrap();
         assert!(bed.right.holds(start + LOOK_NS));
-        assert_eq!(bed.right.utilisation_ppm_plus_1(), 2);
+        let load = ServerLoad { sequence: 1, utilisation_ppm: 1, wait_ns: 7 };
+        assert_eq!(bed.right.load(), Some(load));
         bed.right.refresh(start + REFRESH_NS - 1).unwrap();
         assert_eq!(bed.right.clock_written_ns(), start);
         bed.right.refresh(start + REFRESH_NS - 1 + LOOK_NS).unwrap();

@@ -1,7 +1,10 @@
 //! A session: one thread's operations on a connection.
 
-use crate::api::{Counts, Options, Path, SetOptions, Ticket};
+use crate::admission::Admission;
+use crate::api::{Counts, Options, SetOptions, Ticket};
 use crate::batch::Batch;
+use crate::choose::Chooser;
+use crate::choosing::Explaining;
 use crate::connection::{Client, Connection};
 use crate::error::{ConnectError, Error};
 use crate::gather::Gathered;
@@ -40,6 +43,10 @@ pub struct Session {
     pub(crate) right: Right,
     pub(crate) cache: Pointers,
     pub(crate) totals: Counts,
+    pub(crate) chooser: Chooser,
+    pub(crate) explaining: Explaining,
+    /// Who admits walks of trees.
+    pub(crate) admission: Option<Arc<Admission>>,
     /// The reply taken last.
     pub(crate) reply: Vec<u8>,
     /// Requests that are gathered, over all shards.
@@ -129,7 +136,11 @@ impl Session {
     }
 
     /// A session on a connection that other threads may use too.
-    pub(crate) fn new(connection: Arc<Connection>, options: &Options) -> Result<Self, Error> {
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        options: &Options,
+        admission: Option<Arc<Admission>>,
+    ) -> Result<Self, Error> {
         if let Some(over) = connection.over() {
             return Err(over);
         }
@@ -145,10 +156,16 @@ impl Session {
             writes: 0,
             next_sequence: 0,
         });
+        let link = connection.link();
+        let seed = connection.number << 16 ^ number as u64;
         Ok(Self {
             number,
             options: options.clone(),
-            link: connection.link(),
+            chooser: Chooser::new(options.policy, link.reads_cost_peer_cpu(), seed),
+            explaining: Explaining::default(),
+            // Over shared memory there is no card to queue at.
+            admission: admission.filter(|_| !link.completes_at_once()),
+            link,
             shards: shards.collect(),
             right: Right::new(
                 connection.clock.clone(),
@@ -189,8 +206,8 @@ impl Session {
 
     /// The server's utilisation as its last heartbeat told it, in parts per
     /// million; `None` before the first one.
-    pub fn server_utilisation_ppm(&self) -> Option<u64> {
-        self.right.utilisation_ppm_plus_1().checked_sub(1)
+    pub fn server_utilisation_ppm(&self) -> Option<u32> {
+        Some(self.right.load()?.utilisation_ppm)
     }
 
     /// Sets a key. False if the condition did not hold.
@@ -334,13 +351,6 @@ impl Session {
     #[inline(always)]
     pub(crate) fn may_read(&self, shard: usize) -> bool {
         self.shards[shard].writes == 0 || planted(Plant::ReadPastOwnWrites)
-    }
-
-    /// How a path treats a key without a usable pointer: `Read` walks, the
-    /// others ask.
-    #[inline(always)]
-    pub(crate) fn walks(path: Path) -> bool {
-        path == Path::Read
     }
 }
 

@@ -9,6 +9,7 @@ mod tops;
 
 use crate::api::{Counts, Path, Via};
 use crate::ask::Answer;
+use crate::choose::{Class, ClassKey, Classes, Way};
 use crate::error::Error;
 use crate::session::Session;
 use remora_engine::command::{Command, Objects, TreeCommand};
@@ -71,6 +72,8 @@ pub struct OpenTree {
     reading: TreeRead,
     tops: Tops,
     events: TreeEvents,
+    /// What its searches cost.
+    classes: Classes,
 }
 
 impl OpenTree {
@@ -109,6 +112,13 @@ pub struct TreeFound<'s> {
     /// Nodes examined, kept ones included; for an asked window those that the
     /// server visited.
     pub nodes_visited: u64,
+}
+
+/// How a search was done whose objects are in `Session::found`.
+struct Searched {
+    via: Via,
+    counts: Counts,
+    nodes_visited: u64,
 }
 
 /// An object's rectangle and bytes.
@@ -179,7 +189,8 @@ impl Session {
         let reading = TreeRead::default();
         let tops = Tops::new(reading.cache_bytes);
         let (name, at, events) = (name.into(), info.at, TreeEvents::default());
-        Ok(Some(OpenTree { name, shard, at, header: None, reading, tops, events }))
+        let classes = Classes::default();
+        Ok(Some(OpenTree { name, shard, at, header: None, reading, tops, events, classes }))
     }
 
     /// Builds an empty tree, which is there, of many objects at once. They are
@@ -276,8 +287,8 @@ impl Session {
         Ok(self.ask_tree(name, TreeCommand::Count { window, predicate })?.number as u64)
     }
 
-    /// Searches a tree, by READs if the path is [`Path::Read`] and they
-    /// conclude, else by asking.
+    /// Searches a tree: by READs if the path says so, or is [`Path::Choose`] and
+    /// that is chosen, and if they conclude; else by asking.
     ///
     /// # Errors
     /// See [`Error`]: the window is no rectangle, the tree has gone.
@@ -292,23 +303,72 @@ impl Session {
         if query.checked().is_err() {
             return Err(Error::Refused(Status::BadRectangle));
         }
-        let mut cost = Counts { operations: 1, ..Counts::default() };
-        if Self::walks(path) {
-            if let Some(walked) = self.read_tree(tree, query, &mut cost)? {
-                cost.read = 1;
-                self.totals.add(&cost);
-                let via = Via::read_after(walked.retries);
-                let objects = &self.found;
-                return Ok(TreeFound { objects, via, counts: cost, nodes_visited: walked.nodes });
+        let mut classes = std::mem::take(&mut tree.classes);
+        let searched = self.search_by(tree, query, path, classes.get(ClassKey::of(query)));
+        tree.classes = classes;
+        let Searched { via, counts, nodes_visited } = searched?;
+        Ok(TreeFound { objects: &self.found, via, counts, nodes_visited })
+    }
+
+    /// Decides, searches, and learns; the objects are in `self.found` then.
+    fn search_by(
+        &mut self,
+        tree: &mut OpenTree,
+        query: &Query,
+        path: Path,
+        class: &mut Class,
+    ) -> Result<Searched, Error> {
+        let (begun, most_reads) = match path {
+            Path::Ask => (self.begin_given(Way::Ask)?, None),
+            Path::Read => (self.begin_given(Way::Read)?, None),
+            Path::Choose => {
+                let now_ns = self.now()?;
+                let decision = self.chooser.decide(class, self.right.load(), now_ns);
+                let expected = self.chooser.predict(class, now_ns);
+                let most_reads = self.chooser.most_reads(class, now_ns);
+                (self.begin(decision, true, expected)?, most_reads)
             }
-            cost.undecided += (cost.right_lapsed + cost.behind_writes == 0) as u64;
+        };
+        let searched = match begun.way {
+            Way::Ask => self.search_asked(tree, query, Counts::default())?,
+            Way::Read => self.search_read(tree, query, most_reads)?,
+        };
+        let Searched { via, counts, .. } = &searched;
+        if let Some(spent) = self.end_operation(&begun, *via, counts.nodes)? {
+            self.chooser.learn(class, begun.way, spent, self.clock_ns);
         }
-        let wasted = Counts { operations: 0, ..cost };
+        Ok(searched)
+    }
+
+    fn search_read(
+        &mut self,
+        tree: &mut OpenTree,
+        query: &Query,
+        most_reads: Option<u64>,
+    ) -> Result<Searched, Error> {
+        let mut cost = Counts { operations: 1, ..Counts::default() };
+        if let Some(walked) = self.read_tree(tree, query, most_reads, &mut cost)? {
+            cost.read = 1;
+            self.totals.add(&cost);
+            let via = Via::read_after(walked.retries);
+            return Ok(Searched { via, counts: cost, nodes_visited: walked.nodes });
+        }
+        cost.undecided += (cost.right_lapsed + cost.behind_writes == 0) as u64;
+        self.search_asked(tree, query, Counts { operations: 0, ..cost })
+    }
+
+    /// Asks, after reading has cost `wasted`.
+    fn search_asked(
+        &mut self,
+        tree: &OpenTree,
+        query: &Query,
+        wasted: Counts,
+    ) -> Result<Searched, Error> {
         let via = if wasted.round_trips == 0 { Via::Asked } else { Via::AskedAfterRead };
         self.totals.add(&wasted);
         let (mut counts, nodes_visited) = self.ask_search(tree, query)?;
         counts.add(&wasted);
-        Ok(TreeFound { objects: &self.found, via, counts, nodes_visited })
+        Ok(Searched { via, counts, nodes_visited })
     }
 
     /// Asks for a search; its objects are in `self.found` then. Sessions share

@@ -47,7 +47,7 @@ pub const fn mailbox_bytes(shards: usize) -> usize {
 /// A heartbeat: one cache line, written every 10 ms (Catfish 4.1).
 ///
 /// ```text
-///  word 0 sequence | 1 utilisation | 2 life | 3 epoch
+///  word 0 sequence | 1 utilisation 32, wait 32 | 2 life | 3 epoch
 ///       4 server's Unix ms | 5 echoed client clock | 6 session | 7 checksum of words 0 to 6
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +56,10 @@ pub struct Heartbeat {
     pub sequence: u64,
     /// Busy share of the server's shards in parts per million, plus one:
     /// 0 never means idle (Catfish Algorithm 1, A6).
-    pub utilisation_ppm_plus_1: u64,
+    pub utilisation_ppm_plus_1: u32,
+    /// How long a request waits at the server before its turn comes, ns: the
+    /// mean over the time since the heartbeat before.
+    pub wait_ns: u32,
     /// The server's life.
     pub life: u64,
     /// The server's epoch.
@@ -78,7 +81,7 @@ impl Heartbeat {
     pub fn to_words(self) -> [u64; Self::WORDS] {
         let mut words = [
             self.sequence,
-            self.utilisation_ppm_plus_1,
+            self.utilisation_ppm_plus_1 as u64 | (self.wait_ns as u64) << 32,
             self.life,
             self.epoch,
             self.server_unix_ms,
@@ -97,7 +100,8 @@ impl Heartbeat {
         }
         Some(Self {
             sequence: words[0],
-            utilisation_ppm_plus_1: words[1],
+            utilisation_ppm_plus_1: words[1] as u32,
+            wait_ns: (words[1] >> 32) as u32,
             life: words[2],
             epoch: words[3],
             server_unix_ms: words[4],
@@ -129,6 +133,7 @@ mod tests {
         let beat = Heartbeat {
             sequence: 7,
             utilisation_ppm_plus_1: 1,
+            wait_ns: 70_000,
             life: 99,
             epoch: 1,
             server_unix_ms: 1_700_000_000_000,

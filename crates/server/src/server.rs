@@ -132,6 +132,7 @@ impl Server {
                 stats: shard.stats().into(),
                 touched: TouchHints::new(config.eviction),
                 busy_ns: 0.into(),
+                waited_ns2: 0.into(),
                 sleeps: 0.into(),
                 frames: 0.into(),
                 jobs: 0.into(),

@@ -5,6 +5,7 @@ use crate::agent::{AgentInbox, Served};
 use crate::jobs::Message;
 use crate::ring_session::{ClientEnd, RingParts, RingSession};
 use crate::shared::{Shared, count};
+use crate::utilisation::Utilisation;
 use remora_arena::{Mapping, Words};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::{self, Bell, ShmLink};
@@ -233,7 +234,7 @@ impl Session {
     /// Writes a heartbeat. Over RDMA not before the client has written its
     /// clock: the address to which the device sends is what the client says it
     /// is, and only a WRITE that came from there shows that it is the client's.
-    pub fn beat(&mut self, shared: &Shared, utilisation_ppm: u64) {
+    pub fn beat(&mut self, shared: &Shared, utilisation: &Utilisation) {
         let echoed_client_clock_ns = self.to_server.load(CLIENT_CLOCK_WORD);
         if self.transport() == Transport::Verbs && echoed_client_clock_ns == 0 {
             return;
@@ -247,7 +248,8 @@ impl Session {
         self.beats += 1;
         let words = Heartbeat {
             sequence: self.beats,
-            utilisation_ppm_plus_1: utilisation_ppm + 1,
+            utilisation_ppm_plus_1: utilisation.ppm() + 1,
+            wait_ns: utilisation.wait_ns(),
             life: shared.life,
             epoch: shared.epoch,
             server_unix_ms: shared.clock.now().unix_ms,

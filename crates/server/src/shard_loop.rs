@@ -107,11 +107,15 @@ impl ShardLoop {
         let started = Instant::now();
         let now = self.shared.clock.at(started);
         self.take_hints();
-        self.take_messages(now);
+        let jobs = self.take_messages(now);
         self.large_jobs.turn(&mut self.shard, now);
-        self.serve_rings(now);
+        let served = jobs + self.serve_rings(now);
         let busy = started.elapsed().as_nanos() as u64;
         count(&self.handle().busy_ns, busy);
+        if let Some(others) = served.checked_sub(1) {
+            let for_others = busy as u128 * others as u128 / served as u128;
+            count(&self.handle().waited_ns2, (busy as u128 * for_others) as u64);
+        }
         true
     }
 
@@ -128,7 +132,8 @@ impl ShardLoop {
         }
     }
 
-    fn take_messages(&mut self, now: Now) {
+    /// Takes what other threads want. The number of jobs.
+    fn take_messages(&mut self, now: Now) -> u64 {
         let mut jobs = 0;
         for _ in 0..JOBS_PER_TURN {
             let Some(message) = self.handle().inbox.pop() else { break };
@@ -147,6 +152,7 @@ impl ShardLoop {
         if jobs > 0 {
             count(&self.handle().jobs, jobs);
         }
+        jobs
     }
 
     fn attach(&mut self, session: RingSession) {
@@ -178,12 +184,16 @@ impl ShardLoop {
         });
     }
 
-    fn serve_rings(&mut self, now: Now) {
-        let mut frames = 0;
+    /// Takes frames from every ring. The number of sessions that had any.
+    fn serve_rings(&mut self, now: Now) -> u64 {
+        let (mut frames, mut sessions) = (0, 0);
         let mut lost = false;
         for session in &mut self.sessions {
             match session.turn(&mut self.shard, now) {
-                Ok(taken) => frames += taken as u64,
+                Ok(taken) => {
+                    frames += taken as u64;
+                    sessions += (taken > 0) as u64;
+                }
                 Err(error) => {
                     let first = session.give_up(error);
                     count(&self.shared.counts.sessions_violated, first as u64);
@@ -198,6 +208,7 @@ impl ShardLoop {
         if frames > 0 {
             count(&self.handle().frames, frames);
         }
+        sessions
     }
 
     fn sleep(&mut self) {

@@ -28,6 +28,9 @@ pub struct ShardHandle {
     pub touched: TouchHints,
     /// Nanoseconds spent on work since the start.
     pub busy_ns: AtomicU64,
+    /// Sum over its turns of what a turn took, times what those who were served
+    /// in it took for the others, ns squared; it wraps.
+    pub waited_ns2: AtomicU64,
     /// Times it slept in the kernel.
     pub sleeps: AtomicU64,
     /// Frames it executed.

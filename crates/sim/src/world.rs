@@ -10,7 +10,7 @@ use crate::probes::Probes;
 use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
-use remora_client::{Error, Options, PointerCacheKind, Wake};
+use remora_client::{Admission, Coordination, Error, Options, PointerCacheKind, Policy, Wake};
 use remora_engine::evict::Eviction;
 use remora_fabric::sim::{SimWorld, Tasks};
 use remora_layout::limits::STREAM_BYTES;
@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
@@ -126,6 +127,13 @@ impl World {
     fn spawn_clients(self: &Rc<Self>) -> Vec<u64> {
         let draw_base = || self.sim.draw(|random| random.within(&(1..=1 << 50)));
         let shared_base_ns = draw_base();
+        // All clients of a world as the threads of one machine, or each alone.
+        let coordination = match self.sim.draw(|random| random.below(4)) {
+            0 => Coordination::With(Arc::new(Admission::at_most(1))),
+            1 => Coordination::With(Arc::new(Admission::auto())),
+            2 => Coordination::Auto,
+            _ => Coordination::Off,
+        };
         (0..self.swarm.clients)
             .map(|number| {
                 let gains_ppm = self.swarm.client_gains_ppm[number as usize];
@@ -140,6 +148,10 @@ impl World {
                     },
                     pointer_cache_entries: self.swarm.cache_entries,
                     timeout: self.swarm.timeout,
+                    policy: self.sim.draw(|random| {
+                        Policy::ALL[random.below(Policy::ALL.len() as u64) as usize]
+                    }),
+                    coordination: coordination.clone(),
                     ..Options::default()
                 };
                 SimClient::spawn(self, number, clock, options)

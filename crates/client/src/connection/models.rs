@@ -85,7 +85,7 @@ impl Bed {
             timeout: Duration::from_secs(1 << 32),
             ..Options::default()
         };
-        let client = Client { connection: Arc::new(connection), options };
+        let client = Client { connection: Arc::new(connection), options, admission: None };
         Self { client, to_server, to_client, _socket: of_server }
     }
 

@@ -280,6 +280,7 @@ impl World {
         let words = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: 1,
+            wait_ns: 0,
             life: LIFE,
             epoch: 1,
             server_unix_ms,

@@ -11,6 +11,7 @@
 
 use super::reading::{End, Reading};
 use super::{Issue, OpenTree, Tops};
+use crate::admission::{Admission, Admitted};
 use crate::api::Counts;
 use crate::error::Error;
 use crate::session::Session;
@@ -38,22 +39,58 @@ pub(super) struct Walked {
 impl Session {
     /// Searches by READs; the objects are in `self.found` then. `None` if it
     /// did not conclude. A right that has lapsed is renewed by a small request,
-    /// before the walk or for another one.
+    /// before the walk or for another one. It does not conclude either if it
+    /// turns out to need more than `most_reads` nodes. It waits until it is
+    /// admitted (C24).
     pub(super) fn read_tree(
         &mut self,
         tree: &mut OpenTree,
         query: &Query,
+        most_reads: Option<u64>,
         cost: &mut Counts,
     ) -> Result<Option<Walked>, Error> {
         if !self.may_read(tree.shard) {
             cost.behind_writes = 1;
             return Ok(None);
         }
+        let Some(admission) = self.admission.clone() else {
+            return self.read_admitted(tree, query, most_reads, cost);
+        };
+        let mut walk = self.await_admission(&admission);
+        let (began_ns, before) = (self.connection.time.now_ns(), cost.round_trips);
+        let walked = self.read_admitted(tree, query, most_reads, cost);
+        let took_ns = self.connection.time.now_ns().saturating_sub(began_ns);
+        walk.round_trip_ns = took_ns.checked_div(cost.round_trips - before).unwrap_or(0);
+        walked
+    }
+
+    fn await_admission<'a>(&mut self, admission: &'a Admission) -> Admitted<'a> {
+        if !self.connection.sleeps_by_link_alone() {
+            return admission.enter();
+        }
+        // Nobody but the link knows how to sleep there.
+        loop {
+            match admission.try_enter() {
+                Some(walk) => return walk,
+                None => self.pause(),
+            }
+        }
+    }
+
+    fn read_admitted(
+        &mut self,
+        tree: &mut OpenTree,
+        query: &Query,
+        most_reads: Option<u64>,
+        cost: &mut Counts,
+    ) -> Result<Option<Walked>, Error> {
         for tries in 0..=READ_RETRIES {
             if !self.holds_right()? && !planted(Plant::ReadTreePastRight) {
                 self.renew_right(tree, cost)?;
             }
-            let Some(walked) = self.walk_by_reads(tree, query, cost)? else { return Ok(None) };
+            let Some(walked) = self.walk_by_reads(tree, query, most_reads, cost)? else {
+                return Ok(None);
+            };
             if self.holds_right()? || planted(Plant::ReadTreePastRight) {
                 return Ok(Some(Walked { retries: walked.retries + tries, ..walked }));
             }
@@ -84,6 +121,7 @@ impl Session {
         &mut self,
         tree: &mut OpenTree,
         query: &Query,
+        most_reads: Option<u64>,
         cost: &mut Counts,
     ) -> Result<Option<Walked>, Error> {
         let header = match tree.header {
@@ -102,6 +140,7 @@ impl Session {
         let mut tops = std::mem::replace(&mut tree.tops, Tops::new(0));
         let walk = Walk::begin(*query, home, header, table.region_bytes);
         let mut reading = Reading::new(walk, table.region, issued, &mut tops);
+        reading.most_reads = most_reads.unwrap_or(u64::MAX);
         self.link.reserve_landing(reading.landing_bytes());
         let concluded = self.walk_tree(tree, &mut reading, cost);
         let torn = reading.walk.torn() as u64;

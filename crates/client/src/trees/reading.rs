@@ -35,6 +35,10 @@ pub(super) struct Reading<'t> {
     /// Round trips of this beginning: READs in the longest chain of those that
     /// each waited for the one before.
     pub rounds: u64,
+    /// It is given up if more nodes than this turn out to be needed.
+    pub most_reads: u64,
+    /// Nodes that were planned to be fetched, over all beginnings.
+    planned_reads: u64,
 }
 
 /// Why a beginning ended.
@@ -62,6 +66,8 @@ impl<'t> Reading<'t> {
             checked: 0,
             under_way: 0,
             rounds: 0,
+            most_reads: u64::MAX,
+            planned_reads: 0,
         }
     }
 
@@ -93,6 +99,7 @@ impl<'t> Reading<'t> {
             let is_room = self.checks.len() < MAX_VERSION_CHECKS;
             let Some((version, bytes)) = self.tops.get(want.at).filter(|_| is_room) else {
                 self.planned.push_back(Planned { want, round: round + 1 });
+                self.planned_reads += 1;
                 continue;
             };
             self.checks.push(want.at);
@@ -100,7 +107,7 @@ impl<'t> Reading<'t> {
             // Its checksum was checked when it was read.
             end = end.or(ending(self.walk.feed(want, bytes, Proof::VersionAfter(version))));
         }
-        end
+        end.or((self.planned_reads > self.most_reads).then_some(End::Ask))
     }
 
     /// Takes the bytes of a node that was fetched.

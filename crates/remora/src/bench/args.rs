@@ -1,6 +1,7 @@
 //! Flags of `remora bench keys`, and what they must not ask for together.
 
 use super::address::Address;
+use super::choice::BenchPolicy;
 use super::drive::Shape;
 use super::target::{KEY_BYTES, VALUE_BYTES};
 use super::trace::MAX_WIDTH;
@@ -70,6 +71,9 @@ pub struct KeysArgs {
     /// How values are looked up; writes go by message, or by RESP.
     #[arg(long, value_enum, default_value_t = BenchPath::Choose)]
     pub path: BenchPath,
+    /// How --path choose is decided.
+    #[arg(long, value_enum, default_value_t = BenchPolicy::Cost)]
+    pub policy: BenchPolicy,
     /// What carries requests and READs; a named one that cannot be had is an error.
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
     pub transport: Transport,
@@ -202,10 +206,11 @@ impl KeysArgs {
     /// The command that repeats the run, every default written out.
     pub fn command(&self, ops: usize, shards: usize) -> String {
         let mut command = format!(
-            "remora bench keys --path {} --transport {} --records {} --ops {ops} --reads {} \
+            "remora bench keys --path {} --policy {} --transport {} --records {} --ops {ops} --reads {} \
              --dist {} --trace-key-bytes {} --key-bytes {} --value-bytes {} --clients {} \
              --pipeline {} --batch {}",
             self.path,
+            self.policy,
             self.transport,
             self.records,
             self.reads,

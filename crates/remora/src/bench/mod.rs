@@ -2,6 +2,7 @@
 
 mod address;
 mod args;
+mod choice;
 mod data;
 mod drive;
 mod eviction;
@@ -259,6 +260,7 @@ fn options(args: &KeysArgs) -> anyhow::Result<Options> {
         // Twice the records: none is pushed out by another.
         pointer_cache_entries: defaults.pointer_cache_entries.max(2 * args.records),
         lease: Some(Duration::from_millis(args.lease_ms)),
+        policy: args.policy.into(),
         ..defaults
     })
 }

@@ -71,6 +71,7 @@ pub struct KeysReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_pairs_unshared: Option<usize>,
     path: String,
+    policy: String,
     seed: u64,
     command: String,
     records: usize,
@@ -122,6 +123,7 @@ impl KeysReport {
             queue_pairs: carried.queue_pairs.map(|pairs| pairs.now),
             queue_pairs_unshared: carried.queue_pairs.map(|pairs| pairs.unshared),
             path: args.path.to_string(),
+            policy: args.policy.to_string(),
             seed: args.seed,
             command: args.command(ops, shards.unwrap_or(1)),
             records: args.records,
@@ -156,7 +158,9 @@ impl KeysReport {
         let cpu = figures
             .server_cpu_us_per_op
             .map_or("unknown".into(), |cpu_us| format!("{cpu_us:.3} us per operation"));
-        writeln!(out, "path         {} over {}", self.path, self.transport)?;
+        let choice =
+            if self.path == "choose" { format!(" by {}", self.policy) } else { String::new() };
+        writeln!(out, "path         {}{choice} over {}", self.path, self.transport)?;
         writeln!(out, "messages     {}, shard {}", self.messages, self.shard_model)?;
         writeln!(out, "operations   {} on {} records, {}", self.ops, self.records, self.dist)?;
         writeln!(out, "throughput   {:.0} a second", figures.ops_per_s)?;
@@ -251,7 +255,7 @@ pub mod tests {
         ] {
             assert!(json[field].is_number(), "{field}: {}", json[field]);
         }
-        for field in ["transport", "path", "command", "dist", "messages", "shard_model"] {
+        for field in ["transport", "path", "policy", "command", "dist", "messages", "shard_model"] {
             assert!(json[field].is_string(), "{field}");
         }
         assert_eq!(json["round_trips_per_op"], 1.0);

@@ -188,7 +188,7 @@ impl Control {
     pub(super) fn begin(&mut self, token: Token, mut session: Session, pid: u32) {
         let (number, transport) = (session.number, session.transport());
         let Some(client) = self.clients.get_mut(&token) else { return };
-        session.beat(&self.shared, self.utilisation.ppm());
+        session.beat(&self.shared, &self.utilisation);
         client.enter(Stage::Served(Box::new(session)));
         count(self.shared.counts.sessions_by(transport), 1);
         count(&self.shared.counts.sessions_total, 1);

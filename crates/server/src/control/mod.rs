@@ -291,7 +291,7 @@ impl Control {
                     session.count_threads(&self.shared);
                     if session.clock_has_moved() {
                         self.last_moved = now;
-                        session.beat(&self.shared, self.utilisation.ppm());
+                        session.beat(&self.shared, &self.utilisation);
                     }
                 }
                 Stage::Silent | Stage::Greeted(_) if silence > HELLO_TIMEOUT => {

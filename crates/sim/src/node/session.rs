@@ -118,6 +118,7 @@ impl Session {
         let beat = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: 1,
+            wait_ns: 0,
             life,
             epoch,
             server_unix_ms,

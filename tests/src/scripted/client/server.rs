@@ -299,6 +299,7 @@ impl Server {
         let beat = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: 1,
+            wait_ns: 0,
             life: LIFE,
             epoch: 1,
             server_unix_ms: 1_700_000_000_000,
@@ -319,7 +320,8 @@ impl Server {
             0 => {
                 let beat = Heartbeat {
                     sequence: script.pick(&[0, self.beats + 1, u64::MAX]),
-                    utilisation_ppm_plus_1: script.word(),
+                    utilisation_ppm_plus_1: script.word() as u32,
+                    wait_ns: script.word() as u32,
                     life: LIFE + script.one_in(16) as u64,
                     epoch: script.word(),
                     server_unix_ms: script.word(),

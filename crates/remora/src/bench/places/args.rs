@@ -4,6 +4,7 @@ use super::scale::Scale;
 use super::scheme::{Preset, Scheme};
 use crate::bench::address::Address;
 use crate::bench::args::{MAX_CLIENTS, MAX_OPS, show_by_name, within};
+use crate::bench::choice::{BenchPolicy, Walks};
 use crate::failure::usage;
 use crate::transport::Transport;
 use crate::wake::Wake;
@@ -32,6 +33,8 @@ pub enum PlacesPath {
     /// By READs of the tree's nodes.
     #[default]
     Read,
+    /// As --policy says.
+    Choose,
     /// By RESP over TCP.
     Resp,
 }
@@ -115,9 +118,18 @@ pub struct PlacesArgs {
     /// Whether nodes are read one at a time or all at once [default: multi].
     #[arg(long, value_enum)]
     pub issue: Option<ReadIssue>,
-    /// A preset of --path, --issue, --transport and --wake, each of which may
-    /// still be named: tcp (asking over TCP), fast-messaging (asking, polling)
-    /// or offload (reading, one node at a time).
+    /// How --path choose is decided [default: cost].
+    #[arg(long, value_enum)]
+    pub policy: Option<BenchPolicy>,
+    /// How many clients walk the tree at a time by READs: off (all), auto, or a
+    /// number. Over shared memory all do [default: auto].
+    #[arg(long, value_name = "off|auto|K")]
+    pub coordination: Option<Walks>,
+    /// A preset of --path, --policy, --issue, --coordination, --transport and
+    /// --wake, each of which may still be named: tcp (asking over TCP),
+    /// fast-messaging (asking, polling), offload (reading, one node at a time),
+    /// catfish (events, all nodes at once, three walks at a time, the paper's
+    /// rule) or remora (all defaults, choosing).
     #[arg(long, value_name = "SCHEME")]
     pub scheme: Option<Scheme>,
     /// What carries requests and READs; a named one that cannot be had is an
@@ -168,8 +180,12 @@ pub struct PlacesArgs {
 pub struct Way {
     /// How windows are searched.
     pub path: PlacesPath,
+    /// How it is chosen.
+    pub policy: BenchPolicy,
     /// How nodes are read.
     pub issue: ReadIssue,
+    /// How many walk at a time.
+    pub coordination: Walks,
     /// What carries it.
     pub transport: Transport,
     /// How both sides wait.
@@ -200,11 +216,13 @@ impl PlacesArgs {
 
     /// How requests go.
     pub fn way(&self) -> Way {
-        let Preset { path, issue, transport, wake } =
+        let Preset { path, policy, issue, coordination, transport, wake } =
             self.scheme.map(Scheme::preset).unwrap_or_default();
         Way {
             path: self.path.or(path).unwrap_or_default(),
+            policy: self.policy.or(policy).unwrap_or_default(),
             issue: self.issue.or(issue).unwrap_or_default(),
+            coordination: self.coordination.or(coordination).unwrap_or_default(),
             transport: self.transport.or(transport).unwrap_or(Transport::Shm),
             wake: self.wake.or(wake).unwrap_or_default(),
         }
@@ -228,10 +246,11 @@ impl PlacesArgs {
 
     /// The command that repeats the run, every default written out.
     pub fn command(&self) -> String {
-        let Way { path, issue, transport, wake } = self.way();
+        let Way { path, policy, issue, coordination, transport, wake } = self.way();
         let mut command = format!(
             "remora bench places --tree {} --capacity {} --inserts {} --ops {} --clients {} \
-             --path {path} --issue {issue} --transport {transport} --wake {wake} --cache-bytes {} \
+             --path {path} --policy {policy} --issue {issue} --coordination {coordination} \
+             --transport {transport} --wake {wake} --cache-bytes {} \
              --load {} --scale {} --seed {}",
             self.tree,
             self.capacity,
@@ -291,33 +310,31 @@ mod tests {
         let way = |flags| parse(flags).way();
         let plain = Way {
             path: PlacesPath::Read,
+            policy: BenchPolicy::Cost,
             issue: ReadIssue::Multi,
+            coordination: Walks::Auto,
             transport: Transport::Shm,
             wake: Wake::Hybrid,
         };
         assert_eq!(way(""), plain);
+        let remora = Way { path: PlacesPath::Choose, ..plain };
+        assert_eq!(way("--scheme remora"), remora);
+        let plain = Way { coordination: Walks::Off, ..plain };
         let tcp = Way { path: PlacesPath::Ask, transport: Transport::Tcp, ..plain };
         assert_eq!(way("--scheme tcp"), tcp);
         let polled = Way { path: PlacesPath::Ask, wake: Wake::Poll, ..plain };
         assert_eq!(way("--scheme fast-messaging"), polled);
         let offload = Way { issue: ReadIssue::Single, ..plain };
         assert_eq!(way("--scheme offload"), offload);
+        let (policy, wake) = (BenchPolicy::CatfishKeep, Wake::Event);
+        let coordination = Walks::AtMost(3);
+        let catfish = Way { policy, wake, coordination, ..remora };
+        assert_eq!(way("--scheme catfish"), catfish);
         // What is named stands.
+        let literal = Way { policy: BenchPolicy::CatfishLiteral, ..catfish };
+        assert_eq!(way("--scheme catfish --policy catfish-literal"), literal);
         let far = Way { transport: Transport::Verbs, wake: Wake::Event, ..offload };
         assert_eq!(way("--scheme offload --transport verbs --wake event"), far);
-    }
-
-    #[test]
-    fn what_is_not_there_yet_is_refused_and_says_so() {
-        for scheme in ["catfish", "remora"] {
-            let told = try_parse(&format!("--scheme {scheme}")).unwrap_err();
-            assert!(told.contains("--wake event --path ask"), "{told}");
-        }
-        for flags in
-            ["--path choose", "--policy cost", "--coordination auto", "--scheme best", "--shards 2"]
-        {
-            assert!(try_parse(flags).is_err(), "{flags}");
-        }
     }
 
     #[test]
@@ -337,6 +354,10 @@ mod tests {
             assert!(parse(flags).check().is_err(), "{flags}");
         }
         for flags in [
+            "--policy best",
+            "--coordination 0",
+            "--scheme best",
+            "--shards 2",
             "--print-sums",
             "--print-sums --windows w --json",
             "--print-sums --windows w --clients 2",
@@ -355,7 +376,9 @@ mod tests {
             "--scheme tcp --clients 3 --inserts 0.1 --scale power --records 77 --cold",
             "--scheme fast-messaging --tree hilbert --capacity 100 --scale 0.01 --load bulk",
             "--data a.i32 --windows w.csv --server /tmp/s --seed 9 --cache-bytes 0 --path resp",
-            "--data a.i32 --tree guttman --issue single",
+            "--data a.i32 --tree guttman --issue single --coordination 5",
+            "--scheme catfish --coordination off",
+            "--scheme remora --policy pointer",
         ] {
             let once = parse(flags);
             let again = once.command();

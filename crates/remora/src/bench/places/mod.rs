@@ -143,6 +143,8 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
         wake: way.wake.into(),
         pointer_cache: PointerCacheKind::Off,
         timeout: PATIENCE,
+        policy: way.policy.into(),
+        coordination: way.coordination.into(),
         ..Options::default()
     };
     let client = SessionTarget::connect(address.of_sessions(way.transport)?, &options)?;
@@ -216,7 +218,9 @@ impl Bench<'_> {
         let height = session::loaded(self.client, self.took)?.height;
         let carried = match args.way().path {
             PlacesPath::Resp => Carried::by("tcp"),
-            PlacesPath::Ask | PlacesPath::Read => Carried::of(self.client, args.clients),
+            PlacesPath::Ask | PlacesPath::Read | PlacesPath::Choose => {
+                Carried::of(self.client, args.clients)
+            }
         };
         let report = PlacesReport::new(args, carried, Loaded { height, ..before }, &outcome, found);
         Ok(Done::Run(Box::new(report)))

@@ -48,7 +48,9 @@ pub struct PlacesReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<&'static str>,
     path: String,
+    policy: String,
     issue: String,
+    coordination: String,
     wake: String,
     seed: u64,
     command: String,
@@ -96,6 +98,8 @@ impl PlacesReport {
             transport: carried.transport,
             times: carried.is_software_rdma.then_some("meaningless: software RDMA"),
             path: way.path.to_string(),
+            policy: way.policy.to_string(),
+            coordination: way.coordination.to_string(),
             issue: way.issue.to_string(),
             wake: way.wake.to_string(),
             seed: args.seed,
@@ -136,7 +140,10 @@ impl PlacesReport {
             .map_or("unknown".into(), |cpu_us| format!("{cpu_us:.3} us per operation"));
         let visited =
             self.nodes_visited_per_op.map_or("unknown".into(), |nodes| format!("{nodes:.2}"));
-        writeln!(out, "path         {} over {}, {}", self.path, self.transport, self.issue)?;
+        let choice =
+            if self.path == "choose" { format!(" by {}", self.policy) } else { String::new() };
+        let Self { path, transport, issue, .. } = self;
+        writeln!(out, "path         {path}{choice} over {transport}, {issue}")?;
         writeln!(
             out,
             "tree         {} of {} objects, height {}, {:.1} bytes an object",
@@ -224,7 +231,9 @@ mod tests {
         ] {
             assert!(json[field].is_number(), "{field}: {}", json[field]);
         }
-        for field in ["transport", "path", "command", "tree", "scale", "issue"] {
+        for field in
+            ["transport", "path", "policy", "command", "tree", "scale", "issue", "coordination"]
+        {
             assert!(json[field].is_string(), "{field}");
         }
         // Ten operations in a millisecond, eight of them searches.

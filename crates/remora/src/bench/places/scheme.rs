@@ -1,9 +1,13 @@
 //! Schemes of the paper's comparison (C26).
 
 use super::args::{PlacesPath, ReadIssue};
+use crate::bench::choice::{BenchPolicy, Walks};
 use crate::transport::Transport;
 use crate::wake::Wake;
 use std::str::FromStr;
+
+/// Walks at a time in the paper (4.4, C24).
+const PAPERS_WALKS: usize = 3;
 
 /// A scheme: a preset of other flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +18,11 @@ pub enum Scheme {
     FastMessaging,
     /// Reading, one node at a time.
     Offload,
+    /// Events, all nodes at once, three walks at a time, and algorithm 1 as
+    /// its text describes it.
+    Catfish,
+    /// All that Remora has by default.
+    Remora,
 }
 
 impl FromStr for Scheme {
@@ -24,12 +33,9 @@ impl FromStr for Scheme {
             "tcp" => Ok(Self::Tcp),
             "fast-messaging" => Ok(Self::FastMessaging),
             "offload" => Ok(Self::Offload),
-            "catfish" | "remora" => Err(format!(
-                "{text} chooses between asking and reading by the server's load, which this \
-                 version cannot yet; its sides are --wake event --path ask and \
-                 --wake event --path read --issue multi"
-            )),
-            _ => Err("write tcp, fast-messaging or offload".into()),
+            "catfish" => Ok(Self::Catfish),
+            "remora" => Ok(Self::Remora),
+            _ => Err("write tcp, fast-messaging, offload, catfish or remora".into()),
         }
     }
 }
@@ -39,8 +45,12 @@ impl FromStr for Scheme {
 pub struct Preset {
     /// How windows are searched.
     pub path: Option<PlacesPath>,
+    /// How it is chosen.
+    pub policy: Option<BenchPolicy>,
     /// How nodes are read.
     pub issue: Option<ReadIssue>,
+    /// How many walk at a time.
+    pub coordination: Option<Walks>,
     /// What carries it.
     pub transport: Option<Transport>,
     /// How both sides wait.
@@ -50,12 +60,23 @@ pub struct Preset {
 impl Scheme {
     /// What it presets.
     pub fn preset(self) -> Preset {
-        let open = Preset::default();
-        let (ask, read) = (Some(PlacesPath::Ask), Some(PlacesPath::Read));
+        let alone = Preset { coordination: Some(Walks::Off), ..Preset::default() };
+        let ask = Preset { path: Some(PlacesPath::Ask), ..alone };
+        let choose = Preset { path: Some(PlacesPath::Choose), ..Preset::default() };
         match self {
-            Self::Tcp => Preset { path: ask, transport: Some(Transport::Tcp), ..open },
-            Self::FastMessaging => Preset { path: ask, wake: Some(Wake::Poll), ..open },
-            Self::Offload => Preset { path: read, issue: Some(ReadIssue::Single), ..open },
+            Self::Tcp => Preset { transport: Some(Transport::Tcp), ..ask },
+            Self::FastMessaging => Preset { wake: Some(Wake::Poll), ..ask },
+            Self::Offload => {
+                let (path, issue) = (Some(PlacesPath::Read), Some(ReadIssue::Single));
+                Preset { path, issue, ..alone }
+            }
+            Self::Catfish => Preset {
+                policy: Some(BenchPolicy::CatfishKeep),
+                coordination: Some(Walks::AtMost(PAPERS_WALKS)),
+                wake: Some(Wake::Event),
+                ..choose
+            },
+            Self::Remora => choose,
         }
     }
 }

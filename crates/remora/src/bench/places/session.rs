@@ -78,6 +78,7 @@ impl Way {
         };
         let path = match self.path {
             PlacesPath::Read => Path::Read,
+            PlacesPath::Choose => Path::Choose,
             PlacesPath::Ask | PlacesPath::Resp => Path::Ask,
         };
         (path, TreeRead { issue, cache_bytes })

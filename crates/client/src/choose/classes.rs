@@ -1,0 +1,121 @@
+//! Operations that are expected to cost alike.
+
+use super::cost::{Estimate, Score};
+use super::{Decision, Way, Why};
+use remora_index::rtree::Query;
+
+/// What is known of one class of operations.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Time when asked, ns, without what the server's load adds.
+    pub(super) ask: Estimate,
+    /// Time when read, ns, without what the network's load adds.
+    pub(super) read: Estimate,
+    /// Nodes that crossed the fabric when it was read.
+    pub(super) reads: Estimate,
+    /// What reading takes over what asking takes, by a class of nearly the same
+    /// size.
+    pub(super) neighbour: Option<f32>,
+    /// How clear it is which way is better.
+    pub(super) score: Score,
+    /// The run that is under way.
+    pub(super) way: Way,
+    pub(super) run_left: u32,
+    /// Operations of this run that are not to be learned from.
+    pub(super) unlearned: u32,
+    /// Only the last operation of a run is measured: they are so short that
+    /// looking at the clock would be felt.
+    pub(super) is_short: bool,
+}
+
+impl Class {
+    /// Nothing known; operations are short.
+    pub const NEW: Self = Self {
+        ask: Estimate::NONE,
+        read: Estimate::NONE,
+        reads: Estimate::NONE,
+        neighbour: None,
+        score: Score::NEW,
+        way: Way::Ask,
+        run_left: 0,
+        unlearned: 0,
+        is_short: true,
+    };
+
+    /// The run's next operation, if one is under way.
+    #[inline(always)]
+    pub(super) fn go_on(&mut self) -> Option<Decision> {
+        self.run_left = self.run_left.checked_sub(1)?;
+        let is_measured = self.is_measured();
+        Some(Decision { way: self.way, why: Why::SameRun, is_measured })
+    }
+
+    /// Whether this operation of the run is.
+    pub(super) fn is_measured(&self) -> bool {
+        !self.is_short || self.run_left == 0
+    }
+}
+
+/// Which searches of a tree are one class: those of a kind whose sizes are
+/// within a factor of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassKey {
+    kind: u8,
+    exponent: i16,
+}
+
+impl ClassKey {
+    /// The class of a search.
+    pub fn of(query: &Query) -> Self {
+        match *query {
+            Query::Window { window, .. } => {
+                let size = (window.max_x - window.min_x) + (window.max_y - window.min_y);
+                Self { kind: 0, exponent: exponent(size) }
+            }
+            Query::Nearest { wanted, .. } => Self { kind: 1, exponent: exponent(wanted as f64) },
+        }
+    }
+}
+
+/// The exponent of a number as floating point has it.
+fn exponent(number: f64) -> i16 {
+    (number.abs().to_bits() >> 52) as i16
+}
+
+/// Most classes that are kept of a tree: sizes over a factor of 2^24.
+const MAX_CLASSES: usize = 24;
+
+/// The classes of one tree's searches.
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    /// The one that was used last comes first.
+    classes: Vec<(ClassKey, Class)>,
+}
+
+impl Classes {
+    /// The class of this key; a new one begins with what its neighbour says of
+    /// the two ways' proportion. The class that was not used for longest goes
+    /// where there are too many.
+    pub fn get(&mut self, key: ClassKey) -> &mut Class {
+        match self.classes.iter().position(|(known, _)| *known == key) {
+            Some(at) => self.classes[..=at].rotate_right(1),
+            None => {
+                self.classes.truncate(MAX_CLASSES - 1);
+                let neighbour = self.neighbour(key);
+                let new = Class { is_short: false, neighbour, ..Class::NEW };
+                self.classes.insert(0, (key, new));
+            }
+        }
+        &mut self.classes[0].1
+    }
+
+    /// What the class of the nearest size says of the two ways.
+    fn neighbour(&self, key: ClassKey) -> Option<f32> {
+        let alike = self.classes.iter().filter(|(known, _)| known.kind == key.kind);
+        let known = alike.filter_map(|(known, class)| {
+            let ratio = class.read.value()? / class.ask.value()?;
+            Some((known.exponent.abs_diff(key.exponent), ratio))
+        });
+        known.min_by_key(|(distance, _)| *distance).map(|(_, ratio)| ratio)
+    }
+}

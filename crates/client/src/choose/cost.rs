@@ -1,0 +1,282 @@
+//! Remora's own rule: the way that costs less time.
+//!
+//! What an operation takes is learned for each class and each way. On top of
+//! that stands what changes from one moment to the next for all classes alike:
+//! how long a request waits at the server, which heartbeats say even to who
+//! only reads (the paper's rule learns it only by going back: A17), and by how
+//! much READs are slower than usual, which is what a full network or many torn
+//! nodes do to them (A18).
+//!
+//! Which way is better is a score. It moves a little with each decision, by how
+//! much the two differ, and never further than its bound: so a few measurements
+//! that were off turn nobody round, and where the two ways cost the same, many
+//! clients come to rest in between, each with a share of its own. Its steps
+//! grow while it keeps its direction and halve when it turns.
+//!
+//! The worse way is tried once in a while, the more rarely the worse it is:
+//! what that costs is about a hundredth of all time ([`PROBES`]).
+
+use super::{Class, Decision, Draws, Spent, Way, Why};
+use crate::right::ServerLoad;
+
+/// Operations that go the same way together, so that a shard that is asked
+/// once in a while is asked a few times in a row: the first of them wake it.
+const RUN: u32 = 8;
+/// Those of a run in the other direction than the one before that are not
+/// learned from.
+const WARM_UP: u32 = 3;
+/// Operations of a run that tries a way for the first time.
+const FIRST_RUN: u32 = 4;
+/// Share of all time that trying the worse way may cost.
+const PROBES: f32 = 0.01;
+/// A way that a neighbour says takes so many times longer is not tried before
+/// a probe's turn comes.
+const FAR_WORSE: f32 = 8.0;
+/// What takes the same time either way is better done without the server's
+/// processor: so much of the cheaper way's time.
+const SPARES_SERVER: f32 = 0.02;
+/// What was measured last says of waiting and of slow READs, after so long, a
+/// third of what it did, ns.
+const FADES_NS: f32 = 20e6;
+/// A measurement counts as at most so many times what was expected, and at
+/// least as so small a part: whoever was not scheduled for a while has learned
+/// nothing of either way. What lasts is followed all the same, in some steps.
+const MOST: f32 = 2.0;
+/// The present never makes a way cheaper than this share of its own cost.
+const LEAST: f32 = 0.25;
+/// A search is given up for asking only if it needs so many times the nodes
+/// that its class does, at least.
+const UNEXPECTED: f32 = 1.5;
+/// What asking after all has to save: what was read is lost.
+const GIVING_UP: f32 = 1.2;
+
+/// What a measurement counts as, whose expectation is settled.
+fn plausible(took: f32, estimate: Estimate, expected: Option<f32>) -> f32 {
+    match expected {
+        Some(expected) if estimate.is_settled() => took.clamp(expected / MOST, expected * MOST),
+        _ => took,
+    }
+}
+
+/// A mean of what was measured lately.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    mean: f32,
+    measured: u8,
+}
+
+impl Estimate {
+    /// Nothing measured.
+    pub const NONE: Self = Self { mean: 0.0, measured: 0 };
+    /// Measurements that it looks back on, about.
+    const MEMORY: u8 = 16;
+    const FIRST: u8 = 4;
+
+    /// The mean, if anything was measured.
+    pub fn value(self) -> Option<f32> {
+        (self.measured > 0).then_some(self.mean)
+    }
+
+    /// Whether it was measured more than a few times.
+    fn is_settled(self) -> bool {
+        self.measured >= Self::FIRST
+    }
+
+    /// Of the first few the least counts: first times are often slow, and who
+    /// is thought too fast is tried again soon.
+    fn learn(&mut self, measured: f32) {
+        self.measured = (self.measured + 1).min(Self::MEMORY);
+        match self.measured {
+            1 => self.mean = measured,
+            2..=Self::FIRST => self.mean = self.mean.min(measured),
+            _ => self.mean += (measured - self.mean) / self.measured as f32,
+        }
+    }
+}
+
+/// How clear it is that asking (above 0) or reading (below) is better: the
+/// logarithm of the odds at which it is done.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Score {
+    log_odds: f32,
+    step: f32,
+    rises: bool,
+}
+
+impl Score {
+    /// Undecided.
+    pub const NEW: Self = Self { log_odds: 0.0, step: Self::FIRST_STEP, rises: false };
+    /// The first decision is nearly as clear as what was measured.
+    const FIRST_STEP: f32 = 4.0;
+    const LEAST_STEP: f32 = 1.0 / 64.0;
+    const MOST_STEP: f32 = 1.0;
+    /// A difference beyond so many times the cheaper way moves it no faster.
+    const MOST_DIFFERENCE: f32 = 2.0;
+
+    /// Takes `difference` into account: by how much reading takes longer than
+    /// asking, over the shorter of the two.
+    fn take(&mut self, difference: f32) {
+        let rises = difference > 0.0;
+        let factor = if rises == self.rises { 1.3 } else { 0.5 };
+        let bound = Self::bound(difference.abs());
+        let by = difference.clamp(-Self::MOST_DIFFERENCE, Self::MOST_DIFFERENCE) * self.step;
+        self.log_odds = (self.log_odds + by).clamp(-bound, bound);
+        self.step = (self.step * factor).clamp(Self::LEAST_STEP, Self::MOST_STEP);
+        self.rises = rises;
+    }
+
+    /// Where the worse way's share costs [`PROBES`] of the time.
+    fn bound(difference: f32) -> f32 {
+        (difference / PROBES).clamp(4.0, 4096.0).ln()
+    }
+
+    /// The share of decisions that ask.
+    fn asks(self) -> f32 {
+        1.0 / (1.0 + (-self.log_odds).exp())
+    }
+}
+
+/// What a session knows beside what it knows of each class.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    reads_cost_server: bool,
+    /// The wait at the server by its last heartbeat, ns.
+    wait_ns: f32,
+    /// What waiting took beyond that lately, ns.
+    more_wait_ns: Fading,
+    /// By how much READs took longer than usual lately, as a share.
+    slower_reads: Fading,
+    /// The least that asking takes, ns.
+    least_ask_ns: f32,
+}
+
+/// What was seen lately and is believed less the longer ago it was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fading {
+    value: f32,
+    at_ns: u64,
+}
+
+impl Fading {
+    /// Share of a new measurement.
+    const GAIN: f32 = 0.125;
+    /// What stays of the old ones: what lasts is the class's own in the end.
+    const STAYS: f32 = 1.0 - 1.0 / 32.0;
+
+    fn at(self, now_ns: u64) -> f32 {
+        self.value * (-(now_ns.saturating_sub(self.at_ns) as f32) / FADES_NS).exp()
+    }
+
+    /// Goes on by a part of what was not expected.
+    fn correct(&mut self, unexpected: f32, now_ns: u64) {
+        *self =
+            Self { value: self.at(now_ns) * Self::STAYS + unexpected * Self::GAIN, at_ns: now_ns };
+    }
+}
+
+impl Cost {
+    /// Nothing known.
+    pub fn new(reads_cost_server: bool) -> Self {
+        Self {
+            reads_cost_server,
+            wait_ns: 0.0,
+            more_wait_ns: Fading::default(),
+            slower_reads: Fading::default(),
+            least_ask_ns: f32::INFINITY,
+        }
+    }
+
+    /// See [`super::Chooser::predict`].
+    pub fn predict(&self, class: &Class, now_ns: u64) -> (Option<f32>, Option<f32>) {
+        let ask = class.ask.value().map(|own| {
+            let waits = self.wait_ns + self.more_wait_ns.at(now_ns);
+            (own + waits).max(own * LEAST).max(1.0)
+        });
+        let read = class.read.value().map(|own| {
+            let slower = 1.0 + self.slower_reads.at(now_ns);
+            (own * slower).max(own * LEAST).max(1.0)
+        });
+        (ask, read)
+    }
+
+    /// Begins a run.
+    pub fn decide(
+        &mut self,
+        class: &mut Class,
+        load: Option<ServerLoad>,
+        now_ns: u64,
+        draws: &mut Draws,
+    ) -> Decision {
+        if let Some(load) = load {
+            self.wait_ns = load.wait_ns as f32;
+        }
+        let (way, why) = self.choose(class, now_ns, draws);
+        let run = if why == Why::Untried { FIRST_RUN } else { RUN };
+        let has_turned = way != class.way && why != Why::Untried;
+        class.unlearned = if has_turned { WARM_UP } else { 0 };
+        (class.way, class.run_left) = (way, run - 1);
+        Decision { way, why, is_measured: class.is_measured() }
+    }
+
+    fn choose(&self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> (Way, Why) {
+        let first = if self.reads_cost_server { Way::Ask } else { Way::Read };
+        let (ask, read) = match (self.predict(class, now_ns), class.neighbour) {
+            ((Some(ask), Some(read)), _) => (ask, read),
+            ((None, None), _) => return (first, Why::Untried),
+            ((Some(ask), None), Some(ratio)) if ratio > FAR_WORSE => (ask, ask * ratio),
+            ((None, Some(read)), Some(ratio)) if ratio < 1.0 / FAR_WORSE => (read / ratio, read),
+            ((Some(_), None), _) => return (Way::Read, Why::Untried),
+            ((None, Some(_)), _) => return (Way::Ask, Why::Untried),
+        };
+        let spares = if self.reads_cost_server { -SPARES_SERVER } else { SPARES_SERVER };
+        class.score.take((read - ask) / read.min(ask) - spares);
+        let way = if draws.share() < class.score.asks() { Way::Ask } else { Way::Read };
+        let is_cheaper = (way == Way::Ask) == (ask < read);
+        (way, if is_cheaper { Why::Cheaper } else { Why::Probe })
+    }
+
+    /// See [`super::Chooser::learn`].
+    pub fn learn(&mut self, class: &mut Class, way: Way, spent: Spent, now_ns: u64) {
+        if let Some(left) = class.unlearned.checked_sub(1)
+            && !class.is_short
+        {
+            class.unlearned = left;
+            return;
+        }
+        let took = spent.elapsed_ns as f32;
+        let (ask, read) = self.predict(class, now_ns);
+        match way {
+            Way::Ask => {
+                let took = plausible(took, class.ask, ask);
+                let more = self.more_wait_ns.at(now_ns);
+                if let Some(expected) = ask.filter(|_| class.ask.is_settled()) {
+                    self.more_wait_ns.correct(took - expected, now_ns);
+                }
+                class.ask.learn((took - self.wait_ns - more).max(1.0));
+                self.least_ask_ns = self.least_ask_ns.min(class.ask.mean);
+            }
+            Way::Read => {
+                let took = plausible(took, class.read, read);
+                let slower = 1.0 + self.slower_reads.at(now_ns);
+                if let Some(expected) = read.filter(|_| class.read.is_settled()) {
+                    self.slower_reads.correct((took - expected) / class.read.mean, now_ns);
+                }
+                class.read.learn((took / slower.max(LEAST)).max(1.0));
+                class.reads.learn(spent.reads as f32);
+            }
+        }
+    }
+
+    /// See [`super::Chooser::most_reads`]. Reading takes time in proportion to
+    /// the nodes; asking, beyond the least that any class takes, as well.
+    pub fn most_reads(&self, class: &Class, now_ns: u64) -> Option<u64> {
+        let (Some(ask), Some(read)) = self.predict(class, now_ns) else { return None };
+        let usual = class.reads.value()?.max(1.0);
+        let fixed = self.least_ask_ns.min(ask);
+        let per_node = (read - GIVING_UP * (ask - fixed)) / usual;
+        if per_node <= 0.0 {
+            return None;
+        }
+        Some((GIVING_UP * fixed / per_node).max(UNEXPECTED * usual).ceil() as u64)
+    }
+}
