@@ -115,6 +115,7 @@ fn status_text(status: Status) -> &'static str {
         Status::TwiceGiven => "two of the objects to build of have one id",
         Status::TooManyTrees => "the shard has as many trees as it may have: drop some",
         Status::OtherLoad => "another load of this tree has begun meanwhile",
+        Status::BadGeometry => "not a geometry, or not one with this rectangle",
         Status::AskOwner => "only the tree's own shard knows",
         Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",
     }

@@ -56,8 +56,11 @@ pub use data_buffers::DataBufferCounts;
 pub use error::{ConnectError, Error};
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
+pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_index::rtree::{Object, Predicate, Query};
 pub use remora_layout::rect::{BadRect, Rect};
 pub use remora_layout::tree::{TreeInfo, TreeKind};
 pub use session::Session;
-pub use trees::{Issue, OpenTree, Place, TreeEvents, TreeFound, TreeRead, TreeSettings};
+pub use trees::{
+    Issue, OpenTree, Place, RefinedFound, TreeEvents, TreeFound, TreeRead, TreeSettings,
+};

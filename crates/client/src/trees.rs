@@ -5,6 +5,8 @@
 
 mod read;
 mod reading;
+mod refine;
+mod shapes;
 mod tops;
 
 use crate::api::{Counts, Path, Via};
@@ -17,11 +19,12 @@ use remora_index::rtree::{Object, Predicate, Query};
 use remora_layout::limits::{MAX_NEAREST, STAGE_OBJECTS};
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
+use remora_layout::pointer::RemotePointer;
 use remora_layout::rect::{RECT_BYTES, Rect};
 use remora_layout::tree::{TreeHeader, TreeInfo};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tops::Tops;
-use zerocopy::FromBytes;
 
 /// How a client reads a tree itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,6 +74,8 @@ pub struct OpenTree {
     header: Option<TreeHeader>,
     reading: TreeRead,
     tops: Tops,
+    /// Where records of its objects lie, as far as that was told.
+    records: BTreeMap<u64, RemotePointer>,
     events: TreeEvents,
     /// What its searches cost.
     classes: Classes,
@@ -121,13 +126,15 @@ struct Searched {
     nodes_visited: u64,
 }
 
-/// An object's rectangle and bytes.
+/// An object's rectangle, bytes and geometry.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Place<'s> {
     /// Where it is.
     pub rect: Rect,
     /// Its bytes, if it carries any. Valid until the session is used again.
     pub data: Option<&'s [u8]>,
+    /// Its geometry in WKB, if it has one; valid as long.
+    pub geometry: Option<&'s [u8]>,
 }
 
 /// How long building a tree may take, for each object: many times what it does.
@@ -189,8 +196,18 @@ impl Session {
         let reading = TreeRead::default();
         let tops = Tops::new(reading.cache_bytes);
         let (name, at, events) = (name.into(), info.at, TreeEvents::default());
-        let classes = Classes::default();
-        Ok(Some(OpenTree { name, shard, at, header: None, reading, tops, events, classes }))
+        let (records, classes) = (BTreeMap::new(), Classes::default());
+        Ok(Some(OpenTree {
+            name,
+            shard,
+            at,
+            header: None,
+            reading,
+            tops,
+            records,
+            events,
+            classes,
+        }))
     }
 
     /// Builds an empty tree, which is there, of many objects at once. They are
@@ -249,7 +266,7 @@ impl Session {
         rect: Rect,
         data: Option<&[u8]>,
     ) -> Result<bool, Error> {
-        Ok(self.ask_tree(name, TreeCommand::Put { id, rect, data })?.number == 1)
+        Ok(self.ask_tree(name, TreeCommand::Put { id, rect, data, geometry: None })?.number == 1)
     }
 
     /// Removes an object. Whether it was there.
@@ -258,20 +275,6 @@ impl Session {
     /// See [`Error`].
     pub fn remove_place(&mut self, name: &[u8], id: u64) -> Result<bool, Error> {
         Ok(self.ask_tree(name, TreeCommand::Remove { id })?.number == 1)
-    }
-
-    /// An object; `None` if it is not there.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn place(&mut self, name: &[u8], id: u64) -> Result<Option<Place<'_>>, Error> {
-        let answer = self.ask_tree(name, TreeCommand::Get { id })?;
-        let Some((from, to)) = answer.value else { return Ok(None) };
-        let value = &self.reply[from..to];
-        let Ok((rect, data)) = Rect::read_from_prefix(value) else {
-            return Err(self.end(Error::Protocol("an object without a rectangle")));
-        };
-        Ok(Some(Place { rect, data: (answer.number == 1).then_some(data) }))
     }
 
     /// How many objects a window has.
@@ -413,34 +416,51 @@ impl Session {
         name: &[u8],
         command: TreeCommand<'_>,
     ) -> Result<(Counts, u64), Error> {
-        self.found.clear();
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        let mut parts = 0;
+        let asked = self.ask_in_parts(shard, name, command, |value| {
+            let (objects, rest) = value.as_chunks::<ENTRY_BYTES>();
+            found.extend(objects.iter().map(Entry::from_bytes));
+            parts += 1;
+            rest.is_empty()
+        });
+        if parts > 1 {
+            // The tree may have changed between two of them.
+            found.sort_unstable_by_key(|object| object.word);
+            found.dedup_by_key(|object| object.word);
+        }
+        self.found = found;
+        asked
+    }
+
+    /// Asks a shard for what it answers in parts; hands over their values.
+    /// False from `take` ends the session. Gives the last one's number.
+    fn ask_in_parts(
+        &mut self,
+        shard: usize,
+        name: &[u8],
+        command: TreeCommand<'_>,
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(Counts, u64), Error> {
         let mut scratch = Vec::with_capacity(RECT_BYTES);
         let request = command.request(&mut scratch).map_err(Error::Refused)?;
         let ticket = self.send_to(shard, &Command::Tree { name, request })?;
         let mut counts = Counts::default();
-        let mut parts = 0;
         // Bounded by the server, which ends every search.
         loop {
             let answer = self.collect(shard, ticket)?;
             let answer = self.accepted(answer)?;
             counts.add(&answer.counts);
-            let value = answer.value.map_or(&[][..], |(from, to)| &self.reply[from..to]);
-            let (objects, rest) = value.as_chunks::<ENTRY_BYTES>();
-            if !rest.is_empty() {
+            if !take(answer.value.map_or(&[][..], |(from, to)| &self.reply[from..to])) {
                 return Err(self.end(Error::Protocol("a part of an object")));
             }
-            self.found.extend(objects.iter().map(Entry::from_bytes));
             if !answer.is_followed {
-                if parts > 0 {
-                    // The tree may have changed between two of them.
-                    self.found.sort_unstable_by_key(|object| object.word);
-                    self.found.dedup_by_key(|object| object.word);
-                }
                 return Ok((counts, answer.number.max(0) as u64));
             }
-            parts += 1;
         }
     }
 }
 
+pub use refine::RefinedFound;
 pub use remora_engine::command::TreeSettings;

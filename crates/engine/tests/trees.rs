@@ -136,7 +136,7 @@ impl Bed {
                 let rect = self.random.rect(9);
                 let bytes = vec![self.random.below(256) as u8; self.random.below(900) as usize];
                 let data = (self.random.below(3) == 0).then_some(&bytes[..]);
-                let put = TreeCommand::Put { id, rect, data };
+                let put = TreeCommand::Put { id, rect, data, geometry: None };
                 let model = self.models.entry(name).or_default();
                 let is_new = !model.0.contains_key(&id);
                 assert_eq!(ask(&mut self.shard, name, put), (Status::Ok, is_new as i64, None));
@@ -270,7 +270,7 @@ fn a_search_in_turns_goes_on_while_the_tree_changes() {
             // Objects of both ends go to the other one; 1000 stays.
             let rect = Rect::point(turns as f64, 90.0).unwrap();
             for id in [turns, 60_000 - turns] {
-                ask(&mut shard, b"t", TreeCommand::Put { id, rect, data: None });
+                ask(&mut shard, b"t", TreeCommand::Put { id, rect, data: None, geometry: None });
             }
         }
     }
@@ -301,7 +301,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         Rect { max_y: f64::INFINITY, ..good },
         Rect { min_x: 1.5, ..good },
     ] {
-        let put = TreeCommand::Put { id: 1, rect: bad, data: None };
+        let put = TreeCommand::Put { id: 1, rect: bad, data: None, geometry: None };
         assert_eq!(put.request(&mut scratch), Err(Status::BadRectangle));
         let mut list = Vec::new();
         Objects::push(&mut list, 1, &bad);
@@ -312,7 +312,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         assert_eq!(create.request(&mut scratch), Err(Status::BadRectangle));
     }
     let long = vec![0; MAX_OBJECT_BYTES + 1];
-    let put = TreeCommand::Put { id: 1, rect: good, data: Some(&long) };
+    let put = TreeCommand::Put { id: 1, rect: good, data: Some(&long), geometry: None };
     assert_eq!(put.request(&mut scratch), Err(Status::TooLarge));
     for capacity in [0, 3, 1025, usize::MAX] {
         let create = TreeCommand::Create(TreeSettings { capacity, ..TreeSettings::default() });
@@ -378,7 +378,7 @@ fn a_full_shard_refuses_objects_whole_and_takes_them_again_later() {
         for id in 0..6_000 {
             let rect = random.rect(3);
             let data = (id % 4 == 0).then_some(&data[..]);
-            match ask(&mut shard, b"t", TreeCommand::Put { id, rect, data }).0 {
+            match ask(&mut shard, b"t", TreeCommand::Put { id, rect, data, geometry: None }).0 {
                 Status::Ok => drop(model.insert(id, rect)),
                 status => {
                     assert_eq!(status, Status::OutOfMemory);
@@ -416,7 +416,7 @@ fn keys_make_room_for_trees_where_keys_may_go() {
     let (evicted, mut random) = (shard.stats().evicted, Random(9));
     assert!(evicted > 0, "it is full");
     for id in 0..8_000 {
-        let put = TreeCommand::Put { id, rect: random.rect(3), data: None };
+        let put = TreeCommand::Put { id, rect: random.rect(3), data: None, geometry: None };
         assert_eq!(ask(&mut shard, b"t", put), (Status::Ok, 1, None), "{id}");
     }
     assert!(shard.stats().evicted > evicted && shard.stats().keys > 0);

@@ -115,12 +115,18 @@ pub enum CommandError {
     /// COMMAND GETKEYS of a command without keys.
     #[error("ERR The command has no key arguments")]
     NoKeys,
+    /// A text that is no geometry; why.
+    #[error("ERR {0}")]
+    Geometry(String),
     /// An argument, which is named, is no number.
     #[error("ERR {0} is not a number")]
     NotANumber(&'static str),
     /// An argument is infinite, or NaN, or too large for 64 bits.
     #[error("ERR {0} is not finite")]
     NotFinite(&'static str),
+    /// An argument is below zero.
+    #[error("ERR {0} is negative")]
+    Negative(&'static str),
     /// A rectangle's minimum above its maximum.
     #[error("ERR {0} is greater than {1}")]
     Inverted(&'static str, &'static str),
@@ -215,6 +221,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::InvalidExpiry => format!("ERR invalid expire time in '{command}' command").into(),
         Status::NoTree => "ERR no such tree: make it with RTREE.CREATE, or add an object".into(),
         Status::BadRectangle => "ERR a rectangle needs finite numbers, minima first".into(),
+        Status::BadGeometry => "ERR not a geometry".into(),
         Status::BadCapacity => {
             format!("ERR a node has room for {MIN_NODE_ENTRIES} to {MAX_NODE_ENTRIES} entries")
                 .into()

@@ -2,8 +2,10 @@
 
 use crate::request::{ObjectForm, kind_name};
 use crate::resp::{Protocol, encode};
-use remora_engine::command::Objects;
+use remora_engine::command::{HAS_DATA, HAS_GEOMETRY, Objects};
+use remora_geometry::Shape;
 use remora_layout::node::ENTRY_BYTES;
+use remora_layout::object::Carried;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
 use zerocopy::FromBytes;
@@ -79,15 +81,29 @@ impl ObjectForm {
     }
 }
 
-/// RTREE.GET: a rectangle and the object's data behind it, if `has_data`.
-/// Null without a value.
-pub fn object(out: &mut Vec<u8>, protocol: Protocol, value: Option<&[u8]>, has_data: bool) {
-    let Some((rect, data)) = value.and_then(|value| Rect::read_from_prefix(value).ok()) else {
+/// RTREE.GET: a rectangle and what the object carries behind it, as `flags`
+/// say; its geometry, as WKT, if that was asked for. Null without a value.
+pub fn object(
+    out: &mut Vec<u8>,
+    protocol: Protocol,
+    value: Option<&[u8]>,
+    flags: i64,
+    with_geometry: bool,
+) {
+    let Some((rect, rest)) = value.and_then(|value| Rect::read_from_prefix(value).ok()) else {
         return encode::null(out, protocol);
     };
-    encode::array(out, 5);
+    let has = |flag: u8| flags & i64::from(flag) != 0;
+    let data_alone = Carried { geometry: &[], data: rest };
+    let carried = if has(HAS_GEOMETRY) { Carried::parse(rest) } else { Some(data_alone) };
+    let Carried { geometry, data } = carried.unwrap_or_default();
+    encode::array(out, 5 + usize::from(with_geometry));
     rect_items(out, protocol, &rect);
-    encode::bulk_or_null(out, protocol, has_data.then_some(data));
+    encode::bulk_or_null(out, protocol, has(HAS_DATA).then_some(data));
+    if with_geometry {
+        let wkt = Shape::from_wkb(geometry).ok().map(|shape| shape.to_wkt());
+        encode::bulk_or_null(out, protocol, wkt.as_deref().map(str::as_bytes));
+    }
 }
 
 /// RTREE.INFO, from the words of a [`TreeInfo`]. Null if they are none.
@@ -104,6 +120,7 @@ pub fn info(out: &mut Vec<u8>, protocol: Protocol, value: Option<&[u8]>) {
         ("node_bytes", info.node_bytes),
         ("index_bytes", info.index_bytes),
         ("with_data", info.with_data),
+        ("with_geometry", info.with_geometry),
     ];
     encode::map(out, protocol, 1 + numbers.len());
     encode::bulk(out, b"kind");

@@ -6,11 +6,13 @@ use remora_front::request::{ObjectForm, Render};
 use remora_front::resp::encode;
 use remora_front::tree_reply::{self, ObjectsReply};
 use remora_front::{Args, CommandError, Parsed, Protocol, Request, parse, request};
+use remora_geometry::{Refine, Shape};
 use remora_layout::limits::{
     MAX_NEAREST, MAX_OBJECT_BYTES, NODE_ENTRIES, RESP_MAX_REPLY_BYTES, STREAM_BYTES,
 };
 use remora_layout::node::ENTRY_BYTES;
-use remora_layout::rect::Rect;
+use remora_layout::object::Carried;
+use remora_layout::rect::{RECT_BYTES, Rect};
 use remora_layout::tree::{TreeInfo, TreeKind};
 use zerocopy::IntoBytes;
 
@@ -68,12 +70,17 @@ fn commands_are_understood() {
         (" DATA data", Some(b"data")),
         (" DATA ", Some(b"")),
     ] {
-        let put = TreeCommand::Put { id, rect: window, data };
+        let put = TreeCommand::Put { id, rect: window, data, geometry: None };
         becomes(&format!("rtree.add t {id} {numbers}{words}"), put, added, all);
-        let put = TreeCommand::Put { id: 0, rect: rect(2.0, 3.0, 2.0, 3.0), data };
+        let put = TreeCommand::Put { id: 0, rect: rect(2.0, 3.0, 2.0, 3.0), data, geometry: None };
         becomes(&format!("rtree.addpoint t 0 2 3{words}"), put, added, all);
     }
-    becomes("rtree.get t 7", TreeCommand::Get { id: 7 }, Render::TreeObject, all);
+    becomes(
+        "rtree.get t 7",
+        TreeCommand::Get { id: 7 },
+        Render::TreeObject { geometry: false },
+        all,
+    );
     becomes("rtree.info t", TreeCommand::Info, Render::TreeInfo, all);
     let predicates = [
         ("", Predicate::Intersects),
@@ -110,6 +117,59 @@ fn commands_are_understood() {
 }
 
 #[test]
+fn geometries_are_understood() {
+    let wkt = "POLYGON ((0 0, 4 0, 4 4, 0 0))";
+    let json = r#"{"type":"Polygon","coordinates":[[[0,0],[4,0],[4,4],[0,0]]]}"#;
+    let polygon = Shape::from_wkt(wkt).unwrap();
+    for text in [wkt, json] {
+        for (rest, expected) in [(&[][..], None), (&["data", "x"], Some(&b"x"[..]))] {
+            let words = [&["rtree.add", "t", "7", "Geometry", text], rest].concat();
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            with(&words, |found| match found {
+                Ok(Request::TreeAddShape { name: b"t", id: 7, shape, data }) => {
+                    assert_eq!((*shape, data), (polygon.clone(), expected));
+                }
+                other => panic!("{other:?}"),
+            });
+        }
+        let near = Refine::DistanceAtMost { from: polygon.clone(), most: 2.5 };
+        let with_rect = ObjectForm { rect: true, distance_from: None };
+        for (word, distance, refine) in [
+            ("intersects", None, Refine::Intersects(polygon.clone())),
+            ("WITHIN", None, Refine::Within(polygon.clone())),
+            ("contains", None, Refine::Contains(polygon.clone())),
+            ("dwithin", Some("2.5"), near),
+        ] {
+            for (options, form, most) in [
+                (&[][..], ObjectForm::default(), usize::MAX),
+                (&["limit", "5", "withrect"], with_rect, 5),
+            ] {
+                let words = ["rtree.search", "t", "geometry", word, text].into_iter();
+                let words = words.chain(distance).chain(options.iter().copied());
+                let words: Vec<&[u8]> = words.map(str::as_bytes).collect();
+                with(&words, |found| match found {
+                    Ok(Request::TreeRefine {
+                        name: b"t",
+                        refine: asked,
+                        form: told,
+                        most: at_most,
+                    }) => {
+                        assert_eq!((&*asked, told, at_most), (&refine, form, most));
+                    }
+                    other => panic!("{other:?}"),
+                });
+            }
+        }
+    }
+    becomes(
+        "rtree.get t 7 withgeometry",
+        TreeCommand::Get { id: 7 },
+        Render::TreeObject { geometry: true },
+        usize::MAX,
+    );
+}
+
+#[test]
 fn errors_name_the_argument() {
     let syntax = "ERR syntax error";
     let arity = |command| format!("ERR wrong number of arguments for '{command}' command");
@@ -118,10 +178,26 @@ fn errors_name_the_argument() {
         ("rtree.add t 1 0 0 1", &arity("rtree.add")),
         ("rtree.addpoint t 1 0", &arity("rtree.addpoint")),
         ("rtree.rem t", &arity("rtree.rem")),
-        ("rtree.get t 1 2", &arity("rtree.get")),
+        ("rtree.get t 1 2", syntax),
         ("rtree.drop", &arity("rtree.drop")),
         ("rtree.search t 0 0 1", &arity("rtree.search")),
         ("rtree.nearest t 0 0", &arity("rtree.nearest")),
+        ("rtree.add t 1 geometry", &arity("rtree.add")),
+        ("rtree.add t 1 geometry 0 0 1", "ERR not a geometry: Invalid WKT format"),
+        (
+            "rtree.add t 1 geometry point(1)",
+            "ERR not a geometry: Expected a number for the Y coordinate",
+        ),
+        (
+            "rtree.add t 1 geometry {}",
+            "ERR not a geometry: missing field `type` at line 1 column 2",
+        ),
+        ("rtree.search t geometry touches point(1)", syntax),
+        ("rtree.search t geometry dwithin point(1)", syntax),
+        (
+            "rtree.search t geometry within point(1",
+            "ERR not a geometry: Expected a number for the Y coordinate",
+        ),
         ("rtree.add t -1 0 0 1 1", id),
         ("rtree.add t 9223372036854775808 0 0 1 1", id),
         ("rtree.get t 18446744073709551615", id),
@@ -213,17 +289,28 @@ fn replies() {
     assert_eq!(written(none), "*0\r\n");
 
     let mut value = rect(1.0, 2.0, 3.0, 4.0).as_bytes().to_vec();
-    let object = |value: Option<&[u8]>, has_data, protocol| {
-        written(|out| tree_reply::object(out, protocol, value, has_data))
+    let object = |value: Option<&[u8]>, flags, protocol| {
+        written(|out| tree_reply::object(out, protocol, value, flags, false))
     };
-    assert_eq!(object(None, false, Resp3), "_\r\n");
-    assert_eq!(object(Some(&value), false, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
+    assert_eq!(object(None, 0, Resp3), "_\r\n");
+    assert_eq!(object(Some(&value), 0, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
     value.extend(b"hi");
     let text = "*5\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$2\r\nhi\r\n";
-    assert_eq!(object(Some(&value), true, Resp2), text);
+    assert_eq!(object(Some(&value), 1, Resp2), text);
+    let told = |value: &[u8], flags| {
+        let told = written(|out| tree_reply::object(out, Resp2, Some(value), flags, true));
+        told.strip_prefix("*6\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n").unwrap().to_owned()
+    };
+    assert_eq!(told(&value, 1), "$2\r\nhi\r\n$-1\r\n");
+    let shape = Shape::from_wkt("LINESTRING (1 2, 3 4)").unwrap();
+    let wkb = shape.to_wkb();
+    value.truncate(RECT_BYTES);
+    Carried { geometry: &wkb, data: b"hi" }.write(&mut value);
+    assert_eq!(told(&value, 3), "$2\r\nhi\r\n$19\r\nLINESTRING(1 2,3 4)\r\n");
+    assert_eq!(object(Some(&value), 3, Resp2), text, "not asked for");
     let facts = written(|out| tree_reply::info(out, Resp3, Some(info().to_words().as_bytes())));
-    assert!(facts.starts_with("%8\r\n$4\r\nkind\r\n$7\r\nguttman\r\n$8\r\ncapacity\r\n:30\r\n"));
-    assert!(facts.ends_with("$9\r\nwith_data\r\n:6\r\n"), "{facts}");
+    assert!(facts.starts_with("%9\r\n$4\r\nkind\r\n$7\r\nguttman\r\n$8\r\ncapacity\r\n:30\r\n"));
+    assert!(facts.ends_with("$9\r\nwith_data\r\n:6\r\n$13\r\nwith_geometry\r\n:8\r\n"), "{facts}");
     assert_eq!(written(|out| tree_reply::info(out, Resp2, None)), "$-1\r\n");
 }
 
@@ -238,6 +325,7 @@ fn info() -> TreeInfo {
         node_bytes: 4,
         index_bytes: 5,
         with_data: 6,
+        with_geometry: 8,
         staged: 7,
         bounds: Rect::default(),
     }

@@ -7,11 +7,15 @@
 
 #![forbid(unsafe_code)]
 
+mod parts;
+mod predicate;
+mod refine;
 mod shape;
 mod text;
 mod wkb;
 
 pub use geo_types;
+pub use refine::{Refine, is_point};
 pub use shape::Shape;
 
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_GEOMETRY_COORDINATE, MAX_GEOMETRY_DEPTH};
@@ -59,6 +63,9 @@ pub enum ShapeError {
     /// Too many coordinates.
     #[error("the geometry is longer than {MAX_GEOMETRY_BYTES} bytes of WKB")]
     TooLong,
+    /// The bytes name no predicate, or a distance that makes no sense.
+    #[error("not a predicate of a search")]
+    Refinement,
     /// A text that is no geometry; what is wrong with it.
     #[error("not a geometry: {0}")]
     Text(String),

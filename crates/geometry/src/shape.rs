@@ -1,5 +1,6 @@
 //! A geometry that has passed every check.
 
+use crate::parts::Parts;
 use crate::{ShapeError, wkb};
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_GEOMETRY_COORDINATE, MAX_GEOMETRY_DEPTH};
@@ -12,6 +13,7 @@ use remora_layout::rect::Rect;
 pub struct Shape {
     geometry: Geometry<f64>,
     bounds: Rect,
+    parts: Parts,
 }
 
 impl Shape {
@@ -24,9 +26,8 @@ impl Shape {
             Geometry::Triangle(triangle) => Geometry::Polygon(triangle.to_polygon()),
             other => other,
         };
-        let mut seen = Seen { bounds: None, bytes: 0 };
-        seen.geometry(&geometry, 0)?;
-        Ok(Self { bounds: seen.bounds.ok_or(ShapeError::Empty)?, geometry })
+        let bounds = checked(&geometry)?;
+        Ok(Self { parts: Parts::of(&geometry), bounds, geometry })
     }
 
     /// What an object without a geometry of its own is: its rectangle, or a
@@ -45,12 +46,16 @@ impl Shape {
             Geometry::Polygon(geo_types::Rect::new(least, greatest).to_polygon())
         };
         let bounds = Rect { min_x: least.x, max_x: greatest.x, min_y: least.y, max_y: greatest.y };
-        Self { geometry, bounds }
+        Self { parts: Parts::of(&geometry), bounds, geometry }
     }
 
     /// The geometry.
     pub fn geometry(&self) -> &Geometry<f64> {
         &self.geometry
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
     }
 
     /// The smallest rectangle that contains it.
@@ -70,6 +75,12 @@ impl Shape {
         Self::new(wkb::read(bytes)?)
     }
 
+    /// The bounds of the geometry that WKB encodes: [`Shape::from_wkb`] for who
+    /// does not compare it.
+    pub fn bounds_of_wkb(bytes: &[u8]) -> Result<Rect, ShapeError> {
+        checked(&wkb::read(bytes)?)
+    }
+
     /// Its WKB, in little endian: equal geometries have equal bytes, but for
     /// the sign of zero.
     pub fn to_wkb(&self) -> Vec<u8> {
@@ -77,6 +88,13 @@ impl Shape {
         wkb::write(&self.geometry, &mut out);
         out
     }
+}
+
+/// The bounds of a geometry, if it is a good one.
+fn checked(geometry: &Geometry<f64>) -> Result<Rect, ShapeError> {
+    let mut seen = Seen { bounds: None, bytes: 0 };
+    seen.geometry(geometry, 0)?;
+    seen.bounds.ok_or(ShapeError::Empty)
 }
 
 /// What has been seen of a geometry that is checked.

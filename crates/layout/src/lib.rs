@@ -15,6 +15,7 @@ pub mod immediate;
 pub mod limits;
 pub mod message;
 pub mod node;
+pub mod object;
 pub mod plant;
 pub mod pointer;
 pub mod pointer_table;

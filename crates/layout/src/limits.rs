@@ -252,6 +252,18 @@ pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.
 pub const SEARCH_TURN_BYTES: usize = 24 << 10;
+/// A turn of a refined search ends when it has compared geometries of so many
+/// bytes: the longest one.
+pub const REFINE_TURN_BYTES: usize = MAX_GEOMETRY_BYTES;
+/// What an object without a geometry counts for in that.
+pub const REFINE_LEAST_BYTES: usize = 256;
+/// Objects that one request lets a server refine.
+pub const MAX_REFINE_IDS: usize = 1_000;
+/// Places of records of one tree that a session keeps; when there are more, it
+/// begins anew.
+pub const MAX_KEPT_RECORDS: usize = 1 << 18;
+/// READs of objects' records that a refined search has under way at a time.
+pub const MAX_RECORD_READS: usize = 64;
 /// READs of nodes that one search has under way at a time.
 pub const MAX_ISSUED: usize = 64;
 /// Kept nodes that one search uses; each needs a READ of its version.

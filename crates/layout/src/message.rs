@@ -156,6 +156,8 @@ pub enum Op {
     TreeBuild = 29,
     /// The objects in a window of another shard's tree.
     TreeSearchAt = 30,
+    /// The objects whose geometries have to do with a given one.
+    TreeRefine = 31,
 }
 
 impl Op {
@@ -199,6 +201,7 @@ impl Op {
             28 => Self::TreeStage,
             29 => Self::TreeBuild,
             30 => Self::TreeSearchAt,
+            31 => Self::TreeRefine,
             _ => return None,
         })
     }
@@ -245,6 +248,9 @@ pub enum Status {
     AskOwner = 16,
     /// Another load of the tree has begun meanwhile.
     OtherLoad = 17,
+    /// What was given is no geometry, or no predicate on one, or the rectangle
+    /// is not the geometry's.
+    BadGeometry = 18,
 }
 
 impl Status {
@@ -270,6 +276,7 @@ impl Status {
             15 => Self::TooManyTrees,
             16 => Self::AskOwner,
             17 => Self::OtherLoad,
+            18 => Self::BadGeometry,
             _ => return None,
         })
     }

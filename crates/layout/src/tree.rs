@@ -3,7 +3,7 @@
 //! ```text
 //!  80 bytes, at the start of a node's place
 //!  words 0-2          as a node's ([`crate::node`]); the checksum covers words 3 to 9
-//!  word 3  shape      | capacity 16 | height 8 | kind 8 | 0 32 |
+//!  word 3  shape      | capacity 16 | height 8 | kind 8 | geometries 1 | 0 31 |
 //!  word 4  root       a NodeRef
 //!  word 5  counter    what a walk compares `left_at` with
 //!  words 6-9  bounds  of the Hilbert curve (Hilbert R-trees only, else 0)
@@ -61,12 +61,19 @@ pub struct TreeHeader {
     pub counter: u64,
     /// Bounds of the Hilbert curve; 0 for other kinds.
     pub bounds: Rect,
+    /// Whether an object has, or has had, a geometry. Where none ever had one,
+    /// objects are their rectangles. Set before the first one's rectangle can
+    /// be read, and never taken back.
+    pub has_geometries: bool,
 }
 
 impl TreeHeader {
     /// Words 3 to 9 as they stand in memory.
     pub fn to_words(&self) -> [u64; 7] {
-        let shape = self.capacity as u64 | (self.height as u64) << 16 | (self.kind as u64) << 24;
+        let shape = self.capacity as u64
+            | (self.height as u64) << 16
+            | (self.kind as u64) << 24
+            | (self.has_geometries as u64) << 32;
         let Rect { min_x, max_x, min_y, max_y } = self.bounds;
         let [a, b, c, d] = [min_x, max_x, min_y, max_y].map(f64::to_bits);
         [shape, self.root.to_word(), self.counter, a, b, c, d]
@@ -77,7 +84,7 @@ impl TreeHeader {
         let (capacity, height) = (words[0] as u16, (words[0] >> 16) as u8);
         let fits = (MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&(capacity as usize))
             && (1..=MAX_TREE_HEIGHT).contains(&height)
-            && words[0] >> 32 == 0;
+            && words[0] >> 33 == 0;
         let [min_x, max_x, min_y, max_y] =
             [words[3], words[4], words[5], words[6]].map(f64::from_bits);
         Some(Self {
@@ -87,13 +94,14 @@ impl TreeHeader {
             root: NodeRef::from_word(words[1]),
             counter: words[2],
             bounds: Rect { min_x, max_x, min_y, max_y },
+            has_geometries: words[0] >> 32 & 1 == 1,
         })
         .filter(|_| fits)
     }
 }
 
 /// Words of a [`TreeInfo`].
-pub const TREE_INFO_WORDS: usize = 12;
+pub const TREE_INFO_WORDS: usize = 13;
 
 /// What a server tells of a tree: where it is to be read, and what is in it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -116,6 +124,8 @@ pub struct TreeInfo {
     pub index_bytes: u64,
     /// Objects that carry bytes.
     pub with_data: u64,
+    /// Objects that have a geometry.
+    pub with_geometry: u64,
     /// Objects that are kept for building it.
     pub staged: u64,
     /// What a Hilbert R-tree's curve fills; 0 for other kinds.
@@ -129,17 +139,20 @@ impl TreeInfo {
         let Rect { min_x, max_x, min_y, max_y } = self.bounds;
         let [a, b, c, d] = [min_x, max_x, min_y, max_y].map(f64::to_bits);
         let Self { objects, nodes, node_bytes, index_bytes, with_data, staged, .. } = *self;
+        let with_geometry = self.with_geometry;
         let at = self.at.to_word();
-        [at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged, a, b, c, d]
+        let sizes = [at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged];
+        let mut words = [0; TREE_INFO_WORDS];
+        words[..sizes.len()].copy_from_slice(&sizes);
+        words[sizes.len()..].copy_from_slice(&[a, b, c, d, with_geometry]);
+        words
     }
 
     /// What the words say; `None` if no server says so.
     pub fn from_words(words: &[u64]) -> Option<Self> {
-        let &[at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged, a, b, c, d] =
-            words
-        else {
-            return None;
-        };
+        let (sizes, rest) = words.split_first_chunk::<8>()?;
+        let &[a, b, c, d, with_geometry] = rest else { return None };
+        let &[at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged] = sizes;
         let [min_x, max_x, min_y, max_y] = [a, b, c, d].map(f64::from_bits);
         Some(Self {
             at: NodeRef::from_word(at),
@@ -151,6 +164,7 @@ impl TreeInfo {
             node_bytes,
             index_bytes,
             with_data,
+            with_geometry,
             staged,
             bounds: Rect { min_x, max_x, min_y, max_y },
         })
@@ -188,8 +202,11 @@ mod tests {
             root: NodeRef { slot: u32::MAX, generation: 7 },
             counter: 1 << 50,
             bounds: Rect { min_x: -1.0, max_x: 2.0, min_y: 0.5, max_y: 4.0 },
+            has_geometries: false,
         };
         let words = header.to_words();
+        let with = TreeHeader { has_geometries: true, ..header };
+        assert_eq!(TreeHeader::from_words(with.to_words()), Some(with));
         assert_eq!(TreeHeader::from_words(words), Some(header));
         for (height, capacity) in [(0, 30), (MAX_TREE_HEIGHT + 1, 30), (1, 1), (1, u16::MAX)] {
             let bad = TreeHeader { height, capacity, ..header };

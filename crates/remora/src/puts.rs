@@ -36,7 +36,7 @@ impl Puts {
 
     /// Sends one object. An error may be that of one sent before.
     pub fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
-        let put = TreeCommand::Put { id, rect, data };
+        let put = TreeCommand::Put { id, rect, data, geometry: None };
         let request = put.request(&mut self.scratch).map_err(Error::Refused)?;
         self.session.submit(&Command::Tree { name: &self.name, request })?;
         if self.session.in_flight() >= OUTSTANDING {

@@ -98,7 +98,7 @@ impl Session {
         Ok(None)
     }
 
-    fn holds_right(&mut self) -> Result<bool, Error> {
+    pub(super) fn holds_right(&mut self) -> Result<bool, Error> {
         let now_ns = self.now()?;
         Ok(self.right.holds(now_ns))
     }
@@ -275,7 +275,7 @@ impl Session {
 
     /// Reads a tree's header. `None`: ask; where the tree lies is looked up
     /// anew then, as another one may have its name.
-    fn read_tree_header(
+    pub(super) fn read_tree_header(
         &mut self,
         tree: &mut OpenTree,
         cost: &mut Counts,

@@ -13,7 +13,10 @@ mod tree;
 pub use pairs::Pairs;
 pub use remora_index::rtree::Predicate;
 pub use reply::Reply;
-pub use tree::{Objects, TreeCommand, TreeRequest, TreeSettings};
+pub use tree::{
+    HAS_DATA, HAS_GEOMETRY, Objects, Refined, TreeCommand, TreeRequest, TreeSettings,
+    window_predicate,
+};
 
 /// When a SET takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,12 +4,16 @@
 //! ```text
 //! command   flags         argument   value
 //! create    kind          capacity   bounds 32
-//! put       1: has data   id         rectangle 32 | data
+//! put       1: data       id         rectangle 32 | data
+//! put       2: geometry   id         rectangle 32 | its length 4 | WKB | data
+//!           3: both
 //! remove    0             id         -
 //! get       0             id         -
 //! search    predicate     0          window 32
 //! search    predicate |   header     window 32; of a tree of another shard
 //!           shard << 2
+//! refine    0             0          the predicate's length 4 | predicate
+//! refine    1: of objects 0          the same | their ids, 8 each
 //! count     predicate     0          window 32
 //! nearest   0             how many   x 8 | y 8
 //! stage     1: the first  load       objects: rectangle 32 | id 8, each
@@ -18,9 +22,10 @@
 //! ```
 //! What is decoded holds checked rectangles only.
 
+use remora_geometry::{Refine, Shape, ShapeError};
 use remora_index::rtree::Predicate;
 use remora_layout::limits::{
-    MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
+    MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_REFINE_IDS, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
 };
 use remora_layout::message::{Op, Status};
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
@@ -95,14 +100,17 @@ pub enum TreeCommand<'a> {
         rect: Rect,
         /// Its bytes; `None` leaves those that it has.
         data: Option<&'a [u8]>,
+        /// Its geometry in WKB, whose bounds are `rect`; without one it is its
+        /// rectangle, whatever it was before.
+        geometry: Option<&'a [u8]>,
     },
     /// Removes an object; `number` is 1 if it was there.
     Remove {
         /// Its id.
         id: u64,
     },
-    /// The value is the object's rectangle, and its bytes behind it; `number`
-    /// is 1 if it has any.
+    /// The value is the object's rectangle, and, as a put has them, its
+    /// geometry and its bytes behind it; `number` is as a put's flags.
     Get {
         /// Its id.
         id: u64,
@@ -126,6 +134,15 @@ pub enum TreeCommand<'a> {
         shard: u8,
         /// Where its header lies.
         at: NodeRef,
+    },
+    /// The objects whose geometries fit, as [`TreeCommand::Search`] gives them;
+    /// `number` of the last reply holds [`Refined`]. With ids: of these objects
+    /// those that are there, a [`remora_layout::object::Verdict`] each.
+    Refine {
+        /// A [`Refine`]'s bytes.
+        refine: &'a [u8],
+        /// Which objects; 8 bytes each, at most `MAX_REFINE_IDS` of them.
+        ids: Option<&'a [u8]>,
     },
     /// `number` is the number of objects in a window.
     Count {
@@ -162,8 +179,43 @@ pub enum TreeCommand<'a> {
     },
 }
 
-/// Flag of a put: it brings data.
-const HAS_DATA: u8 = 1;
+/// What a refined search cost: the number of its last reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Refined {
+    /// Nodes visited.
+    pub nodes: u32,
+    /// Objects whose geometries were looked at.
+    pub candidates: u32,
+}
+
+impl Refined {
+    /// As a reply's number.
+    pub const fn to_number(self) -> i64 {
+        (self.nodes as u64 | (self.candidates as u64) << 32) as i64
+    }
+
+    /// What a reply's number says.
+    pub const fn from_number(number: i64) -> Self {
+        Self { nodes: number as u32, candidates: (number as u64 >> 32) as u32 }
+    }
+}
+
+/// What the rectangle of an object that fits has to do with the window of
+/// [`Refine::window`].
+pub const fn window_predicate(refine: &Refine) -> Predicate {
+    match refine {
+        Refine::Intersects(_) | Refine::DistanceAtMost { .. } => Predicate::Intersects,
+        Refine::Within(_) => Predicate::Within,
+        Refine::Contains(_) => Predicate::Contains,
+    }
+}
+
+/// Flag of a put, and of what an object is: it has data.
+pub const HAS_DATA: u8 = 1;
+/// Flag of a put, and of what an object is: it has a geometry.
+pub const HAS_GEOMETRY: u8 = 2;
+/// Flag of a refined search: it is of some objects.
+const HAS_IDS: u8 = 1;
 /// Flag of a part of a load: it is the first.
 const FIRST: u8 = 1;
 
@@ -205,7 +257,7 @@ impl<'a> TreeRequest<'a> {
 
     /// Whether it is answered in slices.
     pub fn is_search(&self) -> bool {
-        matches!(self.op, Op::TreeSearch | Op::TreeSearchAt | Op::TreeCount)
+        matches!(self.op, Op::TreeSearch | Op::TreeSearchAt | Op::TreeRefine | Op::TreeCount)
     }
 }
 
@@ -223,10 +275,23 @@ impl<'a> TreeCommand<'a> {
                 (Op::TreeCreate, kind as u8, capacity as i64)
             }
             Self::Drop => (Op::TreeDrop, 0, 0),
-            Self::Put { id, rect, data } => {
+            Self::Put { id, rect, data, geometry } => {
                 scratch.extend_from_slice(rect.as_bytes());
-                scratch.extend_from_slice(data.unwrap_or_default());
-                (Op::TreePut, if data.is_some() { HAS_DATA } else { 0 }, id as i64)
+                let mut flags = 0;
+                if let Some(geometry) = geometry {
+                    push_sized(scratch, geometry);
+                    flags |= HAS_GEOMETRY;
+                }
+                if let Some(data) = data {
+                    scratch.extend_from_slice(data);
+                    flags |= HAS_DATA;
+                }
+                (Op::TreePut, flags, id as i64)
+            }
+            Self::Refine { refine, ids } => {
+                push_sized(scratch, refine);
+                scratch.extend_from_slice(ids.unwrap_or_default());
+                (Op::TreeRefine, if ids.is_some() { HAS_IDS } else { 0 }, 0)
             }
             Self::Remove { id } => (Op::TreeRemove, 0, id as i64),
             Self::Get { id } => (Op::TreeGet, 0, id as i64),
@@ -274,15 +339,40 @@ impl<'a> TreeCommand<'a> {
                 Ok(Self::Create(TreeSettings { kind, capacity, bounds }))
             }
             Op::TreeDrop => plain(Self::Drop),
-            Op::TreePut => {
-                let (rect, rest) = take_rect(value)?;
-                let data = match flags {
+            Op::TreePut if flags <= HAS_DATA | HAS_GEOMETRY => {
+                let (rect, mut rest) = take_rect(value)?;
+                let mut geometry = None;
+                if flags & HAS_GEOMETRY != 0 {
+                    let (wkb, after) = take_sized(rest)?;
+                    match Shape::bounds_of_wkb(wkb) {
+                        Ok(bounds) if bounds == rect => {}
+                        Err(ShapeError::TooLong) => return Err(Status::TooLarge),
+                        Ok(_) | Err(_) => return Err(Status::BadGeometry),
+                    }
+                    (geometry, rest) = (Some(wkb), after);
+                }
+                let data = match flags & HAS_DATA {
                     HAS_DATA if rest.len() > MAX_OBJECT_BYTES => return Err(Status::TooLarge),
                     HAS_DATA => Some(rest),
-                    0 if rest.is_empty() => None,
+                    _ if rest.is_empty() => None,
                     _ => return Err(Status::Malformed),
                 };
-                Ok(Self::Put { id: argument as u64, rect, data })
+                Ok(Self::Put { id: argument as u64, rect, data, geometry })
+            }
+            Op::TreeRefine if flags <= HAS_IDS && argument == 0 => {
+                let (refine, ids) = take_sized(value)?;
+                match Refine::from_bytes(refine) {
+                    Ok(_) => {}
+                    Err(ShapeError::TooLong) => return Err(Status::TooLarge),
+                    Err(_) => return Err(Status::BadGeometry),
+                }
+                let ids = match flags {
+                    HAS_IDS if ids.len() > 8 * MAX_REFINE_IDS => return Err(Status::TooLarge),
+                    HAS_IDS if ids.len().is_multiple_of(8) => Some(ids),
+                    0 if ids.is_empty() => None,
+                    _ => return Err(Status::Malformed),
+                };
+                Ok(Self::Refine { refine, ids })
             }
             Op::TreeRemove | Op::TreeGet if flags == 0 && value.is_empty() => {
                 let id = argument as u64;
@@ -330,6 +420,19 @@ impl<'a> TreeCommand<'a> {
 fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
     let (rect, rest) = Rect::read_from_prefix(value).map_err(|_| Status::Malformed)?;
     Ok((rect.checked().map_err(|_| Status::BadRectangle)?, rest))
+}
+
+/// Appends a part whose length stands before it.
+fn push_sized(scratch: &mut Vec<u8>, part: &[u8]) {
+    // One that is too long is refused when it is checked.
+    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+    scratch.extend_from_slice(&length.to_le_bytes());
+    scratch.extend_from_slice(part);
+}
+
+fn take_sized(value: &[u8]) -> Result<(&[u8], &[u8]), Status> {
+    let (length, rest) = value.split_first_chunk::<4>().ok_or(Status::Malformed)?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Status::Malformed)
 }
 
 fn nothing(rest: &[u8]) -> Result<(), Status> {

@@ -2,20 +2,20 @@
 //!
 //! What it keeps true: a change of a tree is made whole or not at all, and
 //! logged if it was made, under the position that the changed nodes carry
-//! (`changed_at`); an object's bytes lie in a slot of their own, that no key
-//! leads to, and go with the object; a search that has begun ends, or is told
+//! (`changed_at`); what an object carries lies in a record of its own, that no
+//! key leads to, and goes with the object; a search that has begun ends, or is told
 //! that its tree has gone, whatever happens meanwhile.
 
 mod build;
+mod carried;
+mod refine;
 mod search;
 
 pub use search::TreeSearch;
 
-use super::defragment::Room;
 use super::{Now, Shard};
 use crate::command::{Command, Reply, TreeCommand, TreeRequest, TreeSettings};
-use remora_arena::{ArenaFull, Journal, NewRecord, Slot, publish_live, slot_of, write_pending};
-use remora_index::hash::record_value;
+use remora_arena::Journal;
 use remora_index::rtree::{Arena, Tree, TreeError, TreeOptions};
 use remora_layout::limits::{MAX_TREES, NODE_RUN_BYTES};
 use remora_layout::message::Status;
@@ -31,8 +31,11 @@ struct Named {
     tree: Tree,
     /// No two trees of a shard ever have the same.
     serial: u64,
-    /// Slots of the objects' bytes.
-    data: BTreeMap<u64, u32>,
+    /// Slots of what the objects carry.
+    records: BTreeMap<u64, u32>,
+    /// Objects that have bytes, and those that have a geometry.
+    with_data: u64,
+    with_geometry: u64,
     /// What it is to be built of.
     staged: Vec<(u64, Rect)>,
     /// Which load that is.
@@ -97,14 +100,15 @@ impl<J: Journal> Shard<J> {
         match command {
             TreeCommand::Create(settings) => self.create_tree(name, settings, &entry, now),
             TreeCommand::Drop => self.drop_tree(name, &entry, now),
-            TreeCommand::Put { id, rect, data } => {
-                self.put_object(name, (id, rect, data), &entry, now)
+            TreeCommand::Put { id, rect, data, geometry } => {
+                self.put_object(name, (id, rect), (data, geometry), &entry, now)
             }
             TreeCommand::Remove { id } => self.remove_object(name, id, &entry, now),
             TreeCommand::Get { id } => self.object(name, id),
             TreeCommand::Search { .. } | TreeCommand::Count { .. } => {
                 self.whole_search(name, command)
             }
+            TreeCommand::Refine { .. } => self.whole_refine(name, request),
             TreeCommand::SearchAt { .. } => Reply::status(Status::AskOwner),
             TreeCommand::Nearest { x, y, wanted } => self.nearest(name, (x, y), wanted as usize),
             TreeCommand::Info => self.tree_info(name),
@@ -195,7 +199,15 @@ impl<J: Journal> Shard<J> {
         self.trees.totals.update((0, 0), &tree);
         self.trees.last_serial += 1;
         let serial = self.trees.last_serial;
-        let named = Named { tree, serial, data: BTreeMap::new(), staged: Vec::new(), load: 0 };
+        let named = Named {
+            tree,
+            serial,
+            records: BTreeMap::new(),
+            with_data: 0,
+            with_geometry: 0,
+            staged: Vec::new(),
+            load: 0,
+        };
         self.trees.by_name.insert(name.into(), named);
         Ok(())
     }
@@ -208,8 +220,8 @@ impl<J: Journal> Shard<J> {
     }
 
     fn end_tree(&mut self, named: Named, now: Now) {
-        for slot in named.data.into_values() {
-            self.drop_data(slot, now);
+        for slot in named.records.into_values() {
+            self.drop_record(slot, now);
         }
         self.trees.totals.objects -= named.tree.objects();
         self.trees.totals.node_bytes -= named.tree.bytes();
@@ -225,38 +237,6 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    fn put_object(
-        &mut self,
-        name: &[u8],
-        (id, rect, data): (u64, Rect, Option<&[u8]>),
-        entry: &Command<'_>,
-        now: Now,
-    ) -> Reply<'_> {
-        let is_made = !self.trees.by_name.contains_key(name);
-        if is_made && let Err(status) = self.new_tree(name, TreeSettings::default(), now) {
-            return Reply::status(status);
-        }
-        let kept = data.filter(|data| !data.is_empty()).map(|data| self.keep(data, now));
-        let Ok(slot) = kept.transpose() else {
-            return self.not_put(name, is_made, Status::OutOfMemory, now);
-        };
-        match self.change_tree(name, now, |tree, arena| tree.put(arena, id, rect)) {
-            Ok(is_new) => {
-                self.log.append(entry);
-                if data.is_some() {
-                    self.set_data(name, id, slot, now);
-                }
-                Reply::number(is_new as i64)
-            }
-            Err(status) => {
-                if let Some(slot) = slot {
-                    self.drop_data(slot.slot, now);
-                }
-                self.not_put(name, is_made, status, now)
-            }
-        }
-    }
-
     /// An object was refused: a tree made for it goes again.
     fn not_put(&mut self, name: &[u8], is_made: bool, status: Status, now: Now) -> Reply<'_> {
         if is_made && let Some(named) = self.trees.by_name.remove(name) {
@@ -265,65 +245,22 @@ impl<J: Journal> Shard<J> {
         Reply::status(status)
     }
 
-    /// Keeps an object's bytes in a slot.
-    fn keep(&mut self, data: &[u8], now: Now) -> Result<Slot, ArenaFull> {
-        let record = NewRecord { key: &[], value: data, kind: OBJECT_KIND, expires_at_ms: 0 };
-        let slot = self.allocate(Room::Record { bytes: record.record_bytes() }, now)?;
-        let (secret, region) = (self.options.record_secret, self.options.region);
-        write_pending(&mut self.owner, secret, region, slot, &record);
-        publish_live(&mut self.owner, slot);
-        self.trees.totals.data_bytes += self.slots.bytes_of(slot);
-        self.shed_thinned(now);
-        Ok(slot)
-    }
-
-    fn drop_data(&mut self, slot: u32, now: Now) {
-        let slot = slot_of(&self.owner, slot);
-        self.trees.totals.data_bytes -= self.slots.bytes_of(slot);
-        self.give_back(slot, now);
-    }
-
-    /// The object's bytes are those in the slot from now on, or none.
-    fn set_data(&mut self, name: &[u8], id: u64, slot: Option<Slot>, now: Now) {
-        let Some(named) = self.trees.by_name.get_mut(name) else { return };
-        let before = match slot {
-            Some(slot) => named.data.insert(id, slot.slot),
-            None => named.data.remove(&id),
-        };
-        if let Some(before) = before {
-            self.drop_data(before, now);
-        }
-    }
-
     fn remove_object(&mut self, name: &[u8], id: u64, entry: &Command<'_>, now: Now) -> Reply<'_> {
+        let hidden = self.hide_record(name, id);
         match self.change_tree(name, now, |tree, arena| tree.remove(arena, id)) {
             Ok(true) => {
                 self.log.append(entry);
                 if !planted(Plant::DataOutlivesObject) {
-                    self.set_data(name, id, None, now);
+                    self.set_record(name, id, None, now);
                 }
                 Reply::number(1)
             }
             Ok(false) | Err(Status::NoTree) => Reply::number(0),
-            Err(status) => Reply::status(status),
+            Err(status) => {
+                self.show_record(hidden);
+                Reply::status(status)
+            }
         }
-    }
-
-    fn object(&mut self, name: &[u8], id: u64) -> Reply<'_> {
-        let Some(named) = self.trees.by_name.get(name) else {
-            return Reply::status(Status::NoTree);
-        };
-        let Some(rect) = named.tree.find(&self.owner, id) else {
-            return Reply::status(Status::NotFound);
-        };
-        let scratch = &mut self.trees.scratch;
-        scratch.clear();
-        scratch.extend_from_slice(rect.as_bytes());
-        let data = named.data.get(&id);
-        if let Some(&slot) = data {
-            scratch.extend_from_slice(record_value(&self.owner, slot));
-        }
-        Reply { value: Some(scratch), ..Reply::number(data.is_some() as i64) }
     }
 
     fn tree_info(&mut self, name: &[u8]) -> Reply<'_> {
@@ -340,7 +277,8 @@ impl<J: Journal> Shard<J> {
             nodes: tree.nodes(),
             node_bytes: tree.bytes(),
             index_bytes: tree.index_bytes(),
-            with_data: named.data.len() as u64,
+            with_data: named.with_data,
+            with_geometry: named.with_geometry,
             staged: named.staged.len() as u64,
             bounds: header.bounds,
         };
@@ -350,6 +288,3 @@ impl<J: Journal> Shard<J> {
         Reply { value: Some(scratch), ..Reply::status(Status::Ok) }
     }
 }
-
-/// Kind of a record that holds an object's bytes.
-const OBJECT_KIND: u8 = 1;

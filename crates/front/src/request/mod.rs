@@ -29,6 +29,7 @@ use crate::error::{CommandError, excerpt};
 use crate::resp::{Args, Words};
 use crate::table::{self, CommandSpec};
 use remora_engine::command::{Command, TreeCommand};
+use remora_geometry::{Refine, Shape};
 use remora_layout::message::Status;
 
 /// Unit of a TTL's reply.
@@ -79,7 +80,10 @@ pub enum Render {
     /// RTREE.CREATE: OK, or the error that there is one.
     TreeMade,
     /// RTREE.GET: a rectangle and its data, or null.
-    TreeObject,
+    TreeObject {
+        /// Whether its geometry is told too.
+        geometry: bool,
+    },
     /// RTREE.SEARCH and RTREE.NEAREST: an array of objects.
     TreeObjects(ObjectForm),
     /// RTREE.INFO: a map.
@@ -140,6 +144,28 @@ pub enum Request<'a> {
         command: TreeCommand<'a>,
         /// How the answer becomes the reply.
         render: Render,
+        /// Objects that the reply tells of at most.
+        most: usize,
+    },
+    /// RTREE.ADD of a geometry.
+    TreeAddShape {
+        /// The tree's name.
+        name: &'a [u8],
+        /// The object's id.
+        id: u64,
+        /// Its geometry.
+        shape: Box<Shape>,
+        /// Its data.
+        data: Option<&'a [u8]>,
+    },
+    /// RTREE.SEARCH for a geometry.
+    TreeRefine {
+        /// The tree's name.
+        name: &'a [u8],
+        /// What objects have to do with which geometry.
+        refine: Box<Refine>,
+        /// What is told of each object.
+        form: ObjectForm,
         /// Objects that the reply tells of at most.
         most: usize,
     },

@@ -3,16 +3,20 @@
 
 use super::keys::key;
 use super::{Render, Request};
-use crate::error::CommandError;
+use crate::error::{CommandError, excerpt};
 use crate::resp::Words;
 use remora_engine::command::{Predicate, TreeCommand, TreeSettings};
 use remora_engine::integer;
+use remora_geometry::{Refine, Shape};
 use remora_layout::limits::{MAX_NEAREST, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES};
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeKind;
 
 /// Bytes of a number's text at most: any f64 fits, with all its digits.
 pub(crate) const MAX_NUMBER_BYTES: usize = 1200;
+
+/// Why bytes that are no text are no geometry.
+const NOT_TEXT: &str = "not a geometry: neither WKT nor GeoJSON";
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 
@@ -121,8 +125,8 @@ pub(crate) fn rtree_drop(words: Words<'_>, _now: u64) -> Parsed<'_> {
     request(words, TreeCommand::Drop, Render::Number("rtree.drop"))
 }
 
-/// An object to be put; what is left of the words may be its data.
-fn put<'a>(words: Words<'a>, rect: Rect, at: usize) -> Parsed<'a> {
+/// What is left of the words: an object's data, or nothing.
+fn data(words: Words<'_>, at: usize) -> Result<Option<&[u8]>, CommandError> {
     let data = match words.len() - at {
         0 => None,
         2 if words.is(at, "data") => Some(words.get(at + 1)),
@@ -131,11 +135,28 @@ fn put<'a>(words: Words<'a>, rect: Rect, at: usize) -> Parsed<'a> {
     if data.is_some_and(|data| data.len() > MAX_OBJECT_BYTES) {
         return Err(CommandError::DataTooLong);
     }
-    let command = TreeCommand::Put { id: id(words.get(2))?, rect, data };
+    Ok(data)
+}
+
+/// An object to be put; what is left of the words may be its data.
+fn put<'a>(words: Words<'a>, rect: Rect, at: usize) -> Parsed<'a> {
+    let data = data(words, at)?;
+    let command = TreeCommand::Put { id: id(words.get(2))?, rect, data, geometry: None };
     request(words, command, Render::Number("rtree.add"))
 }
 
 pub(crate) fn rtree_add(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    if words.is(3, "geometry") {
+        return Ok(Request::TreeAddShape {
+            name: key(words.get(1))?,
+            id: id(words.get(2))?,
+            shape: Box::new(shape(words.get(4))?),
+            data: data(words, 5)?,
+        });
+    }
+    if words.len() < 7 {
+        return Err(CommandError::WrongArity("rtree.add"));
+    }
     put(words, rect(words, 3)?, 7)
 }
 
@@ -150,10 +171,72 @@ pub(crate) fn rtree_rem(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn rtree_get(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, TreeCommand::Get { id: id(words.get(2))? }, Render::TreeObject)
+    let geometry = match words.len() {
+        3 => false,
+        4 if words.is(3, "withgeometry") => true,
+        _ => return Err(CommandError::Syntax),
+    };
+    request(words, TreeCommand::Get { id: id(words.get(2))? }, Render::TreeObject { geometry })
+}
+
+/// A geometry, in WKT or GeoJSON.
+fn shape(word: &[u8]) -> Result<Shape, CommandError> {
+    let text = str::from_utf8(word).map_err(|_| CommandError::Geometry(NOT_TEXT.into()))?;
+    let shape = Shape::from_text(text);
+    shape.map_err(|error| CommandError::Geometry(excerpt(error.to_string().as_bytes())))
+}
+
+/// RTREE.SEARCH name GEOMETRY predicate geometry [distance], and options.
+fn refined_search(words: Words<'_>) -> Parsed<'_> {
+    let near = words.is(3, "dwithin");
+    let asked = predicate(words, 3);
+    if (asked.is_none() && !near) || words.len() < 5 + usize::from(near) {
+        return Err(CommandError::Syntax);
+    }
+    let shape = shape(words.get(4))?;
+    let refine = match asked {
+        Some(Predicate::Intersects) => Refine::Intersects(shape),
+        Some(Predicate::Within) => Refine::Within(shape),
+        Some(Predicate::Contains) => Refine::Contains(shape),
+        None => match number(words.get(5), "distance")? {
+            most if most >= 0.0 => Refine::DistanceAtMost { from: shape, most },
+            _ => return Err(CommandError::Negative("distance")),
+        },
+    };
+    let (mut most, mut form) = (None, ObjectForm::default());
+    let mut at = 5 + usize::from(near);
+    while at < words.len() {
+        at = option(words, at, &mut most, &mut form)?;
+    }
+    let (name, most) = (key(words.get(1))?, most.unwrap_or(usize::MAX));
+    Ok(Request::TreeRefine { name, refine: Box::new(refine), form, most })
+}
+
+/// An option of a search that stands at `at`; gives where the next one does.
+fn option(
+    words: Words<'_>,
+    at: usize,
+    most: &mut Option<usize>,
+    form: &mut ObjectForm,
+) -> Result<usize, CommandError> {
+    if words.is(at, "withrect") && !form.rect {
+        form.rect = true;
+        Ok(at + 1)
+    } else if words.is(at, "limit") && most.is_none() && at + 1 < words.len() {
+        *most = Some(whole(words.get(at + 1), "LIMIT", 1, i64::MAX)? as usize);
+        Ok(at + 2)
+    } else {
+        Err(CommandError::Syntax)
+    }
 }
 
 pub(crate) fn rtree_search(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    if words.is(2, "geometry") {
+        return refined_search(words);
+    }
+    if words.len() < 6 {
+        return Err(CommandError::WrongArity("rtree.search"));
+    }
     let window = rect(words, 2)?;
     let (mut asked, mut most, mut form) = (None, None, ObjectForm::default());
     let mut at = 6;
@@ -162,15 +245,10 @@ pub(crate) fn rtree_search(words: Words<'_>, _now: u64) -> Parsed<'_> {
             && let Some(named) = predicate(words, at)
         {
             asked = Some(named);
-        } else if words.is(at, "withrect") && !form.rect {
-            form.rect = true;
-        } else if words.is(at, "limit") && most.is_none() && at + 1 < words.len() {
             at += 1;
-            most = Some(whole(words.get(at), "LIMIT", 1, i64::MAX)? as usize);
         } else {
-            return Err(CommandError::Syntax);
+            at = option(words, at, &mut most, &mut form)?;
         }
-        at += 1;
     }
     let command = TreeCommand::Search { window, predicate: asked.unwrap_or_default() };
     let (name, render) = (key(words.get(1))?, Render::TreeObjects(form));

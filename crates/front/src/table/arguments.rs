@@ -142,20 +142,56 @@ const PREDICATE: Argument = Argument::of(
 )
 .optional();
 
+const GEOMETRY: Argument = Argument::new("geometry", Kind::String);
+const WINDOW: Argument = Argument::of("window", Kind::Block, &[MIN_X, MIN_Y, MAX_X, MAX_Y]);
+const LIMIT: Argument = Argument::new("count", Kind::Integer).after("LIMIT").optional();
+
 pub(super) const RTREE: &[Argument] = &[TREE_NAME];
-pub(super) const RTREE_ID: &[Argument] = &[TREE_NAME, ID];
 pub(super) const RTREE_IDS: &[Argument] = &[TREE_NAME, ID.multiple()];
-pub(super) const RTREE_ADD: &[Argument] = &[TREE_NAME, ID, MIN_X, MIN_Y, MAX_X, MAX_Y, DATA];
+pub(super) const RTREE_GET: &[Argument] =
+    &[TREE_NAME, ID, Argument::word("withgeometry", "WITHGEOMETRY").optional()];
+pub(super) const RTREE_ADD: &[Argument] = &[
+    TREE_NAME,
+    ID,
+    Argument::of("place", Kind::OneOf, &[WINDOW, GEOMETRY.after("GEOMETRY")]),
+    DATA,
+];
 pub(super) const RTREE_ADDPOINT: &[Argument] = &[TREE_NAME, ID, X, Y, DATA];
 pub(super) const RTREE_COUNT: &[Argument] = &[TREE_NAME, MIN_X, MIN_Y, MAX_X, MAX_Y, PREDICATE];
 pub(super) const RTREE_SEARCH: &[Argument] = &[
     TREE_NAME,
-    MIN_X,
-    MIN_Y,
-    MAX_X,
-    MAX_Y,
-    PREDICATE,
-    Argument::new("count", Kind::Integer).after("LIMIT").optional(),
+    Argument::of(
+        "place",
+        Kind::OneOf,
+        &[
+            Argument::of("in-window", Kind::Block, &[MIN_X, MIN_Y, MAX_X, MAX_Y, PREDICATE]),
+            Argument::of(
+                "in-geometry",
+                Kind::Block,
+                &[
+                    Argument::word("geometry-token", "GEOMETRY"),
+                    Argument::of(
+                        "refine",
+                        Kind::OneOf,
+                        &[
+                            GEOMETRY.after("INTERSECTS"),
+                            GEOMETRY.after("WITHIN"),
+                            GEOMETRY.after("CONTAINS"),
+                            Argument::of(
+                                "near",
+                                Kind::Block,
+                                &[
+                                    GEOMETRY.after("DWITHIN"),
+                                    Argument::new("distance", Kind::Double),
+                                ],
+                            ),
+                        ],
+                    ),
+                ],
+            ),
+        ],
+    ),
+    LIMIT,
     WITH_RECT,
 ];
 pub(super) const RTREE_NEAREST: &[Argument] = &[

@@ -15,13 +15,16 @@ const READ: CommandSpec = CommandSpec { keys: KeyPlaces::one(&["RO", "access"]),
 
 pub(super) const ADD: CommandSpec = CommandSpec {
     name: "rtree.add",
-    arity: -7,
+    arity: -5,
     flags: &[Flag::Write, Flag::DenyOom],
     keys: KeyPlaces::one(&["RW", "update"]),
     summary: "Adds an object to a tree, or moves it; returns 1 if it is new, else 0.",
     notes: "A tree that is not there is made as RTREE.CREATE makes it without options. An object \
 has an id from 0 to 9223372036854775807 and may have up to 16384 bytes of data. Without DATA it \
-keeps those that it has; with empty DATA it has none.",
+keeps those that it has; with empty DATA it has none. GEOMETRY takes WKT or GeoJSON: points, lines, \
+polygons, several of a kind, or collections of them, up to 65536 bytes of WKB; the object's \
+rectangle is the geometry's bounds. An object that is added without GEOMETRY is its rectangle, \
+whatever it was before.",
     arguments: args::RTREE_ADD,
     parse: parsers::rtree_add,
     ..TREE
@@ -81,13 +84,14 @@ pub(super) const DROP: CommandSpec = CommandSpec {
 
 pub(super) const GET: CommandSpec = CommandSpec {
     name: "rtree.get",
-    arity: 3,
+    arity: -3,
     flags: &[Flag::ReadOnly, Flag::Fast],
     summary: "Returns an object's rectangle and data, or null if the tree has no such object.",
-    notes: "The reply is an array: minx, miny, maxx, maxy, and the data or null. Numbers are \
+    notes: "The reply is an array: minx, miny, maxx, maxy, and the data or null; WITHGEOMETRY: and \
+the geometry as WKT, or null. Numbers are \
 doubles in RESP3 and strings in RESP2, as short as they can be and still be read back the same. A \
 tree that is not there is an error.",
-    arguments: args::RTREE_ID,
+    arguments: args::RTREE_GET,
     parse: parsers::rtree_get,
     ..READ
 };
@@ -101,7 +105,7 @@ pub(super) const INFO: CommandSpec = CommandSpec {
     notes: "The reply is a map (an array in RESP2): kind; capacity, the entries that a node has \
 room for; height in levels; objects; nodes; node_bytes, what the nodes take of the arena; \
 index_bytes, what finding objects by their ids takes beside it; with_data, the objects that have \
-data. A tree that is not there is an error.",
+data; with_geometry, those that have a geometry. A tree that is not there is an error.",
     arguments: args::RTREE,
     parse: parsers::rtree_info,
     ..READ
@@ -137,12 +141,16 @@ pub(super) const REM: CommandSpec = CommandSpec {
 
 pub(super) const SEARCH: CommandSpec = CommandSpec {
     name: "rtree.search",
-    arity: -6,
+    arity: -5,
     flags: &[Flag::ReadOnly],
     summary: "Returns the objects in a window, in no order.",
     complexity: "Usually O(log N + M) where N is the number of objects and M of those found",
     notes: "INTERSECTS, which need not be said: the objects that share a point with the window, be \
-it on the edge; WITHIN: those that lie within it; CONTAINS: those that contain it. LIMIT cuts the \
+it on the edge; WITHIN: those that lie within it; CONTAINS: those that contain it. GEOMETRY compares geometries, WKT or \
+GeoJSON, instead of rectangles, in the plane; an object without one is its rectangle; edges count. \
+INTERSECTS: those that share a point with it; WITHIN: those of which every point is one of it; \
+CONTAINS: those that have every point of it; DWITHIN: those at most so far from it, in the unit of \
+the coordinates. LIMIT cuts the \
 reply after so many objects: any of those in the window. The reply is an array of ids; WITHRECT: of \
 arrays of id, minx, miny, maxx, maxy. An id above 9223372036854775807, which other clients can \
 give, is a string. More than 1677721 objects are an error. While the tree changes, an object that \

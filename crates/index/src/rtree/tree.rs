@@ -87,8 +87,15 @@ impl Tree {
             }
         };
         write_new_node(arena, home, root, NodeShape { entries: 0, level: 0, kind }, 0, &[]);
-        let header =
-            TreeHeader { kind, capacity: capacity as u16, height: 1, root, counter: 0, bounds };
+        let header = TreeHeader {
+            kind,
+            capacity: capacity as u16,
+            height: 1,
+            root,
+            counter: 0,
+            bounds,
+            has_geometries: false,
+        };
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
         Ok(Self { home, at, header, pool, edit: Edit::default(), ids: Ids::new(home.secret, 0) })
@@ -107,6 +114,15 @@ impl Tree {
     /// What the header says.
     pub fn header(&self) -> TreeHeader {
         self.header
+    }
+
+    /// From now on objects may be other than their rectangles: readers are told
+    /// before they can read the first one's.
+    pub fn tell_of_geometries<J: Journal>(&mut self, owner: &mut Owner<J>) {
+        if !self.header.has_geometries {
+            self.header.has_geometries = true;
+            store_header(owner, self.home, self.at, &self.header, false);
+        }
     }
 
     /// Objects in the tree.

@@ -61,7 +61,12 @@ impl World {
         let mut world = Self::new();
         for id in 0..points {
             let rect = Rect::point(id as f64, 0.0).unwrap();
-            world.tree(9, id, TreeCommand::Put { id, rect, data: None }, usize::MAX);
+            world.tree(
+                9,
+                id,
+                TreeCommand::Put { id, rect, data: None, geometry: None },
+                usize::MAX,
+            );
         }
         assert_eq!(world.answered().len(), points as usize);
         world
@@ -264,7 +269,7 @@ fn no_object_comes_twice() {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let (id, x) = (random >> 33, (random >> 20) % 100_000);
                 let rect = Rect::point(x as f64, 1.0).unwrap();
-                let put = TreeCommand::Put { id: id % 5_000, rect, data: None };
+                let put = TreeCommand::Put { id: id % 5_000, rect, data: None, geometry: None };
                 world.tree(2, request, put, usize::MAX);
                 assert_eq!(world.reply().number, 0);
             }

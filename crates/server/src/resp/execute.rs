@@ -6,7 +6,7 @@ use super::host::Host;
 use super::trees::TreePlaces;
 use crate::jobs::ReplyQueue;
 use crate::shared::{Counts, count};
-use remora_engine::command::Command;
+use remora_engine::command::{Command, TreeCommand};
 use remora_front::request;
 use remora_front::request::{Render, Request};
 use remora_front::resp::Args;
@@ -99,6 +99,16 @@ impl<H: Host> Executor<H> {
             }
             Request::Tree { name, command, render, most } => {
                 self.tree(connection, (name, &command), render, most);
+            }
+            Request::TreeAddShape { name, id, shape, data } => {
+                let (rect, wkb) = (shape.bounds(), shape.to_wkb());
+                let put = TreeCommand::Put { id, rect, data, geometry: Some(&wkb) };
+                self.tree(connection, (name, &put), Render::Number("rtree.add"), usize::MAX);
+            }
+            Request::TreeRefine { name, refine, form, most } => {
+                let bytes = refine.to_bytes();
+                let search = TreeCommand::Refine { refine: &bytes, ids: None };
+                self.tree(connection, (name, &search), Render::TreeObjects(form), most);
             }
             Request::TreeRemove { name, ids } => self.remove_objects(connection, name, &ids),
             own => self.own_answer(connection, own),

@@ -98,8 +98,8 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         (Render::TreeMade, [part]) if part.status == Status::NotDone => {
             CommandError::TreeExists.write(out);
         }
-        (Render::TreeObject, [part]) => {
-            tree_reply::object(out, protocol, part.value.as_deref(), part.number != 0);
+        (Render::TreeObject { geometry }, [part]) => {
+            tree_reply::object(out, protocol, part.value.as_deref(), part.number, geometry);
         }
         (Render::TreeInfo, [part]) => tree_reply::info(out, protocol, part.value.as_deref()),
         (Render::Sum, _) => encode::integer(out, parts.iter().map(|part| part.number).sum()),

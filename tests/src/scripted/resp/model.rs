@@ -89,7 +89,10 @@ impl Model {
             Request::MSet(pairs) => pairs.clone().all(|(key, _)| knows(key)),
             Request::DbSize => self.unknown.is_empty(),
             // Of trees it knows nothing.
-            Request::Tree { .. } | Request::TreeRemove { .. } => false,
+            Request::Tree { .. }
+            | Request::TreeAddShape { .. }
+            | Request::TreeRefine { .. }
+            | Request::TreeRemove { .. } => false,
             // They tell of the connection, or of the server's state.
             Request::Hello(_) | Request::ClientId | Request::ClientInfo | Request::Info(_) => false,
             _ => true,

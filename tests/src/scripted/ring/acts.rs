@@ -110,7 +110,12 @@ impl Peer<'_> {
         let command = match script.below(16) {
             0 => TreeCommand::Create(TreeSettings { kind, capacity, bounds: window }),
             1 if script.one_in(4) => TreeCommand::Drop,
-            1..=6 => TreeCommand::Put { id: object, rect, data: script.one_in(3).then_some(&data) },
+            1..=6 => TreeCommand::Put {
+                id: object,
+                rect,
+                data: script.one_in(3).then_some(&data),
+                geometry: None,
+            },
             7 => TreeCommand::Remove { id: object },
             8 => TreeCommand::Get { id: object },
             9 | 10 => TreeCommand::Search { window, predicate },

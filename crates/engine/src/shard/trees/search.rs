@@ -1,6 +1,7 @@
 //! Searching trees: in turns of the shard, or to the end.
 
 use super::super::Shard;
+use super::refine::Refining;
 use crate::command::{Reply, TreeCommand, TreeRequest};
 use remora_arena::Journal;
 use remora_index::rtree::Cursor;
@@ -17,6 +18,8 @@ pub struct TreeSearch {
     cursor: Cursor,
     /// Objects that are counted, not given.
     count: Option<u64>,
+    /// What their geometries are compared with.
+    refining: Option<Box<Refining>>,
 }
 
 impl TreeSearch {
@@ -32,6 +35,9 @@ impl TreeSearch {
 
     /// The reply's number: objects counted, or nodes visited.
     pub fn number(&self) -> i64 {
+        if let Some(refining) = &self.refining {
+            return refining.number(self.cursor.nodes());
+        }
         self.count.unwrap_or(self.cursor.nodes()) as i64
     }
 }
@@ -57,18 +63,23 @@ impl<J: Journal> Shard<J> {
         name: &[u8],
         request: TreeRequest<'_>,
     ) -> Result<TreeSearch, Status> {
-        let (window, predicate, count) = match request.command() {
-            TreeCommand::Search { window, predicate } => (window, predicate, None),
-            TreeCommand::Count { window, predicate } => (window, predicate, Some(0)),
+        let (window, predicate, count, refining) = match request.command() {
+            TreeCommand::Search { window, predicate } => (window, predicate, None, None),
+            TreeCommand::Count { window, predicate } => (window, predicate, Some(0), None),
+            TreeCommand::Refine { refine, ids } => {
+                let refining = Refining::new(refine, ids)?;
+                (refining.window(), refining.predicate(), None, Some(Box::new(refining)))
+            }
             _ => return Err(Status::Malformed),
         };
         let named = self.trees.by_name.get(name).ok_or(Status::NoTree)?;
         let cursor = Cursor::new(window, predicate);
-        Ok(TreeSearch { name: name.into(), serial: named.serial, cursor, count })
+        Ok(TreeSearch { name: name.into(), serial: named.serial, cursor, count, refining })
     }
 
     /// Goes on with a search for one turn of the shard; appends the objects
-    /// that it finds to `found`, 40 bytes each. True at its end.
+    /// that it finds to `found`, 40 bytes each, or verdicts on them. True at
+    /// its end.
     ///
     /// # Errors
     /// `NoTree`: the tree has gone meanwhile.
@@ -84,7 +95,11 @@ impl<J: Journal> Shard<J> {
         let node = node_bytes(named.tree.header().capacity as usize);
         let step = (SEARCH_TURN_BYTES / node).max(1) as u64;
         let last = search.cursor.nodes() + SEARCH_TURN_NODES;
-        let (TreeSearch { cursor, count, .. }, before) = (search, found.len());
+        let TreeSearch { cursor, count, refining, .. } = search;
+        if let Some(refining) = refining {
+            return Ok(self.refine_turn(named, cursor, refining, found));
+        }
+        let before = found.len();
         // Bounded: each step visits a node, or ends.
         loop {
             let restarts = cursor.restarts();

@@ -1,0 +1,304 @@
+//! Objects with geometries in a shard: against a map and the predicates
+//! themselves, in turns, the log replayed, memory that runs out.
+
+use remora_arena::{NoJournal, Owner};
+use remora_engine::command::{
+    Command, HAS_DATA, HAS_GEOMETRY, Refined, TreeCommand, TreeRequest, TreeSettings,
+};
+use remora_engine::{Eviction, Now, Shard, ShardOptions};
+use remora_geometry::{Refine, Shape};
+use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS};
+use remora_layout::message::Status;
+use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_layout::object::{Carried, VERDICT_BYTES, Verdict};
+use remora_layout::rect::Rect;
+use std::collections::BTreeMap;
+use zerocopy::FromBytes;
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
+    }
+
+    fn shape(&mut self, most: u64) -> Shape {
+        let (x, y) = (self.below(60), self.below(60));
+        let mut corner = || format!("{} {}", x + self.below(most), y + self.below(most));
+        let (a, b, c, d) = (corner(), corner(), corner(), corner());
+        let wkt = match self.below(5) {
+            0 => format!("POINT ({a})"),
+            1 => format!("LINESTRING ({a}, {b}, {c})"),
+            2 => format!("MULTIPOINT ({a}, {b})"),
+            3 => format!("GEOMETRYCOLLECTION (POINT ({d}), POLYGON (({a}, {b}, {c}, {a})))"),
+            _ => format!("POLYGON (({a}, {b}, {c}, {d}, {a}))"),
+        };
+        Shape::from_wkt(&wkt).unwrap()
+    }
+
+    fn refine(&mut self) -> Refine {
+        let shape = self.shape(30);
+        match self.below(4) {
+            0 => Refine::Intersects(shape),
+            1 => Refine::Within(shape),
+            2 => Refine::Contains(self.shape(3)),
+            _ => Refine::DistanceAtMost { from: shape, most: self.below(8) as f64 },
+        }
+    }
+}
+
+fn shard(bytes: usize, eviction: Eviction) -> Shard {
+    let options = ShardOptions { eviction, record_secret: 77, ..ShardOptions::default() };
+    Shard::new(Owner::heap(bytes, NoJournal), options)
+}
+
+fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> (Status, i64, Vec<u8>) {
+    let mut scratch = Vec::new();
+    let request = command.request(&mut scratch).unwrap();
+    let command = Command::Tree { name, request };
+    let reply = shard.execute(&command, shard.hash(name), NOW);
+    (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
+}
+
+/// What an object is, by a map.
+#[derive(Clone, PartialEq, Debug)]
+struct Known {
+    rect: Rect,
+    shape: Option<Shape>,
+    data: Vec<u8>,
+}
+
+type Map = BTreeMap<u64, Known>;
+
+fn put(shard: &mut Shard, map: &mut Map, random: &mut Random, ids: u64) -> Status {
+    let id = random.below(ids);
+    let shape = random.shape(12);
+    let is_shape = random.below(3) > 0;
+    let data = match random.below(3) {
+        0 => None,
+        _ => Some(vec![7; random.below(200) as usize * random.below(2) as usize]),
+    };
+    let (rect, wkb) = (shape.bounds(), shape.to_wkb());
+    let geometry = is_shape.then_some(&wkb[..]);
+    let put = TreeCommand::Put { id, rect, data: data.as_deref(), geometry };
+    let (status, number, _) = ask(shard, b"t", put);
+    if status == Status::Ok {
+        assert_eq!(number == 1, !map.contains_key(&id));
+        let before = map.get(&id).map(|known| known.data.clone());
+        let data = data.or(before).unwrap_or_default();
+        map.insert(id, Known { rect, shape: is_shape.then_some(shape), data });
+    }
+    status
+}
+
+fn get(shard: &mut Shard, id: u64) -> Option<Known> {
+    let (status, flags, value) = ask(shard, b"t", TreeCommand::Get { id });
+    if status == Status::NotFound {
+        return None;
+    }
+    let (rect, rest) = Rect::read_from_prefix(&value).unwrap();
+    let carried = match flags & i64::from(HAS_GEOMETRY) {
+        0 => Carried { geometry: &[], data: rest },
+        _ => Carried::parse(rest).unwrap(),
+    };
+    assert_eq!(flags & i64::from(HAS_DATA) != 0, !carried.data.is_empty());
+    let shape = Some(carried.geometry).filter(|wkb| !wkb.is_empty());
+    let shape = shape.map(|wkb| Shape::from_wkb(wkb).unwrap());
+    Some(Known { rect, shape, data: carried.data.to_vec() })
+}
+
+fn fits(refine: &Refine, known: &Known) -> bool {
+    let shape = known.shape.clone().unwrap_or_else(|| Shape::of_rect(&known.rect));
+    refine.holds(&shape)
+}
+
+fn expected(map: &Map, refine: &Refine) -> Vec<u64> {
+    map.iter().filter(|(_, known)| fits(refine, known)).map(|(&id, _)| id).collect()
+}
+
+fn ids(value: &[u8]) -> Vec<u64> {
+    let (objects, rest) = value.as_chunks::<ENTRY_BYTES>();
+    assert!(rest.is_empty());
+    let mut ids: Vec<u64> = objects.iter().map(|bytes| Entry::from_bytes(bytes).word).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn compare(shard: &mut Shard, map: &Map, random: &mut Random) {
+    let refine = random.refine();
+    let bytes = refine.to_bytes();
+    let search = TreeCommand::Refine { refine: &bytes, ids: None };
+    let (status, number, value) = ask(shard, b"t", search);
+    assert_eq!((status, ids(&value)), (Status::Ok, expected(map, &refine)), "{refine:?}");
+    let Refined { nodes, candidates } = Refined::from_number(number);
+    assert!(nodes > 0 && candidates as usize >= value.len() / ENTRY_BYTES);
+    // The same of some objects, be they there or not.
+    let some: Vec<u64> = (0..20).map(|_| random.below(600)).collect();
+    let list: Vec<u8> = some.iter().flat_map(|id| id.to_le_bytes()).collect();
+    let (status, _, value) =
+        ask(shard, b"t", TreeCommand::Refine { refine: &bytes, ids: Some(&list) });
+    assert_eq!(status, Status::Ok);
+    let (verdicts, rest) = value.as_chunks::<VERDICT_BYTES>();
+    assert!(rest.is_empty());
+    let told = verdicts.iter().map(|bytes| Verdict::read_from_bytes(bytes).unwrap());
+    let there: Vec<u64> = some.into_iter().filter(|id| map.contains_key(id)).collect();
+    assert_eq!(told.clone().map(|told| told.object.word).collect::<Vec<_>>(), there);
+    for told in told {
+        let known = &map[&told.object.word];
+        assert_eq!((told.object.rect, told.holds()), (known.rect, fits(&refine, known)));
+        let has_record = known.shape.is_some() || !known.data.is_empty();
+        assert_eq!(told.pointer().is_some(), has_record);
+    }
+}
+
+#[test]
+fn histories_agree_with_a_map_and_their_log_makes_the_same() {
+    let mut shard = shard(32 << 20, Eviction::None);
+    let (mut map, mut random) = (Map::new(), Random(5));
+    let settings = TreeSettings { capacity: 6, ..TreeSettings::default() };
+    ask(&mut shard, b"t", TreeCommand::Create(settings));
+    for step in 0..3_000 {
+        let id = random.below(500);
+        match random.below(8) {
+            0 => {
+                let (_, number, _) = ask(&mut shard, b"t", TreeCommand::Remove { id });
+                assert_eq!(number == 1, map.remove(&id).is_some());
+            }
+            1 => assert_eq!(get(&mut shard, id), map.get(&id).cloned()),
+            2 => compare(&mut shard, &map, &mut random),
+            _ => assert_eq!(put(&mut shard, &mut map, &mut random, 500), Status::Ok),
+        }
+        if step % 1000 == 0 {
+            shard.audit().unwrap();
+        }
+    }
+    let (_, _, info) = ask(&mut shard, b"t", TreeCommand::Info);
+    let words: Vec<u64> =
+        info.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let info = remora_layout::tree::TreeInfo::from_words(&words).unwrap();
+    let count = |is: fn(&Known) -> bool| map.values().filter(|known| is(known)).count() as u64;
+    assert_eq!(info.with_geometry, count(|known| known.shape.is_some()));
+    assert_eq!(info.with_data, count(|known| !known.data.is_empty()));
+    let mut again = self::shard(32 << 20, Eviction::None);
+    for entry in shard.log().entries() {
+        let (command, _) = Command::decode(&entry.command).unwrap();
+        let hash = command.key().map_or(remora_layout::hash::KeyHash(0), |key| again.hash(key));
+        again.execute(&command, hash, NOW);
+    }
+    for id in 0..500 {
+        assert_eq!(get(&mut again, id), get(&mut shard, id));
+    }
+    ask(&mut shard, b"t", TreeCommand::Drop);
+    shard.audit().unwrap();
+}
+
+#[test]
+fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    // A line of many points that goes around the middle, and one through it.
+    let around = |turn: u64| {
+        let points = (0..300).map(|at| {
+            let angle = (at + turn) as f64 / 400.0 * std::f64::consts::TAU;
+            format!("{} {}", 50.0 + 40.0 * angle.cos(), 50.0 + 40.0 * angle.sin())
+        });
+        Shape::from_wkt(&format!("LINESTRING ({})", points.collect::<Vec<_>>().join(", "))).unwrap()
+    };
+    let through =
+        |turn: u64| Shape::from_wkt(&format!("LINESTRING (0 {turn}, 50 50, 100 {turn})")).unwrap();
+    let put = |shard: &mut Shard, id: u64, turn: u64| {
+        let shape = if id % 2 == 0 { around(turn) } else { through(turn % 7) };
+        let (rect, wkb) = (shape.bounds(), shape.to_wkb());
+        let put = TreeCommand::Put { id, rect, data: None, geometry: Some(&wkb) };
+        assert_eq!(ask(shard, b"t", put).0, Status::Ok);
+    };
+    (0..3_000).for_each(|id| put(&mut shard, id, id));
+    let middle = Shape::from_wkt("POLYGON ((45 45, 55 45, 55 55, 45 55, 45 45))").unwrap();
+    let bytes = Refine::Intersects(middle).to_bytes();
+    let command = TreeCommand::Refine { refine: &bytes, ids: None };
+    let mut scratch = Vec::new();
+    let request: TreeRequest<'_> = command.request(&mut scratch).unwrap();
+    let mut search = shard.begin_search(b"t", request).unwrap();
+    let (mut found, mut turns) = (Vec::new(), 0);
+    while !shard.search_turn(&mut search, &mut found).unwrap() {
+        turns += 1;
+        for id in [turns % 3_000, turns * 7 % 3_000] {
+            put(&mut shard, id, turns);
+        }
+        // One that goes is not found after that.
+        ask(&mut shard, b"t", TreeCommand::Remove { id: 2_999 });
+    }
+    assert!(turns > 50, "{turns}");
+    let mut ids = ids(&found);
+    ids.dedup();
+    assert!(ids.iter().all(|id| id % 2 == 1), "one that never met the middle was found");
+    let missing = (0..1_499).map(|half| 2 * half + 1).filter(|id| ids.binary_search(id).is_err());
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<u64>::new());
+    ask(&mut shard, b"t", TreeCommand::Drop);
+    assert_eq!(shard.search_turn(&mut search, &mut found), Err(Status::NoTree));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let shape = Shape::from_wkt("LINESTRING (1 2, 3 4)").unwrap();
+    let (rect, wkb) = (shape.bounds(), shape.to_wkb());
+    let mut scratch = Vec::new();
+    let mut put = |rect, geometry: &[u8]| {
+        let put = TreeCommand::Put { id: 1, rect, data: None, geometry: Some(geometry) };
+        put.request(&mut scratch).err()
+    };
+    assert_eq!(put(rect, &wkb), None);
+    assert_eq!(put(Rect { max_x: 3.5, ..rect }, &wkb), Some(Status::BadGeometry));
+    assert_eq!(put(rect, &wkb[1..]), Some(Status::BadGeometry));
+    assert_eq!(put(rect, b""), Some(Status::BadGeometry));
+    assert_eq!(put(rect, &vec![0; MAX_GEOMETRY_BYTES + 1]), Some(Status::TooLarge));
+    let bytes = Refine::Within(shape).to_bytes();
+    let mut refine = |refine: &[u8], ids: Option<&[u8]>| {
+        TreeCommand::Refine { refine, ids }.request(&mut scratch).err()
+    };
+    assert_eq!(refine(&bytes, None), None);
+    assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS])), None);
+    assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS + 8])), Some(Status::TooLarge));
+    assert_eq!(refine(&bytes, Some(&[0; 9])), Some(Status::Malformed));
+    assert_eq!(refine(&bytes[1..], None), Some(Status::BadGeometry));
+    let mut shard = shard(16 << 20, Eviction::None);
+    let search = TreeCommand::Refine { refine: &bytes, ids: None };
+    assert_eq!(ask(&mut shard, b"t", search).0, Status::NoTree);
+}
+
+#[test]
+fn a_full_shard_refuses_objects_whole_and_what_was_there_is_found() {
+    for eviction in [Eviction::None, Eviction::S3Fifo] {
+        let mut shard = shard(4 << 20, eviction);
+        let (mut map, mut random) = (Map::new(), Random(9));
+        let mut refused = 0;
+        for step in 0..40_000 {
+            match put(&mut shard, &mut map, &mut random, 1 << 40) {
+                Status::Ok => {}
+                Status::OutOfMemory => refused += 1,
+                other => panic!("{other:?}"),
+            }
+            if refused > 20 && step % 7 == 0 {
+                let known = *map.keys().nth(step % map.len()).unwrap();
+                assert_eq!(get(&mut shard, known), map.get(&known).cloned());
+            }
+            if refused > 200 {
+                break;
+            }
+        }
+        assert!(refused > 200);
+        for _ in 0..20 {
+            compare(&mut shard, &map, &mut random);
+        }
+        shard.audit().unwrap();
+        let all: Vec<u64> = map.keys().copied().collect();
+        for id in all {
+            ask(&mut shard, b"t", TreeCommand::Remove { id });
+        }
+        shard.audit().unwrap();
+    }
+}

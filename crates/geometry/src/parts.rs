@@ -1,0 +1,243 @@
+//! A geometry as the predicates see it: segments in their order, with boxes
+//! over runs of them, so that those near a place are found without looking at
+//! all. A point is a segment without extent.
+
+use geo_types::{Coord, Geometry, LineString, Polygon};
+use remora_layout::rect::Rect;
+use robust::orient2d;
+
+/// Segments, or boxes, under one box.
+const RUN: usize = 8;
+
+/// A segment, a line's or a polygon's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Segment {
+    pub a: Coord<f64>,
+    pub b: Coord<f64>,
+    /// The polygon whose ring it is in.
+    pub polygon: Option<u32>,
+}
+
+/// Where a point lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Position {
+    Outside,
+    Boundary,
+    Inside,
+}
+
+/// On which side of the line from `a` to `b` a point lies: positive is left;
+/// the sign is exact.
+pub fn side(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>) -> f64 {
+    let robust = |coord: Coord<f64>| robust::Coord { x: coord.x, y: coord.y };
+    orient2d(robust(a), robust(b), robust(point))
+}
+
+pub fn rect_of(a: Coord<f64>, b: Coord<f64>) -> Rect {
+    Rect { min_x: a.x.min(b.x), max_x: a.x.max(b.x), min_y: a.y.min(b.y), max_y: a.y.max(b.y) }
+}
+
+impl Segment {
+    pub fn rect(&self) -> Rect {
+        rect_of(self.a, self.b)
+    }
+
+    /// Whether a point lies on it.
+    pub fn has(&self, point: Coord<f64>) -> bool {
+        self.rect().intersects(&rect_of(point, point)) && side(self.a, self.b, point) == 0.0
+    }
+
+    /// Whether the two share a point.
+    pub fn meets(&self, other: &Self) -> bool {
+        let (a, b) = (side(other.a, other.b, self.a), side(other.a, other.b, self.b));
+        let (c, d) = (side(self.a, self.b, other.a), side(self.a, self.b, other.b));
+        let apart = |one: f64, two: f64| (one > 0.0 && two < 0.0) || (one < 0.0 && two > 0.0);
+        (apart(a, b) && apart(c, d))
+            || other.has(self.a)
+            || other.has(self.b)
+            || self.has(other.a)
+            || self.has(other.b)
+    }
+
+    /// Distance from a point to its nearest point.
+    fn distance_from(&self, point: Coord<f64>) -> f64 {
+        let (dx, dy) = (self.b.x - self.a.x, self.b.y - self.a.y);
+        let along = (point.x - self.a.x) * dx + (point.y - self.a.y) * dy;
+        // Of a segment without extent not a number: then its ends are all.
+        let t = (along / (dx * dx + dy * dy)).clamp(0.0, 1.0);
+        let t = if t.is_nan() { 0.0 } else { t };
+        (point.x - (self.a.x + t * dx)).hypot(point.y - (self.a.y + t * dy))
+    }
+
+    /// Distance of two segments that do not meet.
+    pub fn distance(&self, other: &Self) -> f64 {
+        let ends = [
+            other.distance_from(self.a),
+            other.distance_from(self.b),
+            self.distance_from(other.a),
+            self.distance_from(other.b),
+        ];
+        ends.into_iter().fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// A geometry's segments, and where its parts begin.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parts {
+    segments: Vec<Segment>,
+    /// Boxes over runs of segments, then over runs of those, to one.
+    boxes: Vec<Vec<Rect>>,
+    /// A point of each point, line and polygon.
+    starts: Vec<Coord<f64>>,
+    /// Each polygon's segments.
+    polygons: Vec<std::ops::Range<usize>>,
+}
+
+impl Parts {
+    pub fn of(geometry: &Geometry<f64>) -> Self {
+        let mut parts = Self {
+            segments: Vec::new(),
+            boxes: Vec::new(),
+            starts: Vec::new(),
+            polygons: Vec::new(),
+        };
+        parts.add(geometry);
+        let rects: Vec<Rect> = parts.segments.iter().map(Segment::rect).collect();
+        let mut level = joined(&rects);
+        while level.len() > 1 {
+            let above = joined(&level);
+            parts.boxes.push(std::mem::replace(&mut level, above));
+        }
+        parts.boxes.push(level);
+        parts
+    }
+
+    fn add(&mut self, geometry: &Geometry<f64>) {
+        match geometry {
+            Geometry::Point(point) => self.line(&[point.0, point.0]),
+            Geometry::LineString(line) => self.line(&line.0),
+            Geometry::Polygon(polygon) => self.polygon(polygon),
+            Geometry::MultiPoint(all) => all.0.iter().for_each(|point| {
+                self.line(&[point.0, point.0]);
+            }),
+            Geometry::MultiLineString(all) => all.0.iter().for_each(|line| self.line(&line.0)),
+            Geometry::MultiPolygon(all) => {
+                all.0.iter().for_each(|polygon| self.polygon(polygon));
+            }
+            Geometry::GeometryCollection(all) => all.0.iter().for_each(|member| self.add(member)),
+            Geometry::Line(_) | Geometry::Rect(_) | Geometry::Triangle(_) => {
+                unreachable!("no checked geometry has one")
+            }
+        }
+    }
+
+    fn line(&mut self, coords: &[Coord<f64>]) {
+        self.starts.extend(coords.first());
+        self.segments.extend(coords.windows(2).map(|ends| Segment {
+            a: ends[0],
+            b: ends[1],
+            polygon: None,
+        }));
+    }
+
+    fn polygon(&mut self, polygon: &Polygon<f64>) {
+        let (from, number) = (self.segments.len(), self.polygons.len() as u32);
+        self.starts.extend(polygon.exterior().0.first());
+        self.ring(polygon.exterior(), number);
+        polygon.interiors().iter().for_each(|ring| self.ring(ring, number));
+        self.polygons.push(from..self.segments.len());
+    }
+
+    fn ring(&mut self, ring: &LineString<f64>, polygon: u32) {
+        let polygon = Some(polygon);
+        self.segments.extend(ring.0.windows(2).map(|ends| Segment {
+            a: ends[0],
+            b: ends[1],
+            polygon,
+        }));
+    }
+
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    pub fn starts(&self) -> &[Coord<f64>] {
+        &self.starts
+    }
+
+    pub fn polygons(&self) -> &[std::ops::Range<usize>] {
+        &self.polygons
+    }
+
+    /// Hands the segments whose boxes meet the window to `each`, in order,
+    /// until it says that it is enough. Whether it did.
+    pub fn any_near(&self, window: &Rect, mut each: impl FnMut(&Segment) -> bool) -> bool {
+        self.any_below(self.boxes.len(), 0, window, &mut each)
+    }
+
+    /// The same under one box, of a level counted from the segments.
+    fn any_below(
+        &self,
+        level: usize,
+        at: usize,
+        window: &Rect,
+        each: &mut impl FnMut(&Segment) -> bool,
+    ) -> bool {
+        if level == 0 {
+            let segment = &self.segments[at];
+            return segment.rect().intersects(window) && each(segment);
+        }
+        if !self.boxes[level - 1][at].intersects(window) {
+            return false;
+        }
+        let below = if level == 1 { self.segments.len() } else { self.boxes[level - 2].len() };
+        (at * RUN..below.min((at + 1) * RUN))
+            .any(|child| self.any_below(level - 1, child, window, each))
+    }
+
+    /// Where a point lies among the polygons, or in relation to one of them.
+    /// Inside is what an odd number of a polygon's edges has on one side: a
+    /// valid polygon's interior.
+    pub fn locate(&self, point: Coord<f64>, only: Option<u32>) -> Position {
+        let ray = Rect { min_x: point.x, max_x: f64::INFINITY, min_y: point.y, max_y: point.y };
+        // Segments come in order, so a polygon's come together.
+        let (mut current, mut odd, mut on) = (None, false, false);
+        let (mut inside, mut boundary) = (false, false);
+        self.any_near(&ray, |segment| {
+            if segment.polygon.is_none() || only.is_some_and(|only| segment.polygon != Some(only)) {
+                return false;
+            }
+            if segment.polygon != current {
+                inside |= odd && !on;
+                boundary |= on;
+                (current, odd, on) = (segment.polygon, false, false);
+            }
+            on |= segment.has(point);
+            let (a, b) = (segment.a, segment.b);
+            if (a.y <= point.y) != (b.y <= point.y) {
+                let (low, high) = if a.y < b.y { (a, b) } else { (b, a) };
+                odd ^= side(low, high, point) > 0.0;
+            }
+            inside
+        });
+        inside |= odd && !on;
+        boundary |= on;
+        match (inside, boundary) {
+            (true, _) => Position::Inside,
+            (false, true) => Position::Boundary,
+            (false, false) => Position::Outside,
+        }
+    }
+
+    /// Whether a point is one of the geometry's.
+    pub fn has(&self, point: Coord<f64>) -> bool {
+        self.any_near(&rect_of(point, point), |segment| segment.has(point))
+            || self.locate(point, None) != Position::Outside
+    }
+}
+
+/// Boxes over runs of boxes.
+fn joined(rects: &[Rect]) -> Vec<Rect> {
+    let of_run = |run: &[Rect]| run[1..].iter().fold(run[0], |all, rect| all.union(rect));
+    rects.chunks(RUN).map(of_run).collect()
+}
