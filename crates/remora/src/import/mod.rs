@@ -8,6 +8,8 @@ mod intake;
 mod osm;
 mod table;
 
+pub use intake::box_ring;
+
 use crate::bench::{Address, SessionTarget, Tree};
 use crate::failure::usage;
 use crate::puts::{PutCounts, Puts};
@@ -15,7 +17,7 @@ use crate::transport::Transport;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressBarIter, ProgressStyle};
-use intake::{Intake, Sink};
+use intake::{Intake, Row, Sink};
 use remora_client::{Options, Rect, Session, TreeSettings};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use remora_osm::Filter;
@@ -29,7 +31,7 @@ use std::time::Instant;
 pub mod reading {
     //! What a test of the way there and back needs.
     pub use super::geojson::{read_document, read_lines};
-    pub use super::intake::tests::{Kept, taken};
+    pub use super::intake::tests::{Kept, taken_with_shapes};
     pub use super::table::{Wanted, read as read_table};
 }
 
@@ -41,7 +43,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// What can be imported.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    /// Objects with a bounding box each, into a tree of places.
+    /// Objects with a place each, into a tree of places.
     Places(Box<ImportArgs>),
 }
 
@@ -117,6 +119,9 @@ pub struct ImportArgs {
     /// named; given several times, those that one of them keeps.
     #[arg(long, value_name = "KEY[=VALUE]")]
     pub filter: Vec<Filter>,
+    /// Keeps only the bounding boxes of geometries.
+    #[arg(long)]
+    pub boxes: bool,
     /// How a tree that is made is written.
     #[arg(long, value_enum, default_value_t = Tree::RStar)]
     pub tree: Tree,
@@ -210,14 +215,15 @@ fn read<S: Sink>(
         id: args.id_column.as_deref(),
         data: args.data_column.as_deref(),
         is_tabbed,
+        boxes: args.boxes,
     };
     match input {
-        Input::Pbf(file) => osm::read(file, &args.filter, intake),
+        Input::Pbf(file) => osm::read(file, &args.filter, args.boxes, intake),
         Input::Stream(ImportFormat::Geojson, stream) => {
-            geojson::read_document(BufReader::new(stream), intake)
+            geojson::read_document(BufReader::new(stream), args.boxes, intake)
         }
         Input::Stream(ImportFormat::Geojsonl, stream) => {
-            geojson::read_lines(BufReader::new(stream), intake)
+            geojson::read_lines(BufReader::new(stream), args.boxes, intake)
         }
         Input::Stream(format, stream) => {
             table::read(stream, columns(format == ImportFormat::Tsv), intake)
@@ -278,9 +284,10 @@ fn open_tree(args: &ImportArgs) -> anyhow::Result<Puts> {
 }
 
 impl Sink for Puts {
-    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
+    fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()> {
         // Empty ones take away those that an object of this id had.
-        self.put(id, rect, Some(data.unwrap_or_default()))
+        let data = Some(row.data.unwrap_or_default());
+        self.put_shape(id, row.rect, row.geometry, data)
     }
 
     fn settle(&mut self) -> anyhow::Result<()> {

@@ -9,21 +9,28 @@ use std::io::{Read, Seek};
 /// million nodes.
 const LIMITS: Limits = Limits { kept_bytes: 4 << 30 };
 
-/// Reads a file's objects that one of the filters keeps, or all without one.
+/// Reads a file's objects that one of the filters keeps, or all without one;
+/// with `boxes` only their bounding boxes.
 pub fn read<S: Sink>(
     input: impl Read + Seek,
     filters: &[Filter],
+    boxes: bool,
     intake: &mut Intake<'_, S>,
 ) -> anyhow::Result<()> {
     let mut number = 0;
     let mut take = |element: Element, object: Result<Object<'_>, Unusable>| {
         number += 1;
+        let mut wkb = Vec::new();
         let row = match &object {
-            Ok(object) => Ok(Row {
-                id: Some(object.id),
-                rect: object.shape.bounds(),
-                data: Some(object.tags),
-            }),
+            Ok(Object { id, shape, tags }) => {
+                // A point is its bounding box.
+                let has_geometry = !boxes && !shape.is_point();
+                if has_geometry {
+                    wkb = shape.to_wkb();
+                }
+                let geometry = has_geometry.then_some(&wkb[..]);
+                Ok(Row { id: Some(*id), rect: shape.bounds(), geometry, data: Some(tags) })
+            }
             Err(why) => Err(refusal(element, why)),
         };
         Ok(intake.take(number, row)?)
