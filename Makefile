@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test rxe check fresh worlds fuzz bench tables clean
+.PHONY: help build demo couriers test rxe check fresh worlds fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -14,9 +14,13 @@ help: ## list the commands
 build: ## build all of the workspace, in release
 	cargo build --release --workspace
 
-demo: ## load real places and read them three ways; ARGS=--json for JSON
+demo: ## load real places, read them three ways, draw a map; ARGS=--json
 	@cargo build --locked --release --package remora
-	@"$(TARGET)/release/remora" demo $(ARGS)
+	@"$(TARGET)/release/remora" demo --map "$(TARGET)/demo-map.html" $(ARGS)
+
+couriers: ## an example service: the nearest free of 10,000 moving couriers
+	@cargo build --locked --release --package remora
+	@"$(TARGET)/release/remora" couriers $(ARGS)
 
 test: ## build, then run all tests; installs what they need if it may
 	@bash scripts/test.sh

@@ -76,6 +76,43 @@ fn the_demo_prints_what_the_contract_says_and_leaves_nothing() {
 }
 
 #[test]
+fn the_demo_draws_a_map_where_it_is_told_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("map.html");
+    json(&format!("demo --map {}", file.display()));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+    for answered in ["asked over TCP", "asked by message", "read from memory"] {
+        assert!(page.matches(answered).count() >= 6, "{answered}");
+    }
+    let finished = run_clean("demo --map no/such/directory/map.html");
+    assert_eq!((finished.code, finished.out.as_str()), (Some(2), ""), "{}", finished.err);
+}
+
+#[test]
+fn couriers_are_found_by_every_path_and_leave_nothing() {
+    let report = json("couriers --couriers 500 --seconds 1.5");
+    assert_eq!((&report["couriers"], &report["checked"]), (&500.into(), &200.into()));
+    let rows = report["rows"].as_array().unwrap();
+    let paths: Vec<_> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["resp", "ask", "read", "choose"]);
+    for row in rows {
+        let fields = ["searches_per_s", "p50_us", "p99_us", "round_trips_per_op", "moves_per_s"];
+        has_numbers(row, &fields);
+        has_numbers(row, &["server_cpu_us_per_op"]);
+        let count = |field: &str| row[field].as_u64().unwrap();
+        assert!(count("searches") > 0 && count("asked") + count("read") == count("searches"));
+    }
+    assert_eq!((&rows[0]["read"], &rows[1]["read"]), (&0.into(), &0.into()));
+    assert!(rows[2]["read"].as_u64() > Some(0), "{report}");
+    for args in ["couriers --couriers 5", "couriers --seconds 0", "couriers --seconds NaN"] {
+        let finished = run_clean(args);
+        assert_eq!((finished.code, finished.out.as_str()), (Some(2), ""), "{}", finished.err);
+    }
+}
+
+#[test]
 fn every_path_of_the_bench_counts_what_it_did() {
     const OPS: u64 = 50_000;
     for (path, asked, read) in

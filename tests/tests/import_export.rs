@@ -184,6 +184,114 @@ fn a_server_whose_memory_is_full_ends_the_import_and_keeps_what_it_took() {
     assert_eq!(bed.objects("t").len() as u64, added, "the count is the server's");
 }
 
+/// GeoJSON in, GeoJSON out: geometries of every kind come back as they were.
+#[test]
+fn geometries_come_back_as_they_were() {
+    let bed = Bed::new();
+    let ring = "[[0.5,0],[4,1.25],[2,-3],[0.5,0]]";
+    let geometries = [
+        r#"{"type":"Point","coordinates":[1.5,2.5]}"#.to_owned(),
+        r#"{"type":"LineString","coordinates":[[0,0],[1,1],[2,0.1]]}"#.into(),
+        format!(r#"{{"type":"Polygon","coordinates":[{ring},[[1,0],[2,0.5],[1.5,-1],[1,0]]]}}"#),
+        r#"{"type":"MultiPoint","coordinates":[[1,5],[3,2]]}"#.into(),
+        r#"{"type":"MultiLineString","coordinates":[[[3,2],[1,5]],[[7,7],[8,8]]]}"#.into(),
+        format!(
+            r#"{{"type":"MultiPolygon","coordinates":[[{ring}],[[[9,9],[10,9],[9,10],[9,9]]]]}}"#
+        ),
+        format!(
+            r#"{{"type":"GeometryCollection","geometries":[{{"type":"Point","coordinates":[1,2]}},{{"type":"Polygon","coordinates":[{ring}]}}]}}"#
+        ),
+        r#"{"type":"Polygon","coordinates":[[[0,0],[2,0],[2,1],[0,1],[0,0]]]}"#.into(),
+    ];
+    let features: Vec<String> = (0..)
+        .zip(&geometries)
+        .map(|(id, geometry)| {
+            format!(
+                r#"{{"geometry":{geometry},"id":{id},"properties":{{"n":{id}}},"type":"Feature"}}"#
+            )
+        })
+        .collect();
+    bed.write("a.geojsonl", features.join("\n"));
+    let told = bed.good("import places a.geojsonl --into t");
+    assert!(told.out.contains("t: 8 added, 0 replaced, 0 refused"), "{}", told.out);
+    let values = |text: &[u8]| -> Vec<serde_json::Value> {
+        let lines = std::str::from_utf8(text).unwrap().lines();
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    bed.good("export places t --to b.geojsonl");
+    // Numbers without a fraction are written with one.
+    let text = |values: Vec<serde_json::Value>| serde_json::to_string(&values).unwrap();
+    let plain = |text: String| text.replace(".0,", ",").replace(".0]", "]");
+    let wanted = values(features.join("\n").as_bytes());
+    assert_eq!(plain(text(values(&bed.read("b.geojsonl")))), plain(text(wanted)));
+    for name in ["c.csv", "c.geojson"] {
+        bed.good(&format!("export places t --to {name}"));
+        bed.good(&format!("import places {name} --into {}", name.replace('.', "-")));
+        bed.good(&format!("export places {} --to again.geojsonl", name.replace('.', "-")));
+        assert_eq!(bed.read("again.geojsonl"), bed.read("b.geojsonl"), "{name}");
+    }
+    // Boxes take away the geometries of what they replace.
+    bed.good("import places a.geojsonl --into t --boxes");
+    bed.good("export places t --to d.csv");
+    assert!(bed.read("d.csv").starts_with(b"id,min_x,min_y,max_x,max_y,data\n"));
+}
+
+#[test]
+fn openstreetmap_comes_by_its_elements() {
+    let bed = Bed::new();
+    let town = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let town = town.join("crates/osm/tests/town.osm.pbf");
+    let finished = bed.run(&format!("import places {} --into town", town.display()));
+    assert_eq!(finished.code, Some(1), "what the extract has cut off is refused");
+    for line in [
+        "town: 7 added, 0 replaced, 3 refused",
+        "refused 1: some of its nodes are not in the file (first at 7: way 35)",
+        "refused 1: some of its ways are not in the file (first at 9: relation 41)",
+        "refused 1: its ways make no closed rings (first at 10: relation 42)",
+    ] {
+        assert!(finished.out.contains(line), "{line} is not in {}", finished.out);
+    }
+    let objects = bed.objects("town");
+    let (node, way, relation) = (4, 4 * 33 + 1, 4 * 40 + 2);
+    let tags = r#"{"amenity":"cafe","name":"Zum Dichter & Söhne"}"#;
+    assert_eq!(objects[&node], (Rect::point(11.5, 48.1).unwrap(), Some(tags.as_bytes().to_vec())));
+    let road = Rect::new(11.5, 11.504, 48.1, 48.104).unwrap();
+    assert_eq!((objects[&way].0, objects[&relation].0), (road, road));
+    let mut session = bed.server.session();
+    let shape = |place: remora_client::Place<'_>| {
+        remora_geometry::Shape::from_wkb(place.geometry.expect("a geometry")).unwrap().to_wkt()
+    };
+    let park = shape(session.place(b"town", relation).unwrap().unwrap());
+    assert!(park.starts_with("POLYGON((11.5 48.1,11.504 48.1,"), "{park}");
+    let street = shape(session.place(b"town", way).unwrap().unwrap());
+    assert_eq!(street, "LINESTRING(11.5 48.1,11.501 48.101,11.502 48.102,11.504 48.104)");
+    assert_eq!(session.place(b"town", node).unwrap().unwrap().geometry, None, "a point");
+    drop(session);
+    let told = bed.good(&format!(
+        "import places {} --into cafes --filter amenity=cafe --filter leisure=pitch",
+        town.display()
+    ));
+    assert!(told.out.contains("cafes: 1 added, 0 replaced, 0 refused"), "{}", told.out);
+
+    // One that breaks off adds nothing: it is read to its end before objects come.
+    let bytes = std::fs::read(&town).unwrap();
+    bed.write("half.osm.pbf", &bytes[..bytes.len() / 2]);
+    let finished = bed.run("import places half.osm.pbf --into half");
+    assert_eq!(finished.code, Some(1));
+    assert!(finished.out.contains("half: 0 added"), "{}", finished.out);
+    assert!(finished.err.contains("end too early"), "{}", finished.err);
+    for (line, why) in [
+        ("import places - --into t --format pbf", "name a file"),
+        ("import places half.osm.pbf --into t --filter =x", "KEY"),
+        ("import places half.osm.pbf --into t --id-column id", "for tables"),
+        ("import places a.geojson --into t --filter amenity", "for PBF"),
+    ] {
+        let finished = bed.run(line);
+        assert_eq!(finished.code, Some(2), "{line}: {}", finished.err);
+        assert!(finished.err.contains(why), "{line}: {}", finished.err);
+    }
+}
+
 #[test]
 fn real_places_come_from_a_table_with_its_own_columns() {
     let bed = Bed::new();

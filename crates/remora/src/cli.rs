@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::bench::BenchCommand;
+use crate::couriers::CouriersArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
@@ -38,6 +39,9 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Loads real places into a server process and compares three ways to get them.
     Demo(DemoArgs),
+    /// Runs an example service: thousands of couriers move, and customers search
+    /// for the nearest free ones by every path.
+    Couriers(CouriersArgs),
     /// Says what this machine offers, tries it, and says what to change. Exit
     /// code 1 if something that is there does not work.
     Doctor(DoctorArgs),

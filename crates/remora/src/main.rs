@@ -1,5 +1,5 @@
-//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`,
-//! `demo`, `doctor`, `version`.
+//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `demo`,
+//! `couriers`, `doctor`, `version`.
 //!
 //! What this crate keeps true: with `--json` standard output is exactly one
 //! JSON object and everything else goes to standard error; the exit code is
@@ -10,6 +10,7 @@
 
 mod bench;
 mod cli;
+mod couriers;
 mod cpu;
 mod demo;
 mod doctor;
@@ -48,6 +49,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Explain(args) => explain::run(&args),
         Command::Export(command) => export::run(command),
         Command::Demo(args) => demo::run(args),
+        Command::Couriers(args) => couriers::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Version => {
             writeln!(std::io::stdout(), "{}", cli::version())?;

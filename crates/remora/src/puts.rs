@@ -36,7 +36,18 @@ impl Puts {
 
     /// Sends one object. An error may be that of one sent before.
     pub fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
-        let put = TreeCommand::Put { id, rect, data, geometry: None };
+        self.put_shape(id, rect, None, data)
+    }
+
+    /// The same with a geometry in WKB, whose bounds `rect` is.
+    pub fn put_shape(
+        &mut self,
+        id: u64,
+        rect: Rect,
+        geometry: Option<&[u8]>,
+        data: Option<&[u8]>,
+    ) -> anyhow::Result<()> {
+        let put = TreeCommand::Put { id, rect, data, geometry };
         let request = put.request(&mut self.scratch).map_err(Error::Refused)?;
         self.session.submit(&Command::Tree { name: &self.name, request })?;
         if self.session.in_flight() >= OUTSTANDING {

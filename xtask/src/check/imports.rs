@@ -9,6 +9,7 @@ use toml::Table;
 const ROOMS: &[(&str, &[&str])] = &[
     ("layout", &[]),
     ("geometry", &["layout"]),
+    ("osm", &["geometry", "layout"]),
     ("arena", &["layout"]),
     ("verbs-sys", &[]),
     ("fabric", &["verbs-sys", "arena", "layout"]),
@@ -29,7 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "remora",
         &[
             "client", "server", "front", "engine", "ring", "index", "geometry", "fabric", "arena",
-            "layout",
+            "layout", "osm",
         ],
     ),
 ];

@@ -1,6 +1,8 @@
 //! `remora demo`: real places in a server process, looked up and searched by
 //! this process in three ways.
 
+mod html;
+mod map;
 mod places;
 mod search;
 mod table;
@@ -9,6 +11,7 @@ use crate::bench::{
     Outcome, Plan, Records, RespTarget, SessionTarget, Shape, Source, Workload, load, run_plan,
 };
 use crate::cpu::ProcessCpu;
+use crate::failure::usage;
 use crate::resp::Connection;
 use crate::serve::DEFAULT_PORT;
 use crate::server_process::{ServerPlan, ServerProcess};
@@ -17,6 +20,7 @@ use clap::Args;
 use places::Places;
 use remora_client::{Options, Path};
 use std::io::Write;
+use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 use table::{Report, Row};
 
@@ -40,6 +44,10 @@ pub struct DemoArgs {
     /// Keeps the loaded server, on port 7379, until Ctrl-C.
     #[arg(long)]
     keep: bool,
+    /// Writes a map of the places as an HTML file: windows, what was found in
+    /// them, by which way, and what it cost. Without it no file is left.
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
 }
 
 const WAYS: [&str; 3] = ["resp", "ask", "read"];
@@ -49,6 +57,10 @@ const DRAWN_OPS: usize = 1_000_000;
 
 /// Runs the demo.
 pub fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let parent = args.map.as_ref().and_then(|file| file.parent());
+    if parent.is_some_and(|parent| *parent != *"" && !parent.is_dir()) {
+        return Err(usage("--map: its directory is not there"));
+    }
     let places = Places::load()?;
     let (key_bytes, value_bytes) = places.longest();
     let server = ServerProcess::start(&ServerPlan {
@@ -57,6 +69,9 @@ pub fn run(args: DemoArgs) -> anyhow::Result<()> {
         ..ServerPlan::with_room(places.count(), key_bytes, value_bytes)
     })?;
     let report = compare(&places, &server, args.json).inspect_err(|_| server.note_log())?;
+    if let Some(file) = &args.map {
+        write_map(file, &places, &server).inspect_err(|_| server.note_log())?;
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer(&mut out, &report)?;
@@ -65,6 +80,9 @@ pub fn run(args: DemoArgs) -> anyhow::Result<()> {
         report.print_ending(&mut out, args.keep)?;
     }
     drop(out);
+    if let Some(file) = &args.map {
+        say(args.json, &format!("\nA map of it, for a browser: {}", file.display()))?;
+    }
     if args.keep {
         note("The server is kept until Ctrl-C.");
         server.wait();
@@ -93,14 +111,7 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
         example_key: EXAMPLE_KEY,
         example_value: String::new(),
     };
-    let say = |text: &str| -> anyhow::Result<()> {
-        if quiet {
-            note(text);
-        } else {
-            writeln!(std::io::stdout(), "{text}")?;
-        }
-        Ok(())
-    };
+    let say = |text: &str| say(quiet, text);
     say(&format!("loaded {} places", report.records))?;
     say(&format!(
         "in {:.2} s, into server process {}; this client is process {}",
@@ -154,6 +165,24 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
     report.example_value = String::from_utf8(value.context("Paris is gone")?)?;
     ensure!(report.example_value.starts_with("Paris|FR|"), "that is not Paris");
     Ok(report)
+}
+
+/// Searches the windows of the map, and writes it.
+fn write_map(file: &FilePath, places: &Places, server: &ServerProcess) -> anyhow::Result<()> {
+    let client = SessionTarget::connect(server.socket_path(), &Options::default())?;
+    let windows = map::search(places, &client, &server.resp_address().to_string())?;
+    let page = html::page(places, &windows)?;
+    std::fs::write(file, page).with_context(|| format!("writing {}", file.display()))
+}
+
+/// Says a line on standard output, or beside it.
+fn say(quiet: bool, text: &str) -> anyhow::Result<()> {
+    if quiet {
+        note(text);
+    } else {
+        writeln!(std::io::stdout(), "{text}")?;
+    }
+    Ok(())
 }
 
 fn note(text: &str) {

@@ -27,6 +27,21 @@ pub struct Places {
     entries: Vec<Entry>,
 }
 
+/// One place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Place<'p> {
+    /// GeoNames' id.
+    pub id: u64,
+    /// Its name.
+    pub name: &'p str,
+    /// Degrees of longitude, east positive.
+    pub x: f64,
+    /// Degrees of latitude, north positive.
+    pub y: f64,
+    /// Inhabitants.
+    pub population: u64,
+}
+
 #[derive(Debug)]
 struct Entry {
     key: Range<usize>,
@@ -89,13 +104,22 @@ impl Places {
         &self.entries[index as usize]
     }
 
-    /// The places as points: their ids, and their degrees of longitude and
-    /// latitude.
-    pub fn points(&self) -> impl Iterator<Item = anyhow::Result<(u64, Rect)>> {
+    /// All places, the most populous first.
+    pub fn all(&self) -> impl Iterator<Item = anyhow::Result<Place<'_>>> {
         (0..self.count() as u32).map(|index| {
             let column = |column| self.column(index, column);
             let (x, y) = (column(LONGITUDE)?.parse()?, column(LATITUDE)?.parse()?);
-            Ok((self.id(index)?, Rect::point(x, y)?))
+            let population = self.entry(index).population;
+            Ok(Place { id: self.id(index)?, name: column(NAME)?, x, y, population })
+        })
+    }
+
+    /// The places as points: their ids, and their degrees of longitude and
+    /// latitude.
+    pub fn points(&self) -> impl Iterator<Item = anyhow::Result<(u64, Rect)>> {
+        self.all().map(|place| {
+            let Place { id, x, y, .. } = place?;
+            Ok((id, Rect::point(x, y)?))
         })
     }
 

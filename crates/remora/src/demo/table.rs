@@ -98,7 +98,7 @@ fn this_binary() -> String {
 }
 
 /// A number with its thousands set apart.
-fn grouped(number: f64) -> String {
+pub fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {

@@ -11,8 +11,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::ProgressBar;
 use remora_client::{Error, Object, Predicate, Query, Rect, Session};
 use remora_engine::Command;
-use remora_engine::command::TreeCommand;
+use remora_engine::command::{HAS_DATA, HAS_GEOMETRY, TreeCommand};
 use remora_layout::message::Status;
+use remora_layout::object::Carried;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -35,7 +36,8 @@ pub enum ExportCommand {
 /// How a file is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ExportFormat {
-    /// id,min_x,min_y,max_x,max_y,data; bytes as they are, in quotes.
+    /// id,min_x,min_y,max_x,max_y,data; bytes as they are, in quotes. A last column,
+    /// wkt, if objects have geometries.
     Csv,
     /// One FeatureCollection.
     Geojson,
@@ -123,14 +125,16 @@ fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyh
     let mut objects = found.objects.to_vec();
     objects.sort_unstable_by_key(|object| object.word);
     let bar = ProgressBar::new(objects.len() as u64);
-    let mut writer = Writer::begin(format, out)?;
+    let mut writer = Writer::begin(format, info.with_geometry > 0, out)?;
     let mut count = 0;
     for chunk in objects.chunks(OUTSTANDING) {
-        count += if info.with_data == 0 {
-            chunk.iter().try_for_each(|object| writer.object(object.word, &object.rect, None))?;
+        count += if info.with_data + info.with_geometry == 0 {
+            chunk
+                .iter()
+                .try_for_each(|object| writer.object(object.word, &object.rect, None, None))?;
             chunk.len() as u64
         } else {
-            write_with_bytes(&mut session, name, chunk, &mut writer)?
+            write_whole(&mut session, name, chunk, &mut writer)?
         };
         bar.inc(chunk.len() as u64);
     }
@@ -139,9 +143,9 @@ fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyh
     Ok(count)
 }
 
-/// Asks for objects with their bytes, all at once, and writes them. Gives how
-/// many: some may have been removed.
-fn write_with_bytes(
+/// Asks for objects with their geometries and bytes, all at once, and writes
+/// them. Gives how many: some may have been removed.
+fn write_whole(
     session: &mut Session,
     name: &[u8],
     objects: &[Object],
@@ -159,10 +163,9 @@ fn write_with_bytes(
         session.next_reply(&mut |_, reply| {
             let place = reply.value.and_then(|value| Rect::read_from_prefix(value).ok());
             written = match (reply.status, place) {
-                (Status::Ok, Some((rect, data))) => {
+                (Status::Ok, Some((rect, rest))) => {
                     count += 1;
-                    let data = (reply.number == 1).then_some(data);
-                    writer.object(object.word, &rect, data)
+                    write_one(writer, object.word, &rect, rest, reply.number)
                 }
                 // Removed since the search.
                 (Status::Ok | Status::NotFound, _) => Ok(()),
@@ -172,4 +175,23 @@ fn write_with_bytes(
         written?;
     }
     Ok(count)
+}
+
+/// Writes an object from the server's reply: behind its rectangle stands what
+/// it carries, as its flags say.
+fn write_one(
+    writer: &mut Writer<'_, impl Write>,
+    id: u64,
+    rect: &Rect,
+    rest: &[u8],
+    flags: i64,
+) -> anyhow::Result<()> {
+    let has = |flag: u8| flags & i64::from(flag) != 0;
+    let Carried { geometry, data } = if has(HAS_GEOMETRY) {
+        Carried::parse(rest).context("an object that cannot be")?
+    } else {
+        Carried { geometry: &[], data: rest }
+    };
+    let geometry = has(HAS_GEOMETRY).then_some(geometry);
+    writer.object(id, rect, geometry, has(HAS_DATA).then_some(data))
 }

@@ -1,8 +1,10 @@
 //! Objects as they stand in a file.
 
 use super::ExportFormat;
+use crate::import::box_ring;
 use anyhow::Context;
 use remora_client::Rect;
+use remora_geometry::Shape;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -10,7 +12,12 @@ use std::io::Write;
 /// Writes objects, one after the other.
 pub enum Writer<'a, W: Write> {
     /// Rows.
-    Csv(Box<csv::Writer<&'a mut W>>),
+    Csv {
+        /// Where they go.
+        rows: Box<csv::Writer<&'a mut W>>,
+        /// Whether there is a column for geometries.
+        has_geometries: bool,
+    },
     /// Features, and whether they stand in a collection.
     Features {
         /// Where they go.
@@ -23,12 +30,18 @@ pub enum Writer<'a, W: Write> {
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    /// Writes what stands before the first object.
-    pub fn begin(format: ExportFormat, out: &'a mut W) -> anyhow::Result<Self> {
+    /// Writes what stands before the first object; rows have a column for
+    /// geometries only if there are any.
+    pub fn begin(
+        format: ExportFormat,
+        has_geometries: bool,
+        out: &'a mut W,
+    ) -> anyhow::Result<Self> {
         if format == ExportFormat::Csv {
             let mut rows = csv::Writer::from_writer(out);
-            rows.write_record(["id", "min_x", "min_y", "max_x", "max_y", "data"])?;
-            return Ok(Self::Csv(Box::new(rows)));
+            let columns = ["id", "min_x", "min_y", "max_x", "max_y", "data", "wkt"];
+            rows.write_record(&columns[..columns.len() - usize::from(!has_geometries)])?;
+            return Ok(Self::Csv { rows: Box::new(rows), has_geometries });
         }
         let in_collection = format == ExportFormat::Geojson;
         if in_collection {
@@ -37,16 +50,27 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(Self::Features { out, in_collection, is_first: true })
     }
 
-    /// Writes one object.
-    pub fn object(&mut self, id: u64, rect: &Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
+    /// Writes one object, with its geometry in WKB if it has one.
+    pub fn object(
+        &mut self,
+        id: u64,
+        rect: &Rect,
+        geometry: Option<&[u8]>,
+        data: Option<&[u8]>,
+    ) -> anyhow::Result<()> {
+        let shape =
+            geometry.map(Shape::from_wkb).transpose().context("a geometry from the server")?;
         match self {
-            Self::Csv(rows) => {
+            Self::Csv { rows, has_geometries } => {
                 rows.write_field(id.to_string())?;
                 for edge in [rect.min_x, rect.min_y, rect.max_x, rect.max_y] {
                     // Both ways of writing a number are exact; this is the short one.
                     rows.write_field(format!("{edge:?}"))?;
                 }
                 rows.write_field(data.unwrap_or_default())?;
+                if *has_geometries {
+                    rows.write_field(shape.map(|shape| shape.to_wkt()).unwrap_or_default())?;
+                }
                 rows.write_record(None::<&[u8]>)?;
             }
             Self::Features { out, in_collection, is_first } => {
@@ -54,10 +78,14 @@ impl<'a, W: Write> Writer<'a, W> {
                     out.write_all(b",\n")?;
                 }
                 *is_first = false;
+                let geometry = match &shape {
+                    Some(shape) => serde_json::to_value(shape.to_geojson())?,
+                    None => of_box(rect),
+                };
                 let feature = json!({
                     "type": "Feature",
                     "id": id,
-                    "geometry": geometry(rect),
+                    "geometry": geometry,
                     "properties": data.map(properties),
                 });
                 serde_json::to_writer(&mut **out, &feature)?;
@@ -72,7 +100,7 @@ impl<'a, W: Write> Writer<'a, W> {
     /// Writes what stands behind the last object.
     pub fn end(self) -> anyhow::Result<()> {
         match self {
-            Self::Csv(mut rows) => rows.flush().context("writing the last rows")?,
+            Self::Csv { mut rows, .. } => rows.flush().context("writing the last rows")?,
             Self::Features { out, in_collection: true, .. } => out.write_all(b"\n]}\n")?,
             Self::Features { .. } => {}
         }
@@ -81,13 +109,11 @@ impl<'a, W: Write> Writer<'a, W> {
 }
 
 /// A bounding box as a geometry: one without extent is a point.
-fn geometry(rect: &Rect) -> Value {
-    let Rect { min_x, max_x, min_y, max_y } = *rect;
-    if min_x == max_x && min_y == max_y {
-        return json!({ "type": "Point", "coordinates": [min_x, min_y] });
+fn of_box(rect: &Rect) -> Value {
+    if rect.min_x == rect.max_x && rect.min_y == rect.max_y {
+        return json!({ "type": "Point", "coordinates": [rect.min_x, rect.min_y] });
     }
-    let ring = [[min_x, min_y], [max_x, min_y], [max_x, max_y], [min_x, max_y], [min_x, min_y]];
-    json!({ "type": "Polygon", "coordinates": [ring] })
+    json!({ "type": "Polygon", "coordinates": [box_ring(rect)] })
 }
 
 /// An object's bytes as properties: a JSON object is they; another text is the
@@ -111,28 +137,44 @@ fn properties(data: &[u8]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::reading::{Kept, Wanted, read_document, read_lines, read_table, taken};
+    use crate::import::reading::{
+        Kept, Wanted, read_document, read_lines, read_table, taken_with_shapes,
+    };
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
 
-    fn written(format: ExportFormat, objects: &Kept) -> Vec<u8> {
+    /// Geometries in WKB, by their objects' ids.
+    type Shapes = std::collections::BTreeMap<u64, Vec<u8>>;
+
+    fn written_with(format: ExportFormat, objects: &Kept, shapes: &Shapes) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut writer = Writer::begin(format, &mut out).unwrap();
+        let mut writer = Writer::begin(format, !shapes.is_empty(), &mut out).unwrap();
         for (id, (rect, data)) in objects {
-            writer.object(*id, rect, data.as_deref()).unwrap();
+            let geometry = shapes.get(id).map(Vec::as_slice);
+            writer.object(*id, rect, geometry, data.as_deref()).unwrap();
         }
         writer.end().unwrap();
         out
     }
 
-    fn read(format: ExportFormat, bytes: &[u8]) -> Kept {
-        let (kept, summary, result) = taken(|intake| match format {
-            ExportFormat::Csv => read_table(bytes, Wanted::default(), intake),
-            ExportFormat::Geojson => read_document(bytes, intake),
-            ExportFormat::Geojsonl => read_lines(bytes, intake),
+    fn written(format: ExportFormat, objects: &Kept) -> Vec<u8> {
+        written_with(format, objects, &Shapes::new())
+    }
+
+    fn read_with(format: ExportFormat, boxes: bool, bytes: &[u8]) -> (Kept, Shapes) {
+        let (keeper, summary, result) = taken_with_shapes(|intake| match format {
+            ExportFormat::Csv => read_table(bytes, Wanted { boxes, ..Wanted::default() }, intake),
+            ExportFormat::Geojson => read_document(bytes, boxes, intake),
+            ExportFormat::Geojsonl => read_lines(bytes, boxes, intake),
         });
         result.unwrap();
         assert_eq!(summary.refused(), 0, "{summary:?}");
+        (keeper.kept, keeper.shapes)
+    }
+
+    fn read(format: ExportFormat, bytes: &[u8]) -> Kept {
+        let (kept, shapes) = read_with(format, false, bytes);
+        assert!(shapes.is_empty(), "a box and a point need no geometry");
         kept
     }
 
@@ -191,6 +233,42 @@ mod tests {
         let empty = Kept::new();
         for format in [ExportFormat::Csv, ExportFormat::Geojson, ExportFormat::Geojsonl] {
             assert_eq!(read(format, &written(format, &empty)), empty);
+        }
+    }
+
+    #[test]
+    fn geometries_of_every_kind_come_back() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let (mut objects, mut shapes) = (Kept::new(), Shapes::new());
+        for id in 0..500 {
+            let at = |rng: &mut ChaCha8Rng| {
+                format!("{:?} {:?}", rng.random::<f64>() * 1e3, -rng.random::<f64>() / 7.0)
+            };
+            let [a, b, c, d, e, f] = std::array::from_fn(|_| at(&mut rng));
+            let (ring, hole) = (format!("({a},{b},{c},{a})"), format!("({d},{e},{f},{d})"));
+            let wkt = match id % 8 {
+                0 => format!("LINESTRING({a},{b},{c},{d})"),
+                1 => format!("POLYGON({ring},{hole})"),
+                2 => format!("MULTIPOINT({a},{b})"),
+                3 => format!("MULTILINESTRING(({a},{b}),({c},{d},{e}))"),
+                4 => format!("MULTIPOLYGON(({ring}),({hole}))"),
+                5 => format!("GEOMETRYCOLLECTION(POINT({a}),GEOMETRYCOLLECTION(POLYGON({ring})))"),
+                6 => format!("POLYGON({ring})"),
+                _ => format!("POINT({a})"),
+            };
+            let shape = Shape::from_wkt(&wkt).unwrap();
+            objects.insert(id, (shape.bounds(), Some(b"{\"a\":1}".to_vec())));
+            if id % 8 < 7 {
+                shapes.insert(id, shape.to_wkb());
+            }
+        }
+        for format in [ExportFormat::Csv, ExportFormat::Geojson, ExportFormat::Geojsonl] {
+            let bytes = written_with(format, &objects, &shapes);
+            let back = read_with(format, false, &bytes);
+            assert!(back == (objects.clone(), shapes.clone()), "{format:?}");
+            assert!(written_with(format, &back.0, &back.1) == bytes, "{format:?}");
+            let boxes = read_with(format, true, &bytes);
+            assert!(boxes == (objects.clone(), Shapes::new()), "{format:?}");
         }
     }
 

@@ -3,11 +3,12 @@
 //! geometry; one that crosses the antimeridian is to be cut there, as the
 //! standard says. Its bytes are the feature's properties, as JSON.
 
-use super::intake::{Intake, Refusal, Row, Sink};
+use super::intake::{Intake, Refusal, Row, Sink, box_ring};
 use anyhow::anyhow;
 use geojson::feature::Id;
 use geojson::{Feature, GeometryValue, Position};
 use remora_client::Rect;
+use remora_geometry::Shape;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -22,8 +23,12 @@ const NO_FEATURE: &str = "it is no GeoJSON feature";
 
 /// Reads a document: a FeatureCollection, whose features are taken as they
 /// come, or one Feature. What is no JSON ends it.
-pub fn read_document<S: Sink>(input: impl Read, intake: &mut Intake<'_, S>) -> anyhow::Result<()> {
-    let mut features = Features { intake, taken: 0, failure: None };
+pub fn read_document<S: Sink>(
+    input: impl Read,
+    boxes: bool,
+    intake: &mut Intake<'_, S>,
+) -> anyhow::Result<()> {
+    let mut features = Features { intake, boxes, taken: 0, failure: None };
     let mut json = serde_json::Deserializer::from_reader(input);
     let read = Document(&mut features).deserialize(&mut json).and_then(|()| json.end());
     let Features { taken, failure, .. } = features;
@@ -36,6 +41,7 @@ pub fn read_document<S: Sink>(input: impl Read, intake: &mut Intake<'_, S>) -> a
 /// Reads lines. One that is no feature is refused.
 pub fn read_lines<S: Sink>(
     mut input: impl BufRead,
+    boxes: bool,
     intake: &mut Intake<'_, S>,
 ) -> anyhow::Result<()> {
     let mut line = Vec::new();
@@ -54,7 +60,7 @@ pub fn read_lines<S: Sink>(
             continue;
         }
         match serde_json::from_slice(text) {
-            Ok(value) => take(intake, number, value)?,
+            Ok(value) => take(intake, boxes, number, value)?,
             Err(error) => {
                 intake.take(number, Err(Refusal::new("the line is no JSON", error.to_string())))?;
             }
@@ -63,17 +69,43 @@ pub fn read_lines<S: Sink>(
     Ok(())
 }
 
-fn take<S: Sink>(intake: &mut Intake<'_, S>, at: u64, value: Value) -> anyhow::Result<()> {
+fn take<S: Sink>(
+    intake: &mut Intake<'_, S>,
+    boxes: bool,
+    at: u64,
+    value: Value,
+) -> anyhow::Result<()> {
     let feature = match serde_json::from_value::<Feature>(value) {
         Ok(feature) => feature,
         Err(error) => return intake.take(at, Err(Refusal::new(NO_FEATURE, error.to_string()))),
     };
     let data = feature.properties.as_ref().map(serde_json::to_vec).transpose()?;
+    let mut wkb = None;
     let row = id(feature.id.as_ref()).and_then(|id| {
         let geometry = feature.geometry.as_ref().ok_or(Refusal::new("it has no geometry", ""))?;
-        Ok(Row { id, rect: bounding_box(&geometry.value)?, data: data.as_deref() })
+        let rect = bounding_box(&geometry.value)?;
+        if !boxes && !is_box(&geometry.value, &rect) {
+            let shape = Shape::from_geojson(geometry);
+            wkb = Some(shape.map_err(|why| Refusal::of_shape(&why, "it"))?.to_wkb());
+        }
+        Ok(Row { id, rect, geometry: wkb.as_deref(), data: data.as_deref() })
     });
     intake.take(at, row)
+}
+
+/// Whether a geometry is its bounding box, or a point: an export writes an
+/// object without a geometry so.
+fn is_box(geometry: &GeometryValue, rect: &Rect) -> bool {
+    match geometry {
+        GeometryValue::Point { .. } => true,
+        GeometryValue::Polygon { coordinates } => match &coordinates[..] {
+            [ring] => {
+                ring.iter().map(Position::as_slice).eq(box_ring(rect).iter().map(|at| &at[..]))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// A feature's id as a number; a text of digits is one too.
@@ -125,6 +157,7 @@ fn each_position(
 /// Where features go.
 struct Features<'i, 'a, S> {
     intake: &'i mut Intake<'a, S>,
+    boxes: bool,
     taken: u64,
     /// Of the intake: no fault of the document.
     failure: Option<anyhow::Error>,
@@ -133,7 +166,7 @@ struct Features<'i, 'a, S> {
 impl<S: Sink> Features<'_, '_, S> {
     fn take<E: Error>(&mut self, value: Value) -> Result<(), E> {
         self.taken += 1;
-        take(self.intake, self.taken, value).map_err(|failure| {
+        take(self.intake, self.boxes, self.taken, value).map_err(|failure| {
             self.failure = Some(failure);
             E::custom("the server refused")
         })
@@ -217,11 +250,11 @@ mod tests {
     use super::*;
 
     fn document(text: &str) -> (Kept, Summary, anyhow::Result<()>) {
-        taken(|intake| read_document(text.as_bytes(), intake))
+        taken(|intake| read_document(text.as_bytes(), false, intake))
     }
 
     fn lines(text: &[u8]) -> (Kept, Summary) {
-        let (kept, summary, result) = taken(|intake| read_lines(text, intake));
+        let (kept, summary, result) = taken(|intake| read_lines(text, false, intake));
         result.unwrap();
         (kept, summary)
     }
@@ -281,6 +314,19 @@ mod tests {
     }
 
     #[test]
+    fn geometries_that_are_too_long_are_refused_but_not_their_boxes() {
+        let line: Vec<String> = (0..5000).map(|x| format!("[{x},{}]", x % 7)).collect();
+        let line = format!(r#"{{"type":"LineString","coordinates":[{}]}}"#, line.join(","));
+        let text = feature(1, &line, "null");
+        let (kept, summary) = lines(text.as_bytes());
+        assert!(kept.is_empty());
+        assert_eq!(refused(&summary, "too long").0, 1);
+        let (kept, summary, result) = taken(|intake| read_lines(text.as_bytes(), true, intake));
+        result.unwrap();
+        assert_eq!((kept.len(), summary.refused()), (1, 0));
+    }
+
+    #[test]
     fn bad_features_take_no_other_with_them() {
         let bad = [
             r#"7"#,
@@ -289,6 +335,8 @@ mod tests {
             &feature(1, r#"{"type":"Point","coordinates":[1]}"#, "null"),
             &feature(1, r#"{"type":"Point","coordinates":["1","2"]}"#, "null"),
             &feature(1, r#"{"type":"MultiPoint","coordinates":[]}"#, "null"),
+            &feature(1, r#"{"type":"LineString","coordinates":[[1,2]]}"#, "null"),
+            &feature(1, r#"{"type":"Polygon","coordinates":[[[0,0],[1,0],[1,1],[0,2]]]}"#, "null"),
             &feature(1, r#"{"type":"Circle","coordinates":[1,2]}"#, "null"),
             &feature(1, r#"{"type":"Point","coordinates":[1,2]}"#, "[]"),
             r#"{"type":"Feature","id":-1,"geometry":{"type":"Point","coordinates":[1,2]}}"#,
@@ -309,14 +357,15 @@ mod tests {
         assert_eq!((count, first_at), (6, 2));
         assert_eq!(refused(&summary, "no geometry").1, 4);
         assert_eq!(refused(&summary, "no position").1, 7);
-        assert_eq!(refused(&summary, "id is no"), (3, 10, "-1".into()));
+        assert_eq!(refused(&summary, "not a good one").0, 2, "a short line, an open ring");
+        assert_eq!(refused(&summary, "id is no"), (3, 12, "-1".into()));
         // The same as lines, of which some are not even JSON.
         let mut text = [&[point(1)], &bad.map(str::to_owned)[..], &[point(2)]].concat().join("\n");
         text += &format!("\n\r\n{{\"type\":\n\u{1e}{}\r\n\"\\ud800\"\n1e999\n", point(3));
         let (kept, summary) = lines(text.as_bytes());
         assert!(kept.keys().eq(&[1, 2, 3]));
         assert_eq!(refused(&summary, "no JSON").0, 3);
-        assert_eq!(refused(&summary, "no JSON").1, 15);
+        assert_eq!(refused(&summary, "no JSON").1, 17);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use crate::puts::PutCounts;
 use remora_client::{BadRect, Rect};
+use remora_geometry::ShapeError;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 /// Where objects go.
 pub trait Sink {
     /// Sends one object. An error may be that of one sent before.
-    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()>;
+    fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()>;
 
     /// Waits until all that was sent is in.
     fn settle(&mut self) -> anyhow::Result<()>;
@@ -33,8 +35,17 @@ pub struct Row<'a> {
     pub id: Option<u64>,
     /// Its bounding box.
     pub rect: Rect,
+    /// Its geometry in WKB, whose bounding box that is. One that is its
+    /// bounding box, or a point, needs none.
+    pub geometry: Option<&'a [u8]>,
     /// Its bytes.
     pub data: Option<&'a [u8]>,
+}
+
+/// The corners of a box, as a ring: how one is written as a polygon.
+pub fn box_ring(rect: &Rect) -> [[f64; 2]; 5] {
+    let Rect { min_x, max_x, min_y, max_y } = *rect;
+    [[min_x, min_y], [max_x, min_y], [max_x, max_y], [min_x, max_y], [min_x, min_y]]
 }
 
 /// Why an object is refused.
@@ -50,6 +61,16 @@ impl Refusal {
     /// A refusal.
     pub fn new(reason: &'static str, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
+    }
+}
+
+impl Refusal {
+    /// A geometry that is refused; `whose` says whose it is.
+    pub fn of_shape(why: &ShapeError, whose: impl fmt::Display) -> Self {
+        match why {
+            ShapeError::TooLong => Self::new("its geometry is too long", format!("{whose}: {why}")),
+            _ => Self::new("its geometry is not a good one", format!("{whose}: {why}")),
+        }
     }
 }
 
@@ -69,7 +90,7 @@ impl From<BadRect> for Refusal {
 pub struct Refused {
     reason: &'static str,
     count: u64,
-    /// Line of a table or of lines, else the feature's number, from 1.
+    /// Line of a table or of lines, else the feature's or object's number, from 1.
     first_at: u64,
     detail: String,
 }
@@ -112,7 +133,7 @@ impl<'a, S: Sink> Intake<'a, S> {
             (self.progress)(self.seen);
         }
         match row.and_then(|row| self.with_id(number, row)) {
-            Ok((id, row)) => self.sink.put(id, row.rect, row.data),
+            Ok((id, row)) => self.sink.put(id, &row),
             Err(refusal) => {
                 self.refuse(at, refusal);
                 Ok(())
@@ -221,14 +242,18 @@ pub mod tests {
     /// A sink that keeps all, and has it in when it is settled.
     #[derive(Default)]
     pub struct Keeper {
-        kept: Kept,
+        pub kept: Kept,
+        /// Geometries of those that have one.
+        pub shapes: BTreeMap<u64, Vec<u8>>,
         sent: PutCounts,
         counts: PutCounts,
     }
 
     impl Sink for Keeper {
-        fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
-            match self.kept.insert(id, (rect, data.map(<[u8]>::to_vec))) {
+        fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()> {
+            self.shapes.remove(&id);
+            self.shapes.extend(row.geometry.map(|geometry| (id, geometry.to_vec())));
+            match self.kept.insert(id, (row.rect, row.data.map(<[u8]>::to_vec))) {
                 None => self.sent.added += 1,
                 Some(_) => self.sent.replaced += 1,
             }
@@ -249,12 +274,20 @@ pub mod tests {
     pub fn taken(
         read: impl FnOnce(&mut Intake<'_, Keeper>) -> anyhow::Result<()>,
     ) -> (Kept, Summary, anyhow::Result<()>) {
+        let (keeper, summary, result) = taken_with_shapes(read);
+        (keeper.kept, summary, result)
+    }
+
+    /// The same with the geometries.
+    pub fn taken_with_shapes(
+        read: impl FnOnce(&mut Intake<'_, Keeper>) -> anyhow::Result<()>,
+    ) -> (Keeper, Summary, anyhow::Result<()>) {
         let mut keeper = Keeper::default();
         let mut intake = Intake::new(&mut keeper, |_| {});
         let result = read(&mut intake);
         intake.settle().unwrap();
         let summary = intake.finish(Duration::ZERO);
-        (keeper.kept, summary, result)
+        (keeper, summary, result)
     }
 
     /// Count, first place and detail of a reason that contains `part`.
@@ -265,7 +298,7 @@ pub mod tests {
     }
 
     fn point(id: Option<u64>) -> Result<Row<'static>, Refusal> {
-        Ok(Row { id, rect: Rect::point(1.0, 2.0).unwrap(), data: None })
+        Ok(Row { id, rect: Rect::point(1.0, 2.0).unwrap(), geometry: None, data: None })
     }
 
     #[test]
@@ -278,8 +311,8 @@ pub mod tests {
             intake.take(6, point(Some(7)))?;
             let long = vec![0; MAX_DATA_BYTES + 1];
             let rect = Rect::default();
-            intake.take(7, Ok(Row { id: Some(8), rect, data: Some(&long) }))?;
-            intake.take(8, Ok(Row { id: Some(8), rect, data: Some(&long[1..]) }))
+            intake.take(7, Ok(Row { id: Some(8), rect, geometry: None, data: Some(&long) }))?;
+            intake.take(8, Ok(Row { id: Some(8), rect, geometry: None, data: Some(&long[1..]) }))
         });
         result.unwrap();
         assert!(kept.keys().eq(&[7, 8]));
@@ -317,7 +350,7 @@ pub mod tests {
     fn a_server_that_fails_ends_the_import() {
         struct Broken;
         impl Sink for Broken {
-            fn put(&mut self, _: u64, _: Rect, _: Option<&[u8]>) -> anyhow::Result<()> {
+            fn put(&mut self, _: u64, _: &Row<'_>) -> anyhow::Result<()> {
                 anyhow::bail!("memory is full")
             }
             fn settle(&mut self) -> anyhow::Result<()> {

@@ -5,7 +5,10 @@
 
 mod geojson;
 mod intake;
+mod osm;
 mod table;
+
+pub use intake::box_ring;
 
 use crate::bench::{Address, SessionTarget, Tree};
 use crate::failure::usage;
@@ -13,10 +16,11 @@ use crate::puts::{PutCounts, Puts};
 use crate::transport::Transport;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
-use intake::{Intake, Sink};
+use indicatif::{ProgressBar, ProgressBarIter, ProgressStyle};
+use intake::{Intake, Row, Sink};
 use remora_client::{Options, Rect, Session, TreeSettings};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
+use remora_osm::Filter;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +31,7 @@ use std::time::Instant;
 pub mod reading {
     //! What a test of the way there and back needs.
     pub use super::geojson::{read_document, read_lines};
-    pub use super::intake::tests::{Kept, taken};
+    pub use super::intake::tests::{Kept, taken_with_shapes};
     pub use super::table::{Wanted, read as read_table};
 }
 
@@ -39,7 +43,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// What can be imported.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    /// Objects with a bounding box each, into a tree of places.
+    /// Objects with a place each, into a tree of places.
     Places(Box<ImportArgs>),
 }
 
@@ -54,6 +58,8 @@ pub enum ImportFormat {
     Geojson,
     /// A Feature on each line.
     Geojsonl,
+    /// OpenStreetMap's PBF.
+    Pbf,
 }
 
 impl ImportFormat {
@@ -65,6 +71,7 @@ impl ImportFormat {
             "tsv" => Some(Self::Tsv),
             "geojson" | "json" => Some(Self::Geojson),
             "geojsonl" | "geojsons" | "ndjson" | "jsonl" => Some(Self::Geojsonl),
+            "pbf" => Some(Self::Pbf),
             _ => None,
         }
     }
@@ -92,7 +99,7 @@ impl FromStr for Bounds {
 /// Flags of `remora import places`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// The file, plain or .xz; - is standard input.
+    /// The file, plain or .xz; - is standard input. A PBF file has to be a plain one.
     pub file: PathBuf,
     /// Name of the tree. One that is not there is made.
     #[arg(long, value_name = "NAME")]
@@ -108,6 +115,13 @@ pub struct ImportArgs {
     /// if there is one].
     #[arg(long, value_name = "COLUMN")]
     pub data_column: Option<String>,
+    /// Takes only elements of a PBF file with this key, and this value if one is
+    /// named; given several times, those that one of them keeps.
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    pub filter: Vec<Filter>,
+    /// Keeps only the bounding boxes of geometries.
+    #[arg(long)]
+    pub boxes: bool,
     /// How a tree that is made is written.
     #[arg(long, value_enum, default_value_t = Tree::RStar)]
     pub tree: Tree,
@@ -146,14 +160,15 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
             args.file.display()
         )));
     };
+    args.check(format)?;
     let bar = progress_bar(&args.file);
-    let input = open(&args.file, &bar)?;
+    let input = Input::open(&args.file, format, &bar)?;
     let mut sink = open_tree(&args)?;
     let began = Instant::now();
     let mut intake = Intake::new(&mut sink, |objects| {
         bar.set_message(format!("{objects} objects"));
     });
-    let read = read(&args, format, input, &mut intake);
+    let read = read(&args, input, &mut intake);
     // What was sent before an error counts too.
     let settled = intake.settle();
     let summary = intake.finish(began.elapsed());
@@ -168,26 +183,51 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
+impl ImportArgs {
+    /// Flags are for the formats that they are for.
+    fn check(&self, format: ImportFormat) -> anyhow::Result<()> {
+        let is_table = matches!(format, ImportFormat::Csv | ImportFormat::Tsv);
+        if !is_table && (self.id_column.is_some() || self.data_column.is_some()) {
+            return Err(usage("--id-column and --data-column are for tables"));
+        }
+        if format != ImportFormat::Pbf && !self.filter.is_empty() {
+            return Err(usage("--filter is for PBF files"));
+        }
+        Ok(())
+    }
+}
+
+/// A file that is open, in its format.
+enum Input {
+    /// Read once, from its start to its end.
+    Stream(ImportFormat, Box<dyn Read>),
+    /// A PBF file, read several times.
+    Pbf(BufReader<ProgressBarIter<File>>),
+}
+
 /// Reads the whole file into the intake.
 fn read<S: Sink>(
     args: &ImportArgs,
-    format: ImportFormat,
-    input: impl Read,
+    input: Input,
     intake: &mut Intake<'_, S>,
 ) -> anyhow::Result<()> {
-    let is_table = matches!(format, ImportFormat::Csv | ImportFormat::Tsv);
-    if !is_table && (args.id_column.is_some() || args.data_column.is_some()) {
-        return Err(usage("--id-column and --data-column are for tables"));
-    }
-    let columns = table::Wanted {
+    let columns = |is_tabbed| table::Wanted {
         id: args.id_column.as_deref(),
         data: args.data_column.as_deref(),
-        is_tabbed: format == ImportFormat::Tsv,
+        is_tabbed,
+        boxes: args.boxes,
     };
-    match format {
-        ImportFormat::Csv | ImportFormat::Tsv => table::read(input, columns, intake),
-        ImportFormat::Geojson => geojson::read_document(BufReader::new(input), intake),
-        ImportFormat::Geojsonl => geojson::read_lines(BufReader::new(input), intake),
+    match input {
+        Input::Pbf(file) => osm::read(file, &args.filter, args.boxes, intake),
+        Input::Stream(ImportFormat::Geojson, stream) => {
+            geojson::read_document(BufReader::new(stream), args.boxes, intake)
+        }
+        Input::Stream(ImportFormat::Geojsonl, stream) => {
+            geojson::read_lines(BufReader::new(stream), args.boxes, intake)
+        }
+        Input::Stream(format, stream) => {
+            table::read(stream, columns(format == ImportFormat::Tsv), intake)
+        }
     }
 }
 
@@ -205,15 +245,31 @@ fn progress_bar(file: &Path) -> ProgressBar {
     }
 }
 
-fn open(file: &Path, bar: &ProgressBar) -> anyhow::Result<Box<dyn Read>> {
-    if file == Path::new("-") {
-        return Ok(Box::new(bar.wrap_read(std::io::stdin())));
+impl Input {
+    fn open(file: &Path, format: ImportFormat, bar: &ProgressBar) -> anyhow::Result<Self> {
+        let is_pbf = format == ImportFormat::Pbf;
+        if file == Path::new("-") {
+            if is_pbf {
+                return Err(usage("a PBF file is read several times: name a file"));
+            }
+            return Ok(Self::Stream(format, Box::new(bar.wrap_read(std::io::stdin()))));
+        }
+        let opened = File::open(file)
+            .map_err(|error| usage(format!("cannot read {}: {error}", file.display())))?;
+        let counted = BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(opened));
+        if is_pbf {
+            return Ok(Self::Pbf(counted));
+        }
+        let is_packed = file.extension().is_some_and(|extension| extension == "xz");
+        Ok(Self::Stream(
+            format,
+            if is_packed {
+                Box::new(liblzma::read::XzDecoder::new(counted))
+            } else {
+                Box::new(counted)
+            },
+        ))
     }
-    let opened = File::open(file)
-        .map_err(|error| usage(format!("cannot read {}: {error}", file.display())))?;
-    let counted = bar.wrap_read(BufReader::with_capacity(BUFFER_BYTES, opened));
-    let is_packed = file.extension().is_some_and(|extension| extension == "xz");
-    Ok(if is_packed { Box::new(liblzma::read::XzDecoder::new(counted)) } else { Box::new(counted) })
 }
 
 /// Opens the tree, and makes it if it is not there.
@@ -228,9 +284,10 @@ fn open_tree(args: &ImportArgs) -> anyhow::Result<Puts> {
 }
 
 impl Sink for Puts {
-    fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
+    fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()> {
         // Empty ones take away those that an object of this id had.
-        self.put(id, rect, Some(data.unwrap_or_default()))
+        let data = Some(row.data.unwrap_or_default());
+        self.put_shape(id, row.rect, row.geometry, data)
     }
 
     fn settle(&mut self) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use super::intake::{Intake, Refusal, Row, Sink};
 use crate::failure::usage;
 use csv::ByteRecord;
 use remora_client::Rect;
+use remora_geometry::Shape;
 use std::io::Read;
 
 /// Names that a column may have, for each edge of a box.
@@ -19,6 +20,8 @@ pub struct Wanted<'a> {
     pub id: Option<&'a str>,
     /// Column of the objects' bytes.
     pub data: Option<&'a str>,
+    /// Only the bounding boxes of geometries are kept.
+    pub boxes: bool,
     /// Tabs part the columns, and quotes are plain characters.
     pub is_tabbed: bool,
 }
@@ -27,8 +30,10 @@ pub struct Wanted<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Columns {
     id: Option<usize>,
-    /// Columns of min x, max x, min y, max y.
-    edges: [usize; 4],
+    /// Columns of min x, max x, min y, max y; a table of geometries needs none.
+    edges: Option<[usize; 4]>,
+    /// Column of geometries, as WKT.
+    wkt: Option<usize>,
     data: Option<usize>,
 }
 
@@ -46,16 +51,18 @@ impl Columns {
                 None => Err(usage(format!("{flag}: no column {name}, but {}", names.join(", ")))),
             }
         };
+        let wkt = find(&["wkt"]);
         let edges = match (BOX.map(find), POINT.map(find)) {
             ([Some(min_x), Some(max_x), Some(min_y), Some(max_y)], _) => {
-                [min_x, max_x, min_y, max_y]
+                Some([min_x, max_x, min_y, max_y])
             }
-            (_, [Some(x), Some(y)]) => [x, x, y, y],
+            (_, [Some(x), Some(y)]) => Some([x, x, y, y]),
+            _ if wkt.is_some() => None,
             _ => {
                 let names: String = names.join(", ").chars().take(200).collect();
                 return Err(usage(format!(
                     "line 1 has to name the columns min_x, min_y, max_x and max_y, or x and y (lon \
-                     and lat), but has {names}"
+                     and lat), or wkt, but has {names}"
                 )));
             }
         };
@@ -63,10 +70,16 @@ impl Columns {
             id: column("--id-column", wanted.id, "id")?,
             data: column("--data-column", wanted.data, "data")?,
             edges,
+            wkt,
         })
     }
 
-    fn row<'a>(&self, record: &'a ByteRecord) -> Result<Row<'a>, Refusal> {
+    fn row<'a>(
+        &self,
+        record: &'a ByteRecord,
+        boxes: bool,
+        wkb: &'a mut Vec<u8>,
+    ) -> Result<Row<'a>, Refusal> {
         let id = match self.id {
             None => None,
             Some(column) => {
@@ -77,17 +90,46 @@ impl Columns {
                 Some(id)
             }
         };
+        let rect = match self.shape(record)? {
+            Some(shape) if !boxes && !shape.is_point() => {
+                let rect = shape.bounds();
+                *wkb = shape.to_wkb();
+                return Ok(Row { id, rect, geometry: Some(wkb), data: self.data(record) });
+            }
+            Some(shape) => shape.bounds(),
+            None => {
+                let columns = self.edges.ok_or(Refusal::new("it has no geometry", ""))?;
+                self.rect(record, columns)?
+            }
+        };
+        Ok(Row { id, rect, geometry: None, data: self.data(record) })
+    }
+
+    fn data<'a>(&self, record: &'a ByteRecord) -> Option<&'a [u8]> {
+        let data = self.data.and_then(|column| record.get(column));
+        data.filter(|data| !data.is_empty())
+    }
+
+    /// A geometry, if this row has one.
+    fn shape(&self, record: &ByteRecord) -> Result<Option<Shape>, Refusal> {
+        let Some(column) = self.wkt else { return Ok(None) };
+        let text = text(record, column)?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Shape::from_wkt(text).map(Some).map_err(|why| Refusal::of_shape(&why, "its wkt"))
+    }
+
+    fn rect(&self, record: &ByteRecord, columns: [usize; 4]) -> Result<Rect, Refusal> {
         let mut edges = [0.0f64; 4];
-        for (edge, column) in edges.iter_mut().zip(self.edges) {
+        for (edge, column) in edges.iter_mut().zip(columns) {
             let text = text(record, column)?;
             *edge = text
                 .parse()
                 .map_err(|_| Refusal::new("a coordinate is not a number", format!("\"{text}\"")))?;
         }
         let [min_x, max_x, min_y, max_y] = edges;
-        let rect = Rect::new(min_x, max_x, min_y, max_y)?;
-        let data = self.data.and_then(|column| record.get(column));
-        Ok(Row { id, rect, data: data.filter(|data| !data.is_empty()) })
+        Ok(Rect::new(min_x, max_x, min_y, max_y)?)
     }
 }
 
@@ -111,10 +153,10 @@ pub fn read<S: Sink>(
         .quoting(!wanted.is_tabbed)
         .from_reader(input);
     let columns = Columns::find(rows.byte_headers()?, wanted)?;
-    let mut record = ByteRecord::new();
+    let (mut record, mut wkb) = (ByteRecord::new(), Vec::new());
     while rows.read_byte_record(&mut record)? {
         let line = record.position().map_or(0, csv::Position::line);
-        intake.take(line, columns.row(&record))?;
+        intake.take(line, columns.row(&record, wanted.boxes, &mut wkb))?;
     }
     Ok(())
 }
@@ -142,7 +184,8 @@ mod tests {
             let (kept, _) = of(format!("{header}\r\n -1.5 ,2\r\n").as_bytes(), Wanted::default());
             assert_eq!(kept[&0], (Rect::point(-1.5, 2.0).unwrap(), None), "{header}");
         }
-        let wanted = Wanted { id: Some("number"), data: Some("name"), is_tabbed: true };
+        let wanted =
+            Wanted { id: Some("number"), data: Some("name"), is_tabbed: true, boxes: false };
         let (kept, _) = of(b"number\tlat\tlon\tname\n9\t1\t2\t\"Ober\n", wanted);
         assert_eq!(kept[&9], (Rect::point(2.0, 1.0).unwrap(), Some(b"\"Ober".to_vec())));
     }
