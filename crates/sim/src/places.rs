@@ -4,6 +4,7 @@
 use crate::check::places::Number;
 use remora_client::{Issue, Rect, TreeKind, TreeRead, TreeSettings};
 use remora_fabric::sim::{Random, SimOptions};
+use remora_geometry::{Refine, Shape, geo_types};
 
 /// Mixed into the seed: what is drawn of trees changes nothing else.
 const SALT: u64 = 0x7472_6565_735f_6f66;
@@ -113,6 +114,31 @@ fn rect((x, y): (u64, u64), (width, height): (u64, u64), number: Number) -> Rect
     let cell = |cells: u64| cells as f64 / CELLS;
     let min_x = cell(x) + number as f64 / GRAINS;
     Rect { min_x, max_x: min_x + cell(width), min_y: cell(y), max_y: cell(y + height) }
+}
+
+/// The geometry of a version with this rectangle: half of them have a line
+/// from corner to corner, which a window may miss.
+pub fn shape_of(rect: &Rect) -> Option<Shape> {
+    let has_one = (rect.min_y * CELLS) as u64 % 2 == 0;
+    let ends = vec![(rect.min_x, rect.min_y), (rect.max_x, rect.max_y)];
+    has_one.then(|| Shape::new(geo_types::LineString::from(ends).into()).expect("a line"))
+}
+
+/// A rectangle of a version without a geometry.
+pub fn without_shape(rect: Rect) -> Rect {
+    let cell = if shape_of(&rect).is_some() { 1.0 / CELLS } else { 0.0 };
+    Rect { min_y: rect.min_y + cell, max_y: rect.max_y + cell, ..rect }
+}
+
+/// What a refined search for a window is.
+pub fn refine_of(window: &Rect) -> Refine {
+    Refine::Intersects(Shape::of_rect(window))
+}
+
+/// Whether a version with this rectangle is what such a search looks for.
+pub fn refined_holds(refine: &Refine, rect: &Rect) -> bool {
+    refine.window().intersects(rect)
+        && refine.holds(&shape_of(rect).unwrap_or_else(|| Shape::of_rect(rect)))
 }
 
 /// The bytes that an object of this version carries.

@@ -61,11 +61,15 @@ pub enum Probe {
     TreeInParts,
     /// Reading a tree did not conclude, and the server was asked after all.
     TreeAskedAfterRead,
+    /// A refined search was made by READs, through pointers to records.
+    TreeRefinedRead,
+    /// Such a pointer led to a record that has gone.
+    TreeRecordStale,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -92,6 +96,8 @@ impl Probe {
         Self::TreeGone,
         Self::TreeInParts,
         Self::TreeAskedAfterRead,
+        Self::TreeRefinedRead,
+        Self::TreeRecordStale,
     ];
 }
 

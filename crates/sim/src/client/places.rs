@@ -3,7 +3,8 @@
 use super::SimClient;
 use crate::check::places::{Act, Seen};
 use crate::places::{
-    data_of, everything, new_rect, number_of, reading, settings, tree_name, window,
+    data_of, everything, new_rect, number_of, reading, refine_of, settings, shape_of, tree_name,
+    window, without_shape,
 };
 use crate::probes::Probe;
 use remora_client::{Error, OpenTree, Path, Predicate, Query, Rect, Session, Via};
@@ -48,6 +49,7 @@ impl SimClient {
             50..58 => self.object(session, tree),
             58..66 => self.count(session, tree),
             66..76 => self.search(session, tree, true),
+            76..84 => self.refined(session, tree),
             _ => self.search(session, tree, false),
         }
     }
@@ -105,7 +107,8 @@ impl SimClient {
         let mut objects = Vec::new();
         for id in (0..swarm.ids).filter(|_| self.draw(4) < share) {
             let number = self.world.history.borrow().places.next_number() + objects.len() as u32;
-            objects.push((id, new_rect(&swarm, id, number, &mut |below| self.draw(below))));
+            let rect = new_rect(&swarm, id, number, &mut |below| self.draw(below));
+            objects.push((id, without_shape(rect)));
         }
         let act = self.begin_put(tree, &objects, None);
         match session.load_tree(&tree_name(tree), &mut objects.iter().copied(), &mut |_| {}) {
@@ -164,7 +167,11 @@ impl SimClient {
         let bytes = if with_data == Some(true) { data_of(number) } else { Vec::new() };
         let data = with_data.map(|_| &bytes[..]);
         let (act, from_ns) = (self.begin_put(tree, &[(id, rect)], with_data), self.now_ns());
-        match session.put_place(&tree_name(tree), id, rect, data) {
+        let put = match shape_of(&rect) {
+            Some(shape) => session.put_shape(&tree_name(tree), id, &shape, data),
+            None => session.put_place(&tree_name(tree), id, rect, data),
+        };
+        match put {
             Ok(is_new) => {
                 self.done(act);
                 self.saw(tree, from_ns, Seen::Changed { act, id, was_there: !is_new });
@@ -191,7 +198,15 @@ impl SimClient {
     fn object(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let (id, from_ns) = (self.id(), self.now_ns());
         let found = match session.place(&tree_name(tree), id) {
-            Ok(place) => place.map(|place| (place.rect, place.data.map(<[u8]>::to_vec))),
+            Ok(place) => place.map(|place| {
+                let geometry = shape_of(&place.rect).map(|shape| shape.to_wkb());
+                if place.geometry != geometry.as_deref() {
+                    let promise = "a place has the geometry that came with its rectangle";
+                    let seen = format!("tree {tree}, object {id}: {place:?}");
+                    self.world.history.borrow_mut().violate(promise, seen);
+                }
+                (place.rect, place.data.map(<[u8]>::to_vec))
+            }),
             Err(NO_TREE) => None,
             Err(error) => return self.tree_failed(&[], error),
         };
@@ -264,6 +279,25 @@ impl SimClient {
             false => Seen::Window { window, predicate, found },
         };
         self.saw(tree, from_ns, seen);
+        Ok(())
+    }
+
+    fn refined(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let (path, window) = (self.path(), window(&mut |below| self.draw(below)));
+        let from_ns = self.now_ns();
+        let view = self.views.trees.get_mut(tree as usize).and_then(Option::as_mut);
+        let Some(view) = view else { return Ok(()) };
+        let found = match session.search_refined(view, &refine_of(&window), path) {
+            Ok(found) => {
+                let mut probes = self.world.probes.borrow_mut();
+                probes.add(Probe::TreeRefinedRead, (found.counts.read * found.counts.hits).min(1));
+                probes.add(Probe::TreeRecordStale, found.counts.stale);
+                found.objects.iter().map(|object| (object.word, object.rect)).collect()
+            }
+            Err(NO_TREE) => Vec::new(),
+            Err(error) => return self.tree_failed(&[], error),
+        };
+        self.saw(tree, from_ns, Seen::Refined { window, found });
         Ok(())
     }
 

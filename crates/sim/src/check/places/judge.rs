@@ -3,6 +3,7 @@
 use super::lives::{Life, Lives};
 use super::{Look, Number, Part, Places, Seen};
 use crate::history::Violation;
+use crate::places::{refine_of, refined_holds};
 use remora_client::{Predicate, Rect};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,6 +37,12 @@ impl Places {
                 let holds = |rect: &Rect| predicate.holds(rect, window);
                 self.judge_window(look, lives, found, &holds)
                     .map(|(promise, why)| (promise, format!("{predicate:?} {window:?}: {why}")))
+            }
+            Seen::Refined { window, found } => {
+                let refine = refine_of(window);
+                let holds = |rect: &Rect| refined_holds(&refine, rect);
+                self.judge_window(look, lives, found, &holds)
+                    .map(|(promise, why)| (promise, format!("geometries {window:?}: {why}")))
             }
             Seen::Count { window, predicate, count } => {
                 self.judge_count(look, lives, (window, *predicate), *count)

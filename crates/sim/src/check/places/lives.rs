@@ -79,7 +79,9 @@ impl Places {
                 number.into_iter().for_each(|number| saw(self.versions[number as usize].act));
             };
             match &look.seen {
-                Seen::Window { found, .. } | Seen::Nearest { found, .. } => {
+                Seen::Window { found, .. }
+                | Seen::Refined { found, .. }
+                | Seen::Nearest { found, .. } => {
                     found.iter().for_each(|(id, rect)| saw_rect(*id, rect));
                 }
                 Seen::Object { id, found: Some((rect, data)) } => {

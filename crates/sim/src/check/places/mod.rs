@@ -73,6 +73,13 @@ pub enum Seen {
         /// Ids and rectangles.
         found: Vec<(u64, Rect)>,
     },
+    /// The objects whose geometries meet a window.
+    Refined {
+        /// The window.
+        window: Rect,
+        /// Ids and rectangles.
+        found: Vec<(u64, Rect)>,
+    },
     /// How many are in a window.
     Count {
         /// The window.
