@@ -7,6 +7,7 @@
 mod data;
 mod expiry;
 mod geo;
+mod geo_search;
 mod keys;
 mod session;
 mod strings;
@@ -17,6 +18,7 @@ pub(crate) mod parsers {
     pub(crate) use super::data::*;
     pub(crate) use super::expiry::*;
     pub(crate) use super::geo::*;
+    pub(crate) use super::geo_search::*;
     pub(crate) use super::session::*;
     pub(crate) use super::strings::*;
     pub(crate) use super::trees::*;
