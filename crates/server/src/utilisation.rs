@@ -43,11 +43,12 @@ impl Utilisation {
         let busy_ns = sum(|shard| shard.busy_ns.load(Ordering::Relaxed));
         let waited_ns2 = sum(|shard| shard.waited_ns2.load(Ordering::Relaxed));
         let wall_ns = (now - self.at).as_nanos() as u64 * shards.len() as u64;
-        if wall_ns > 0 {
-            let ppm = (busy_ns - self.busy_ns).saturating_mul(1_000_000) / wall_ns;
+        let of_wall = |ns: u64| ns.checked_div(wall_ns);
+        if let Some(ppm) = of_wall((busy_ns - self.busy_ns).saturating_mul(1_000_000)) {
             self.ppm = ppm.min(1_000_000) as u32;
-            let waited = waited_ns2.wrapping_sub(self.waited_ns2);
-            self.wait_ns = (waited / wall_ns).min(u32::MAX.into()) as u32;
+        }
+        if let Some(wait_ns) = of_wall(waited_ns2.wrapping_sub(self.waited_ns2)) {
+            self.wait_ns = wait_ns.min(u32::MAX.into()) as u32;
         }
         (self.at, self.busy_ns, self.waited_ns2) = (now, busy_ns, waited_ns2);
     }

@@ -1,7 +1,7 @@
 //! Policies compared in virtual time: every figure is exact, so that a bound is
 //! one. `remora-sim compare` prints the tables.
 
-use remora_sim::compare::{Fixed, Policy, Workload, all, run};
+use remora_sim::compare::{Admits, Fixed, Policy, Threads, Workload, all, run, walking};
 use std::ops::RangeInclusive;
 
 /// By how much one way is better, at least, where it is said to be.
@@ -84,6 +84,16 @@ fn catfish_loses_to_reading_under_constant_overload() {
     }
 }
 
+/// A18: at windows of 0.1 (Fig. 25) asking beats both readings of the rule.
+#[test]
+fn catfish_loses_to_asking_where_bandwidth_is_short() {
+    let work = workload("large");
+    let ask = run(&work, Policy::Ask).per_second();
+    for policy in [Policy::CatfishLiteral, Policy::CatfishKeep] {
+        assert!(run(&work, policy).per_second() < ask, "{policy:?}");
+    }
+}
+
 /// The same run twice is the same to the nanosecond.
 #[test]
 fn a_run_repeats_itself_exactly() {
@@ -100,4 +110,41 @@ fn all_names_differ_and_all_workloads_but_one_are_bound() {
     let unbound: Vec<&str> =
         all().iter().filter(|work| !work.is_bound).map(|work| work.name).collect();
     assert_eq!(unbound, ["burst"]);
+}
+
+/// C24, C25: more threads than three read no more; each waits longer, unless
+/// only some are admitted. The limit that finds itself does as well.
+#[test]
+fn walks_that_are_admitted_stay_fast_however_many_threads_there_are() {
+    let three = walking(3, Admits::All);
+    for threads in [4, 8, 10] {
+        let all = walking(threads, Admits::All);
+        assert!((all.completion_ns / three.completion_ns - 1.0).abs() < 0.02, "{all:?}");
+        let grown = all.walk_ns / three.walk_ns;
+        assert!((grown / (threads as f64 / 3.0) - 1.0).abs() < 0.02, "{grown}");
+        for admits in [Admits::AtMost(3), Admits::Auto] {
+            let some = walking(threads, admits);
+            assert!((some.walk_ns / three.walk_ns - 1.0).abs() < 0.06, "{admits:?}: {some:?}");
+            assert!((some.completion_ns / three.completion_ns - 1.0).abs() < 0.02, "{some:?}");
+        }
+    }
+}
+
+/// C18, C19, modelled: up to the cores polling is faster by the wake-up, beyond
+/// them slower, and gets slower sooner than events do.
+#[test]
+fn polling_threads_lose_to_events_beyond_the_cores() {
+    let busy = Threads { pause_ns: 25_000, ..Threads::default() };
+    let fits = busy.latencies(28);
+    assert!(fits.polling + 4_900.0 < fits.events, "{fits:?}");
+    let (some, many) = (busy.latencies(84), busy.latencies(336));
+    assert!(some.polling > 2.0 * some.events && many.polling > 2.0 * many.events);
+    assert!(many.events / some.events > 3.5, "events grow with the connections");
+    assert!(many.polling / fits.polling > 3.0 * (many.events / fits.events));
+    // With work of their own between requests most of a slice is wasted: the
+    // wait grows by more than the threads beyond the cores do.
+    let idle = Threads { pause_ns: 2_000_000, ..Threads::default() };
+    let (twice, four_times) = (idle.latencies(56), idle.latencies(112));
+    assert!(four_times.polling / twice.polling > 4.0, "three times as many beyond");
+    assert!(four_times.events < 1.1 * twice.events);
 }

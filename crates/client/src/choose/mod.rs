@@ -87,7 +87,7 @@ impl Draws {
 
     /// Below `bound`, which is not 0.
     fn below(&mut self, bound: u32) -> u32 {
-        ((self.next() >> 32) * bound as u64 >> 32) as u32
+        (((self.next() >> 32) * bound as u64) >> 32) as u32
     }
 
     /// In [0, 1).
