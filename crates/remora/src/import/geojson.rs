@@ -3,11 +3,11 @@
 //! geometry; one that crosses the antimeridian is to be cut there, as the
 //! standard says. Its bytes are the feature's properties, as JSON.
 
-use super::intake::{Intake, Refusal, Row, Sink, box_ring};
+use super::boxes::{bounding_box, is_box};
+use super::intake::{Intake, Refusal, Row, Sink};
 use anyhow::anyhow;
+use geojson::Feature;
 use geojson::feature::Id;
-use geojson::{Feature, GeometryValue, Position};
-use remora_client::Rect;
 use remora_geometry::Shape;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -19,7 +19,8 @@ use std::io::{BufRead, Read};
 const MAX_LINE_BYTES: u64 = 64 << 20;
 /// A text sequence (RFC 8142) begins its lines with this.
 const RECORD_SEPARATOR: u8 = 0x1e;
-const NO_FEATURE: &str = "it is no GeoJSON feature";
+/// Why what stands where a feature should be is refused.
+pub const NO_FEATURE: &str = "it is no GeoJSON feature";
 
 /// Reads a document: a FeatureCollection, whose features are taken as they
 /// come, or one Feature. What is no JSON ends it.
@@ -93,21 +94,6 @@ fn take<S: Sink>(
     intake.take(at, row)
 }
 
-/// Whether a geometry is its bounding box, or a point: an export writes an
-/// object without a geometry so.
-fn is_box(geometry: &GeometryValue, rect: &Rect) -> bool {
-    match geometry {
-        GeometryValue::Point { .. } => true,
-        GeometryValue::Polygon { coordinates } => match &coordinates[..] {
-            [ring] => {
-                ring.iter().map(Position::as_slice).eq(box_ring(rect).iter().map(|at| &at[..]))
-            }
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
 /// A feature's id as a number; a text of digits is one too.
 fn id(id: Option<&Id>) -> Result<Option<u64>, Refusal> {
     let (number, shown) = match id {
@@ -117,41 +103,6 @@ fn id(id: Option<&Id>) -> Result<Option<u64>, Refusal> {
     };
     let reason = "its id is no unsigned integer of 64 bits";
     number.map(Some).ok_or_else(|| Refusal::new(reason, shown))
-}
-
-/// The smallest rectangle around all positions of a geometry.
-fn bounding_box(geometry: &GeometryValue) -> Result<Rect, Refusal> {
-    let mut all: Option<Rect> = None;
-    each_position(geometry, &mut |position| {
-        let &[x, y, ..] = position.as_slice() else {
-            return Err(Refusal::new(NO_FEATURE, "a position has fewer than two numbers"));
-        };
-        let point = Rect::point(x, y)?;
-        all = Some(all.map_or(point, |all| all.union(&point)));
-        Ok(())
-    })?;
-    all.ok_or(Refusal::new("its geometry has no position", ""))
-}
-
-fn each_position(
-    geometry: &GeometryValue,
-    see: &mut dyn FnMut(&Position) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    match geometry {
-        GeometryValue::Point { coordinates } => see(coordinates),
-        GeometryValue::MultiPoint { coordinates } | GeometryValue::LineString { coordinates } => {
-            coordinates.iter().try_for_each(see)
-        }
-        GeometryValue::MultiLineString { coordinates } | GeometryValue::Polygon { coordinates } => {
-            coordinates.iter().flatten().try_for_each(see)
-        }
-        GeometryValue::MultiPolygon { coordinates } => {
-            coordinates.iter().flatten().flatten().try_for_each(see)
-        }
-        GeometryValue::GeometryCollection { geometries } => {
-            geometries.iter().try_for_each(|geometry| each_position(&geometry.value, see))
-        }
-    }
 }
 
 /// Where features go.
@@ -248,6 +199,7 @@ mod tests {
     use super::super::intake::Summary;
     use super::super::intake::tests::{Kept, refused, taken};
     use super::*;
+    use remora_client::Rect;
 
     fn document(text: &str) -> (Kept, Summary, anyhow::Result<()>) {
         taken(|intake| read_document(text.as_bytes(), false, intake))

@@ -42,12 +42,6 @@ pub struct Row<'a> {
     pub data: Option<&'a [u8]>,
 }
 
-/// The corners of a box, as a ring: how one is written as a polygon.
-pub fn box_ring(rect: &Rect) -> [[f64; 2]; 5] {
-    let Rect { min_x, max_x, min_y, max_y } = *rect;
-    [[min_x, min_y], [max_x, min_y], [max_x, max_y], [min_x, max_y], [min_x, min_y]]
-}
-
 /// Why an object is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {

@@ -3,12 +3,13 @@
 //! What it keeps true: every object of the file is in the tree or is counted
 //! as refused, with its reason; one that is refused takes no other with it.
 
+mod boxes;
 mod geojson;
 mod intake;
 mod osm;
 mod table;
 
-pub use intake::box_ring;
+pub use boxes::box_ring;
 
 use crate::bench::{Address, SessionTarget, Tree};
 use crate::failure::usage;
