@@ -149,13 +149,13 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
 /// What is operated on.
 enum Target<'a> {
     Key(&'a str),
-    Tree(OpenTree, Query),
+    Tree(Box<OpenTree>, Query),
 }
 
 impl<'a> Target<'a> {
     fn open(operation: &'a Operation, session: &mut Session) -> anyhow::Result<Self> {
         let mut open = |name: &str| {
-            let tree = session.open_tree(name.as_bytes())?;
+            let tree = session.open_tree(name.as_bytes())?.map(Box::new);
             tree.with_context(|| format!("there is no tree {name}; remora import makes one"))
         };
         Ok(match operation {
