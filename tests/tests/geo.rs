@@ -254,7 +254,8 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
             }
         }
     }
-    if random.below(80) == 0 {
+    // An empty request has no reply.
+    if words.len() > 1 && random.below(80) == 0 {
         words.pop();
     }
     words
@@ -329,7 +330,9 @@ impl Both {
 
     fn call(&mut self, words: &[Vec<u8>]) {
         let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let theirs = self.theirs.call(&slices).expect("redis replies");
+        let asked = || words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>();
+        let theirs = self.theirs.call(&slices);
+        let theirs = theirs.unwrap_or_else(|error| panic!("redis: {error}: {:?}", asked()));
         let ours = self.ours.call(&slices).expect("we reply");
         if ours == theirs {
             self.searches += usize::from(theirs.len() > 4);
