@@ -119,7 +119,7 @@ fn rect((x, y): (u64, u64), (width, height): (u64, u64), number: Number) -> Rect
 /// The geometry of a version with this rectangle: half of them have a line
 /// from corner to corner, which a window may miss.
 pub fn shape_of(rect: &Rect) -> Option<Shape> {
-    let has_one = (rect.min_y * CELLS) as u64 % 2 == 0;
+    let has_one = ((rect.min_y * CELLS) as u64).is_multiple_of(2);
     let ends = vec![(rect.min_x, rect.min_y), (rect.max_x, rect.max_y)];
     has_one.then(|| Shape::new(geo_types::LineString::from(ends).into()).expect("a line"))
 }
