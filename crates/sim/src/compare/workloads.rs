@@ -71,14 +71,14 @@ pub fn all() -> Vec<Workload> {
         Workload {
             name: "large-catfish",
             shows: "the same on an eighth of Catfish's cluster, where the client machine binds reading",
-            phases: vec![phase(400, 16, Window(0.0707))],
+            phases: vec![phase(600, 8, Window(0.0707))],
             ..catfish()
         },
         Workload {
             name: "tcp",
             shows: "small windows over TCP, where the server's agent executes READs",
             costs: TCP,
-            phases: vec![phase(300, 32, Window(1e-5))],
+            phases: vec![phase(500, 32, Window(1e-5))],
             ..places()
         },
         // Reading is better.
