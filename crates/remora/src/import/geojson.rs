@@ -1,7 +1,7 @@
 //! GeoJSON (RFC 7946): a document of many features, read one after the other,
-//! or a feature on each line. An object is the bounding box of a feature's
-//! geometry; one that crosses the antimeridian is to be cut there, as the
-//! standard says. Its bytes are the feature's properties, as JSON.
+//! or a feature on each line. An object has the feature's geometry; one that
+//! crosses the antimeridian is to be cut there, as the standard says. Its
+//! bytes are the feature's properties, as JSON.
 
 use super::boxes::{bounding_box, is_box};
 use super::intake::{Intake, Refusal, Row, Sink};
@@ -23,7 +23,8 @@ const RECORD_SEPARATOR: u8 = 0x1e;
 pub const NO_FEATURE: &str = "it is no GeoJSON feature";
 
 /// Reads a document: a FeatureCollection, whose features are taken as they
-/// come, or one Feature. What is no JSON ends it.
+/// come, or one Feature. What is no JSON ends it. With `boxes` only the bounding
+/// boxes of geometries are kept.
 pub fn read_document<S: Sink>(
     input: impl Read,
     boxes: bool,
