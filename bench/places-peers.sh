@@ -9,8 +9,8 @@
 #   bench/places-peers.sh --big      2,000,000 points
 #   bench/places-peers.sh --rounds N --ops N --clients N
 #
-# Needs redis-server on the PATH. Tile38 speaks other commands; it is not
-# measured. Progress goes to standard error.
+# Needs redis-server on the PATH. A tile38-server there is measured as well, by
+# SET ... POINT and INTERSECTS ... BOUNDS. Progress goes to standard error.
 set -euo pipefail
 
 records=200000 ops=20000 rounds=5 clients=1
@@ -46,7 +46,18 @@ ours="127.0.0.1:$(free_port)"
 "$remora" serve --shards 1 --max-memory 4GiB --socket "$work/s" --bind 127.0.0.1 --port "${ours#*:}" \
   >"$work/remora.log" 2>&1 &
 servers+=($!)
-for address in "$redis" "$ours"; do
+rows=(redis geosearch rtree ask read)
+addresses=("$redis" "$ours")
+if command -v tile38-server >/dev/null; then
+  tile38="127.0.0.1:$(free_port)"
+  tile38-server -h 127.0.0.1 -p "${tile38#*:}" -d "$work/tile38" --appendonly no \
+    >"$work/tile38.log" 2>&1 &
+  tile38_pid=$!
+  servers+=("$tile38_pid")
+  rows+=(tile38)
+  addresses+=("$tile38")
+fi
+for address in "${addresses[@]}"; do
   for _ in $(seq 100); do
     (exec 3<>"/dev/tcp/${address%:*}/${address#*:}") 2>/dev/null && continue 2
     sleep 0.1
@@ -81,13 +92,20 @@ geo load --server "$redis" --keep
 geo load --server "$ours" --keep
 geo load --server "$ours" --by rtree --keep
 
-rows=(redis geosearch rtree ask read)
+for row in "${rows[@]}"; do
+  [ "$row" = tile38 ] && geo load --server "$tile38" --by tile38 --keep
+done
+
 for round in $(seq "$rounds"); do
   for scale in 0.00001 0.01; do
     say "round $round of $rounds, scale $scale"
     geo "redis.$scale" --server "$redis" --scale "$scale" --loaded --keep
     geo "geosearch.$scale" --server "$ours" --scale "$scale" --loaded --keep
     geo "rtree.$scale" --server "$ours" --by rtree --scale "$scale" --loaded --keep
+    if [ -n "${tile38:-}" ]; then
+      geo "tile38.$scale" --server "$tile38" --server-pid "$tile38_pid" --by tile38 \
+        --scale "$scale" --loaded --keep
+    fi
     places "ask.$scale" ask "$scale"
     places "read.$scale" read "$scale"
     for row in "${rows[@]}"; do keep_row "$row.$scale"; done
@@ -101,6 +119,7 @@ name_of() {
     rtree) echo "Remora, RTREE.SEARCH" ;;
     ask) echo "Remora's client, ask" ;;
     read) echo "Remora's client, read" ;;
+    tile38) echo "Tile38, INTERSECTS BOUNDS" ;;
   esac
 }
 

@@ -4,7 +4,7 @@
 //! places`, whose unit square lies at the equator, one degree a side.
 
 use super::address::Address;
-use super::args::{MAX_CLIENTS, within};
+use super::args::{MAX_CLIENTS, show_by_name, within};
 use super::places::{Places, Scale, UNIT, Windows, Workload, drive, objects, warm_up};
 use super::run::{Figures, Outcome, side_by_side};
 use super::target::Costs;
@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 use remora_client::Rect;
 use remora_front::Value;
 use serde::Serialize;
+use std::fmt;
 use std::io::Write;
 
 /// The key, or the tree.
@@ -35,7 +36,10 @@ pub enum By {
     Geosearch,
     /// RTREE.ADDPOINT and RTREE.SEARCH: of ours only.
     Rtree,
+    /// SET ... POINT and INTERSECTS ... BOUNDS: of Tile38 only.
+    Tile38,
 }
+show_by_name!(By);
 
 /// Flags of `remora bench geo`.
 #[derive(Clone, Debug, Args)]
@@ -43,6 +47,9 @@ pub struct GeoArgs {
     /// Where the server listens for RESP: HOST:PORT.
     #[arg(long, value_name = "HOST:PORT")]
     pub server: String,
+    /// The server's process, for its CPU time [default: as its INFO says].
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<u32>,
     /// By which commands.
     #[arg(long, value_enum, default_value_t = By::Geosearch)]
     pub by: By,
@@ -120,6 +127,7 @@ impl Points {
         match self.by {
             By::Geosearch => self.push(&[b"GEOADD", KEY, x, y, id]),
             By::Rtree => self.push(&[b"RTREE.ADDPOINT", KEY, id, x, y]),
+            By::Tile38 => self.push(&[b"SET", KEY, id, b"POINT", y, x]),
         }
     }
 
@@ -134,14 +142,18 @@ impl Points {
             }
             self.connection.flush()?;
             for _ in 0..sent {
-                number(&self.connection.reply()?)?;
+                number_or_ok(&self.connection.reply()?)?;
             }
         }
         Ok(())
     }
 
     fn drop_all(&mut self) -> anyhow::Result<()> {
-        let command: &[u8] = if self.by == By::Rtree { b"RTREE.DROP" } else { b"DEL" };
+        let command: &[u8] = match self.by {
+            By::Geosearch => b"DEL",
+            By::Rtree => b"RTREE.DROP",
+            By::Tile38 => b"DROP",
+        };
         self.push(&[command, KEY]);
         self.connection.flush()?;
         number(&self.connection.reply()?).map(drop)
@@ -153,6 +165,26 @@ fn number(reply: &Value<'_>) -> anyhow::Result<i64> {
         Value::Integer(number) => Ok(*number),
         Value::Error(text) => bail!("the server says: {}", String::from_utf8_lossy(text)),
         other => bail!("unexpected reply: {other:?}"),
+    }
+}
+
+/// What a change answers: a number, or that it was done.
+fn number_or_ok(reply: &Value<'_>) -> anyhow::Result<i64> {
+    match reply {
+        Value::Simple(_) => Ok(1),
+        other => number(other),
+    }
+}
+
+/// The objects of a search's reply; Tile38 puts a cursor before them.
+fn objects_of<'r, 'v>(by: By, reply: &'r Value<'v>) -> Option<&'r [Value<'v>]> {
+    match (by, reply) {
+        (By::Tile38, Value::Array(parts)) => match &parts[..] {
+            [Value::Integer(_), Value::Array(found)] => Some(found),
+            _ => None,
+        },
+        (_, Value::Array(found)) => Some(found),
+        _ => None,
     }
 }
 
@@ -187,23 +219,42 @@ impl Places for Points {
                 let [min_x, min_y, max_x, max_y] = numbers.each_ref().map(String::as_bytes);
                 self.push(&[b"RTREE.SEARCH", KEY, min_x, min_y, max_x, max_y]);
             }
+            By::Tile38 => {
+                let numbers = [window.min_y, window.min_x, window.max_y, window.max_x];
+                let numbers = numbers.map(|number| number.to_string());
+                let [south, west, north, east] = numbers.each_ref().map(String::as_bytes);
+                // Without a limit it gives the first hundred.
+                self.push(&[
+                    b"INTERSECTS",
+                    KEY,
+                    b"LIMIT",
+                    b"1000000000",
+                    b"IDS",
+                    b"BOUNDS",
+                    south,
+                    west,
+                    north,
+                    east,
+                ]);
+            }
         }
         self.asked += 1;
         self.connection.flush()?;
-        match self.connection.reply()? {
-            Value::Array(found) => {
+        let reply = self.connection.reply()?;
+        match objects_of(self.by, &reply) {
+            Some(found) => {
                 // Which ones is not looked at: names and numbers cost alike.
                 (0..found.len()).for_each(|at| see(at as u64, None));
                 Ok(None)
             }
-            other => number(&other).map(|_| None),
+            None => number(&reply).map(|_| None),
         }
     }
 
     fn put(&mut self, id: u64, rect: Rect) -> anyhow::Result<bool> {
         self.push_point(id, &rect);
         self.connection.flush()?;
-        Ok(number(&self.connection.reply()?)? == 1)
+        Ok(number_or_ok(&self.connection.reply()?)? == 1)
     }
 
     fn costs(&self) -> Costs {
@@ -224,7 +275,8 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
         points.load(args)?;
     }
     let address = Address::Resp(args.server.clone());
-    let server_cpu = address.pid().and_then(ProcessCpu::of);
+    let pid = args.server_pid.or_else(|| address.pid());
+    let server_cpu = pid.and_then(ProcessCpu::of);
     let workload = Workload {
         space: UNIT,
         scale: Scale::Uniform(args.scale),
@@ -258,7 +310,6 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
 /// What repeats the run.
 fn command(args: &GeoArgs) -> String {
     let GeoArgs { server, by, records, clients, ops, scale, seed, .. } = args;
-    let by = if *by == By::Rtree { "rtree" } else { "geosearch" };
     format!(
         "remora bench geo --server {server} --by {by} --records {records} --clients {clients} \
          --ops {ops} --scale {scale} --seed {seed}"
