@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Holds the policies of the choice between asking and reading against the two
+# fixed ways, on this machine: small and larger windows of a tree, and keys that
+# are known or not, over shared memory and TCP. Slices of all policies take
+# turns; each slice of a policy is compared with those of the same round. Prints
+# a Markdown table: medians over the rounds, and the middle half of the ratios.
+#
+#   bench/choice.sh [--rounds N] [--records N]
+#
+# Progress goes to standard error. In virtual time: remora-sim compare.
+set -euo pipefail
+
+rounds=20 records=200000
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --rounds) rounds="$2"; shift ;;
+    --records) records="$2"; shift ;;
+    *) echo "usage: bench/choice.sh [--rounds N] [--records N]" >&2; exit 2 ;;
+  esac
+  shift
+done
+# shellcheck source=bench/lib.sh
+. "$(dirname "$0")/lib.sh"
+start_bench
+
+policies=(ask read catfish-literal catfish-keep cost)
+
+# slice WORKLOAD POLICY
+slice() {
+  local transport="${1%%.*}" kind="${1#*.}"
+  local flags=(--path choose --policy "$2" --transport "$transport")
+  case "$kind" in
+    small) bench=places run slice "${flags[@]}" --records "$records" --load bulk --ops 60000 --scale 0.00001 ;;
+    large) bench=places run slice "${flags[@]}" --records "$records" --load bulk --ops 30000 --scale 0.03 ;;
+    known) run slice "${flags[@]}" --records "$records" --ops 200000 ;;
+    unknown) run slice "${flags[@]}" --records "$records" --ops 60000 --pointer-cache off ;;
+  esac
+}
+
+workloads=(shm.small shm.large shm.known shm.unknown tcp.small tcp.large tcp.known tcp.unknown)
+for round in $(seq "$rounds"); do
+  for workload in "${workloads[@]}"; do
+    say "round $round of $rounds, $workload"
+    better=0
+    for policy in "${policies[@]}"; do
+      slice "$workload" "$policy"
+      rate="$(field slice ops_per_s)"
+      keep "$workload.$policy" "$rate"
+      eval "rate_${policy//-/_}=$rate"
+      case "$policy" in
+        ask | read) better="$(awk -v a="$better" -v b="$rate" 'BEGIN { print a > b ? a : b }')" ;;
+      esac
+      [ "$round" = 1 ] && command_of slice >"$work/command.$workload.$policy"
+    done
+    for policy in "${policies[@]}"; do
+      rate="rate_${policy//-/_}"
+      keep "$workload.$policy.ratio" "$(ratio "${!rate}" "$better")"
+    done
+  done
+done
+
+# quartile KEY SHARE: of all that were kept.
+quartile() {
+  sort -g "$work/all.$1" | awk -v share="$2" '{ v[NR] = $1 } END { print v[int((NR - 1) * share + 1.5)] }'
+}
+
+echo "$(machine). $records objects or records, one client, medians of $rounds rounds."
+echo
+echo "| workload | policy | rate | of the better of ask and read in its round | middle half |"
+echo "| --- | --- | --- | --- | --- |"
+for workload in "${workloads[@]}"; do
+  for policy in "${policies[@]}"; do
+    key="$workload.$policy"
+    printf '| %s | %s | %s | %.2f | %.2f to %.2f |\n' "$workload" "$policy" "$(rate "$(median "$key")")" \
+      "$(median "$key.ratio")" "$(quartile "$key.ratio" 0.25)" "$(quartile "$key.ratio" 0.75)"
+  done
+done
+for workload in "${workloads[@]}"; do
+  printf '\n    %s\n' "$(cat "$work/command.$workload.cost")"
+done
