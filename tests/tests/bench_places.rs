@@ -216,8 +216,9 @@ fn bad_input_is_a_usage_error_that_says_where() {
         ("--data good --windows nohead.csv", "line 1"),
         ("--data good --windows text.csv --print-sums", "line 3: xmax: \"x\""),
         ("--data good --print-sums", "--windows"),
-        ("--scheme catfish", "--wake event"),
-        ("--path choose", "invalid value"),
+        ("--scheme best", "write tcp, fast-messaging"),
+        ("--policy best", "invalid value"),
+        ("--coordination 0", "write off, auto"),
         ("--data good --inserts 0.1", "--scale"),
     ] {
         let finished = files.bench(flags);

@@ -68,7 +68,7 @@ fn a_run_for_a_time_repeats_its_operations() {
 #[test]
 fn shared_pointers_warm_every_client() {
     let asked = |cache: &str| {
-        let run = "bench keys --path choose --records 2000 --ops 8000 --clients 2 --cold";
+        let run = "bench keys --path choose --policy pointer --records 2000 --ops 8000 --clients 2 --cold";
         let report = json(&format!("{run} --pointer-cache {cache}"));
         assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()));
         report["asked"].as_u64().unwrap()
@@ -86,7 +86,7 @@ fn shared_pointers_warm_every_client() {
 fn over_tcp_pointers_are_shared_through_the_users_directory() {
     let runtime = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut command = remora();
-    let run = "bench keys --transport tcp --pointer-cache shared --records 2000 --ops 8000 --cold";
+    let run = "bench keys --transport tcp --policy pointer --pointer-cache shared --records 2000 --ops 8000 --cold";
     command.args(run.split_whitespace()).args(["--clients", "2", "--json"]);
     command.env("XDG_RUNTIME_DIR", runtime.path());
     let finished = run_to_end(command);
@@ -111,7 +111,7 @@ fn a_trace_is_replayed() {
             .collect();
         std::fs::write(&trace, keys).unwrap();
         let report = json(&format!(
-            "bench keys --path choose --cold --dist file:{} --trace-key-bytes {width}",
+            "bench keys --path choose --policy pointer --cold --dist file:{} --trace-key-bytes {width}",
             trace.display()
         ));
         assert_eq!((&report["records"], &report["ops"]), (&100.into(), &3000.into()));

@@ -1,6 +1,6 @@
 //! A client process alone with a server of one shard.
 
-use remora_client::{Client, Counts, Options, Path, PointerCacheKind, Session, Via, Wake};
+use remora_client::{Client, Counts, Options, Path, PointerCacheKind, Policy, Session, Via, Wake};
 use remora_engine::ShardOptions;
 use remora_fabric::sim::{SimOptions, SimWorld, Tasks};
 use remora_sim::clock::HostClock;
@@ -67,7 +67,8 @@ pub fn alone(pointer_cache: PointerCacheKind, body: impl FnOnce(&Alone) + 'stati
     let parts = node.borrow_mut().connect(&HostClock::new(&world, MS, 0)).expect("it is up");
     let serves = Rc::clone(&node);
     let server = Coroutines::spawn(&world, move || Node::run(&serves));
-    let options = Options { wake: Wake::Event, pointer_cache, ..Options::default() };
+    let options =
+        Options { wake: Wake::Event, pointer_cache, policy: Policy::Pointer, ..Options::default() };
     let client = Client::over(parts, &options).expect("no process forks here");
     let alone = Alone { world: world.clone(), client, node: Rc::clone(&node), server };
     let client = Coroutines::spawn(&world, move || body(&alone));
