@@ -278,7 +278,7 @@ pub enum Status {
     /// The key holds a value of another kind.
     WrongType = 19,
     /// A shard has as many GEO keys as it may have.
-    TooManyGeoKeys = 33,
+    TooManyGeoKeys = 20,
 }
 
 impl Status {
@@ -319,3 +319,19 @@ pub const REPLY_HEADER_BYTES: usize = size_of::<ReplyHeader>();
 
 const _: () = assert!(REQUEST_HEADER_BYTES == 24);
 const _: () = assert!(REPLY_HEADER_BYTES == 48);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_on_the_wire_is_that_of_what_it_means() {
+        for number in 0..=u8::MAX {
+            assert!(Op::from_number(number).is_none_or(|op| op as u8 == number), "{number}");
+            let status = Status::from_number(number);
+            assert!(status.is_none_or(|status| status as u8 == number), "{number}");
+        }
+        let status = Status::TooManyGeoKeys;
+        assert_eq!(Status::from_number(status as u8), Some(status), "the last of them");
+    }
+}

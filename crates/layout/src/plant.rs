@@ -97,11 +97,20 @@ pub enum Plant {
     /// The cost policy takes reading to be as fast as it ever was, however full
     /// the network is.
     CostIgnoresBandwidth = 40,
+    /// A refined search believes an object's record that is dead or another's.
+    RefineBelievesDead = 41,
+    /// A refined search takes an object whose record it does not know for its
+    /// rectangle.
+    RefineTakesRectangle = 42,
+    /// The old record of an object that changes stays live until it has changed.
+    HiddenTooLate = 43,
+    /// A walk that fails is still counted among those that are admitted.
+    FailedWalkStays = 44,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 40] = [
+    pub const ALL: [(&'static str, Self); 44] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -142,6 +151,10 @@ impl Plant {
         ("search-goes-on", Self::SearchGoesOn),
         ("data-outlives-object", Self::DataOutlivesObject),
         ("cost-ignores-bandwidth", Self::CostIgnoresBandwidth),
+        ("refine-believes-dead", Self::RefineBelievesDead),
+        ("refine-takes-rectangle", Self::RefineTakesRectangle),
+        ("hidden-too-late", Self::HiddenTooLate),
+        ("failed-walk-stays", Self::FailedWalkStays),
     ];
 }
 

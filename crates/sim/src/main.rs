@@ -218,7 +218,7 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 35] = [
+    const HUNTED: [Plant; 38] = [
         Plant::SkipRecordValidation,
         Plant::TrustFormerLife,
         Plant::UpdatedStaysLive,
@@ -254,6 +254,9 @@ mod plants {
         Plant::ReadTreePastRight,
         Plant::SearchGoesOn,
         Plant::DataOutlivesObject,
+        Plant::RefineBelievesDead,
+        Plant::RefineTakesRectangle,
+        Plant::FailedWalkStays,
     ];
 
     /// Bugs for which a policy misses its bound, and in which workload.

@@ -23,8 +23,9 @@ use remora_layout::limits::{
     CACHE_LINE_BYTES, MAX_KEPT_RECORDS, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES,
 };
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::{Reject, verify};
+use remora_layout::record::{RECORD_HEADER_BYTES, Reject, verify};
 use zerocopy::FromBytes;
 
 /// What a refined search found.
@@ -183,6 +184,9 @@ impl Session {
         for object in others {
             match tree.records.get(&object.word) {
                 Some(&pointer) => waiting.push((object, pointer)),
+                None if planted(Plant::RefineTakesRectangle) => {
+                    self.found.extend(refine.fits(&object.rect, &[]).then_some(object));
+                }
                 None => unknown.push(object.word),
             }
         }
@@ -255,6 +259,12 @@ impl Session {
                     Err(Reject::Torn) => {
                         cost.retries += 1;
                         torn.push((object, pointer));
+                    }
+                    Err(Reject::Dead | Reject::OtherKey) if planted(Plant::RefineBelievesDead) => {
+                        let value = bytes.get(RECORD_HEADER_BYTES + size_of_val(&id)..);
+                        let carried = value.and_then(Carried::parse).unwrap_or_default();
+                        let fits = refine.fits(&object.rect, carried.geometry);
+                        self.found.extend(fits.then_some(object));
                     }
                     Err(Reject::Pending | Reject::Dead | Reject::OtherKey) => {
                         cost.stale += 1;

@@ -15,6 +15,7 @@ use remora_arena::{
 use remora_index::hash::record_value;
 use remora_layout::message::Status;
 use remora_layout::object::{Carried, OBJECT_KIND, object_key};
+use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::rect::Rect;
 use zerocopy::IntoBytes;
@@ -122,6 +123,9 @@ impl<J: Journal> Shard<J> {
     /// Lets readers of an object's record ask from now on.
     pub(super) fn hide_record(&mut self, name: &[u8], id: u64) -> Option<Slot> {
         let slot = *self.trees.by_name.get(name)?.records.get(&id)?;
+        if planted(Plant::HiddenTooLate) {
+            return None;
+        }
         Some(flip_dead(&mut self.owner, slot))
     }
 
