@@ -10,6 +10,7 @@
 //! * about an object whose record is not known, or has gone, the server is
 //!   asked; that tells where its record lies now.
 
+use super::asked::drop_doubles;
 use super::{OpenTree, Searched};
 use crate::api::{Counts, Path, Via};
 use crate::choose::{Class, ClassKey, Way};
@@ -137,15 +138,10 @@ impl Session {
         let command = TreeCommand::Refine { refine: &bytes, ids: None };
         let (mut counts, number) = self.ask_search_of(tree.shard, &tree.name, command)?;
         // The tree may have changed before a geometry was compared.
-        self.drop_doubles();
+        drop_doubles(&mut self.found);
         counts.add(&wasted);
         let Refined { nodes, candidates } = Refined::from_number(number as i64);
         Ok((Searched { via, counts, nodes_visited: nodes.into() }, candidates.into()))
-    }
-
-    fn drop_doubles(&mut self) {
-        self.found.sort_unstable_by_key(|object| object.word);
-        self.found.dedup_by_key(|object| object.word);
     }
 
     /// Leaves those of the objects in `self.found` that fit. `None`: ask for
