@@ -27,13 +27,18 @@ policies=(ask read catfish-literal catfish-keep cost)
 
 # slice WORKLOAD POLICY
 slice() {
-  local transport="${1%%.*}" kind="${1#*.}"
-  local flags=(--path choose --policy "$2" --transport "$transport")
+  local transport="${1%%.*}" kind="${1#*.}" ops
+  local flags=(--path choose --policy "$2" --transport "$transport" --records "$records")
+  case "$1" in
+    shm.small | shm.large) ops=60000 ;;
+    shm.*) ops=400000 ;;
+    *) ops=15000 ;;
+  esac
   case "$kind" in
-    small) bench=places run slice "${flags[@]}" --records "$records" --load bulk --ops 60000 --scale 0.00001 ;;
-    large) bench=places run slice "${flags[@]}" --records "$records" --load bulk --ops 30000 --scale 0.03 ;;
-    known) run slice "${flags[@]}" --records "$records" --ops 200000 ;;
-    unknown) run slice "${flags[@]}" --records "$records" --ops 60000 --pointer-cache off ;;
+    small) bench=places run slice "${flags[@]}" --load bulk --ops "$ops" --scale 0.00001 ;;
+    large) bench=places run slice "${flags[@]}" --load bulk --ops "$ops" --scale 0.03 ;;
+    known) run slice "${flags[@]}" --ops "$ops" ;;
+    unknown) run slice "${flags[@]}" --ops "$ops" --pointer-cache off ;;
   esac
 }
 
@@ -48,9 +53,9 @@ for round in $(seq "$rounds"); do
       keep "$workload.$policy" "$rate"
       eval "rate_${policy//-/_}=$rate"
       case "$policy" in
-        ask | read) better="$(awk -v a="$better" -v b="$rate" 'BEGIN { print a > b ? a : b }')" ;;
+        ask | read) better="$(awk -v a="$better" -v b="$rate" 'BEGIN { print (a > b ? a : b) }')" ;;
       esac
-      [ "$round" = 1 ] && command_of slice >"$work/command.$workload.$policy"
+      if [ "$round" = 1 ]; then command_of slice >"$work/command.$workload.$policy"; fi
     done
     for policy in "${policies[@]}"; do
       rate="rate_${policy//-/_}"

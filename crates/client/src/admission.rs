@@ -179,7 +179,7 @@ impl Vegas {
         }
         let mean_ns = self.sum_ns / self.walks as f64;
         (self.sum_ns, self.walks) = (0.0, 0);
-        self.looks += 1;
+        self.looks = self.looks.wrapping_add(1);
         let is_wanted = std::mem::take(&mut self.is_wanted);
         match self.looks % LOOKS_PER_BEST {
             // Those who were many may still be under way in the first look.

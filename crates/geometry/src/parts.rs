@@ -5,6 +5,7 @@
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::rect::Rect;
 use robust::orient2d;
+use std::ops::Range;
 
 /// Segments, or boxes, under one box.
 const RUN: usize = 8;
@@ -90,7 +91,7 @@ pub struct Parts {
     /// A point of each point, line and polygon.
     starts: Vec<Coord<f64>>,
     /// Each polygon's segments.
-    polygons: Vec<std::ops::Range<usize>>,
+    polygons: Vec<Range<usize>>,
 }
 
 impl Parts {
@@ -165,14 +166,28 @@ impl Parts {
         &self.starts
     }
 
-    pub fn polygons(&self) -> &[std::ops::Range<usize>] {
+    pub fn polygons(&self) -> &[Range<usize>] {
         &self.polygons
     }
 
     /// Hands the segments whose boxes meet the window to `each`, in order,
-    /// until it says that it is enough. Whether it did.
-    pub fn any_near(&self, window: &Rect, mut each: impl FnMut(&Segment) -> bool) -> bool {
-        self.any_below(self.boxes.len(), 0, window, &mut each)
+    /// until it says that it is enough: all of them, or those of one polygon.
+    /// Whether it did.
+    pub fn any_near(
+        &self,
+        only: Option<u32>,
+        window: &Rect,
+        mut each: impl FnMut(&Segment) -> bool,
+    ) -> bool {
+        let wanted = match only {
+            Some(polygon) => self.polygons[polygon as usize].clone(),
+            None => 0..self.segments.len(),
+        };
+        let mut each = |at: usize| {
+            let segment = &self.segments[at];
+            wanted.contains(&at) && segment.rect().intersects(window) && each(segment)
+        };
+        self.any_below(self.boxes.len(), 0, window, &wanted, &mut each)
     }
 
     /// The same under one box, of a level counted from the segments.
@@ -181,18 +196,20 @@ impl Parts {
         level: usize,
         at: usize,
         window: &Rect,
-        each: &mut impl FnMut(&Segment) -> bool,
+        wanted: &Range<usize>,
+        each: &mut impl FnMut(usize) -> bool,
     ) -> bool {
         if level == 0 {
-            let segment = &self.segments[at];
-            return segment.rect().intersects(window) && each(segment);
+            return each(at);
         }
-        if !self.boxes[level - 1][at].intersects(window) {
+        let span = RUN.pow(level as u32);
+        let is_wanted = at * span < wanted.end && wanted.start < (at + 1) * span;
+        if !is_wanted || !self.boxes[level - 1][at].intersects(window) {
             return false;
         }
         let below = if level == 1 { self.segments.len() } else { self.boxes[level - 2].len() };
         (at * RUN..below.min((at + 1) * RUN))
-            .any(|child| self.any_below(level - 1, child, window, each))
+            .any(|child| self.any_below(level - 1, child, window, wanted, each))
     }
 
     /// Where a point lies among the polygons, or in relation to one of them.
@@ -203,8 +220,8 @@ impl Parts {
         // Segments come in order, so a polygon's come together.
         let (mut current, mut odd, mut on) = (None, false, false);
         let (mut inside, mut boundary) = (false, false);
-        self.any_near(&ray, |segment| {
-            if segment.polygon.is_none() || only.is_some_and(|only| segment.polygon != Some(only)) {
+        self.any_near(only, &ray, |segment| {
+            if segment.polygon.is_none() {
                 return false;
             }
             if segment.polygon != current {
@@ -231,7 +248,7 @@ impl Parts {
 
     /// Whether a point is one of the geometry's.
     pub fn has(&self, point: Coord<f64>) -> bool {
-        self.any_near(&rect_of(point, point), |segment| segment.has(point))
+        self.any_near(None, &rect_of(point, point), |segment| segment.has(point))
             || self.locate(point, None) != Position::Outside
     }
 }

@@ -23,7 +23,7 @@ pub fn intersects(a: &Shape, b: &Shape) -> bool {
         let mut starts = inner.starts().iter();
         starts.any(|&start| outer.locate(start, None) != Position::Outside)
     };
-    a.segments().iter().any(|one| b.any_near(&one.rect(), |two| one.meets(two)))
+    a.segments().iter().any(|one| b.any_near(None, &one.rect(), |two| one.meets(two)))
         || begins_in(a, b)
         || begins_in(b, a)
 }
@@ -48,7 +48,7 @@ pub fn is_near(a: &Shape, b: &Shape, most: f64) -> bool {
     intersects(a, b)
         || a.parts().segments().iter().any(|one| {
             let window = inflated(&one.rect(), most);
-            b.parts().any_near(&window, |two| one.distance(two) <= most)
+            b.parts().any_near(None, &window, |two| one.distance(two) <= most)
         })
 }
 
@@ -122,10 +122,7 @@ fn all_pieces(
         if t.is_nan() { 0.0 } else { t.clamp(0.0, 1.0) }
     };
     let (mut cuts, mut on_edge) = (vec![0.0, 1.0], Vec::new());
-    parts.any_near(&rect_of(p, q), |edge| {
-        if only.is_some() && edge.polygon != only {
-            return false;
-        }
+    parts.any_near(only, &rect_of(p, q), |edge| {
         let (a, b) = (side(p, q, edge.a), side(p, q, edge.b));
         if a == 0.0 && b == 0.0 {
             let (from, to) = (along(edge.a), along(edge.b));

@@ -6,8 +6,14 @@ use std::ops::Range;
 
 /// Most tags of one element: OpenStreetMap's own have some hundreds.
 pub const MAX_TAGS: usize = 10_000;
+/// Longest texts of one element's tags together. Tags name texts by number, so
+/// that many of them can be one long text.
+pub const MAX_TAG_BYTES: usize = 1 << 20;
 /// Most members of one relation: OpenStreetMap's own have 32,000.
 pub const MAX_MEMBERS: usize = 1 << 20;
+/// Longest roles of one relation's members together: three times those that
+/// OpenStreetMap gives to so many.
+const MAX_ROLE_BYTES: usize = 16 * MAX_MEMBERS;
 /// Degrees are told in this part of one, or in a multiple of it.
 const NANO: i64 = 100;
 
@@ -102,9 +108,11 @@ impl<'a> Block<'a> {
         Ok(block)
     }
 
-    fn text(&self, number: u64) -> Result<&'a str, Broken> {
+    /// A text, whose bytes are taken off those that are left to its element.
+    fn text(&self, number: u64, left: &mut usize) -> Result<&'a str, Broken> {
         let range = usize::try_from(number).ok().and_then(|number| self.texts.get(number));
         let Range { start, end } = range.ok_or(Broken::Text)?.clone();
+        *left = left.checked_sub((end - start) as usize).ok_or(Broken::LongTexts)?;
         std::str::from_utf8(&self.bytes[start as usize..end as usize]).map_err(|_| Broken::Text)
     }
 
@@ -123,19 +131,25 @@ impl<'a> Block<'a> {
         mut keys: Packed<'a>,
         mut values: Packed<'a>,
     ) -> Result<Vec<(&'a str, &'a str)>, Broken> {
-        let mut tags = Vec::new();
+        let (mut tags, mut left) = (Vec::new(), MAX_TAG_BYTES);
         while let Some(key) = keys.next()? {
-            self.tag(&mut tags, key, values.expect()?)?;
+            self.tag(&mut tags, key, values.expect()?, &mut left)?;
         }
         values.end()?;
         Ok(tags)
     }
 
-    fn tag(&self, tags: &mut Vec<(&'a str, &'a str)>, key: u64, value: u64) -> Result<(), Broken> {
+    fn tag(
+        &self,
+        tags: &mut Vec<(&'a str, &'a str)>,
+        key: u64,
+        value: u64,
+        left: &mut usize,
+    ) -> Result<(), Broken> {
         if tags.len() == MAX_TAGS {
             return Err(Broken::Tags);
         }
-        tags.push((self.text(key)?, self.text(value)?));
+        tags.push((self.text(key, left)?, self.text(value, left)?));
         Ok(())
     }
 
@@ -174,10 +188,11 @@ impl<'a> Block<'a> {
         while let Some(id) = ids.next()? {
             let place = self.place(longitudes.expect()?, latitudes.expect()?)?;
             tags.clear();
+            let mut left = MAX_TAG_BYTES;
             loop {
                 match if has_tags { pairs.expect()? } else { 0 } {
                     0 => break,
-                    key => self.tag(&mut tags, key, pairs.expect()?)?,
+                    key => self.tag(&mut tags, key, pairs.expect()?, &mut left)?,
                 }
             }
             each(Element::Node(id, place, &tags))?;
@@ -219,9 +234,9 @@ impl<'a> Block<'a> {
             }
         }
         let tags = self.tags(keys, values)?;
-        let mut members = Vec::new();
+        let (mut members, mut left) = (Vec::new(), MAX_ROLE_BYTES);
         while let Some(id) = ids.next()? {
-            let role = self.text(roles.expect()?)?;
+            let role = self.text(roles.expect()?, &mut left)?;
             match kinds.expect()? {
                 1 if members.len() == MAX_MEMBERS => return Err(Broken::Members.into()),
                 1 => members.push((id, role)),

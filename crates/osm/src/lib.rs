@@ -87,6 +87,9 @@ pub enum Broken {
     /// Too many tags.
     #[error("an element has more than {} tags", block::MAX_TAGS)]
     Tags,
+    /// Texts too long.
+    #[error("an element's texts are longer than {} bytes", block::MAX_TAG_BYTES)]
+    LongTexts,
     /// Too many members.
     #[error("a relation has more than {} members", block::MAX_MEMBERS)]
     Members,

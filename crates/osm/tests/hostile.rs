@@ -123,6 +123,25 @@ fn blocks_that_lie_are_told() {
     assert_eq!(broken(&file(&[Block::default().node(1, 0.0, 0.0, &tags)])), Broken::Tags);
 }
 
+/// A block of 100 KB whose element would have 1 GB of tags or roles.
+#[test]
+fn one_long_text_cannot_be_many() {
+    let text = "x".repeat(100 << 10);
+    let keys: Vec<String> = (0..10_000).map(|key| key.to_string()).collect();
+    let tags: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), text.as_str())).collect();
+    let members = vec![(1, 1, text.as_str()); 10_000];
+    for block in [
+        Block::default().node(1, 0.0, 0.0, &tags),
+        Block::default().dense(&[(1, 0.0, 0.0, &tags)]),
+        Block::default().way(1, &[1, 2], &tags),
+        Block::default().relation(1, &members, &[]),
+    ] {
+        assert_eq!(broken(&file(&[block])), Broken::LongTexts);
+    }
+    let few = Block::default().node(1, 0.0, 0.0, &tags[..5]);
+    assert_eq!(result(&file(&[few])).unwrap(), 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 

@@ -88,7 +88,7 @@ fn take<S: Sink>(
         let rect = bounding_box(&geometry.value)?;
         if !boxes && !is_box(&geometry.value, &rect) {
             let shape = Shape::from_geojson(geometry);
-            wkb = Some(shape.map_err(|why| Refusal::of_shape(&why, "it"))?.to_wkb());
+            wkb = Some(shape.map_err(|why| Refusal::of_shape(&why, "the feature"))?.to_wkb());
         }
         Ok(Row { id, rect, geometry: wkb.as_deref(), data: data.as_deref() })
     });
