@@ -49,10 +49,11 @@ info() {
 }
 
 # usage: bench NAME ARGUMENTS: one JSON object into the file $work/NAME, what is
-# said beside it into NAME.log. With all records looked up once before.
+# said beside it into NAME.log. With all records looked up once before. What is
+# chosen goes by pointers: times decide nothing, so that counts are known.
 bench() {
     REMORA_RDMA_DEVICES=rxe1 timeout 60 "$REMORA_BIN" bench keys --server 10.0.0.1:6379 --json \
-        --records "$records" "${@:2}" >"$work/$1" 2>"$work/$1.log"
+        --policy pointer --records "$records" "${@:2}" >"$work/$1" 2>"$work/$1.log"
 }
 records=200
 
