@@ -2,6 +2,7 @@
 //! and its can be held against each other.
 
 use crate::resp::encode;
+use crate::server::ServerProcess;
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -68,6 +69,17 @@ impl Bytes {
         socket.set_read_timeout(Some(LIMIT))?;
         let reader = socket.try_clone()?;
         Ok(Self { writer: Box::new(socket), reader: BufReader::new(Box::new(reader)) })
+    }
+
+    /// Connections to a server of ours and to Redis, by this protocol. Each says
+    /// its own name in reply to HELLO: that is not compared.
+    pub fn pair(ours: &ServerProcess, redis: &RedisServer, protocol: &str) -> [Self; 2] {
+        let mut both = [Self::connect(ours.resp_address()).expect("a connection"), redis.connect()];
+        for connection in &mut both {
+            let hello = connection.call(&[b"HELLO", protocol.as_bytes()]).expect("a reply");
+            assert!(!hello.starts_with(b"-"), "{}", hello.escape_ascii());
+        }
+        both
     }
 
     /// Sends a request and gives the bytes of its reply.

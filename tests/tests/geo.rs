@@ -5,11 +5,10 @@
 //! search see.
 
 use remora_tests::{
-    Bytes, Random, RedisServer, Resp, ServerProcess, Value, encode, is_skipped, wait_until,
+    Bytes, Random, RedisServer, Resp, ServerProcess, Value, encode, is_skipped, run_redis_py,
+    wait_until,
 };
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
 const KEYS: &[&str] = &["g", "h", "i", "j", "s", ""];
 const UNITS: &[&str] = &["m", "km", "FT", "mi"];
@@ -314,12 +313,7 @@ struct Both {
 
 impl Both {
     fn connect(server: &ServerProcess, redis: &RedisServer, protocol: &str) -> Self {
-        let mut ours = Bytes::connect(server.resp_address()).expect("a connection");
-        let mut theirs = redis.connect();
-        for connection in [&mut ours, &mut theirs] {
-            let hello = connection.call(&[b"HELLO", protocol.as_bytes()]).expect("a reply");
-            assert!(!hello.starts_with(b"-"), "{}", hello.escape_ascii());
-        }
+        let [ours, theirs] = Bytes::pair(server, redis, protocol);
         Self { ours, theirs, missed: 0, searches: 0 }
     }
 
@@ -447,27 +441,9 @@ fn random_calls_are_answered_as_by_redis() {
     assert!(!server.log().contains("panic"), "{}", server.log());
 }
 
-/// Where Debian keeps redis-py.
-const REDIS_PY: &str = "/usr/lib/python3/dist-packages/redis";
-
 #[test]
 fn redis_py_on_places() {
-    if is_skipped(REDIS_PY) {
-        println!("not run: redis-py is missing, as REMORA_SKIP says");
-        return;
-    }
-    let server = ServerProcess::start(&["--shards=2", "--max-memory=256MiB"]);
-    let address = server.resp_address();
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new("/usr/bin/python3")
-        .arg(here.join("python/geo.py"))
-        .args([address.ip().to_string(), address.port().to_string()])
-        .arg(here.join("../data/places.tsv.xz"))
-        .output()
-        .expect("python3 is installed");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("as brute force does"));
+    run_redis_py("geo.py", "as brute force does");
 }
 
 fn split(line: &str) -> Vec<&[u8]> {

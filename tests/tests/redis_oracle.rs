@@ -244,13 +244,7 @@ struct Both {
 
 impl Both {
     fn connect(server: &ServerProcess, redis: &RedisServer, protocol: &str) -> Self {
-        let mut ours = Bytes::connect(server.resp_address()).expect("a connection");
-        let mut theirs = redis.connect();
-        // Each says its own name: not compared.
-        for connection in [&mut ours, &mut theirs] {
-            let hello = connection.call(&[b"HELLO", protocol.as_bytes()]).expect("a reply");
-            assert!(!hello.starts_with(b"-"), "{}", hello.escape_ascii());
-        }
+        let [ours, theirs] = Bytes::pair(server, redis, protocol);
         Self { ours, theirs }
     }
 

@@ -1,15 +1,10 @@
 //! Trees of places over RESP: real clients on real places, pipelines, large
 //! replies, hostile arguments, full memory.
 
-use remora_tests::{Random, Resp, ServerProcess, Value, encode, is_skipped, wait_until};
+use remora_tests::{Random, Resp, ServerProcess, Value, encode, run_redis_py, wait_until};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Where Debian keeps redis-py.
-const REDIS_PY: &str = "/usr/lib/python3/dist-packages/redis";
 
 fn server() -> ServerProcess {
     ServerProcess::start(&["--shards=2", "--max-memory=64MiB"])
@@ -56,22 +51,7 @@ fn split(line: &str) -> Vec<&[u8]> {
 
 #[test]
 fn redis_py_on_places() {
-    if is_skipped(REDIS_PY) {
-        println!("not run: redis-py is missing, as REMORA_SKIP says");
-        return;
-    }
-    let server = ServerProcess::start(&["--shards=2", "--max-memory=256MiB"]);
-    let address = server.resp_address();
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new("/usr/bin/python3")
-        .arg(here.join("python/places.py"))
-        .args([address.ip().to_string(), address.port().to_string()])
-        .arg(here.join("../data/places.tsv.xz"))
-        .output()
-        .expect("python3 is installed");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("hold against brute force"));
+    run_redis_py("places.py", "hold against brute force");
 }
 
 /// Random requests in pipelines: each sees what those before it did, and

@@ -26,6 +26,14 @@ pub(crate) struct Begun {
     expected: (Option<f32>, Option<f32>),
 }
 
+impl Begun {
+    /// One of which nothing is learned or told.
+    #[inline(always)]
+    fn untimed(way: Way, why: Why) -> Self {
+        Self { way, why, began_ns: None, is_learned: false, expected: (None, None) }
+    }
+}
+
 impl Session {
     /// Whether each operation that has two ways, GET and the searches of trees,
     /// is explained from now on. Each then costs two more looks at the clock.
@@ -40,40 +48,28 @@ impl Session {
         self.explaining.last
     }
 
-    /// Begins an operation whose way was decided. If it is timed, by a policy
-    /// that wants to know or for an explanation, `is_learned` says whether the
-    /// chooser is told.
-    pub(crate) fn begin(
+    /// Begins an operation whose way was chosen. If it is timed, by a policy
+    /// that wants to know or for an explanation, the chooser learns from it.
+    fn begin(
         &mut self,
         decision: Decision,
-        is_learned: bool,
         expected: (Option<f32>, Option<f32>),
     ) -> Result<Begun, Error> {
         let Decision { way, why, is_measured } = decision;
         let is_timed = is_measured || self.explaining.is_wanted;
         let began_ns = if is_timed { Some(self.now()?) } else { None };
-        Ok(Begun { way, why, began_ns, is_learned, expected })
+        Ok(Begun { way, why, began_ns, is_learned: true, expected })
     }
 
     /// Begins one whose way the caller has given.
     #[inline(always)]
     pub(crate) fn begin_given(&mut self, way: Way) -> Result<Begun, Error> {
-        let decision = Decision { way, why: Why::Given, is_measured: false };
-        if !self.explaining.is_wanted {
-            let Decision { way, why, .. } = decision;
-            return Ok(Begun {
-                way,
-                why,
-                began_ns: None,
-                is_learned: false,
-                expected: (None, None),
-            });
-        }
-        self.begin(decision, false, (None, None))
+        let began_ns = if self.explaining.is_wanted { Some(self.now()?) } else { None };
+        Ok(Begun { began_ns, ..Begun::untimed(way, Why::Given) })
     }
 
     /// Ends an operation; gives what it took if the chooser is to learn it.
-    pub(crate) fn end_operation(
+    fn end_operation(
         &mut self,
         begun: &Begun,
         via: Via,
@@ -114,17 +110,10 @@ impl Session {
         let now_ns = self.clock_ns;
         let decision = self.chooser.decide_key(class, self.right.load(), now_ns);
         if !decision.is_measured && !self.explaining.is_wanted {
-            let Decision { way, why, .. } = decision;
-            return Ok(Begun {
-                way,
-                why,
-                began_ns: None,
-                is_learned: false,
-                expected: (None, None),
-            });
+            return Ok(Begun::untimed(decision.way, decision.why));
         }
         let expected = self.chooser.predict(&self.chooser.keys[class], now_ns);
-        self.begin(decision, true, expected)
+        self.begin(decision, expected)
     }
 
     /// Ends it.
@@ -159,7 +148,7 @@ impl Session {
                 let decision = self.chooser.decide(class, self.right.load(), now_ns);
                 let expected = self.chooser.predict(class, now_ns);
                 let most_reads = self.chooser.most_reads(class, now_ns);
-                Ok((self.begin(decision, true, expected)?, most_reads))
+                Ok((self.begin(decision, expected)?, most_reads))
             }
         }
     }
