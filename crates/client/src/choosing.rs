@@ -58,7 +58,7 @@ impl Session {
         let Decision { way, why, is_measured } = decision;
         let is_timed = is_measured || self.explaining.is_wanted;
         let began_ns = if is_timed { Some(self.now()?) } else { None };
-        Ok(Begun { way, why, began_ns, is_learned: true, expected })
+        Ok(Begun { way, why, began_ns, is_learned: is_measured, expected })
     }
 
     /// Begins one whose way the caller has given.

@@ -22,14 +22,19 @@ pub struct Class {
     /// The run that is under way.
     pub(super) way: Way,
     pub(super) run_left: u32,
-    /// Operations of this run that are not to be learned from.
-    pub(super) unlearned: u32,
-    /// Only the last operation of a run is measured: they are so short that
-    /// looking at the clock would be felt.
+    /// When the way was last changed.
+    pub(super) turned_ns: u64,
+    /// The run tries a way that was not gone for long.
+    pub(super) is_long: bool,
+    /// The last operations of this run, which are to be learned from.
+    pub(super) learned: u32,
+    /// Only one operation of [`Class::MEASURED`] is measured: they are so short
+    /// that looking at the clock would be felt.
     pub(super) is_short: bool,
 }
 
 impl Class {
+    const MEASURED: u32 = 8;
     /// Nothing known; operations are short.
     pub const NEW: Self = Self {
         ask: Estimate::NONE,
@@ -39,7 +44,9 @@ impl Class {
         score: Score::NEW,
         way: Way::Ask,
         run_left: 0,
-        unlearned: 0,
+        turned_ns: 0,
+        is_long: false,
+        learned: 0,
         is_short: true,
     };
 
@@ -53,7 +60,8 @@ impl Class {
 
     /// Whether this operation of the run is.
     pub(super) fn is_measured(&self) -> bool {
-        !self.is_short || self.run_left == 0
+        self.run_left < self.learned
+            && (!self.is_short || self.run_left.is_multiple_of(Self::MEASURED))
     }
 }
 

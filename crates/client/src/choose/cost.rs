@@ -28,6 +28,13 @@ const RUN: u32 = 8;
 const WARM_UP: u32 = 3;
 /// Operations of a run that tries a way for the first time.
 const FIRST_RUN: u32 = 4;
+/// A way that was not gone for so long is cold: shards sleep, caches hold other
+/// things. Only who goes it for a while learns what it costs who goes it always.
+const COLD_NS: u64 = 100_000;
+/// What a run of a cold way is to take, about; its first half is not learned
+/// from.
+const LONG_RUN_NS: f32 = 200e3;
+const LONGEST_RUN: u32 = 256;
 /// Share of all time that trying the worse way may cost.
 const PROBES: f32 = 0.01;
 /// A way that a neighbour says takes so many times longer is not tried before
@@ -113,6 +120,8 @@ impl Score {
     const MOST_STEP: f32 = 1.0;
     /// A difference beyond so many times the cheaper way moves it no faster.
     const MOST_DIFFERENCE: f32 = 2.0;
+    /// Where it stands then: 7 of 8 runs go the way that was tried.
+    const TURNED: f32 = 2.0;
 
     /// Takes `difference` into account: by how much reading takes longer than
     /// asking, over the shorter of the two.
@@ -124,6 +133,13 @@ impl Score {
         self.log_odds = (self.log_odds + by).clamp(-bound, bound);
         self.step = (self.step * factor).clamp(Self::LEAST_STEP, Self::MOST_STEP);
         self.rises = rises;
+    }
+
+    /// A long run has shown that the way thought worse is the better one.
+    fn turn(&mut self, difference: f32) {
+        if (self.log_odds > 0.0) != (difference > 0.0) {
+            self.log_odds = Self::TURNED * difference.signum();
+        }
     }
 
     /// Where the worse way's share costs [`PROBES`] of the time.
@@ -209,39 +225,53 @@ impl Cost {
 
     /// Begins a run.
     pub fn decide(&self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> Decision {
-        let (way, why) = self.choose(class, now_ns, draws);
-        let run = if why == Why::Untried { FIRST_RUN } else { RUN };
+        let (way, why, run) = self.choose(class, now_ns, draws);
         let has_turned = way != class.way && why != Why::Untried;
-        class.unlearned = if has_turned { WARM_UP } else { 0 };
+        class.learned = match run {
+            _ if !has_turned => run,
+            RUN => RUN - WARM_UP,
+            long => long / 2,
+        };
+        class.is_long = has_turned && run > RUN;
+        if way != class.way {
+            class.turned_ns = now_ns;
+        }
         (class.way, class.run_left) = (way, run - 1);
         Decision { way, why, is_measured: class.is_measured() }
     }
 
-    fn choose(&self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> (Way, Why) {
+    /// The way, why, and for how many operations.
+    fn choose(&self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> (Way, Why, u32) {
         let first = if self.reads_cost_server { Way::Ask } else { Way::Read };
         let (ask, read) = match (self.predict(class, now_ns), class.neighbour) {
             ((Some(ask), Some(read)), _) => (ask, read),
-            ((None, None), _) => return (first, Why::Untried),
+            ((None, None), _) => return (first, Why::Untried, FIRST_RUN),
             ((Some(ask), None), Some(ratio)) if ratio > FAR_WORSE => (ask, ask * ratio),
             ((None, Some(read)), Some(ratio)) if ratio < 1.0 / FAR_WORSE => (read / ratio, read),
-            ((Some(_), None), _) => return (Way::Read, Why::Untried),
-            ((None, Some(_)), _) => return (Way::Ask, Why::Untried),
+            ((Some(_), None), _) => return (Way::Read, Why::Untried, FIRST_RUN),
+            ((None, Some(_)), _) => return (Way::Ask, Why::Untried, FIRST_RUN),
         };
         let spares = if self.reads_cost_server { -SPARES_SERVER } else { SPARES_SERVER };
-        class.score.take((read - ask) / read.min(ask) - spares);
+        let difference = (read - ask) / read.min(ask) - spares;
+        class.score.take(difference);
+        if class.is_long && (class.way == Way::Ask) == (difference > 0.0) {
+            class.score.turn(difference);
+        }
         let way = if draws.share() < class.score.asks() { Way::Ask } else { Way::Read };
+        let mut run = RUN;
+        if way != class.way && now_ns.saturating_sub(class.turned_ns) > COLD_NS {
+            run = ((LONG_RUN_NS / (ask * read).sqrt()) as u32).clamp(RUN, LONGEST_RUN);
+        }
         let is_cheaper = (way == Way::Ask) == (ask < read);
-        (way, if is_cheaper { Why::Cheaper } else { Why::Probe })
+        // The longer a trial is, the more rarely it is made.
+        if !is_cheaper && draws.below(run) >= RUN {
+            return (class.way, Why::Cheaper, RUN);
+        }
+        (way, if is_cheaper { Why::Cheaper } else { Why::Probe }, run)
     }
 
     /// See [`super::Chooser::learn`].
     pub fn learn(&mut self, class: &mut Class, way: Way, spent: Spent, now_ns: u64) {
-        if let Some(left) = class.unlearned.checked_sub(1)
-            && !class.is_short
-        {
-            class.unlearned = left;
-            return;
-        }
         let took = spent.elapsed_ns as f32;
         let (ask, read) = self.predict(class, now_ns);
         match way {
