@@ -144,11 +144,13 @@ impl Session {
             Path::Ask => Ok((self.begin_given(Way::Ask)?, None)),
             Path::Read => Ok((self.begin_given(Way::Read)?, None)),
             Path::Choose => {
-                let now_ns = self.now()?;
+                let now_ns = self.clock_ns;
                 let decision = self.chooser.decide(class, self.right.load(), now_ns);
+                if !decision.is_measured && !self.explaining.is_wanted {
+                    return Ok((Begun::untimed(decision.way, decision.why), class.most_reads));
+                }
                 let expected = self.chooser.predict(class, now_ns);
-                let most_reads = self.chooser.most_reads(class, now_ns);
-                Ok((self.begin(decision, expected)?, most_reads))
+                Ok((self.begin(decision, expected)?, class.most_reads))
             }
         }
     }

@@ -22,19 +22,26 @@ pub struct Class {
     /// The run that is under way.
     pub(super) way: Way,
     pub(super) run_left: u32,
+    /// What the session had counted then, see [`super::cost::Cost`].
+    pub(super) runs: u32,
+    pub(super) turns: u32,
     /// When the way was last changed.
     pub(super) turned_ns: u64,
-    /// The run tries a way that was not gone for long.
-    pub(super) is_long: bool,
+    /// The run tries a way that was never gone, or not for long.
+    pub(super) is_trial: bool,
     /// The last operations of this run, which are to be learned from.
     pub(super) learned: u32,
-    /// Only one operation of [`Class::MEASURED`] is measured: they are so short
-    /// that looking at the clock would be felt.
-    pub(super) is_short: bool,
+    /// One operation of so many is measured: of short ones few, for looking at
+    /// the clock would be felt.
+    pub(super) measured_every: u32,
+    /// How many nodes a search may turn out to need in this run before asking
+    /// is better after all.
+    pub most_reads: Option<u64>,
 }
 
 impl Class {
-    const MEASURED: u32 = 8;
+    /// One of so many is measured of operations that are as short as can be.
+    pub(super) const SHORTEST: u32 = 8;
     /// Nothing known; operations are short.
     pub const NEW: Self = Self {
         ask: Estimate::NONE,
@@ -44,10 +51,13 @@ impl Class {
         score: Score::NEW,
         way: Way::Ask,
         run_left: 0,
+        runs: 0,
+        turns: 0,
         turned_ns: 0,
-        is_long: false,
+        is_trial: false,
         learned: 0,
-        is_short: true,
+        measured_every: Self::SHORTEST,
+        most_reads: None,
     };
 
     /// The run's next operation, if one is under way.
@@ -60,8 +70,7 @@ impl Class {
 
     /// Whether this operation of the run is.
     pub(super) fn is_measured(&self) -> bool {
-        self.run_left < self.learned
-            && (!self.is_short || self.run_left.is_multiple_of(Self::MEASURED))
+        self.run_left < self.learned && self.run_left.is_multiple_of(self.measured_every)
     }
 }
 
@@ -117,7 +126,7 @@ impl Classes {
             None => {
                 self.classes.truncate(MAX_CLASSES - 1);
                 let neighbour = self.neighbour(key);
-                let new = Class { is_short: false, neighbour, ..Class::NEW };
+                let new = Class { measured_every: 1, neighbour, ..Class::NEW };
                 self.classes.insert(0, (key, new));
             }
         }

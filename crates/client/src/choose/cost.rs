@@ -34,7 +34,12 @@ const COLD_NS: u64 = 100_000;
 /// What a run of a cold way is to take, about; its first half is not learned
 /// from.
 const LONG_RUN_NS: f32 = 200e3;
+/// Each operation is measured that takes so long.
+const LONG_NS: f32 = 5e3;
 const LONGEST_RUN: u32 = 256;
+/// The score of a class that is seldom decided moves as far as if all the
+/// session's decisions had been of this class, up to so many.
+const MOST_STEPS: u32 = 16;
 /// Share of all time that trying the worse way may cost.
 const PROBES: f32 = 0.01;
 /// A way that a neighbour says takes so many times longer is not tried before
@@ -147,6 +152,10 @@ impl Score {
         (difference / PROBES).clamp(4.0, 4096.0).ln()
     }
 
+    fn favours(self) -> Way {
+        if self.log_odds > 0.0 { Way::Ask } else { Way::Read }
+    }
+
     /// The share of decisions that ask.
     fn asks(self) -> f32 {
         1.0 / (1.0 + (-self.log_odds).exp())
@@ -165,6 +174,10 @@ pub struct Cost {
     slower_reads: Fading,
     /// The least that asking takes, ns.
     least_ask_ns: f32,
+    /// Runs that were begun, of all classes.
+    runs: u32,
+    /// How often a class found that another way is better now.
+    turns: u32,
 }
 
 /// What was seen lately and is believed less the longer ago it was.
@@ -200,6 +213,8 @@ impl Cost {
             more_wait_ns: Fading::default(),
             slower_reads: Fading::default(),
             least_ask_ns: f32::INFINITY,
+            runs: 0,
+            turns: 0,
         }
     }
 
@@ -224,24 +239,28 @@ impl Cost {
     }
 
     /// Begins a run.
-    pub fn decide(&self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> Decision {
+    pub fn decide(&mut self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> Decision {
         let (way, why, run) = self.choose(class, now_ns, draws);
-        let has_turned = way != class.way && why != Why::Untried;
+        let is_first = why == Why::Untried;
+        let has_turned = way != class.way && !is_first;
         class.learned = match run {
             _ if !has_turned => run,
             RUN => RUN - WARM_UP,
             long => long / 2,
         };
-        class.is_long = has_turned && run > RUN;
+        class.is_trial = is_first || (has_turned && run > RUN);
         if way != class.way {
             class.turned_ns = now_ns;
         }
+        self.runs = self.runs.wrapping_add(1);
+        (class.runs, class.turns) = (self.runs, self.turns);
         (class.way, class.run_left) = (way, run - 1);
+        class.most_reads = self.most_reads(class, now_ns).filter(|_| way == Way::Read);
         Decision { way, why, is_measured: class.is_measured() }
     }
 
     /// The way, why, and for how many operations.
-    fn choose(&self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> (Way, Why, u32) {
+    fn choose(&mut self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> (Way, Why, u32) {
         let first = if self.reads_cost_server { Way::Ask } else { Way::Read };
         let (ask, read) = match (self.predict(class, now_ns), class.neighbour) {
             ((Some(ask), Some(read)), _) => (ask, read),
@@ -253,14 +272,20 @@ impl Cost {
         };
         let spares = if self.reads_cost_server { -SPARES_SERVER } else { SPARES_SERVER };
         let difference = (read - ask) / read.min(ask) - spares;
-        class.score.take(difference);
-        if class.is_long && (class.way == Way::Ask) == (difference > 0.0) {
+        class.measured_every = ((LONG_NS / read.min(ask)) as u32).clamp(1, Class::SHORTEST);
+        let favoured = class.score.favours();
+        for _ in 0..self.runs.wrapping_sub(class.runs).clamp(1, MOST_STEPS) {
+            class.score.take(difference);
+        }
+        self.turns = self.turns.wrapping_add((class.score.favours() != favoured) as u32);
+        if class.is_trial && (class.way == Way::Ask) == (difference > 0.0) {
             class.score.turn(difference);
         }
         let way = if draws.share() < class.score.asks() { Way::Ask } else { Way::Read };
         let mut run = RUN;
         if way != class.way && now_ns.saturating_sub(class.turned_ns) > COLD_NS {
-            run = ((LONG_RUN_NS / (ask * read).sqrt()) as u32).clamp(RUN, LONGEST_RUN);
+            let one = (ask * read).sqrt().max(ask.max(read) / 2.0);
+            run = ((LONG_RUN_NS / one) as u32).clamp(RUN, LONGEST_RUN);
         }
         let is_cheaper = (way == Way::Ask) == (ask < read);
         // The longer a trial is, the more rarely it is made.
@@ -268,6 +293,12 @@ impl Cost {
             return (class.way, Why::Cheaper, RUN);
         }
         (way, if is_cheaper { Why::Cheaper } else { Why::Probe }, run)
+    }
+
+    /// Whether a run of this class is better ended: since it began another class
+    /// found that the other way is better now.
+    pub fn is_outdated(&self, class: &Class) -> bool {
+        class.turns != self.turns && !class.is_trial
     }
 
     /// See [`super::Chooser::learn`].
@@ -298,9 +329,9 @@ impl Cost {
         }
     }
 
-    /// See [`super::Chooser::most_reads`]. Reading takes time in proportion to
+    /// See [`Class::most_reads`]. Reading takes time in proportion to
     /// the nodes; asking, beyond the least that any class takes, as well.
-    pub fn most_reads(&self, class: &Class, now_ns: u64) -> Option<u64> {
+    fn most_reads(&self, class: &Class, now_ns: u64) -> Option<u64> {
         let (Some(ask), Some(read)) = self.predict(class, now_ns) else { return None };
         let usual = class.reads.value()?.max(1.0);
         let fixed = self.least_ask_ns.min(ask);

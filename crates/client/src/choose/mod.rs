@@ -139,7 +139,9 @@ impl Chooser {
     /// `load`: what the last heartbeat said.
     #[inline]
     pub fn decide(&mut self, class: &mut Class, load: Option<ServerLoad>, now_ns: u64) -> Decision {
-        if let Some(decision) = class.go_on() {
+        if !self.cost.is_outdated(class)
+            && let Some(decision) = class.go_on()
+        {
             return decision;
         }
         self.cost.hear(load);
@@ -185,15 +187,6 @@ impl Chooser {
     /// known.
     pub fn predict(&self, class: &Class, now_ns: u64) -> (Option<f32>, Option<f32>) {
         self.cost.predict(class, now_ns)
-    }
-
-    /// How many nodes a search of a class may turn out to need before asking
-    /// is better after all.
-    pub fn most_reads(&self, class: &Class, now_ns: u64) -> Option<u64> {
-        match self.policy {
-            Policy::Cost => self.cost.most_reads(class, now_ns),
-            _ => None,
-        }
     }
 }
 

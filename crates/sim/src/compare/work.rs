@@ -77,8 +77,6 @@ pub struct Workload {
     pub keeps_pointers: bool,
     /// How many threads of a machine may walk at a time.
     pub admits: Admits,
-    /// Whether `cost` has to be as good as the better fixed policy here.
-    pub is_bound: bool,
     /// What is done when.
     pub phases: Vec<Phase>,
 }

@@ -18,7 +18,6 @@ pub(super) fn places() -> Workload {
         value_bytes: 32,
         keeps_pointers: true,
         admits: Admits::All,
-        is_bound: true,
         phases: Vec::new(),
     }
 }
@@ -166,7 +165,6 @@ pub fn all() -> Vec<Workload> {
             name: "burst",
             shows: "the same, 0.2, 0.8, 0.2 M/s: until it is noticed the server falls behind",
             cores: 1,
-            is_bound: false,
             phases: arrivals([80_000, 20_000, 80_000]),
             ..places()
         },
