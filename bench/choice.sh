@@ -30,8 +30,8 @@ slice() {
   local transport="${1%%.*}" kind="${1#*.}" ops
   local flags=(--path choose --policy "$2" --transport "$transport" --records "$records")
   case "$1" in
-    shm.small | shm.large) ops=60000 ;;
-    shm.*) ops=400000 ;;
+    shm.small | shm.large) ops=400000 ;;
+    shm.*) ops=1000000 ;;
     *) ops=15000 ;;
   esac
   case "$kind" in
