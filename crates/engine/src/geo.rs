@@ -305,7 +305,8 @@ mod tests {
         }
         for score in [f64::NAN, -1.0, f64::INFINITY, 1e300, 0.5] {
             let Position { longitude, latitude } = Position::of_score(score);
-            assert!(Position::new(longitude, latitude).is_some(), "{score}");
+            let position = Position::new(longitude, latitude).unwrap();
+            assert_eq!(Position::of_score(position.score()), position, "{score}");
         }
     }
 
@@ -315,6 +316,7 @@ mod tests {
             let kept = Position::of_score(position.score());
             let (east, north) =
                 (position.longitude - kept.longitude, position.latitude - kept.latitude);
+            assert_eq!(Position::of_score(kept.score()), kept);
             assert!(east.abs() < 3e-6 && north.abs() < 2e-6, "{position:?} {kept:?}");
             if position.longitude < 180.0 - 6e-6 && position.latitude < MAX_LATITUDE - 3e-6 {
                 assert_eq!(kept.score(), position.score(), "{position:?}");

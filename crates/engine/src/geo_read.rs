@@ -51,15 +51,16 @@ impl From<AskReason> for Unread {
 }
 
 /// Searches the tree at `at` for members, which are appended to `found` as
-/// [`Places`]: with score 0, and with their distances if `tells_distance`. The
-/// search is around a position, for all there are. `scratch` is grown as needed.
+/// [`Places`]: with their distances and the scores of their positions, or with 0
+/// for both if `names_only`. The search is around a position, for all there are.
+/// `scratch` is grown as needed.
 ///
 /// # Errors
 /// Why the shard is to be asked. What was appended then is to be taken back.
 pub fn read_members<M: Memory>(
     memory: &M,
     (home, at): (Home, NodeRef),
-    (search, tells_distance): (&GeoSearch<'_>, bool),
+    (search, names_only): (&GeoSearch<'_>, bool),
     limits: ReadLimits,
     (scratch, found): (&mut Vec<u8>, &mut Vec<u8>),
 ) -> Result<(), Unread> {
@@ -76,15 +77,19 @@ pub fn read_members<M: Memory>(
     for object in walk.walk().results() {
         memory.prefetch(record_of(object), RECORD_HEADER_BYTES);
     }
+    // Meanwhile the records come.
     let area = Area::new(search.shape, centre);
     for object in walk.walk().results() {
         let position = Position::of_point(&object.rect);
-        let distance = match tells_distance {
-            true => search.shape.distance_within(centre, position),
-            false => area.holds(position).then_some(0.0),
+        let told = match names_only {
+            true => area.holds(position).then_some((0.0, 0.0)),
+            false => {
+                let distance = search.shape.distance_within(centre, position);
+                distance.map(|distance| (position.score(), distance))
+            }
         };
-        let Some(distance) = distance else { continue };
-        read_member(memory, object, distance, found).ok_or(Unread::Ask)?;
+        let Some(told) = told else { continue };
+        read_member(memory, object, told, found).ok_or(Unread::Ask)?;
         if found.len() > limits.found_bytes {
             return Err(Unread::Ask);
         }
@@ -101,7 +106,7 @@ fn record_of(object: &Object) -> u64 {
 fn read_member<M: Memory>(
     memory: &M,
     object: &Object,
-    distance: f64,
+    (score, distance): (f64, f64),
     found: &mut Vec<u8>,
 ) -> Option<()> {
     let record = record_of(object);
@@ -109,6 +114,6 @@ fn read_member<M: Memory>(
     memory.fetch(record + LENGTHS_AT, &mut lengths).then_some(())?;
     let bytes = Lengths::from_word(u64::from_le_bytes(lengths))?.key_bytes as usize;
     let fetch = |name: &mut [u8]| memory.fetch(record + RECORD_HEADER_BYTES as u64, name);
-    (bytes <= NAME_BYTES && Places::push_fetched(found, (0.0, distance, bytes), fetch))
+    (bytes <= NAME_BYTES && Places::push_fetched(found, (score, distance, bytes), fetch))
         .then_some(())
 }

@@ -162,8 +162,11 @@ fn within(shape: Shape, moment: &Moment) -> BTreeMap<Vec<u8>, f64> {
 fn judge(shape: Shape, tells: bool, moments: &[Moment], found: &[u8]) {
     let moments: Vec<_> = moments.iter().map(|moment| within(shape, moment)).collect();
     let mut read = BTreeSet::new();
-    for Place { member, distance, .. } in Places::parse(found).unwrap().iter() {
+    for Place { member, distance, score } in Places::parse(found).unwrap().iter() {
         assert!(read.insert(member.to_vec()), "{} twice", member.escape_ascii());
+        let at = Position::of_score(score);
+        let fits = !tells || shape.distance_within(CENTRE, at) == Some(distance);
+        assert!(fits, "{} is not at {at:?}", member.escape_ascii());
         let was_there = moments
             .iter()
             .any(|moment| moment.get(member).is_some_and(|&there| !tells || there == distance));

@@ -79,10 +79,14 @@ impl<'a> Places<'a> {
 
     /// The members, in order.
     pub fn iter(self) -> impl Iterator<Item = Place<'a>> {
-        let mut rest = self.0;
+        Self::in_list(self.0)
+    }
+
+    /// The members of an encoded list, in order, up to what is none.
+    pub fn in_list(mut list: &'a [u8]) -> impl Iterator<Item = Place<'a>> {
         std::iter::from_fn(move || {
-            let (place, after) = split(rest)?;
-            rest = after;
+            let (place, after) = split(list)?;
+            list = after;
             Some(place)
         })
     }

@@ -18,6 +18,8 @@ use std::collections::BinaryHeap;
 
 /// Nodes that wait at a time in most walks.
 const WAITING: usize = 32;
+/// Results of most small searches.
+const FEW_RESULTS: usize = 16;
 
 /// What is searched for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -122,7 +124,7 @@ impl Walk {
             waiting: Vec::with_capacity(WAITING),
             under_way: 0,
             candidates: BinaryHeap::new(),
-            results: Vec::new(),
+            results: Vec::with_capacity(FEW_RESULTS),
             fetched: 0,
             nodes: 0,
             retries: 0,

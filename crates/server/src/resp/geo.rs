@@ -15,7 +15,7 @@ use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
 use remora_engine::command::{Command, GeoCommand, Places};
 use remora_engine::geo_read::{ReadLimits, Unread, read_members};
-use remora_front::geo_reply::{self, FoundReply};
+use remora_front::geo_reply;
 use remora_front::request::{GeoForm, GeoRender, GeoRequest, Render};
 use remora_layout::limits::STREAM_BYTES;
 use remora_layout::message::Status;
@@ -45,6 +45,8 @@ pub(super) struct GeoAnswers {
     searched: BTreeMap<Asked, Box<[u8]>>,
     /// Where the outcomes of searches under way are to be stored, in what form.
     stores: BTreeMap<Asked, (Box<[u8]>, GeoForm)>,
+    /// What a search that is read has found.
+    found: Vec<u8>,
 }
 
 impl GeoAnswers {
@@ -65,7 +67,8 @@ impl<H: Host> Executor<H> {
     pub(super) fn geo(&mut self, connection: &mut Connection, request: &GeoRequest<'_>) {
         let (hash, shard) = self.host.route(request.key);
         if let Render::Geo(GeoRender::Found(form)) = request.render {
-            if connection.may_read(shard, hash) && self.read_geo(connection, request, &form) {
+            let may_read = connection.may_read(shard, hash);
+            if may_read && self.read_geo(connection, shard, request, &form) {
                 return;
             }
             if form.most > SMALL_REPLY || request.store_to.is_some() {
@@ -91,28 +94,25 @@ impl<H: Host> Executor<H> {
     fn read_geo(
         &mut self,
         connection: &mut Connection,
+        shard: usize,
         request: &GeoRequest<'_>,
         form: &GeoForm,
     ) -> bool {
         let GeoCommand::Search { query } = request.command() else { return false };
-        // Scores stand in records, which are not read that far.
+        // A stored distance may be a score; it stands in the record alone.
         if request.store_to.is_some() || form.score {
             return false;
         }
         let Some(&at) = self.geo_answers.places.get(request.key) else { return false };
-        let (_, shard) = self.host.route(request.key);
         let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
         let search = query.search();
-        let tells_distance = form.distance || form.order.is_some();
-        let mut found = Vec::new();
-        let buffers = (&mut self.record, &mut found);
-        match read_members(memory, (home, at), (&search, tells_distance), LIMITS, buffers) {
+        let found = &mut self.geo_answers.found;
+        found.clear();
+        let buffers = (&mut self.record, &mut *found);
+        match read_members(memory, (home, at), (&search, form.is_bare()), LIMITS, buffers) {
             Ok(()) => {
-                count(&self.counts().optimistic_reads, 1);
-                connection.reply(|out, protocol| {
-                    let mut reply = FoundReply::new(found, *form);
-                    while !reply.write_piece(out, protocol) {}
-                });
+                count(&self.host.counts().optimistic_reads, 1);
+                connection.reply(|out, protocol| geo_reply::found(out, protocol, found, form));
                 true
             }
             Err(unread) => {

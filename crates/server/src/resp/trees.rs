@@ -14,7 +14,7 @@ use remora_engine::command::{Command, TreeCommand};
 use remora_engine::geo_read::Unread;
 use remora_front::request::Render;
 use remora_front::resp::encode;
-use remora_front::tree_reply::ObjectsReply;
+use remora_front::tree_reply;
 use remora_index::Memory;
 use remora_index::hash::TableRef;
 use remora_index::rtree::{LocalWalk, Query};
@@ -23,7 +23,7 @@ use remora_layout::node::{ENTRY_BYTES, Home, NodeRef, node_bytes};
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 /// What one search reads by itself at most; a greater one is the shard's to
 /// answer, in turns. (Nodes, and their bytes where nodes are large.)
@@ -135,8 +135,7 @@ impl<H: Host> Executor<H> {
                 let found = &found[..found.len().min(most)];
                 connection.reply(|out, protocol| match render {
                     Render::TreeObjects(form) => {
-                        let mut objects = ObjectsReply::new(found.as_bytes().to_vec(), form);
-                        while !objects.write_piece(out, protocol) {}
+                        tree_reply::objects(out, protocol, found, &form);
                     }
                     _ => encode::integer(out, found.len() as i64),
                 });
