@@ -192,7 +192,7 @@ fn place(world: &mut World) -> Option<NodeRef> {
 #[test]
 fn what_is_read_was_there() {
     let (mut read, mut asked, mut gone, mut busy) = (0, 0, 0, 0);
-    for seed in 0..6 {
+    for seed in 0..3 {
         let world = World::new(seed);
         let words = world.shard.owner().words().clone();
         let home = Home { secret: 77, region: 3 };
@@ -221,7 +221,7 @@ fn what_is_read_was_there() {
             let outcome = read_members(
                 &memory,
                 (home, known),
-                (&search, tells),
+                (&search, !tells),
                 LIMITS,
                 (&mut scratch, &mut found),
             );
@@ -240,10 +240,7 @@ fn what_is_read_was_there() {
             }
         }
     }
-    assert!(
-        read > 3000 && busy > 1000 && asked > 500 && gone > 100,
-        "{read} {busy} {asked} {gone}"
-    );
+    assert!(read > 1500 && busy > 500 && asked > 500 && gone > 100, "{read} {busy} {asked} {gone}");
 }
 
 /// A key that may expire, or that a string replaces, is not read from then on,
@@ -257,7 +254,7 @@ fn a_key_that_may_end_is_not_read() {
         let (mut scratch, mut found) = (Vec::new(), Vec::new());
         let words = world.shard.owner().words().clone();
         let buffers = (&mut scratch, &mut found);
-        read_members(&words, (home, at), (&search, false), LIMITS, buffers)
+        read_members(&words, (home, at), (&search, true), LIMITS, buffers)
             .map(|()| Places::parse(&found).unwrap().iter().count())
     };
     for ends in 0..3 {

@@ -152,3 +152,6 @@ impl<H: Host> Executor<H> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,4 +205,4 @@ fn walk_tree<M: Memory>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
