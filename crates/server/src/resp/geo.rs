@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
-use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, READ_NODE_BYTES, READ_OBJECTS, home_of};
+use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, READ_NODE_BYTES, home_of};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
 use remora_engine::command::{Command, GeoCommand, Places};
@@ -25,9 +25,12 @@ use std::sync::Arc;
 
 /// Members that a reply may bring without holding up the requests behind it.
 const SMALL_REPLY: usize = STREAM_BYTES / ENTRY_BYTES;
-/// What a search that is read by itself may read and find.
+/// Members within the window of a search that is read: each is compared on the
+/// globe, and its record fetched, while other connections wait.
+const READ_MEMBERS: usize = 512;
+/// What a search that is read may read and find.
 const LIMITS: ReadLimits =
-    ReadLimits { node_bytes: READ_NODE_BYTES, members: READ_OBJECTS, found_bytes: STREAM_BYTES };
+    ReadLimits { node_bytes: READ_NODE_BYTES, members: READ_MEMBERS, found_bytes: STREAM_BYTES };
 
 /// A request that waits, as tokens name it.
 type Asked = (usize, u64, u64);

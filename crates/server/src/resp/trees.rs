@@ -31,7 +31,7 @@ const READ_NODES: usize = 256;
 pub(super) const READ_NODE_BYTES: usize = READ_NODES * node_bytes(NODE_ENTRIES);
 /// Objects of a search that is read by itself; also what a reply of a search
 /// may bring without holding up the requests behind it.
-pub(super) const READ_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
+const READ_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
 /// Nearest objects that are looked for without asking: the walk compares each
 /// with each.
 const READ_NEAREST: usize = 100;
