@@ -2,8 +2,10 @@
 # Measures boxes of points against peers: the same points and the same boxes,
 # by GEOADD and GEOSEARCH BYBOX, at a redis-server and at ours; at ours also by
 # RTREE.SEARCH, and by our own client, asking and reading (whose objects are
-# the small rectangles around those points). Prints a Markdown table: medians
-# of the rounds, in each of which all have their turn.
+# the small rectangles around those points). Over RESP each search waits for
+# the one before, or 32 are sent together; PINGs show what any request costs.
+# Prints Markdown tables: medians of the rounds, in each of which all have their
+# turn.
 #
 #   bench/places-peers.sh            200,000 points
 #   bench/places-peers.sh --big      2,000,000 points
@@ -46,7 +48,9 @@ ours="127.0.0.1:$(free_port)"
 "$remora" serve --shards 1 --max-memory 4GiB --socket "$work/s" --bind 127.0.0.1 --port "${ours#*:}" \
   >"$work/remora.log" 2>&1 &
 servers+=($!)
-rows=(redis geosearch rtree ask read)
+rows=(redis geosearch rtree ask read ping.redis ping.remora)
+pipelined=(redis geosearch rtree ping.redis ping.remora)
+pipeline=32
 addresses=("$redis" "$ours")
 if command -v tile38-server >/dev/null; then
   tile38="127.0.0.1:$(free_port)"
@@ -71,6 +75,17 @@ geo() {
   local name="$1"
   shift
   bench=geo run "$name" --records "$records" --clients "$clients" --ops "$ops" "$@"
+}
+
+# peers SUFFIX SCALE FLAGS...: a run of points at each server.
+peers() {
+  local suffix="$1" scale="$2"
+  shift 2
+  geo "redis.$suffix" --server "$redis" --scale "$scale" --loaded --keep "$@"
+  geo "geosearch.$suffix" --server "$ours" --scale "$scale" --loaded --keep "$@"
+  geo "rtree.$suffix" --server "$ours" --by rtree --scale "$scale" --loaded --keep "$@"
+  geo "ping.redis.$suffix" --server "$redis" --by ping --scale "$scale" "$@"
+  geo "ping.remora.$suffix" --server "$ours" --by ping --scale "$scale" "$@"
 }
 
 # places NAME PATH SCALE: one run of rectangles by our own client.
@@ -99,9 +114,8 @@ done
 for round in $(seq "$rounds"); do
   for scale in 0.00001 0.01; do
     say "round $round of $rounds, scale $scale"
-    geo "redis.$scale" --server "$redis" --scale "$scale" --loaded --keep
-    geo "geosearch.$scale" --server "$ours" --scale "$scale" --loaded --keep
-    geo "rtree.$scale" --server "$ours" --by rtree --scale "$scale" --loaded --keep
+    peers "$scale" "$scale"
+    peers "$scale.piped" "$scale" --pipeline "$pipeline"
     if [ -n "${tile38:-}" ]; then
       geo "tile38.$scale" --server "$tile38" --server-pid "$tile38_pid" --by tile38 \
         --scale "$scale" --loaded --keep
@@ -109,11 +123,14 @@ for round in $(seq "$rounds"); do
     places "ask.$scale" ask "$scale"
     places "read.$scale" read "$scale"
     for row in "${rows[@]}"; do keep_row "$row.$scale"; done
+    for row in "${pipelined[@]}"; do keep_row "$row.$scale.piped"; done
   done
 done
 
 name_of() {
   case "$1" in
+    ping.redis) echo "Redis, PING of 56 bytes" ;;
+    ping.remora) echo "Remora, PING of 56 bytes" ;;
     redis) echo "Redis, GEOSEARCH BYBOX" ;;
     geosearch) echo "Remora, GEOSEARCH BYBOX" ;;
     rtree) echo "Remora, RTREE.SEARCH" ;;
@@ -125,18 +142,27 @@ name_of() {
 
 echo "$(machine), $(redis-server --version | sed 's/ sha=.*//'). $records points, $clients clients," \
   "$ops searches, medians of $rounds rounds."
-for scale in 0.00001 0.01; do
-  printf '\n### Boxes with edges in (0, %s] degrees\n\n' "$scale"
+# table SCALE SUFFIX ROW...: the rows of a scale.
+table() {
+  local scale="$1" suffix="$2" row cpu theirs
+  shift 2
   echo "| | rate | p50 us | p99 us | server CPU us/search | results/search | searches per CPU second, times Redis's |"
   echo "| --- | --- | --- | --- | --- | --- | --- |"
-  theirs="$(median "redis.$scale.server_cpu_us_per_op")"
-  for row in "${rows[@]}"; do
-    row="$row.$scale"
-    cpu="$(median "$row.server_cpu_us_per_op")"
-    printf '| %s | %s | %.2f | %.2f | %.2f | %.4f | %s |\n' "$(name_of "${row%%.*}")" \
-      "$(rate "$(median "$row.ops_per_s")")" "$(median "$row.p50_us")" "$(median "$row.p99_us")" \
-      "$cpu" "$(median "$row.results_per_op")" \
+  theirs="$(median "redis.$scale$suffix.server_cpu_us_per_op")"
+  for row in "$@"; do
+    cpu="$(median "$row.$scale$suffix.server_cpu_us_per_op")"
+    printf '| %s | %s | %.2f | %.2f | %.2f | %.4f | %s |\n' "$(name_of "$row")" \
+      "$(rate "$(median "$row.$scale$suffix.ops_per_s")")" \
+      "$(median "$row.$scale$suffix.p50_us")" "$(median "$row.$scale$suffix.p99_us")" \
+      "$cpu" "$(median "$row.$scale$suffix.results_per_op")" \
       "$(awk -v a="$theirs" -v b="$cpu" 'BEGIN { if (b > 0) printf "%.1f", a / b; else print "-" }')"
   done
+}
+
+for scale in 0.00001 0.01; do
+  printf '\n### Boxes with edges in (0, %s] degrees\n\n' "$scale"
+  table "$scale" "" "${rows[@]}"
+  printf '\nThe same, %s searches at a time:\n\n' "$pipeline"
+  table "$scale" ".piped" "${pipelined[@]}"
 done
 for row in "${rows[@]}"; do printf '\n    %s\n' "$(command_of "$row.0.01")"; done

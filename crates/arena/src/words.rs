@@ -91,8 +91,14 @@ impl Words {
     /// the second look of a reader that validates by version.
     #[inline(always)]
     pub fn load_after(&self, index: usize) -> u64 {
-        fence(Ordering::Acquire);
+        Self::loads_end();
         self.load(index)
+    }
+
+    /// What was loaded or copied before is not loaded after this.
+    #[inline(always)]
+    pub fn loads_end() {
+        fence(Ordering::Acquire);
     }
 
     /// One word, relaxed. Panics (SIGSEGV) on memory mapped read-only: only

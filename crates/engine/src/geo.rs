@@ -211,6 +211,43 @@ impl Shape {
     }
 }
 
+/// A shape around its centre, made ready for the test of many positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    shape: Shape,
+    centre: Position,
+    /// What lies here lies within, by more than rounding does.
+    sure: Option<Rect>,
+}
+
+impl Area {
+    /// The area that a shape takes in.
+    pub fn new(shape: Shape, centre: Position) -> Self {
+        Self { shape, centre, sure: sure_part(shape, centre) }
+    }
+
+    /// Whether a position lies within: as [`Shape::distance_within`] has it.
+    pub fn holds(&self, to: Position) -> bool {
+        self.sure.is_some_and(|sure| sure.intersects(&to.point()))
+            || self.shape.distance_within(self.centre, to).is_some()
+    }
+}
+
+/// Of a box: as many degrees as its width is where that is fewest, on the
+/// parallel nearest to the equator.
+fn sure_part(shape: Shape, centre: Position) -> Option<Rect> {
+    let Shape::Box { width, height } = shape else { return None };
+    let Position { longitude, latitude } = centre;
+    let up = degrees(height / 2.0 / EARTH_RADIUS) - MARGIN;
+    let (min_y, max_y) = (latitude - up, latitude + up);
+    let lowest = if min_y <= 0.0 && max_y >= 0.0 { 0.0 } else { min_y.abs().min(max_y.abs()) };
+    let aside = width / 2.0 / EARTH_RADIUS;
+    let half = degrees(2.0 * arc_sine((aside / 2.0).sin() / radians(lowest).cos())) - MARGIN;
+    let fits = up >= 0.0 && (0.0..MAX_LONGITUDE).contains(&half) && aside < std::f64::consts::PI;
+    let sure = Rect { min_x: longitude - half, max_x: longitude + half, min_y, max_y };
+    fits.then_some(sure)
+}
+
 /// Radians; all the way round if there is none, or where rounding weighs more
 /// than the margin.
 fn arc_sine(sine: f64) -> f64 {
@@ -268,7 +305,8 @@ mod tests {
         }
         for score in [f64::NAN, -1.0, f64::INFINITY, 1e300, 0.5] {
             let Position { longitude, latitude } = Position::of_score(score);
-            assert!(Position::new(longitude, latitude).is_some(), "{score}");
+            let position = Position::new(longitude, latitude).unwrap();
+            assert_eq!(Position::of_score(position.score()), position, "{score}");
         }
     }
 
@@ -278,11 +316,39 @@ mod tests {
             let kept = Position::of_score(position.score());
             let (east, north) =
                 (position.longitude - kept.longitude, position.latitude - kept.latitude);
+            assert_eq!(Position::of_score(kept.score()), kept);
             assert!(east.abs() < 3e-6 && north.abs() < 2e-6, "{position:?} {kept:?}");
             if position.longitude < 180.0 - 6e-6 && position.latitude < MAX_LATITUDE - 3e-6 {
                 assert_eq!(kept.score(), position.score(), "{position:?}");
             }
         }
+    }
+
+    /// Boxes of all sizes: what is said without arithmetic is what it says.
+    #[test]
+    fn an_area_holds_what_lies_within() {
+        let all = positions(3_000);
+        let (mut sure, mut held) = (0, 0);
+        for (at, &centre) in all.iter().enumerate().step_by(5) {
+            let sizes = [0.0, 1e-4, 1.0, 2e4, 3e6, 9e6, 1.8e7, 2.01e7, 4.1e7, f64::INFINITY];
+            let shape = Shape::Box { width: sizes[at % 10], height: sizes[at / 10 % 10] };
+            let area = Area::new(shape, centre);
+            // The edges of the part that is sure, and a little on either side.
+            let edges = area.sure.iter().flat_map(|sure| {
+                let near = |edge: f64| [-1e-8, -2e-9, 0.0, 2e-9, 1e-8].map(|by| edge + by);
+                let xs = [near(sure.min_x), near(sure.max_x)].concat();
+                let ys = [near(sure.min_y), near(sure.max_y)].concat();
+                xs.into_iter().flat_map(move |x| ys.clone().into_iter().map(move |y| (x, y)))
+            });
+            let edges = edges.filter_map(|(x, y)| Position::new(x, y));
+            for to in all.iter().copied().chain([centre]).chain(edges) {
+                let is_held = shape.distance_within(centre, to).is_some();
+                assert_eq!(area.holds(to), is_held, "{shape:?} {centre:?} {to:?}");
+                held += is_held as u32;
+                sure += area.sure.is_some_and(|sure| sure.intersects(&to.point())) as u32;
+            }
+        }
+        assert!(sure > 10_000 && held > sure, "{sure} of {held}");
     }
 
     /// Every position that the exact rule takes in lies in a window, and in

@@ -6,6 +6,7 @@
 pub mod command;
 pub mod evict;
 pub mod geo;
+pub mod geo_read;
 pub mod integer;
 pub mod oplog;
 pub mod shard;

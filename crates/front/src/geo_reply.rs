@@ -115,6 +115,19 @@ pub fn write(
     }
 }
 
+/// Appends a reply in one piece that tells of these members (as [`Places`]
+/// encodes them). It must be so small that nobody waits for it.
+pub fn found(out: &mut Vec<u8>, protocol: Protocol, found: &[u8], form: &GeoForm) {
+    if !form.is_bare() {
+        let mut reply = FoundReply::new(found.to_vec(), *form);
+        while !reply.write_piece(out, protocol) {}
+        return;
+    }
+    let members = || Places::in_list(found);
+    encode::array(out, members().count());
+    members().for_each(|place| encode::bulk(out, place.member));
+}
+
 /// Members found, in the order and number that were asked for, written piece
 /// by piece.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use crate::request::{ObjectForm, kind_name};
 use crate::resp::{Protocol, encode};
 use remora_engine::command::{HAS_DATA, HAS_GEOMETRY, Objects};
 use remora_geometry::Shape;
-use remora_layout::node::ENTRY_BYTES;
+use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::Carried;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
@@ -62,6 +62,14 @@ impl ObjectsReply {
         }
         self.written += piece.len();
         self.written == self.objects.len()
+    }
+}
+
+/// Appends an array of these objects in one piece.
+pub fn objects(out: &mut Vec<u8>, protocol: Protocol, objects: &[Entry], form: &ObjectForm) {
+    encode::array(out, objects.len());
+    for Entry { rect, word } in objects {
+        form.write(out, protocol, *word, rect);
     }
 }
 

@@ -14,6 +14,14 @@ pub trait Memory {
     /// or does not begin on a word.
     fn fetch(&self, offset: u64, into: &mut [u8]) -> bool;
 
+    /// As [`Memory::fetch`], after everything that was fetched before: who finds
+    /// here what a writer had not changed yet has fetched nothing before that
+    /// the writer stored after that change.
+    fn fetch_after(&self, offset: u64, into: &mut [u8]) -> bool {
+        // For memory whose every fetch is later than the one before.
+        self.fetch(offset, into)
+    }
+
     /// Asks for bytes ahead of their use; a hint, wherever they lie.
     fn prefetch(&self, _offset: u64, _bytes: usize) {}
 
@@ -40,6 +48,11 @@ impl<M: Memory> Memory for &M {
     }
 
     #[inline(always)]
+    fn fetch_after(&self, offset: u64, into: &mut [u8]) -> bool {
+        (*self).fetch_after(offset, into)
+    }
+
+    #[inline(always)]
     fn prefetch(&self, offset: u64, bytes: usize) {
         (*self).prefetch(offset, bytes);
     }
@@ -61,6 +74,12 @@ impl Memory for Words {
         let Ok(start) = self.check(offset, into.len()) else { return false };
         self.copy_out(start, into);
         true
+    }
+
+    #[inline(always)]
+    fn fetch_after(&self, offset: u64, into: &mut [u8]) -> bool {
+        Words::loads_end();
+        self.fetch(offset, into)
     }
 
     #[inline(always)]

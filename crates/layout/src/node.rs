@@ -220,6 +220,20 @@ pub(crate) fn word_at(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
 }
 
+/// Whether bytes that were fetched from `at` begin as a live node or header
+/// there does, in whatever version. Without them, no.
+pub fn is_live(bytes: &[u8], at: NodeRef) -> bool {
+    let guardian =
+        bytes.first_chunk().and_then(|word| Guardian::from_word(u64::from_le_bytes(*word)));
+    guardian.is_some_and(|found| found.generation == at.generation && found.state == State::Live)
+}
+
+/// Whether bytes that were fetched from `at`, at least [`VERSIONED_BYTES`], begin
+/// as the node there did in this version.
+pub fn is_version(bytes: &[u8], at: NodeRef, version: u64) -> bool {
+    bytes.len() >= VERSIONED_BYTES && check_head(bytes, at) == Ok(version)
+}
+
 /// Guardian and version, of a node or header alike; gives the version.
 #[inline(always)]
 pub(crate) fn check_head(bytes: &[u8], at: NodeRef) -> Result<u64, NotANode> {

@@ -106,11 +106,13 @@ pub enum Plant {
     HiddenTooLate = 43,
     /// A walk that fails is still counted among those that are admitted.
     FailedWalkStays = 44,
+    /// Who reads what a tree's objects lead to does not look at the leaves again.
+    LeavesUnchecked = 45,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 44] = [
+    pub const ALL: [(&'static str, Self); 45] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -155,6 +157,7 @@ impl Plant {
         ("refine-takes-rectangle", Self::RefineTakesRectangle),
         ("hidden-too-late", Self::HiddenTooLate),
         ("failed-walk-stays", Self::FailedWalkStays),
+        ("leaves-unchecked", Self::LeavesUnchecked),
     ];
 }
 

@@ -215,8 +215,9 @@ fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Optio
             let reply = if walk.found_bytes() > RESP_MAX_REPLY_BYTES {
                 OwnedReply::status(Status::TooLarge)
             } else if ended {
+                let number = shard.geo_place(&walk);
                 let value = Some(walk.into_found());
-                OwnedReply { status: Status::Ok, number: 0, value }
+                OwnedReply { status: Status::Ok, number, value }
             } else {
                 return Some(LargeJob { reply_to, token, work: Work::GeoSearch(walk) });
             };

@@ -45,6 +45,25 @@ impl<'a> Places<'a> {
         list.extend_from_slice(place.member);
     }
 
+    /// The same, with a member of so many bytes, which `fill` fetches. If it says
+    /// false nothing is appended.
+    pub fn push_fetched(
+        list: &mut Vec<u8>,
+        (score, distance, bytes): (f64, f64, usize),
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> bool {
+        let before = list.len();
+        Self::push(list, &Place { score, distance, member: &[] });
+        list[before + 16..].copy_from_slice(&(bytes as u32).to_le_bytes());
+        let from = list.len();
+        list.resize(from + bytes, 0);
+        let is_filled = fill(&mut list[from..]);
+        if !is_filled {
+            list.truncate(before);
+        }
+        is_filled
+    }
+
     /// The members of an encoded list, all checked.
     pub fn parse(list: &'a [u8]) -> Option<Self> {
         let mut rest = list;
@@ -60,10 +79,14 @@ impl<'a> Places<'a> {
 
     /// The members, in order.
     pub fn iter(self) -> impl Iterator<Item = Place<'a>> {
-        let mut rest = self.0;
+        Self::in_list(self.0)
+    }
+
+    /// The members of an encoded list, in order, up to what is none.
+    pub fn in_list(mut list: &'a [u8]) -> impl Iterator<Item = Place<'a>> {
         std::iter::from_fn(move || {
-            let (place, after) = split(rest)?;
-            rest = after;
+            let (place, after) = split(list)?;
+            list = after;
             Some(place)
         })
     }
@@ -212,6 +235,8 @@ pub enum GeoCommand<'a> {
     Members,
     /// The value is the members found, as [`Places`], in no order; `NotFound`
     /// without the key, `NotDone` without the member that is the centre.
+    /// `number` is the word of the `NodeRef` to the key's tree, for who reads
+    /// it; 0 where there is none to be read.
     Search {
         /// What is looked for.
         query: GeoQuery<'a>,

@@ -333,6 +333,11 @@ impl<J: Journal> Shard<J> {
         }
         self.log.append(&Command::MultiSet { pairs });
         let keys = || pairs.iter().enumerate().filter(|(at, (key, _))| chosen(*at, key));
+        if !self.geo.is_empty() {
+            for (_, (key, _)) in keys() {
+                self.hide_geo(key, self.hash(key));
+            }
+        }
         let mut found: Vec<Option<Found>> = Vec::with_capacity(prepared.len());
         for (new, (_, (key, _))) in prepared.iter().zip(keys()) {
             let old = self.found(key, new.hash);

@@ -82,6 +82,15 @@ pub struct GeoForm {
     pub stored: Option<Stored>,
 }
 
+impl GeoForm {
+    /// Whether only the names of all members found are told, in no order.
+    pub fn is_bare(&self) -> bool {
+        let Self { order, most, distance, score, position, stored, .. } = *self;
+        let more = distance || score || position || stored.is_some();
+        order.is_none() && most == usize::MAX && !more
+    }
+}
+
 /// An order by distance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {

@@ -14,6 +14,9 @@ use remora_engine::integer;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 
+/// Bytes of an encoded search around a position.
+const ENCODED_BYTES: usize = 48;
+
 /// The forms of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -114,7 +117,7 @@ impl<'a> Search<'a> {
             form.order = Some(Order::Nearest);
         }
         form.unit = unit;
-        let mut encoded = Vec::new();
+        let mut encoded = Vec::with_capacity(ENCODED_BYTES);
         GeoSearch { centre, shape, enough }.write(&mut encoded);
         Ok(encoded)
     }

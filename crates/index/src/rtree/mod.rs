@@ -4,7 +4,7 @@
 //! `tree` is what the owner calls, `bulk` loads many objects at once, `change`
 //! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
 //! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf. `search` is the owner's way to
-//! read, `walk` everybody else's. The paper locks nodes against other writers
+//! read, `walk` everybody else's, `local` that of who maps the memory. The paper locks nodes against other writers
 //! (C8); here there is one writer.
 
 mod bulk;
@@ -14,6 +14,7 @@ mod geometry;
 mod guttman;
 mod hilbert;
 mod ids;
+mod local;
 mod pool;
 mod rstar;
 mod scan;
@@ -21,7 +22,8 @@ mod search;
 mod tree;
 mod walk;
 
+pub use local::{LocalWalk, read_header, walk_locally};
 pub use pool::Arena;
 pub use search::{Cursor, Object, Predicate};
 pub use tree::{Tree, TreeError, TreeOptions};
-pub use walk::{AskReason, LocalWalk, Query, Step, Walk, Want, read_header, walk_locally};
+pub use walk::{AskReason, Query, Step, Walk, Want};

@@ -63,6 +63,8 @@ pub struct Tree {
     pub(super) pool: Pool,
     edit: Edit,
     ids: Ids,
+    /// Readers are told that there is no such tree.
+    is_hidden: bool,
 }
 
 impl Tree {
@@ -98,7 +100,8 @@ impl Tree {
         };
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
-        Ok(Self { home, at, header, pool, edit: Edit::default(), ids: Ids::new(home.secret, 0) })
+        let ids = Ids::new(home.secret, 0);
+        Ok(Self { home, at, header, pool, edit: Edit::default(), ids, is_hidden: false })
     }
 
     /// Ends the tree and gives its memory back.
@@ -109,6 +112,22 @@ impl Tree {
     /// Where the header lies: what a reader begins with.
     pub fn at(&self) -> NodeRef {
         self.at
+    }
+
+    /// Tells readers that there is no such tree any more. Its owner may go on
+    /// with it, and destroys it at some time.
+    pub fn hide<J: Journal>(&mut self, owner: &mut Owner<J>) {
+        if !self.is_hidden {
+            set_state(owner, self.at, State::Dead);
+            // Nothing that comes later is seen by who does not see this.
+            owner.release();
+        }
+        self.is_hidden = true;
+    }
+
+    /// Whether readers are told that there is no such tree.
+    pub fn is_hidden(&self) -> bool {
+        self.is_hidden
     }
 
     /// What the header says.

@@ -9,16 +9,17 @@
 
 use super::scan::{AT_A_TIME, Test};
 use super::search::{Candidate, Object, Predicate};
-use crate::memory::Memory;
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::{BadRect, Rect};
-use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
+use remora_layout::tree::TreeHeader;
 use std::collections::BinaryHeap;
 
 /// Nodes that wait at a time in most walks.
 const WAITING: usize = 32;
+/// Results of most small searches.
+const FEW_RESULTS: usize = 16;
 
 /// What is searched for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -98,7 +99,7 @@ pub struct Walk {
     header: TreeHeader,
     round: u32,
     /// Nodes to fetch: all of a window's, the next of a nearest search.
-    waiting: Vec<(NodeRef, u8)>,
+    pub(super) waiting: Vec<(NodeRef, u8)>,
     /// Nodes told of and not yet fed.
     under_way: u64,
     /// What a nearest search has to look at.
@@ -123,7 +124,7 @@ impl Walk {
             waiting: Vec::with_capacity(WAITING),
             under_way: 0,
             candidates: BinaryHeap::new(),
-            results: Vec::new(),
+            results: Vec::with_capacity(FEW_RESULTS),
             fetched: 0,
             nodes: 0,
             retries: 0,
@@ -293,90 +294,4 @@ impl Walk {
     pub fn retries(&self) -> u32 {
         self.retries + self.round
     }
-}
-
-/// Reads a tree's header from memory that this process maps.
-pub fn read_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<TreeHeader, NotANode> {
-    let mut bytes = [0; TREE_HEADER_BYTES];
-    if !memory.fetch(at.offset() as u64, &mut bytes) {
-        return Err(NotANode::Dead);
-    }
-    verify_header(&bytes, home, at, Proof::Checksum)
-}
-
-/// A walk over memory that this process maps: another thread of the server, or
-/// a client on the same host. It can pause.
-pub struct LocalWalk<M> {
-    walk: Walk,
-    memory: M,
-    home: Home,
-    at: NodeRef,
-}
-
-impl<M: Memory> LocalWalk<M> {
-    /// Reads the header of the tree at `at`, and begins. `query` is a checked
-    /// one.
-    pub fn begin(memory: M, home: Home, at: NodeRef, query: Query) -> Result<Self, AskReason> {
-        let header = settled_header(&memory, home, at)?;
-        let walk = Walk::begin(query, home, header, memory.bytes() as u64);
-        Ok(Self { walk, memory, home, at })
-    }
-
-    /// Goes on over at most so many nodes; true at the end. `scratch` is grown
-    /// as needed.
-    pub fn run(&mut self, most_nodes: u64, scratch: &mut Vec<u8>) -> Result<bool, AskReason> {
-        for _ in 0..most_nodes {
-            let Some(want) = self.walk.next_want() else { return Ok(true) };
-            let known = self.walk.waiting.len();
-            scratch.resize(self.walk.node_bytes(), 0);
-            let offset = want.at.offset() as u64;
-            let Some(version) = self.memory.fetch_versioned(offset, scratch) else {
-                return Err(AskReason::Broken);
-            };
-            match self.walk.feed(want, scratch, Proof::VersionAfter(version)) {
-                Step::More => {
-                    for &(at, _) in self.walk.waiting.iter().skip(known) {
-                        self.memory.prefetch(at.offset() as u64, scratch.len());
-                    }
-                }
-                Step::Done => return Ok(true),
-                Step::Again => {
-                    let header = settled_header(&self.memory, self.home, self.at)?;
-                    self.walk.restart(header)?;
-                }
-                Step::Ask(reason) => return Err(reason),
-            }
-        }
-        Ok(false)
-    }
-
-    /// The walk: what it found, and what that cost.
-    pub fn walk(&self) -> &Walk {
-        &self.walk
-    }
-}
-
-/// Runs a walk over memory that this process maps, to its end.
-pub fn walk_locally(
-    memory: &impl Memory,
-    home: Home,
-    at: NodeRef,
-    query: Query,
-    scratch: &mut Vec<u8>,
-) -> Result<Walk, AskReason> {
-    let mut local = LocalWalk::begin(memory, home, at, query)?;
-    // Bounded: every walk is (limits WALK_RESTARTS, WALK_RETRIES, the region).
-    while !local.run(u64::MAX, scratch)? {}
-    Ok(local.walk)
-}
-
-fn settled_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<TreeHeader, AskReason> {
-    for _ in 0..=WALK_RETRIES {
-        match read_header(memory, home, at) {
-            Ok(header) => return Ok(header),
-            Err(NotANode::Torn) => std::hint::spin_loop(),
-            Err(NotANode::Dead) => return Err(AskReason::Broken),
-        }
-    }
-    Err(AskReason::TooManyRetries)
 }

@@ -5,8 +5,9 @@
 
 use super::address::Address;
 use super::args::{MAX_CLIENTS, show_by_name, within};
-use super::places::{Places, Scale, UNIT, Windows, Workload, drive, objects, warm_up};
-use super::run::{Figures, Outcome, side_by_side};
+use super::meter::Meter;
+use super::places::{Found, Op, Places, Scale, UNIT, Windows, Workload, objects, warm_up};
+use super::run::{Figures, Outcome, Share, side_by_side};
 use super::target::Costs;
 use crate::cpu::ProcessCpu;
 use crate::failure::{unavailable, usage};
@@ -18,10 +19,13 @@ use remora_front::Value;
 use serde::Serialize;
 use std::fmt;
 use std::io::Write;
+use std::time::Instant;
 
 /// The key, or the tree.
 const KEY: &[u8] = b"bench:geo";
-/// Points sent before replies are taken.
+/// What a PING brings back.
+const PINGED: &[u8] = &[b'x'; 56];
+/// Points, or searches, sent before replies are taken.
 const BATCH: usize = 500;
 /// Kilometres of a degree on Redis's sphere.
 const DEGREE_KM: f64 = 6372.797560856 * std::f64::consts::PI / 180.0;
@@ -38,6 +42,9 @@ pub enum By {
     Rtree,
     /// SET ... POINT and INTERSECTS ... BOUNDS: of Tile38 only.
     Tile38,
+    /// PING with as many bytes as a few names: what any request costs. There are
+    /// no points.
+    Ping,
 }
 show_by_name!(By);
 
@@ -62,6 +69,10 @@ pub struct GeoArgs {
     /// Searches of all clients together.
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub ops: usize,
+    /// Searches that a client sends before it takes their replies. Above 1 the
+    /// latencies are those of so many together.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pipeline: usize,
     /// Edges of the boxes are in (0, F], in degrees.
     #[arg(long, value_name = "F", default_value_t = 1e-5)]
     pub scale: f64,
@@ -84,6 +95,7 @@ impl GeoArgs {
         within("--records", self.records, 1, MAX_RECORDS)?;
         within("--clients", self.clients, 1, MAX_CLIENTS)?;
         within("--ops", self.ops, 1, MAX_OPS)?;
+        within("--pipeline", self.pipeline, 1, BATCH)?;
         if !(self.scale > 0.0 && self.scale <= 1.0) {
             return Err(usage(format!("--scale is above 0 and at most 1, not {}", self.scale)));
         }
@@ -128,10 +140,14 @@ impl Points {
             By::Geosearch => self.push(&[b"GEOADD", KEY, x, y, id]),
             By::Rtree => self.push(&[b"RTREE.ADDPOINT", KEY, id, x, y]),
             By::Tile38 => self.push(&[b"SET", KEY, id, b"POINT", y, x]),
+            By::Ping => self.push(&[b"PING"]),
         }
     }
 
     fn load(&mut self, args: &GeoArgs) -> anyhow::Result<()> {
+        if self.by == By::Ping {
+            return Ok(());
+        }
         self.drop_all()?;
         let mut objects = objects(args.seed, args.records as u64).peekable();
         while objects.peek().is_some() {
@@ -153,10 +169,101 @@ impl Points {
             By::Geosearch => b"DEL",
             By::Rtree => b"RTREE.DROP",
             By::Tile38 => b"DROP",
+            By::Ping => return Ok(()),
         };
         self.push(&[command, KEY]);
         self.connection.flush()?;
         number(&self.connection.reply()?).map(drop)
+    }
+
+    /// Asks for the points in a box; the reply is to be taken.
+    fn push_search(&mut self, window: &Rect) {
+        match self.by {
+            By::Geosearch => {
+                let (x, y) = window.centre();
+                let kilometres = |degrees: f64| (degrees * DEGREE_KM).to_string();
+                let (width, height) = (window.max_x - window.min_x, window.max_y - window.min_y);
+                let numbers = [x.to_string(), y.to_string(), kilometres(width), kilometres(height)];
+                let [x, y, width, height] = numbers.each_ref().map(String::as_bytes);
+                self.push(&[
+                    b"GEOSEARCH",
+                    KEY,
+                    b"FROMLONLAT",
+                    x,
+                    y,
+                    b"BYBOX",
+                    width,
+                    height,
+                    b"km",
+                ]);
+            }
+            By::Rtree => {
+                let numbers = [window.min_x, window.min_y, window.max_x, window.max_y];
+                let numbers = numbers.map(|number| number.to_string());
+                let [min_x, min_y, max_x, max_y] = numbers.each_ref().map(String::as_bytes);
+                self.push(&[b"RTREE.SEARCH", KEY, min_x, min_y, max_x, max_y]);
+            }
+            By::Ping => self.push(&[b"PING", PINGED]),
+            By::Tile38 => {
+                let numbers = [window.min_y, window.min_x, window.max_y, window.max_x];
+                let numbers = numbers.map(|number| number.to_string());
+                let [south, west, north, east] = numbers.each_ref().map(String::as_bytes);
+                // Without a limit it gives the first hundred.
+                self.push(&[
+                    b"INTERSECTS",
+                    KEY,
+                    b"LIMIT",
+                    b"1000000000",
+                    b"IDS",
+                    b"BOUNDS",
+                    south,
+                    west,
+                    north,
+                    east,
+                ]);
+            }
+        }
+        self.asked += 1;
+    }
+
+    /// How many points a search found; none where that is not looked for.
+    fn take_found(&mut self) -> anyhow::Result<usize> {
+        let by = self.by;
+        let reply = self.connection.reply()?;
+        match (by, objects_of(by, &reply)) {
+            (_, Some(found)) => Ok(found.len()),
+            (By::Ping, None) if matches!(reply, Value::Bulk(_)) => Ok(0),
+            (_, None) => number(&reply).map(|_| 0),
+        }
+    }
+
+    /// Searches, so many at a time, and measures them.
+    fn drive(
+        &mut self,
+        ops: impl Iterator<Item = Op>,
+        pipeline: usize,
+    ) -> anyhow::Result<(Share, Found)> {
+        let before = self.costs();
+        let (mut ops, mut found) = (ops.peekable(), Found::default());
+        let mut meter = Meter::start(1, None)?;
+        while ops.peek().is_some() {
+            let windows = ops.by_ref().take(pipeline).filter_map(|op| match op {
+                Op::Search(window) => Some(window),
+                Op::Insert(..) => None,
+            });
+            let windows: Vec<Rect> = windows.collect();
+            meter.measure(windows.len() as u64, |_| {
+                windows.iter().for_each(|window| self.push_search(window));
+                self.connection.flush()?;
+                for _ in &windows {
+                    found.searches += 1;
+                    found.results += self.take_found()? as u64;
+                }
+                Ok(())
+            })?;
+        }
+        let ended = Instant::now();
+        Ok((Share { meter, ended, costs: self.costs() - before }, found))
     }
 }
 
@@ -194,61 +301,11 @@ impl Places for Points {
         window: &Rect,
         see: &mut dyn FnMut(u64, Option<&Rect>),
     ) -> anyhow::Result<Option<u64>> {
-        match self.by {
-            By::Geosearch => {
-                let (x, y) = window.centre();
-                let kilometres = |degrees: f64| (degrees * DEGREE_KM).to_string();
-                let (width, height) = (window.max_x - window.min_x, window.max_y - window.min_y);
-                let numbers = [x.to_string(), y.to_string(), kilometres(width), kilometres(height)];
-                let [x, y, width, height] = numbers.each_ref().map(String::as_bytes);
-                self.push(&[
-                    b"GEOSEARCH",
-                    KEY,
-                    b"FROMLONLAT",
-                    x,
-                    y,
-                    b"BYBOX",
-                    width,
-                    height,
-                    b"km",
-                ]);
-            }
-            By::Rtree => {
-                let numbers = [window.min_x, window.min_y, window.max_x, window.max_y];
-                let numbers = numbers.map(|number| number.to_string());
-                let [min_x, min_y, max_x, max_y] = numbers.each_ref().map(String::as_bytes);
-                self.push(&[b"RTREE.SEARCH", KEY, min_x, min_y, max_x, max_y]);
-            }
-            By::Tile38 => {
-                let numbers = [window.min_y, window.min_x, window.max_y, window.max_x];
-                let numbers = numbers.map(|number| number.to_string());
-                let [south, west, north, east] = numbers.each_ref().map(String::as_bytes);
-                // Without a limit it gives the first hundred.
-                self.push(&[
-                    b"INTERSECTS",
-                    KEY,
-                    b"LIMIT",
-                    b"1000000000",
-                    b"IDS",
-                    b"BOUNDS",
-                    south,
-                    west,
-                    north,
-                    east,
-                ]);
-            }
-        }
-        self.asked += 1;
+        self.push_search(window);
         self.connection.flush()?;
-        let reply = self.connection.reply()?;
-        match objects_of(self.by, &reply) {
-            Some(found) => {
-                // Which ones is not looked at: names and numbers cost alike.
-                (0..found.len()).for_each(|at| see(at as u64, None));
-                Ok(None)
-            }
-            None => number(&reply).map(|_| None),
-        }
+        // Which ones is not looked at: names and numbers cost alike.
+        (0..self.take_found()?).for_each(|at| see(at as u64, None));
+        Ok(None)
     }
 
     fn put(&mut self, id: u64, rect: Rect) -> anyhow::Result<bool> {
@@ -292,7 +349,7 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
         warm_up(&mut points, &UNIT, client, args.clients)?;
         anyhow::Ok((points, workload.of_client(client)))
     };
-    let work = |(mut points, ops)| drive(&mut points, ops);
+    let work = |(mut points, ops): (Points, _)| points.drive(ops, args.pipeline);
     let (brought, spent) = side_by_side(args.clients, &[], server_cpu, &prepare, &work)?;
     let (shares, found): (Vec<_>, Vec<_>) = brought.into_iter().unzip();
     let results: u64 = found.iter().map(|found| found.results).sum();
@@ -309,10 +366,10 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
 
 /// What repeats the run.
 fn command(args: &GeoArgs) -> String {
-    let GeoArgs { server, by, records, clients, ops, scale, seed, .. } = args;
+    let GeoArgs { server, by, records, clients, ops, pipeline, scale, seed, .. } = args;
     format!(
         "remora bench geo --server {server} --by {by} --records {records} --clients {clients} \
-         --ops {ops} --scale {scale} --seed {seed}"
+         --ops {ops} --pipeline {pipeline} --scale {scale} --seed {seed}"
     )
 }
 

@@ -2,7 +2,7 @@
 //! shards that own its keys.
 
 use super::connection::Connection;
-use super::geo::Stores;
+use super::geo::GeoAnswers;
 use super::host::Host;
 use super::trees::TreePlaces;
 use crate::jobs::ReplyQueue;
@@ -34,8 +34,8 @@ pub struct Executor<H> {
     pub(super) tree_scratch: Vec<u8>,
     /// Where trees are to be read.
     pub(super) tree_places: TreePlaces,
-    /// Searches of GEO keys whose outcome is to be stored.
-    pub(super) stores: Stores,
+    /// Where GEO keys are to be read, and what becomes of answers about them.
+    pub(super) geo_answers: GeoAnswers,
     /// Where sockets are read into.
     pub scratch: Vec<u8>,
     /// Unix ms of the present turn's requests.
@@ -55,7 +55,7 @@ impl<H: Host> Executor<H> {
             record: Vec::new(),
             tree_scratch: Vec::new(),
             tree_places: TreePlaces::default(),
-            stores: Stores::default(),
+            geo_answers: GeoAnswers::default(),
             scratch: vec![0; READ_BYTES],
             now_ms: 0,
         }

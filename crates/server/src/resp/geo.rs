@@ -1,39 +1,90 @@
-//! GEO keys: asked of the shards that own them. What a search finds is stored
+//! GEO keys: asked of the shards that own them; small searches are read from the
+//! shard's memory, where this connection may. What a search finds is stored
 //! in two steps: its shard's reply becomes a command for the shard that owns
 //! the other key, and that one's reply is the request's.
+//!
+//! A key is read by the place of its tree, of which the shard's answer to a
+//! search tells. It is kept by the key until there is no tree there any more.
 
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
+use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, READ_NODE_BYTES, home_of};
 use crate::jobs::{Job, OwnedReply, Token};
+use crate::shared::count;
 use remora_engine::command::{Command, GeoCommand, Places};
+use remora_engine::geo_read::{ReadLimits, Unread, read_members};
 use remora_front::geo_reply;
 use remora_front::request::{GeoForm, GeoRender, GeoRequest, Render};
 use remora_layout::limits::STREAM_BYTES;
 use remora_layout::message::Status;
-use remora_layout::node::ENTRY_BYTES;
+use remora_layout::node::{ENTRY_BYTES, NodeRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Members that a reply may bring without holding up the requests behind it.
 const SMALL_REPLY: usize = STREAM_BYTES / ENTRY_BYTES;
+/// Members within the window of a search that is read: each is compared on the
+/// globe, and its record fetched, while other connections wait.
+const READ_MEMBERS: usize = 512;
+/// What a search that is read may read and find.
+const LIMITS: ReadLimits =
+    ReadLimits { node_bytes: READ_NODE_BYTES, members: READ_MEMBERS, found_bytes: STREAM_BYTES };
 
-/// Where the outcomes of searches under way are to be stored, and in what form,
-/// by the requests that they answer.
-pub(super) type Stores = BTreeMap<(usize, u64, u64), (Box<[u8]>, GeoForm)>;
+/// A request that waits, as tokens name it.
+type Asked = (usize, u64, u64);
+
+fn asked_by(token: &Token) -> Asked {
+    (token.connection, token.serial, token.request)
+}
+
+/// Where the trees of keys are to be read, and what is to be done with answers.
+#[derive(Default)]
+pub(super) struct GeoAnswers {
+    /// Places of trees by their keys.
+    places: BTreeMap<Box<[u8]>, NodeRef>,
+    /// Keys of searches under way whose answers tell of such a place.
+    searched: BTreeMap<Asked, Box<[u8]>>,
+    /// Where the outcomes of searches under way are to be stored, in what form.
+    stores: BTreeMap<Asked, (Box<[u8]>, GeoForm)>,
+    /// What a search that is read has found.
+    found: Vec<u8>,
+}
+
+impl GeoAnswers {
+    fn learn(&mut self, key: Box<[u8]>, reply: &OwnedReply) {
+        if reply.status != Status::Ok || reply.number == 0 {
+            return;
+        }
+        if self.places.len() >= KEPT_NAMES {
+            // Those that are still searched are learnt again.
+            self.places.clear();
+        }
+        self.places.insert(key, NodeRef::from_word(reply.number as u64));
+    }
+}
 
 impl<H: Host> Executor<H> {
     /// One command about a GEO key.
     pub(super) fn geo(&mut self, connection: &mut Connection, request: &GeoRequest<'_>) {
-        let (_, shard) = self.host.route(request.key);
+        let (hash, shard) = self.host.route(request.key);
         if let Render::Geo(GeoRender::Found(form)) = request.render {
+            let may_read = connection.may_read(shard, hash);
+            if may_read && self.read_geo(connection, shard, request, &form) {
+                return;
+            }
             if form.most > SMALL_REPLY || request.store_to.is_some() {
                 connection.expect_large();
             }
+            let asked = (connection.slot, connection.serial, connection.next_request());
+            if request.key.len() <= KEPT_NAME_BYTES
+                && !self.geo_answers.places.contains_key(request.key)
+            {
+                self.geo_answers.searched.insert(asked, request.key.into());
+            }
             if let Some(key) = request.store_to {
-                let asked = (connection.slot, connection.serial, connection.next_request());
-                self.stores.insert(asked, (key.into(), form));
+                self.geo_answers.stores.insert(asked, (key.into(), form));
             }
         }
         let command = Command::Geo { key: request.key, command: request.command() };
@@ -41,14 +92,55 @@ impl<H: Host> Executor<H> {
         connection.wait(Waiting::all(request.render, asked));
     }
 
+    /// Answers a search from its shard's memory, if the place of the key's tree
+    /// is known and the reading concludes. Whether it did.
+    fn read_geo(
+        &mut self,
+        connection: &mut Connection,
+        shard: usize,
+        request: &GeoRequest<'_>,
+        form: &GeoForm,
+    ) -> bool {
+        let GeoCommand::Search { query } = request.command() else { return false };
+        // A stored distance may be a score; it stands in the record alone.
+        if request.store_to.is_some() || form.score {
+            return false;
+        }
+        let Some(&at) = self.geo_answers.places.get(request.key) else { return false };
+        let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
+        let search = query.search();
+        let found = &mut self.geo_answers.found;
+        found.clear();
+        let buffers = (&mut self.record, &mut *found);
+        match read_members(memory, (home, at), (&search, form.is_bare()), LIMITS, buffers) {
+            Ok(()) => {
+                count(&self.host.counts().optimistic_reads, 1);
+                connection.reply(|out, protocol| geo_reply::found(out, protocol, found, form));
+                true
+            }
+            Err(unread) => {
+                count(&self.counts().asked_reads, 1);
+                if unread == Unread::Gone {
+                    self.geo_answers.places.remove(request.key);
+                }
+                false
+            }
+        }
+    }
+
     /// Goes on with what a shard has answered: the reply if that is all, none
     /// if something is asked of another shard first.
     pub(super) fn go_on(&mut self, token: Token, reply: OwnedReply) -> Option<OwnedReply> {
-        if self.stores.is_empty() {
+        let asked = asked_by(&token);
+        if !self.geo_answers.searched.is_empty()
+            && let Some(key) = self.geo_answers.searched.remove(&asked)
+        {
+            self.geo_answers.learn(key, &reply);
+        }
+        if self.geo_answers.stores.is_empty() {
             return Some(reply);
         }
-        let asked = (token.connection, token.serial, token.request);
-        let Some((key, form)) = self.stores.remove(&asked) else { return Some(reply) };
+        let Some((key, form)) = self.geo_answers.stores.remove(&asked) else { return Some(reply) };
         if !matches!(reply.status, Status::Ok | Status::NotFound) {
             return Some(reply);
         }
@@ -63,3 +155,6 @@ impl<H: Host> Executor<H> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,22 +11,24 @@ use super::pending::{Waiting, write_reply};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
 use remora_engine::command::{Command, TreeCommand};
+use remora_engine::geo_read::Unread;
 use remora_front::request::Render;
 use remora_front::resp::encode;
-use remora_front::tree_reply::ObjectsReply;
+use remora_front::tree_reply;
 use remora_index::Memory;
-use remora_index::rtree::{Query, Step, Walk, read_header};
+use remora_index::hash::TableRef;
+use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::limits::{NODE_ENTRIES, STREAM_BYTES};
-use remora_layout::node::{ENTRY_BYTES, Home, NodeRef, NotANode, Proof, node_bytes};
+use remora_layout::node::{ENTRY_BYTES, Home, NodeRef, node_bytes};
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 /// What one search reads by itself at most; a greater one is the shard's to
 /// answer, in turns. (Nodes, and their bytes where nodes are large.)
 const READ_NODES: usize = 256;
-const READ_NODE_BYTES: usize = READ_NODES * node_bytes(NODE_ENTRIES);
+pub(super) const READ_NODE_BYTES: usize = READ_NODES * node_bytes(NODE_ENTRIES);
 /// Objects of a search that is read by itself; also what a reply of a search
 /// may bring without holding up the requests behind it.
 const READ_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
@@ -35,8 +37,8 @@ const READ_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
 const READ_NEAREST: usize = 100;
 
 /// Names whose places are kept, and their bytes each.
-const KEPT_NAMES: usize = 1024;
-const KEPT_NAME_BYTES: usize = 256;
+pub(super) const KEPT_NAMES: usize = 1024;
+pub(super) const KEPT_NAME_BYTES: usize = 256;
 
 /// Stands for a connection in the tokens of what is asked for this thread.
 pub(super) const OWN: usize = usize::MAX;
@@ -49,14 +51,6 @@ pub(super) struct TreePlaces {
     /// Names by the number of the question.
     asked: BTreeMap<u64, Box<[u8]>>,
     questions: u64,
-}
-
-/// Why a search is not read.
-enum Unread {
-    /// There is no tree at this place any more.
-    Gone,
-    /// It is too large, or the tree changes too fast.
-    Ask,
 }
 
 impl<H: Host> Executor<H> {
@@ -133,14 +127,15 @@ impl<H: Host> Executor<H> {
                 return false;
             }
         };
-        match self.walk_tree(shard, at, query) {
+        let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
+        match walk_tree(memory, (home, at), query, &mut self.record) {
             Ok(walk) => {
-                count(&self.counts().optimistic_reads, 1);
-                let found = &walk.results()[..walk.results().len().min(most)];
+                count(&self.host.counts().optimistic_reads, 1);
+                let found = walk.walk().results();
+                let found = &found[..found.len().min(most)];
                 connection.reply(|out, protocol| match render {
                     Render::TreeObjects(form) => {
-                        let mut objects = ObjectsReply::new(found.as_bytes().to_vec(), form);
-                        while !objects.write_piece(out, protocol) {}
+                        tree_reply::objects(out, protocol, found, &form);
                     }
                     _ => encode::integer(out, found.len() as i64),
                 });
@@ -154,35 +149,6 @@ impl<H: Host> Executor<H> {
                 false
             }
         }
-    }
-
-    /// A search of the tree whose header lies there.
-    fn walk_tree(&mut self, shard: usize, at: NodeRef, query: Query) -> Result<Walk, Unread> {
-        let (memory, table) = (self.host.memory(shard), &self.tables[shard]);
-        let home = Home { secret: table.secret, region: table.region };
-        let header = || {
-            read_header(memory, home, at).map_err(|bad| match bad {
-                NotANode::Dead => Unread::Gone,
-                NotANode::Torn => Unread::Ask,
-            })
-        };
-        let mut walk = Walk::begin(query, home, header()?, table.region_bytes);
-        let most = READ_NODES.min(READ_NODE_BYTES / walk.node_bytes()) as u64;
-        self.record.resize(walk.node_bytes(), 0);
-        while let Some(want) = walk.next_want() {
-            if walk.fetched() >= most || walk.results().len() > READ_OBJECTS {
-                return Err(Unread::Ask);
-            }
-            let version = memory.fetch_versioned(want.at.offset() as u64, &mut self.record);
-            let proof = Proof::VersionAfter(version.ok_or(Unread::Ask)?);
-            match walk.feed(want, &self.record, proof) {
-                Step::More => {}
-                Step::Done => break,
-                Step::Again => walk.restart(header()?).map_err(|_| Unread::Ask)?,
-                Step::Ask(_) => return Err(Unread::Ask),
-            }
-        }
-        if walk.results().len() > READ_OBJECTS { Err(Unread::Ask) } else { Ok(walk) }
     }
 
     /// Asks a shard where a tree's header lies.
@@ -221,5 +187,22 @@ impl<H: Host> Executor<H> {
     }
 }
 
+/// What trees in a shard's memory are bound to.
+pub(super) fn home_of(table: &TableRef) -> Home {
+    Home { secret: table.secret, region: table.region }
+}
+
+/// A search of the tree whose header lies there.
+fn walk_tree<M: Memory>(
+    memory: M,
+    (home, at): (Home, NodeRef),
+    query: Query,
+    scratch: &mut Vec<u8>,
+) -> Result<LocalWalk<M>, Unread> {
+    let mut walk = LocalWalk::begin(memory, home, at, query)?;
+    let is_whole = walk.run_within(READ_NODE_BYTES, READ_OBJECTS, scratch)?;
+    is_whole.then_some(walk).ok_or(Unread::Ask)
+}
+
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -111,8 +111,8 @@ impl<J: Journal> Shard<J> {
     }
 
     /// The terms of a SET of a key: over a GEO key as if it were not there,
-    /// with the expiry that it would keep. The GEO key is to be dropped once
-    /// the SET is done.
+    /// with the expiry that it would keep. The GEO key, no longer to be read, is
+    /// to be dropped once the SET is done.
     ///
     /// # Errors
     /// The status to reply with: the old value cannot be given, or the key was
@@ -134,6 +134,7 @@ impl<J: Journal> Shard<J> {
             return Err(Status::NotDone);
         }
         let present = self.geo.get(key, hash).map_or(0, |set| set.expires_at_ms);
+        self.hide_geo(key, hash);
         let expiry = match expiry {
             Expiry::Keep if present != 0 => Expiry::At(present),
             Expiry::Keep => Expiry::Never,
@@ -142,7 +143,17 @@ impl<J: Journal> Shard<J> {
         Ok((Condition::Always, expiry, false))
     }
 
+    /// Ends the reading of a key that is about to go or will expire: who read
+    /// its successor never reads it again, nor after its time. If it stays
+    /// after all, it is the shard's alone to search.
+    pub(in crate::shard) fn hide_geo(&mut self, key: &[u8], hash: KeyHash) {
+        if let Some(tree) = self.geo.get_mut(key, hash).and_then(|set| set.tree.as_mut()) {
+            tree.hide(&mut self.owner);
+        }
+    }
+
     fn set_geo_expiry(&mut self, key: &[u8], hash: KeyHash, at_ms: u64) {
+        self.hide_geo(key, hash);
         let Some(set) = self.geo.get_mut(key, hash) else { return };
         let before = std::mem::replace(&mut set.expires_at_ms, at_ms);
         let due = &mut self.geo.due;

@@ -1,7 +1,7 @@
 //! Searching a GEO key: in turns of the shard, or to the end.
 
 use super::super::{Now, Shard};
-use super::set::{member_in, score_in};
+use super::set::{GeoSet, member_in, score_in};
 use crate::command::{Centre, GeoQuery, Place, Places, Reply};
 use crate::geo::{Position, Shape};
 use remora_arena::Journal;
@@ -154,6 +154,13 @@ impl<J: Journal> Shard<J> {
         }
     }
 
+    /// Where the tree of the key that was searched is to be read, as the word of
+    /// a [`remora_layout::node::NodeRef`]; 0 if it is not to be read.
+    pub fn geo_place(&self, walk: &GeoWalk) -> i64 {
+        let set = self.geo.get(&walk.key, walk.hash).filter(|set| set.serial == walk.serial);
+        set.and_then(GeoSet::place).map_or(0, |at| at.to_word() as i64)
+    }
+
     /// A search to its end, for whoever cannot take it in turns.
     pub(super) fn whole_geo_search(
         &mut self,
@@ -167,7 +174,8 @@ impl<J: Journal> Shard<J> {
             Err(status) => return Reply::status(status),
         };
         while !self.geo_search_turn(&mut walk) {}
+        let place = self.geo_place(&walk);
         self.geo.scratch = walk.into_found();
-        Reply { value: Some(&self.geo.scratch), ..Reply::status(Status::Ok) }
+        Reply { value: Some(&self.geo.scratch), ..Reply::number(place) }
     }
 }

@@ -8,7 +8,7 @@
 //! its key and the score as its value. The score is changed in place: nobody
 //! but the owner reads it, and the record's checksum no longer holds. A tree's
 //! object has the record's slot as its id, and the place of the score as its
-//! rectangle.
+//! rectangle. Readers take the name from the record: [`crate::geo_read`].
 
 use crate::geo::Position;
 use hashbrown::HashTable;
@@ -17,6 +17,7 @@ use remora_index::hash::{record_key, record_value};
 use remora_index::rtree::Tree;
 use remora_layout::hash::{KeyHash, mix};
 use remora_layout::limits::SLOT_UNIT_BYTES;
+use remora_layout::node::NodeRef;
 use remora_layout::record::RECORD_HEADER_BYTES;
 
 /// Parts of the table of names once there is a tree: one that grows is copied,
@@ -68,6 +69,12 @@ impl GeoSet {
     /// Number of members.
     pub fn members(&self) -> u64 {
         self.members
+    }
+
+    /// Where the header of the tree lies, if there is one that may be read.
+    pub fn place(&self) -> Option<NodeRef> {
+        let tree = self.tree.as_ref().filter(|tree| !tree.is_hidden());
+        tree.filter(|_| self.expires_at_ms == 0).map(Tree::at)
     }
 
     /// Bytes of the arena that the tree takes.

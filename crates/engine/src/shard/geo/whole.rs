@@ -122,7 +122,11 @@ impl<J: Journal> Shard<J> {
         true
     }
 
-    fn end_geo(&mut self, set: GeoSet, now: Now) {
+    fn end_geo(&mut self, mut set: GeoSet, now: Now) {
+        // Before any member's slot can hold something else.
+        if let Some(tree) = &mut set.tree {
+            tree.hide(&mut self.owner);
+        }
         for slot in set.slots() {
             debug_assert!(set.find(&self.owner, member_in(&self.owner, slot)) == Some(slot));
             self.drop_member(slot_of(&self.owner, slot), now);

@@ -84,14 +84,14 @@ impl Host for Fake {
     }
 }
 
-struct World {
+pub(in crate::resp) struct World {
     host: Arc<Fake>,
     connections: Connections<Pipe, Fake>,
     pipes: Vec<Pipe>,
 }
 
 impl World {
-    fn new(connections: usize) -> Self {
+    pub fn new(connections: usize) -> Self {
         let shard = Shard::new(Owner::heap(64 << 20, NoJournal), ShardOptions::default());
         let host = Arc::new(Fake {
             words: shard.owner().words().clone(),
@@ -110,7 +110,7 @@ impl World {
         world
     }
 
-    fn send(&mut self, connection: usize, lines: &str) {
+    pub fn send(&mut self, connection: usize, lines: &str) {
         self.pipes[connection].0.lock().unwrap().0.extend(lines.as_bytes());
         self.connections.stir(connection);
     }
@@ -140,7 +140,7 @@ impl World {
     }
 
     /// Everything that the requests bring, and how many jobs they took.
-    fn call(&mut self, connection: usize, lines: &str) -> (String, usize) {
+    pub fn call(&mut self, connection: usize, lines: &str) -> (String, usize) {
         self.send(connection, lines);
         let mut jobs = 0;
         loop {
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    fn reads(&self) -> (u64, u64) {
+    pub fn reads(&self) -> (u64, u64) {
         let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         (load(&self.host.counts.optimistic_reads), load(&self.host.counts.asked_reads))
     }

@@ -1,0 +1,119 @@
+//! Searching a GEO key in the memory of its shard, from another thread.
+//!
+//! The tree gives slots and positions; the names are fetched from the slots. No
+//! checksum says whose they are, as scores are changed in place. What does is
+//! the order of the shard's stores: a member leaves the tree before its slot can
+//! hold anything else, and the tree of a key that ends is hidden before. If, after
+//! all names are fetched, the leaves are what they were and the tree is still
+//! there, the names are those of the members found.
+
+use crate::command::{Centre, GeoSearch, Places};
+use crate::geo::{Area, Position};
+use remora_index::Memory;
+use remora_index::rtree::{AskReason, LocalWalk, Object, Predicate, Query};
+use remora_layout::limits::SLOT_UNIT_BYTES;
+use remora_layout::node::{Home, NodeRef};
+use remora_layout::record::{Lengths, RECORD_HEADER_BYTES};
+
+/// What one search reads at most: a greater one is its shard's to answer, in
+/// turns.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadLimits {
+    /// Bytes of nodes.
+    pub node_bytes: usize,
+    /// Members within the search's window.
+    pub members: usize,
+    /// Bytes of what was found, as [`Places`].
+    pub found_bytes: usize,
+}
+
+/// Bytes of a name that is read.
+const NAME_BYTES: usize = 1024;
+/// Word of a record that has its lengths.
+const LENGTHS_AT: u64 = 24;
+
+/// Why a search is its shard's to answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// There is no tree at this place any more.
+    Gone,
+    /// It is of another kind, it is too large, or the tree changes too fast.
+    Ask,
+}
+
+impl From<AskReason> for Unread {
+    fn from(reason: AskReason) -> Self {
+        match reason {
+            AskReason::Broken => Self::Gone,
+            AskReason::TooManyRestarts | AskReason::TooManyRetries => Self::Ask,
+        }
+    }
+}
+
+/// Searches the tree at `at` for members, which are appended to `found` as
+/// [`Places`]: with their distances and the scores of their positions, or with 0
+/// for both if `names_only`. The search is around a position, for all there are.
+/// `scratch` is grown as needed.
+///
+/// # Errors
+/// Why the shard is to be asked. What was appended then is to be taken back.
+pub fn read_members<M: Memory>(
+    memory: &M,
+    (home, at): (Home, NodeRef),
+    (search, names_only): (&GeoSearch<'_>, bool),
+    limits: ReadLimits,
+    (scratch, found): (&mut Vec<u8>, &mut Vec<u8>),
+) -> Result<(), Unread> {
+    let Centre::At(centre) = search.centre else { return Err(Unread::Ask) };
+    let (window, None) = search.shape.windows(centre) else { return Err(Unread::Ask) };
+    if search.enough != 0 {
+        return Err(Unread::Ask);
+    }
+    let query = Query::Window { window, predicate: Predicate::Intersects };
+    let mut walk = LocalWalk::begin(memory, home, at, query)?;
+    if !walk.run_within(limits.node_bytes, limits.members, scratch)? {
+        return Err(Unread::Ask);
+    }
+    for object in walk.walk().results() {
+        memory.prefetch(record_of(object), RECORD_HEADER_BYTES);
+    }
+    // Meanwhile the records come.
+    let area = Area::new(search.shape, centre);
+    for object in walk.walk().results() {
+        let position = Position::of_point(&object.rect);
+        let told = match names_only {
+            true => area.holds(position).then_some((0.0, 0.0)),
+            false => {
+                let distance = search.shape.distance_within(centre, position);
+                distance.map(|distance| (position.score(), distance))
+            }
+        };
+        let Some(told) = told else { continue };
+        read_member(memory, object, told, found).ok_or(Unread::Ask)?;
+        if found.len() > limits.found_bytes {
+            return Err(Unread::Ask);
+        }
+    }
+    if walk.stands() { Ok(()) } else { Err(Unread::Ask) }
+}
+
+fn record_of(object: &Object) -> u64 {
+    u64::from(object.word as u32) * SLOT_UNIT_BYTES as u64
+}
+
+/// Appends a member whose name is in its record. What is no record gives
+/// nothing, or anything: the caller finds out.
+fn read_member<M: Memory>(
+    memory: &M,
+    object: &Object,
+    (score, distance): (f64, f64),
+    found: &mut Vec<u8>,
+) -> Option<()> {
+    let record = record_of(object);
+    let mut lengths = [0; 8];
+    memory.fetch(record + LENGTHS_AT, &mut lengths).then_some(())?;
+    let bytes = Lengths::from_word(u64::from_le_bytes(lengths))?.key_bytes as usize;
+    let fetch = |name: &mut [u8]| memory.fetch(record + RECORD_HEADER_BYTES as u64, name);
+    (bytes <= NAME_BYTES && Places::push_fetched(found, (score, distance, bytes), fetch))
+        .then_some(())
+}

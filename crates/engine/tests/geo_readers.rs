@@ -1,0 +1,283 @@
+//! A GEO key is searched from its shard's memory while the shard works: between
+//! any two fetches of the reader members come, move and go, their slots get
+//! other members' names and strings, keys end and begin again. What is read has
+//! to be what some moments of the search had, and all that it had throughout.
+
+use remora_arena::{NoJournal, Owner, Words};
+use remora_engine::command::{
+    Centre, Command, Condition, ExpireCondition, Expiry, GeoCommand, GeoQuery, GeoSearch, Place,
+    Places,
+};
+use remora_engine::geo::{Position, Shape};
+use remora_engine::geo_read::{ReadLimits, Unread, read_members};
+use remora_engine::{Now, Shard, ShardOptions};
+use remora_index::Memory;
+use remora_layout::node::{Home, NodeRef};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
+const KEY: &[u8] = b"places";
+const LIMITS: ReadLimits = ReadLimits { node_bytes: 1 << 20, members: 1000, found_bytes: 1 << 16 };
+const CENTRE: Position = Position { longitude: 13.4, latitude: 52.5 };
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
+    }
+
+    /// Somewhere around the centre, as members are kept.
+    fn position(&mut self) -> Position {
+        let (x, y) = (self.below(1000) as f64 / 1e4, self.below(1000) as f64 / 1e4);
+        let longitude = CENTRE.longitude - 0.05 + x;
+        let position = Position::new(longitude, CENTRE.latitude - 0.05 + y).unwrap();
+        Position::of_score(position.score())
+    }
+}
+
+/// Where members were at each moment of a search.
+type Moment = BTreeMap<Vec<u8>, Position>;
+
+struct World {
+    shard: Shard,
+    random: Random,
+    now: Now,
+    /// What the key has; empty where it is not there.
+    members: Moment,
+    moments: Vec<Moment>,
+    /// One in so many fetches meets a change.
+    rare: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let options = ShardOptions { record_secret: 77, region: 3, ..ShardOptions::default() };
+        let shard = Shard::new(Owner::heap(8 << 20, NoJournal), options);
+        let random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+        Self { shard, random, now: START, members: Moment::new(), moments: Vec::new(), rare: 1 }
+    }
+
+    fn ask(&mut self, command: &Command<'_>) -> i64 {
+        let hash = command.key().map(|key| self.shard.hash(key)).unwrap();
+        self.shard.execute(command, hash, self.now).number
+    }
+
+    fn geo(&mut self, add: bool, member: &[u8], position: Position) {
+        let mut list = Vec::new();
+        Places::push(&mut list, &Place { score: position.score(), distance: 0.0, member });
+        let places = Places::parse(&list).unwrap();
+        let condition = Condition::Always;
+        let command = match add {
+            true => GeoCommand::Add { condition, tell_changed: false, places },
+            false => GeoCommand::Remove { places },
+        };
+        self.ask(&Command::Geo { key: KEY, command });
+    }
+
+    /// One change, most of them of one member.
+    fn change(&mut self) {
+        let some = format!("member-{:03}", self.random.below(300)).into_bytes();
+        match self.random.below(4000) {
+            0 => {
+                self.ask(&Command::Del { key: KEY });
+                self.members.clear();
+            }
+            1 => {
+                // Over it goes a string, which goes again.
+                let (condition, expiry) = (Condition::Always, Expiry::Never);
+                let set = Command::Set { key: KEY, value: &[7; 40], condition, expiry, get: false };
+                self.ask(&set);
+                self.ask(&Command::Del { key: KEY });
+                self.members.clear();
+            }
+            2 => {
+                let (at_ms, condition) = (self.now.unix_ms + 1, ExpireCondition::Always);
+                self.ask(&Command::Expire { key: KEY, at_ms, condition });
+                self.moments.push(self.members.clone());
+                self.now.unix_ms += 1;
+                self.members.clear();
+            }
+            3..200 => {
+                // A string in a slot that a member may have had.
+                let (condition, expiry) = (Condition::Always, Expiry::Never);
+                let set =
+                    Command::Set { key: &some, value: b"8 bytes.", condition, expiry, get: false };
+                self.ask(&set);
+                self.ask(&Command::Del { key: &some });
+            }
+            200..1500 => {
+                self.geo(false, &some, CENTRE);
+                self.members.remove(&some);
+            }
+            _ => {
+                let position = self.random.position();
+                self.geo(true, &some, position);
+                self.members.insert(some, position);
+            }
+        }
+        self.moments.push(self.members.clone());
+    }
+}
+
+/// The shard's memory; the shard works on between any two fetches.
+struct Busy<'w> {
+    words: Words,
+    world: &'w RefCell<World>,
+}
+
+impl Busy<'_> {
+    fn meanwhile(&self) {
+        let mut world = self.world.borrow_mut();
+        let rare = world.rare;
+        while world.random.below(rare) == 0 {
+            world.change();
+        }
+    }
+}
+
+impl Memory for Busy<'_> {
+    fn bytes(&self) -> usize {
+        self.words.bytes()
+    }
+
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.meanwhile();
+        self.words.fetch(offset, into)
+    }
+}
+
+fn within(shape: Shape, moment: &Moment) -> BTreeMap<Vec<u8>, f64> {
+    let near = |(member, &to): (&Vec<u8>, &Position)| {
+        shape.distance_within(CENTRE, to).map(|distance| (member.clone(), distance))
+    };
+    moment.iter().filter_map(near).collect()
+}
+
+/// Compares what was read with what was there meanwhile.
+fn judge(shape: Shape, tells: bool, moments: &[Moment], found: &[u8]) {
+    let moments: Vec<_> = moments.iter().map(|moment| within(shape, moment)).collect();
+    let mut read = BTreeSet::new();
+    for Place { member, distance, score } in Places::parse(found).unwrap().iter() {
+        assert!(read.insert(member.to_vec()), "{} twice", member.escape_ascii());
+        let at = Position::of_score(score);
+        let fits = !tells || shape.distance_within(CENTRE, at) == Some(distance);
+        assert!(fits, "{} is not at {at:?}", member.escape_ascii());
+        let was_there = moments
+            .iter()
+            .any(|moment| moment.get(member).is_some_and(|&there| !tells || there == distance));
+        assert!(was_there, "{} at {distance} never was", member.escape_ascii());
+    }
+    for member in moments[0].keys() {
+        let stayed = moments.iter().all(|moment| moment.contains_key(member));
+        assert!(!stayed || read.contains(member), "{} is missing", member.escape_ascii());
+    }
+}
+
+/// Where the shard says that the key's tree lies, once it has one.
+fn place(world: &mut World) -> Option<NodeRef> {
+    let mut encoded = Vec::new();
+    let search =
+        GeoSearch { centre: Centre::At(CENTRE), shape: Shape::Circle { radius: 1.0 }, enough: 1 };
+    search.write(&mut encoded);
+    let query = GeoQuery::parse(&encoded).unwrap();
+    let word = world.ask(&Command::Geo { key: KEY, command: GeoCommand::Search { query } });
+    (word != 0).then(|| NodeRef::from_word(word as u64))
+}
+
+#[test]
+fn what_is_read_was_there() {
+    let (mut read, mut asked, mut gone, mut busy) = (0, 0, 0, 0);
+    for seed in 0..3 {
+        let world = World::new(seed);
+        let words = world.shard.owner().words().clone();
+        let home = Home { secret: 77, region: 3 };
+        let (mut scratch, mut at) = (Vec::new(), None);
+        let world = RefCell::new(world);
+        for round in 0..4000 {
+            let mut guard = world.borrow_mut();
+            let here = &mut *guard;
+            if round % 10 == 0 || at.is_none() {
+                (0..100).for_each(|_| here.change());
+                at = place(here);
+            }
+            let Some(known) = at else { continue };
+            here.rare = [4, 20, 100][round % 3];
+            here.moments = vec![here.members.clone()];
+            let size = 200.0 * (1 + here.random.below(60)) as f64;
+            let shape = match here.random.below(2) {
+                0 => Shape::Circle { radius: size },
+                _ => Shape::Box { width: size, height: size * 1.5 },
+            };
+            let tells = here.random.below(2) == 0;
+            drop(guard);
+            let search = GeoSearch { centre: Centre::At(CENTRE), shape, enough: 0 };
+            let memory = Busy { words: words.clone(), world: &world };
+            let mut found = Vec::new();
+            let outcome = read_members(
+                &memory,
+                (home, known),
+                (&search, !tells),
+                LIMITS,
+                (&mut scratch, &mut found),
+            );
+            let moments = std::mem::take(&mut world.borrow_mut().moments);
+            match outcome {
+                Ok(()) => {
+                    read += 1;
+                    busy += (moments.len() > 1) as u32;
+                    judge(shape, tells, &moments, &found);
+                }
+                Err(Unread::Ask) => asked += 1,
+                Err(Unread::Gone) => {
+                    gone += 1;
+                    at = None;
+                }
+            }
+        }
+    }
+    assert!(read > 1500 && busy > 500 && asked > 500 && gone > 100, "{read} {busy} {asked} {gone}");
+}
+
+/// A key that may expire, or that a string replaces, is not read from then on,
+/// even under its old place.
+#[test]
+fn a_key_that_may_end_is_not_read() {
+    let search =
+        GeoSearch { centre: Centre::At(CENTRE), shape: Shape::Circle { radius: 1e6 }, enough: 0 };
+    let home = Home { secret: 77, region: 3 };
+    let read = |world: &World, at| {
+        let (mut scratch, mut found) = (Vec::new(), Vec::new());
+        let words = world.shard.owner().words().clone();
+        let buffers = (&mut scratch, &mut found);
+        read_members(&words, (home, at), (&search, true), LIMITS, buffers)
+            .map(|()| Places::parse(&found).unwrap().iter().count())
+    };
+    for ends in 0..3 {
+        let mut world = World::new(9);
+        for at in 0..100 {
+            assert!(place(&mut world).is_none() == (at < 64), "{at}");
+            let position = world.random.position();
+            world.geo(true, format!("m{at}").as_bytes(), position);
+        }
+        let at = place(&mut world).unwrap();
+        assert_eq!(read(&world, at), Ok(100));
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        match ends {
+            0 => {
+                let (at_ms, condition) = (START.unix_ms + 1000, ExpireCondition::Always);
+                assert_eq!(world.ask(&Command::Expire { key: KEY, at_ms, condition }), 1);
+                assert_eq!(place(&mut world), None);
+            }
+            1 => {
+                world.ask(&Command::Set { key: KEY, value: b"x", condition, expiry, get: false });
+            }
+            _ => assert_eq!(world.ask(&Command::Del { key: KEY }), 1),
+        }
+        assert_eq!(read(&world, at), Err(Unread::Gone));
+    }
+}
