@@ -1,59 +1,9 @@
 //! `remora import` and `remora export` as processes: there and back, bad
 //! input, and real places.
 
-use remora_client::{Path as Way, Predicate, Query, Rect};
-use remora_tests::{Finished, Random, ServerProcess, remora, run};
-use std::collections::BTreeMap;
+use remora_client::Rect;
+use remora_tests::{FileBed as Bed, Random, ServerProcess};
 use std::path::{Path, PathBuf};
-
-/// A server, and files beside it.
-struct Bed {
-    server: ServerProcess,
-    directory: tempfile::TempDir,
-}
-
-impl Bed {
-    fn new() -> Self {
-        let server = ServerProcess::start(&["--shards=2"]);
-        Self { server, directory: tempfile::tempdir().unwrap() }
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        std::fs::write(self.directory.path().join(name), bytes).unwrap();
-    }
-
-    fn read(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.directory.path().join(name)).unwrap()
-    }
-
-    fn run(&self, line: &str) -> Finished {
-        let mut command = remora();
-        command.args(line.split_whitespace()).arg("--server").arg(self.server.socket());
-        command.current_dir(self.directory.path());
-        run(&mut command)
-    }
-
-    fn good(&self, line: &str) -> Finished {
-        let finished = self.run(line);
-        assert_eq!(finished.code, Some(0), "{line}: {}{}", finished.out, finished.err);
-        finished
-    }
-
-    /// Everything in a tree.
-    fn objects(&self, tree: &str) -> BTreeMap<u64, (Rect, Option<Vec<u8>>)> {
-        let mut session = self.server.session();
-        let name = tree.as_bytes();
-        let mut view = session.open_tree(name).unwrap().expect("the tree is there");
-        let window = Rect::new(f64::MIN, f64::MAX, f64::MIN, f64::MAX).unwrap();
-        let query = Query::Window { window, predicate: Predicate::Within };
-        let found = session.search_tree(&mut view, &query, Way::Read).unwrap().objects.to_vec();
-        let objects = found.into_iter().map(|object| {
-            let place = session.place(name, object.word).unwrap().expect("it was found");
-            (object.word, (place.rect, place.data.map(<[u8]>::to_vec)))
-        });
-        objects.collect()
-    }
-}
 
 #[test]
 fn there_and_back_is_the_same() {
@@ -164,7 +114,7 @@ fn what_is_bad_is_counted_and_what_is_good_is_in() {
     let finished = bed.run("export places nothing --to n.csv");
     assert_eq!(finished.code, Some(1));
     assert!(finished.err.contains("no tree nothing"), "{}", finished.err);
-    let names: Vec<_> = std::fs::read_dir(bed.directory.path()).unwrap().collect();
+    let names: Vec<_> = std::fs::read_dir(bed.path()).unwrap().collect();
     assert_eq!(names.len(), 2, "no half of a file is left: {names:?}");
 }
 

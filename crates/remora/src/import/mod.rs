@@ -33,6 +33,7 @@ pub mod reading {
     //! What a test of the way there and back needs.
     pub use super::geojson::{read_document, read_lines};
     pub use super::intake::tests::{Kept, taken_with_shapes};
+    pub use super::osm::read as read_elements;
     pub use super::table::{Wanted, read as read_table};
 }
 
