@@ -134,6 +134,33 @@ fn a_server_whose_memory_is_full_ends_the_import_and_keeps_what_it_took() {
     assert_eq!(bed.objects("t").len() as u64, added, "the count is the server's");
 }
 
+#[test]
+fn an_import_of_which_nothing_is_taken_leaves_no_tree() {
+    let bed = Bed::new();
+    bed.write("no.geojson", "this is no JSON");
+    bed.write("no.csv", "name,size\na,1\n");
+    bed.write("no.osm.pbf", "this is no PBF");
+    bed.write("all-bad.csv", "id,x,y\n1,east,5\n");
+    bed.write("good.csv", "id,x,y\n1,2,5\n");
+    bed.write("empty.csv", "id,x,y\n");
+    for name in ["no.geojson", "no.csv", "no.osm.pbf", "all-bad.csv"] {
+        assert_ne!(bed.run(&format!("import places {name} --into t")).code, Some(0), "{name}");
+        let told = bed.run("export places t --to - --format csv");
+        assert!(told.err.contains("no tree t"), "{name}: {}{}", told.out, told.err);
+    }
+    // One that was there stays as it was.
+    bed.good("import places good.csv --into t");
+    let before = bed.objects("t");
+    let told = bed.run("import places no.geojson --into t");
+    assert_eq!(told.code, Some(1), "{}", told.err);
+    assert_eq!(bed.objects("t"), before);
+    let told = bed.good("import places good.csv --into t");
+    assert!(told.err.contains("t is there: objects are added to it"), "{}", told.err);
+    // A file without objects is a tree without any.
+    bed.good("import places empty.csv --into none");
+    assert_eq!(bed.objects("none").len(), 0);
+}
+
 /// GeoJSON in, GeoJSON out: geometries of every kind come back as they were.
 #[test]
 fn geometries_come_back_as_they_were() {
