@@ -78,6 +78,8 @@ pub enum Render {
     Ttl(Unit),
     /// MGET: an array of values.
     Values,
+    /// TYPE, from what the number of a GEO key's members was answered with.
+    Type,
     /// The sum of all parts' numbers.
     Sum,
     /// OK if all parts are.
