@@ -20,9 +20,7 @@ use remora_engine::command::{Refined, TreeCommand, window_predicate};
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_geometry::{Refine, is_point};
 use remora_index::rtree::{Object, Query};
-use remora_layout::limits::{
-    CACHE_LINE_BYTES, MAX_KEPT_RECORDS, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES,
-};
+use remora_layout::limits::{CACHE_LINE_BYTES, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
@@ -178,8 +176,8 @@ impl Session {
         let mut unknown = Vec::new();
         let mut waiting = Vec::new();
         for object in others {
-            match tree.records.get(&object.word) {
-                Some(&pointer) => waiting.push((object, pointer)),
+            match tree.records.get(object.word) {
+                Some(pointer) => waiting.push((object, pointer)),
                 None if planted(Plant::RefineTakesRectangle) => {
                     self.found.extend(refine.fits(&object.rect, &[]).then_some(object));
                 }
@@ -264,7 +262,7 @@ impl Session {
                     }
                     Err(Reject::Pending | Reject::Dead | Reject::OtherKey) => {
                         cost.stale += 1;
-                        tree.records.remove(&id);
+                        tree.records.forget(id);
                         unknown.push(id);
                     }
                 }
@@ -297,13 +295,10 @@ impl Session {
         self.totals = before;
         cost.round_trips += spent.round_trips;
         cost.bytes += spent.bytes;
-        if tree.records.len() + verdicts.len() > MAX_KEPT_RECORDS {
-            tree.records.clear();
-        }
         for verdict in verdicts {
             let pointer = verdict.pointer();
             if pointer.is_some() && self.is_readable(pointer, shard) {
-                tree.records.insert(verdict.object.word, pointer);
+                tree.records.keep(verdict.object.word, pointer);
             }
             if verdict.holds() {
                 found.push(verdict.object);
