@@ -14,6 +14,8 @@ pub struct Class {
     pub(super) read: Estimate,
     /// Nodes that crossed the fabric when it was read.
     pub(super) reads: Estimate,
+    /// The share of what was read lately that was read in vain.
+    pub(super) in_vain: f32,
     /// What reading takes over what asking takes, by a class of nearly the same
     /// size.
     pub(super) neighbour: Option<f32>,
@@ -35,6 +37,7 @@ impl Class {
         ask: Estimate::NONE,
         read: Estimate::NONE,
         reads: Estimate::NONE,
+        in_vain: 0.0,
         neighbour: None,
         score: Score::NEW,
         way: Way::Ask,

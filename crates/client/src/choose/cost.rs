@@ -227,7 +227,9 @@ impl Cost {
             ((Some(_), None), _) => return (Way::Read, Why::Untried),
             ((None, Some(_)), _) => return (Way::Ask, Why::Untried),
         };
-        let spares = if self.reads_cost_server { -SPARES_SERVER } else { SPARES_SERVER };
+        // What is read in vain costs the server as much as what is asked.
+        let spares = 1.0 - 2.0 * class.in_vain;
+        let spares = SPARES_SERVER * if self.reads_cost_server { -1.0 } else { spares };
         class.score.take((read - ask) / read.min(ask) - spares);
         let way = if draws.share() < class.score.asks() { Way::Ask } else { Way::Read };
         let is_cheaper = (way == Way::Ask) == (ask < read);
@@ -264,6 +266,7 @@ impl Cost {
                 }
                 class.read.learn((took / slower.max(LEAST)).max(1.0));
                 class.reads.learn(spent.reads as f32);
+                class.in_vain += (spent.in_vain - class.in_vain) * Fading::GAIN;
             }
         }
     }
