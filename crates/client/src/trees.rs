@@ -341,5 +341,5 @@ impl Session {
     }
 }
 
-pub use refine::RefinedFound;
+pub use refine::{RefinedCount, RefinedFound};
 pub use remora_engine::command::TreeSettings;

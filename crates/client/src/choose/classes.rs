@@ -77,9 +77,10 @@ impl ClassKey {
         }
     }
 
-    /// The class of a search in a window that is refined by geometries.
-    pub fn refined(window: &Rect) -> Self {
-        Self { kind: 2, exponent: exponent(size(window)) }
+    /// The class of a search in a window that is refined by geometries, or of
+    /// one that `counts`.
+    pub fn refined(window: &Rect, counts: bool) -> Self {
+        Self { kind: 2 + u8::from(counts), exponent: exponent(size(window)) }
     }
 }
 

@@ -178,6 +178,13 @@ pub enum Request<'a> {
         /// Objects that the reply tells of at most.
         most: usize,
     },
+    /// RTREE.COUNT for a geometry.
+    TreeCountRefined {
+        /// The tree's name.
+        name: &'a [u8],
+        /// What objects have to do with which geometry.
+        refine: Box<Refine>,
+    },
     /// RTREE.REM; at least one id.
     TreeRemove {
         /// The tree's name.
