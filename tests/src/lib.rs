@@ -2,6 +2,7 @@
 //! client and a ring client that know nothing of ours, and what /proc tells.
 #![forbid(unsafe_code)]
 
+mod bed;
 mod binary;
 pub mod proc;
 mod random;
@@ -13,6 +14,7 @@ mod role;
 pub mod scripted;
 mod server;
 
+pub use bed::FileBed;
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run};
 pub use random::Random;
 pub use raw::{RawSession, greet};

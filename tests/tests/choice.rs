@@ -155,6 +155,39 @@ fn operations_are_explained() {
     }
 }
 
+/// Of keys that are not there READs conclude nothing. What they take is the READs
+/// and the asking that follows, so there is nothing in them to be gained, alone
+/// or in batches.
+#[test]
+fn keys_that_are_absent_are_asked_for() {
+    let server = ServerProcess::start(&FLAGS);
+    fill(&mut server.session());
+    let absent: Vec<Vec<u8>> = (1000..1016).map(key).collect();
+    let absent: Vec<&[u8]> = absent.iter().map(Vec::as_slice).collect();
+    let mut session = server.session_with(&options(Wanted::Shm, Policy::Read));
+    session.explain(true);
+    assert_eq!(session.get(absent[0], Path::Choose).unwrap().via, Via::AskedAfterRead);
+    let said = session.explanation().unwrap().to_string();
+    assert!(said.ends_with("did not conclude: both count as reading"), "{said}");
+
+    let mut session = server.session_with(&options(Wanted::Shm, Policy::Cost));
+    let [mut asked, mut read] = [0, 0];
+    for _ in 0..4_000 {
+        session
+            .get_batch(&absent, Path::Choose, &mut |_, value, via| {
+                assert_eq!(value, None);
+                match via {
+                    Via::Asked => asked += 1,
+                    _ => read += 1,
+                }
+            })
+            .unwrap();
+    }
+    println!("{asked} asked, {read} read in vain");
+    // By the READs alone, a small part of the whole, nearly all would be read.
+    assert!(read < 9 * asked, "{asked} asked, {read} read in vain");
+}
+
 /// The threads of a client over TCP walk one at a time, and each finds all.
 #[test]
 fn walks_take_turns() {

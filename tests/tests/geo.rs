@@ -234,6 +234,7 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
                 "DEL @ g h",
                 "UNLINK @",
                 "EXISTS @ @ g",
+                "TYPE @",
                 "MGET @ g h s",
                 "MSET s 1 @ 2",
                 "EXPIRE @ 1000000",
@@ -407,7 +408,7 @@ fn servers() -> Option<(ServerProcess, RedisServer)> {
 fn compare_all(both: &mut Both) {
     both.line("DBSIZE");
     for key in KEYS {
-        for command in ["EXISTS", "TTL", "ZCARD", "GET"] {
+        for command in ["EXISTS", "TYPE", "TTL", "ZCARD", "GET"] {
             both.call(&[command.into(), (*key).into()]);
         }
         let names = (0..60).map(|at| format!("b{at}")).chain((0..200).map(|at| format!("w{at}")));
@@ -439,6 +440,28 @@ fn random_calls_are_answered_as_by_redis() {
         assert!(both.missed * 20 < both.searches, "{} of {}", both.missed, both.searches);
     }
     assert!(!server.log().contains("panic"), "{}", server.log());
+}
+
+/// Names of trees are no keys; what sorted sets can do besides is refused.
+#[test]
+fn a_key_has_a_type_and_a_tree_has_none() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let mut resp = server.resp();
+    for line in ["RTREE.CREATE t", "RTREE.ADD t 1 2 3 2 3", "GEOADD g 1 2 a", "SET s 1"] {
+        assert!(!matches!(resp.call(line), Value::Error(_)), "{line}");
+    }
+    for (key, wanted) in [("t", "none"), ("g", "zset"), ("s", "string"), ("x", "none")] {
+        assert_eq!(resp.call(&format!("TYPE {key}")), Value::Simple(wanted.into()), "{key}");
+    }
+    for line in ["ZADD g 1 b", "ZRANGE g 0 -1", "ZINCRBY g 1 a", "ZADD new 1 b"] {
+        let name = line.split(' ').next().unwrap();
+        let Value::Error(why) = resp.call(line) else { panic!("{line} is refused") };
+        assert!(why.starts_with(&format!("ERR unknown command '{name}'")), "{line}: {why}");
+    }
+    assert_eq!(resp.call("ZCARD g"), Value::Integer(1));
+    assert_eq!(resp.call("TYPE new"), Value::Simple("none".into()));
+    let Value::Error(why) = resp.call("TYPE g s") else { panic!("two keys") };
+    assert_eq!(why, "ERR wrong number of arguments for 'type' command");
 }
 
 #[test]

@@ -1,59 +1,9 @@
 //! `remora import` and `remora export` as processes: there and back, bad
 //! input, and real places.
 
-use remora_client::{Path as Way, Predicate, Query, Rect};
-use remora_tests::{Finished, Random, ServerProcess, remora, run};
-use std::collections::BTreeMap;
+use remora_client::Rect;
+use remora_tests::{FileBed as Bed, Random, ServerProcess};
 use std::path::{Path, PathBuf};
-
-/// A server, and files beside it.
-struct Bed {
-    server: ServerProcess,
-    directory: tempfile::TempDir,
-}
-
-impl Bed {
-    fn new() -> Self {
-        let server = ServerProcess::start(&["--shards=2"]);
-        Self { server, directory: tempfile::tempdir().unwrap() }
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        std::fs::write(self.directory.path().join(name), bytes).unwrap();
-    }
-
-    fn read(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.directory.path().join(name)).unwrap()
-    }
-
-    fn run(&self, line: &str) -> Finished {
-        let mut command = remora();
-        command.args(line.split_whitespace()).arg("--server").arg(self.server.socket());
-        command.current_dir(self.directory.path());
-        run(&mut command)
-    }
-
-    fn good(&self, line: &str) -> Finished {
-        let finished = self.run(line);
-        assert_eq!(finished.code, Some(0), "{line}: {}{}", finished.out, finished.err);
-        finished
-    }
-
-    /// Everything in a tree.
-    fn objects(&self, tree: &str) -> BTreeMap<u64, (Rect, Option<Vec<u8>>)> {
-        let mut session = self.server.session();
-        let name = tree.as_bytes();
-        let mut view = session.open_tree(name).unwrap().expect("the tree is there");
-        let window = Rect::new(f64::MIN, f64::MAX, f64::MIN, f64::MAX).unwrap();
-        let query = Query::Window { window, predicate: Predicate::Within };
-        let found = session.search_tree(&mut view, &query, Way::Read).unwrap().objects.to_vec();
-        let objects = found.into_iter().map(|object| {
-            let place = session.place(name, object.word).unwrap().expect("it was found");
-            (object.word, (place.rect, place.data.map(<[u8]>::to_vec)))
-        });
-        objects.collect()
-    }
-}
 
 #[test]
 fn there_and_back_is_the_same() {
@@ -164,7 +114,7 @@ fn what_is_bad_is_counted_and_what_is_good_is_in() {
     let finished = bed.run("export places nothing --to n.csv");
     assert_eq!(finished.code, Some(1));
     assert!(finished.err.contains("no tree nothing"), "{}", finished.err);
-    let names: Vec<_> = std::fs::read_dir(bed.directory.path()).unwrap().collect();
+    let names: Vec<_> = std::fs::read_dir(bed.path()).unwrap().collect();
     assert_eq!(names.len(), 2, "no half of a file is left: {names:?}");
 }
 
@@ -182,6 +132,33 @@ fn a_server_whose_memory_is_full_ends_the_import_and_keeps_what_it_took() {
     let added = told["added"].as_u64().unwrap();
     assert!((1000..4000).contains(&added), "{added}");
     assert_eq!(bed.objects("t").len() as u64, added, "the count is the server's");
+}
+
+#[test]
+fn an_import_of_which_nothing_is_taken_leaves_no_tree() {
+    let bed = Bed::new();
+    bed.write("no.geojson", "this is no JSON");
+    bed.write("no.csv", "name,size\na,1\n");
+    bed.write("no.osm.pbf", "this is no PBF");
+    bed.write("all-bad.csv", "id,x,y\n1,east,5\n");
+    bed.write("good.csv", "id,x,y\n1,2,5\n");
+    bed.write("empty.csv", "id,x,y\n");
+    for name in ["no.geojson", "no.csv", "no.osm.pbf", "all-bad.csv"] {
+        assert_ne!(bed.run(&format!("import places {name} --into t")).code, Some(0), "{name}");
+        let told = bed.run("export places t --to - --format csv");
+        assert!(told.err.contains("no tree t"), "{name}: {}{}", told.out, told.err);
+    }
+    // One that was there stays as it was.
+    bed.good("import places good.csv --into t");
+    let before = bed.objects("t");
+    let told = bed.run("import places no.geojson --into t");
+    assert_eq!(told.code, Some(1), "{}", told.err);
+    assert_eq!(bed.objects("t"), before);
+    let told = bed.good("import places good.csv --into t");
+    assert!(told.err.contains("t is there: objects are added to it"), "{}", told.err);
+    // A file without objects is a tree without any.
+    bed.good("import places empty.csv --into none");
+    assert_eq!(bed.objects("none").len(), 0);
 }
 
 /// GeoJSON in, GeoJSON out: geometries of every kind come back as they were.

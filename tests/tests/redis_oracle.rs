@@ -102,6 +102,7 @@ const CALLS: &[(&str, &[Word])] = &[
     ("DEL", &[Key]),
     ("UNLINK", &[Key, Keys]),
     ("EXISTS", &[Key, Keys]),
+    ("TYPE", &[Key, Options(1)]),
     ("INCR", &[Key]),
     ("DECR", &[Key]),
     ("INCRBY", &[Key, Number]),
@@ -293,7 +294,7 @@ fn servers() -> Option<(ServerProcess, RedisServer)> {
 /// everything about every key has to be the same.
 fn compare_all(both: &mut Both, at: usize) {
     for key in KEYS {
-        for command in ["GET", "STRLEN", "TTL"] {
+        for command in ["GET", "STRLEN", "TTL", "TYPE"] {
             both.call(at, &[command.into(), (*key).into()]);
         }
     }

@@ -145,6 +145,10 @@ impl Bed {
         if *path == Path::Ask {
             assert_eq!((found.via, found.counts.nodes), (Via::Asked, 0));
         }
+        let counted = self.session.count_refined(tree, &refine, *path).unwrap();
+        assert_eq!(counted.objects, expected.len() as u64, "{:?}", WAYS[way]);
+        assert_eq!(counted.counts.read + counted.counts.asked, 1, "{counted:?}");
+        assert!(*path != Path::Ask || (counted.via == Via::Asked && counted.counts.nodes == 0));
     }
 }
 
@@ -284,6 +288,8 @@ fn each_object_is_judged_by_one_of_its_states_while_they_change() {
                             assert_eq!(ids, even, "{transport:?} {path:?}");
                             hits += found.counts.hits;
                             stale += found.counts.stale;
+                            let counted = session.count_refined(&mut tree, middle, path).unwrap();
+                            assert_eq!(counted.objects, OBJECTS / 2, "{transport:?} {path:?}");
                             searches += 1;
                         }
                         (path, hits, stale)
@@ -332,8 +338,13 @@ fn resp_clients_put_search_and_get_geometries() {
     assert_eq!(call(&mut resp, &["RTREE.ADDPOINT", "t", "3", "5", "5"]), Value::Integer(1));
     assert_eq!(call(&mut resp, &["RTREE.ADD", "t", "4", "12", "0", "14", "2"]), Value::Integer(1));
     let mut search = |words: &[&str]| {
-        let words = [&["RTREE.SEARCH", "t", "GEOMETRY"], words].concat();
-        ids(&call(&mut resp, &words))
+        let found = ids(&call(&mut resp, &[&["RTREE.SEARCH", "t", "GEOMETRY"], words].concat()));
+        let counted = call(&mut resp, &[&["RTREE.COUNT", "t", "GEOMETRY"], words].concat());
+        match words.contains(&"LIMIT") {
+            true => assert_eq!(counted, Value::Error("ERR syntax error".into())),
+            false => assert_eq!(counted, Value::Integer(found.len() as i64), "{words:?}"),
+        }
+        found
     };
     assert_eq!(search(&["INTERSECTS", "POINT (5 5)"]), [2, 3], "1 has a hole there");
     assert_eq!(search(&["INTERSECTS", "POINT (4 4)"]), [1]);
@@ -366,6 +377,8 @@ fn resp_clients_put_search_and_get_geometries() {
         &["RTREE.SEARCH", "t", "GEOMETRY", "WITHIN", "POLYGON EMPTY"],
         &["RTREE.SEARCH", "t", "GEOMETRY", "DWITHIN", "POINT (0 0)", "-1"],
         &["RTREE.SEARCH", "none", "GEOMETRY", "WITHIN", "POINT (0 0)"],
+        &["RTREE.COUNT", "none", "GEOMETRY", "WITHIN", "POINT (0 0)"],
+        &["RTREE.COUNT", "t", "GEOMETRY", "WITHIN"],
     ] {
         assert!(call(&mut resp, words).is_error(), "{words:?}");
     }

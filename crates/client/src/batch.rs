@@ -42,6 +42,15 @@ impl Group {
     }
 }
 
+/// Keys of a group that were read.
+struct GroupRead {
+    keys: usize,
+    class: usize,
+    elapsed_ns: u64,
+    /// How many of them have to be asked for after all.
+    in_vain: usize,
+}
+
 /// A key that is left to the next way of finding it.
 #[derive(Clone, Copy)]
 struct Left {
@@ -112,18 +121,25 @@ impl Session {
         let read = self.read_planned(batch, keys, path, &mut cost, each);
         self.totals.add(&cost);
         read?;
-        self.learn_batch(cached, key_class::CACHED, Way::Read, began_ns)?;
+        let in_vain = batch.asks.len() - asked_only;
+        let cached_read = self.batch_read(cached, key_class::CACHED, began_ns, in_vain)?;
+        let mut cold_read = None;
         if !batch.rest.is_empty() {
+            let before = batch.asks.len();
             let began_ns = self.batch_clock(&batch.ways)?;
             self.walk_many(batch, keys, each)?;
-            self.learn_batch(cold, key_class::COLD, Way::Read, began_ns)?;
+            let in_vain = batch.asks.len() - before;
+            cold_read = self.batch_read(cold, key_class::COLD, began_ns, in_vain)?;
         }
         let began_ns = self.batch_clock(&batch.ways)?;
         self.ask_many(&batch.asks, keys, path, each)?;
+        for read in [cached_read, cold_read].into_iter().flatten() {
+            self.learn_batch_read(&read, began_ns, batch.asks.len())?;
+        }
         // Only if none but the keys of one group were asked for.
         for (group, class) in [(cached, key_class::CACHED), (cold, key_class::COLD)] {
             if group.keys == asked_only && batch.asks.len() == asked_only {
-                self.learn_batch(group, class, Way::Ask, began_ns)?;
+                self.learn_batch_asked(group, class, began_ns)?;
             }
         }
         Ok(())
@@ -135,19 +151,56 @@ impl Session {
         if is_learned { self.now().map(Some) } else { Ok(None) }
     }
 
-    /// Learns what each key of a group took, if it went this way.
-    fn learn_batch(
+    /// What reading a group's keys has taken, if that is to be learned;
+    /// `in_vain` of them are yet to be asked for.
+    fn batch_read(
         &mut self,
         group: Group,
         class: usize,
-        way: Way,
+        began_ns: Option<u64>,
+        in_vain: usize,
+    ) -> Result<Option<GroupRead>, Error> {
+        let Some(began_ns) = began_ns.filter(|_| group.is_learned(Way::Read)) else {
+            return Ok(None);
+        };
+        let elapsed_ns = self.now()?.saturating_sub(began_ns);
+        Ok(Some(GroupRead { keys: group.keys, class, elapsed_ns, in_vain }))
+    }
+
+    /// Learns it, with the group's part of asking for `asks` keys: that is what
+    /// reading in vain leads to.
+    fn learn_batch_read(
+        &mut self,
+        read: &GroupRead,
+        asks_began_ns: Option<u64>,
+        asks: usize,
+    ) -> Result<(), Error> {
+        let now_ns = self.now()?;
+        let asked_ns = now_ns.saturating_sub(asks_began_ns.unwrap_or(now_ns));
+        let part_ns = asked_ns * read.in_vain as u64 / asks.max(1) as u64;
+        let spent = Spent {
+            elapsed_ns: (read.elapsed_ns + part_ns) / read.keys as u64,
+            reads: 1,
+            in_vain: read.in_vain as f32 / read.keys as f32,
+        };
+        self.chooser.learn_key(key_class::IN_BATCH + read.class, Way::Read, spent, now_ns);
+        Ok(())
+    }
+
+    /// Learns what each key of a group took that was asked for.
+    fn learn_batch_asked(
+        &mut self,
+        group: Group,
+        class: usize,
         began_ns: Option<u64>,
     ) -> Result<(), Error> {
-        let Some(began_ns) = began_ns.filter(|_| group.is_learned(way)) else { return Ok(()) };
+        let Some(began_ns) = began_ns.filter(|_| group.is_learned(Way::Ask)) else {
+            return Ok(());
+        };
         let now_ns = self.now()?;
         let elapsed_ns = now_ns.saturating_sub(began_ns) / group.keys as u64;
-        let spent = Spent { elapsed_ns, reads: 1 };
-        self.chooser.learn_key(key_class::IN_BATCH + class, way, spent, now_ns);
+        let spent = Spent { elapsed_ns, reads: 1, in_vain: 0.0 };
+        self.chooser.learn_key(key_class::IN_BATCH + class, Way::Ask, spent, now_ns);
         Ok(())
     }
 

@@ -89,7 +89,8 @@ impl Session {
                 via,
             });
         }
-        Ok(begun.is_learned.then_some(Spent { elapsed_ns, reads }))
+        let in_vain = f32::from(via == Via::AskedAfterRead);
+        Ok(begun.is_learned.then_some(Spent { elapsed_ns, reads, in_vain }))
     }
 
     /// Ends one whose way the caller has given.

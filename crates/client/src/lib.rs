@@ -62,5 +62,6 @@ pub use remora_layout::rect::{BadRect, Rect};
 pub use remora_layout::tree::{TreeInfo, TreeKind};
 pub use session::Session;
 pub use trees::{
-    Issue, OpenTree, Place, RefinedFound, TreeEvents, TreeFound, TreeRead, TreeSettings,
+    Issue, OpenTree, Place, RefinedCount, RefinedFound, TreeEvents, TreeFound, TreeRead,
+    TreeSettings,
 };

@@ -6,6 +6,7 @@
 mod asked;
 mod read;
 mod reading;
+mod records;
 mod refine;
 mod shapes;
 mod tops;
@@ -15,15 +16,14 @@ use crate::ask::Answer;
 use crate::choose::{Class, ClassKey, Classes, Way};
 use crate::error::Error;
 use crate::session::Session;
+use records::Records;
 use remora_engine::command::{Command, Objects, TreeCommand};
 use remora_index::rtree::{Object, Predicate, Query};
 use remora_layout::limits::STAGE_OBJECTS;
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, NodeRef};
-use remora_layout::pointer::RemotePointer;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeInfo};
-use std::collections::BTreeMap;
 use std::time::Duration;
 use tops::Tops;
 
@@ -76,7 +76,7 @@ pub struct OpenTree {
     reading: TreeRead,
     tops: Tops,
     /// Where records of its objects lie, as far as that was told.
-    records: BTreeMap<u64, RemotePointer>,
+    records: Records,
     events: TreeEvents,
     /// What its searches cost.
     classes: Classes,
@@ -198,7 +198,7 @@ impl Session {
         let tops = Tops::new(reading.cache_bytes);
         let (name, at, events) = (name.into(), info.at, TreeEvents::default());
         let classes = Classes::default();
-        let records = BTreeMap::new();
+        let records = Records::default();
         let header = None;
         Ok(Some(OpenTree { name, shard, at, header, reading, tops, records, events, classes }))
     }
@@ -341,5 +341,5 @@ impl Session {
     }
 }
 
-pub use refine::RefinedFound;
+pub use refine::{RefinedCount, RefinedFound};
 pub use remora_engine::command::TreeSettings;

@@ -101,6 +101,9 @@ fn refine() -> Vec<u8> {
     let refine = Refine::Intersects(shape).to_bytes();
     let command = TreeCommand::Refine { refine: &refine, ids: None };
     command.request(&mut scratch).unwrap();
+    let searched = scratch.clone();
+    TreeCommand::CountRefined { refine: &refine }.request(&mut scratch).unwrap();
+    assert_eq!(scratch, searched, "flags tell them apart");
     scratch
 }
 

@@ -137,6 +137,9 @@ fn compare(shard: &mut Shard, map: &Map, random: &mut Random) {
     assert_eq!((status, ids(&value)), (Status::Ok, expected(map, &refine)), "{refine:?}");
     let Refined { nodes, candidates } = Refined::from_number(number);
     assert!(nodes > 0 && candidates as usize >= value.len() / ENTRY_BYTES);
+    let (status, number, value) = ask(shard, b"t", TreeCommand::CountRefined { refine: &bytes });
+    let count = expected(map, &refine).len() as i64;
+    assert_eq!((status, number, &value[..]), (Status::Ok, count, &[][..]), "{refine:?}");
     // The same of some objects, be they there or not.
     let some: Vec<u64> = (0..20).map(|_| random.below(600)).collect();
     let list: Vec<u8> = some.iter().flat_map(|id| id.to_le_bytes()).collect();
@@ -223,9 +226,15 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
     let mut scratch = Vec::new();
     let request: TreeRequest<'_> = command.request(&mut scratch).unwrap();
     let mut search = shard.begin_search(b"t", request).unwrap();
-    let (mut found, mut turns) = (Vec::new(), 0);
+    let mut scratch = Vec::new();
+    let count = TreeCommand::CountRefined { refine: &bytes }.request(&mut scratch).unwrap();
+    let mut count = shard.begin_search(b"t", count).unwrap();
+    let (mut found, mut turns, mut is_counted) = (Vec::new(), 0, false);
     while !shard.search_turn(&mut search, &mut found).unwrap() {
         turns += 1;
+        let mut none = Vec::new();
+        is_counted = is_counted || shard.search_turn(&mut count, &mut none).unwrap();
+        assert!(none.is_empty() && !count.gives_objects());
         for id in [turns % 3_000, turns * 7 % 3_000] {
             put(&mut shard, id, turns);
         }
@@ -233,6 +242,11 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
         ask(&mut shard, b"t", TreeCommand::Remove { id: 2_999 });
     }
     assert!(turns > 50, "{turns}");
+    while !is_counted {
+        is_counted = shard.search_turn(&mut count, &mut Vec::new()).unwrap();
+    }
+    assert!(count.may_have_doubles(), "it began again");
+    assert!((1_499..=1_500).contains(&count.number()), "each once: {}", count.number());
     let mut ids = ids(&found);
     ids.dedup();
     assert!(ids.iter().all(|id| id % 2 == 1), "one that never met the middle was found");

@@ -140,6 +140,16 @@ fn geometries_are_understood() {
             ("contains", None, Refine::Contains(polygon.clone())),
             ("dwithin", Some("2.5"), near),
         ] {
+            let words = ["rtree.count", "t", "geometry", word, text].into_iter();
+            let words: Vec<&[u8]> = words.chain(distance).map(str::as_bytes).collect();
+            with(&words, |found| match found {
+                Ok(Request::TreeCountRefined { name: b"t", refine: asked }) => {
+                    assert_eq!(*asked, refine);
+                }
+                other => panic!("{other:?}"),
+            });
+            let words: Vec<&[u8]> = words.into_iter().chain([&b"withrect"[..]]).collect();
+            with(&words, |found| assert_eq!(found.unwrap_err(), CommandError::Syntax));
             for (options, form, most) in [
                 (&[][..], ObjectForm::default(), usize::MAX),
                 (&["limit", "5", "withrect"], with_rect, 5),

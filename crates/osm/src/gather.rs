@@ -1,7 +1,7 @@
 //! What is kept of a file while it is read.
 
 use crate::nodes::{NODE_BYTES, sort};
-use crate::read::Limits;
+use crate::read::{Description, Limits};
 use crate::wire::Deltas;
 use crate::{Error, Stop};
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ pub struct Relation {
     pub id: i64,
     /// Its member ways, and whether each is part of a hole's ring.
     pub ways: Box<[(i64, bool)]>,
-    /// Its tags, as JSON.
-    pub tags: Box<[u8]>,
+    /// Its tags.
+    pub tags: Description,
 }
 
 /// Bytes beside its lists that a relation or way is counted with.
@@ -57,7 +57,7 @@ impl Kept {
     /// Keeps a relation, and wants its ways.
     pub fn relation(&mut self, relation: Relation) -> Result<(), Error> {
         let ways = relation.ways.len();
-        self.count(ENTRY_BYTES + relation.tags.len() + ways * (16 + ENTRY_BYTES))?;
+        self.count(ENTRY_BYTES + relation.tags.json.len() + ways * (16 + ENTRY_BYTES))?;
         for (way, _) in &relation.ways {
             self.ways.entry(*way).or_default();
         }

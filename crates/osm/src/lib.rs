@@ -1,5 +1,5 @@
 //! OpenStreetMap's PBF files (<https://wiki.openstreetmap.org/wiki/PBF_Format>)
-//! as objects: an id, a geometry, tags.
+//! as objects, and objects as such files: an id, a geometry, tags.
 //!
 //! What it keeps true: no file makes anything here panic; a block takes at
 //! most what the format allows it, 32 MiB, and its table of texts; what is kept
@@ -8,7 +8,9 @@
 //! nodes are missing, is told and left out.
 //!
 //! The decoder is its own: it goes over a block's bytes and makes no copy of
-//! them, so that a hostile block cannot grow in memory.
+//! them, so that a hostile block cannot grow in memory. What [`Writer`] writes,
+//! [`read`] reads as the same objects; what would come back as something else
+//! is refused.
 
 #![forbid(unsafe_code)]
 
@@ -20,9 +22,11 @@ mod nodes;
 mod read;
 mod rings;
 mod wire;
+mod write;
 
 pub use area::is_area;
-pub use read::{Element, ElementKind, Filter, Limits, Object, Unusable, read};
+pub use read::{Element, ElementKind, Filter, ID_TAG, Limits, Object, Unusable, read};
+pub use write::{Unwritable, WriteError, Writer};
 
 /// Why a file cannot be read on.
 #[derive(Debug, thiserror::Error)]

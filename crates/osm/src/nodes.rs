@@ -14,6 +14,11 @@ pub fn on_globe(place: [i64; 2]) -> Option<[i32; 2]> {
     is_good.then(|| place.map(|part| part as i32))
 }
 
+/// A place from degrees, if it is on the globe: the nearest that there is.
+pub fn place(Coord { x, y }: Coord<f64>) -> Option<[i32; 2]> {
+    on_globe([x, y].map(|degrees| (degrees * PER_DEGREE).round() as i64))
+}
+
 /// A place in degrees.
 pub fn degrees([x, y]: [i32; 2]) -> Coord<f64> {
     Coord { x: f64::from(x) / PER_DEGREE, y: f64::from(y) / PER_DEGREE }

@@ -55,14 +55,19 @@ impl fmt::Display for Element {
     }
 }
 
+/// The tag that says an object's id where an element's own cannot; see
+/// [`crate::Writer`].
+pub const ID_TAG: &str = "remora:id";
+
 /// An object of the file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Object<'a> {
-    /// Its id; see [`Element::object_id`].
+    /// Its id: what its tag [`ID_TAG`] says, else [`Element::object_id`].
     pub id: u64,
     /// Where it is, in degrees: longitude, then latitude.
     pub shape: Shape,
-    /// Its tags, as a JSON object of texts, sorted by their keys.
+    /// Its tags, as a JSON object of texts, sorted by their keys; without
+    /// [`ID_TAG`].
     pub tags: &'a [u8],
 }
 
@@ -165,7 +170,8 @@ pub fn read<R: Read + Seek>(
             let ways =
                 members.iter().filter(|(_, role)| !matches!(*role, "label" | "admin_centre"));
             let ways = ways.map(|(way, role)| (*way, *role == "inner")).collect();
-            kept.relation(Relation { id, ways, tags: json(tags).into() })?;
+            let tags = Description::of(tags);
+            kept.relation(Relation { id, ways, tags })?;
         }
         Ok(())
     })?;
@@ -175,9 +181,9 @@ pub fn read<R: Read + Seek>(
         _ => Ok(()),
     })?;
     let mut nodes = Nodes::new(std::mem::take(&mut kept.nodes));
-    let mut give = |element: Element, shape: Result<Shape, Unusable>, tags: &[u8]| {
-        let object = element.object_id().ok_or(Unusable::Id);
-        let object = object.and_then(|id| Ok(Object { id, shape: shape?, tags }));
+    let mut give = |element: Element, shape: Result<Shape, Unusable>, tags: &Description| {
+        let object = tags.id.or_else(|| element.object_id()).ok_or(Unusable::Id);
+        let object = object.and_then(|id| Ok(Object { id, shape: shape?, tags: &tags.json }));
         sink(element, object).map_err(Error::Sink)
     };
     file.pass(Kinds { nodes: true, ..Kinds::default() }, &mut |element| {
@@ -189,7 +195,7 @@ pub fn read<R: Read + Seek>(
         if is_wanted(tags) {
             let point = place.map(|place| Geometry::Point(Point(degrees(place))));
             let shape = point.ok_or(Unusable::OffGlobe).and_then(|point| Ok(Shape::new(point)?));
-            give(Element { kind: ElementKind::Node, id }, shape, &json(tags))?;
+            give(Element { kind: ElementKind::Node, id }, shape, &Description::of(tags))?;
         }
         Ok(())
     })?;
@@ -203,7 +209,7 @@ pub fn read<R: Read + Seek>(
                 ids.push(node);
             }
             let shape = way(&ids, is_area(tags), &nodes);
-            give(Element { kind: ElementKind::Way, id }, shape, &json(tags))?;
+            give(Element { kind: ElementKind::Way, id }, shape, &Description::of(tags))?;
         }
         Ok(())
     })?;
@@ -243,15 +249,33 @@ impl<R: Read + Seek> File<R> {
     }
 }
 
-fn is_area_relation(tags: &[(&str, &str)]) -> bool {
+/// Whether a relation with these tags is an area.
+pub fn is_area_relation(tags: &[(&str, &str)]) -> bool {
     tags.iter().any(|tag| matches!(*tag, ("type", "multipolygon" | "boundary")))
 }
 
-/// Tags as JSON. Of two with one key the later one counts.
-fn json(tags: &[(&str, &str)]) -> Vec<u8> {
-    let map: serde_json::Map<_, _> =
-        tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
-    serde_json::Value::Object(map).to_string().into_bytes()
+/// What an element's tags say.
+pub struct Description {
+    /// What [`ID_TAG`] says, if it is a number.
+    pub id: Option<u64>,
+    /// The other tags as JSON. Of two with one key the later one counts.
+    pub json: Box<[u8]>,
+}
+
+impl Description {
+    fn of(tags: &[(&str, &str)]) -> Self {
+        let mut id = None;
+        let mut map = serde_json::Map::new();
+        for (key, value) in tags {
+            match value.parse() {
+                Ok(number) if *key == ID_TAG => id = Some(number),
+                _ => {
+                    map.insert((*key).to_owned(), (*value).into());
+                }
+            }
+        }
+        Self { id, json: serde_json::Value::Object(map).to_string().into_bytes().into() }
+    }
 }
 
 fn way(ids: &[i64], is_area: bool, nodes: &Nodes) -> Result<Shape, Unusable> {

@@ -1,5 +1,5 @@
 //! Protocol buffers, as far as OSM's files use them: fields of numbers and
-//! bytes, lists of packed numbers. Nothing is copied.
+//! bytes, lists of packed numbers. Reading copies nothing.
 
 use crate::Broken;
 
@@ -155,6 +155,49 @@ pub fn signed(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
+/// The same the other way round.
+pub fn zigzag(number: i64) -> u64 {
+    (number << 1 ^ number >> 63) as u64
+}
+
+/// Appends a number of one to ten bytes.
+pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Appends a field of a number.
+pub fn put_number(out: &mut Vec<u8>, field: u64, number: u64) {
+    put_varint(out, field << 3);
+    put_varint(out, number);
+}
+
+/// Appends a field of bytes.
+pub fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    put_varint(out, field << 3 | 2);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a field of packed numbers.
+pub fn put_list(out: &mut Vec<u8>, field: u64, numbers: impl IntoIterator<Item = u64>) {
+    let mut packed = Vec::new();
+    numbers.into_iter().for_each(|number| put_varint(&mut packed, number));
+    put_bytes(out, field, &packed);
+}
+
+/// Numbers as differences, each to the one before. The sum of a difference and
+/// a number in 64 bits is again that in 64 bits, so none runs over.
+pub fn differences(numbers: &[i64]) -> impl Iterator<Item = u64> {
+    let mut last = 0i64;
+    numbers
+        .iter()
+        .map(move |&number| zigzag(number.wrapping_sub(std::mem::replace(&mut last, number))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +215,22 @@ mod tests {
             assert_eq!(varint(&mut &*bytes), wanted, "{bytes:?}");
         }
         assert_eq!([0, 1, 2, 3, u64::MAX].map(signed), [0, -1, 1, -2, i64::MIN]);
+    }
+
+    #[test]
+    fn what_is_put_is_read() {
+        let numbers = [0, 1, -1, 63, 64, 1 << 40, -(1 << 40), 5];
+        let mut out = Vec::new();
+        put_number(&mut out, 3, u64::MAX);
+        put_bytes(&mut out, 500, b"text");
+        put_list(&mut out, 8, differences(&numbers));
+        let fields: Vec<_> = Fields(&out).map(Result::unwrap).collect();
+        assert_eq!(fields[..2], [(3, Value::Number(u64::MAX)), (500, Value::Bytes(b"text"))]);
+        let mut list = Deltas::default();
+        list.list.set(fields[2].1).unwrap();
+        let read: Vec<i64> = std::iter::from_fn(|| list.next().unwrap()).collect();
+        assert_eq!(read, numbers);
+        assert_eq!([0, -1, 1, -2, i64::MIN].map(zigzag), [0, 1, 2, 3, u64::MAX]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Objects into a tree, many requests outstanding.
 
 use anyhow::Context;
-use remora_client::{Error, Rect, Session};
+use remora_client::{Error, Rect, Session, TreeSettings};
 use remora_engine::Command;
 use remora_engine::command::TreeCommand;
 use remora_layout::message::Status;
@@ -32,6 +32,11 @@ impl Puts {
     pub fn new(session: Session, name: &[u8]) -> Self {
         let (scratch, counts) = (Vec::new(), PutCounts::default());
         Self { session, name: name.to_vec(), scratch, counts }
+    }
+
+    /// Makes the tree; `false` if it is there.
+    pub fn create_tree(&mut self, settings: &TreeSettings) -> anyhow::Result<bool> {
+        Ok(self.session.create_tree(&self.name, settings)?)
     }
 
     /// Sends one object. An error may be that of one sent before.

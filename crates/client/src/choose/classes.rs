@@ -14,6 +14,8 @@ pub struct Class {
     pub(super) read: Estimate,
     /// Nodes that crossed the fabric when it was read.
     pub(super) reads: Estimate,
+    /// The share of what was read lately that was read in vain.
+    pub(super) in_vain: f32,
     /// What reading takes over what asking takes, by a class of nearly the same
     /// size.
     pub(super) neighbour: Option<f32>,
@@ -47,6 +49,7 @@ impl Class {
         ask: Estimate::NONE,
         read: Estimate::NONE,
         reads: Estimate::NONE,
+        in_vain: 0.0,
         neighbour: None,
         score: Score::NEW,
         way: Way::Ask,
@@ -91,9 +94,10 @@ impl ClassKey {
         }
     }
 
-    /// The class of a search in a window that is refined by geometries.
-    pub fn refined(window: &Rect) -> Self {
-        Self { kind: 2, exponent: exponent(size(window)) }
+    /// The class of a search in a window that is refined by geometries, or of
+    /// one that `counts`.
+    pub fn refined(window: &Rect, counts: bool) -> Self {
+        Self { kind: 2 + u8::from(counts), exponent: exponent(size(window)) }
     }
 }
 

@@ -270,17 +270,7 @@ impl Cost {
             ((Some(_), None), _) => return (Way::Read, Why::Untried, FIRST_RUN),
             ((None, Some(_)), _) => return (Way::Ask, Why::Untried, FIRST_RUN),
         };
-        let spares = if self.reads_cost_server { -SPARES_SERVER } else { SPARES_SERVER };
-        let difference = (read - ask) / read.min(ask) - spares;
-        class.measured_every = ((LONG_NS / read.min(ask)) as u32).clamp(1, Class::SHORTEST);
-        let favoured = class.score.favours();
-        for _ in 0..self.runs.wrapping_sub(class.runs).clamp(1, MOST_STEPS) {
-            class.score.take(difference);
-        }
-        self.turns = self.turns.wrapping_add((class.score.favours() != favoured) as u32);
-        if class.is_trial && (class.way == Way::Ask) == (difference > 0.0) {
-            class.score.turn(difference);
-        }
+        self.weigh(class, ask, read);
         let way = if draws.share() < class.score.asks() { Way::Ask } else { Way::Read };
         let mut run = RUN;
         if way != class.way && now_ns.saturating_sub(class.turned_ns) > COLD_NS {
@@ -293,6 +283,23 @@ impl Cost {
             return (class.way, Why::Cheaper, RUN);
         }
         (way, if is_cheaper { Why::Cheaper } else { Why::Probe }, run)
+    }
+
+    /// Moves the score by what the two ways take, ns.
+    fn weigh(&mut self, class: &mut Class, ask: f32, read: f32) {
+        // What is read in vain costs the server as much as what is asked.
+        let spares = 1.0 - 2.0 * class.in_vain;
+        let spares = SPARES_SERVER * if self.reads_cost_server { -1.0 } else { spares };
+        let difference = (read - ask) / read.min(ask) - spares;
+        let favoured = class.score.favours();
+        for _ in 0..self.runs.wrapping_sub(class.runs).clamp(1, MOST_STEPS) {
+            class.score.take(difference);
+        }
+        self.turns = self.turns.wrapping_add((class.score.favours() != favoured) as u32);
+        if class.is_trial && (class.way == Way::Ask) == (difference > 0.0) {
+            class.score.turn(difference);
+        }
+        class.measured_every = ((LONG_NS / read.min(ask)) as u32).clamp(1, Class::SHORTEST);
     }
 
     /// Whether a run of this class is better ended: since it began another class
@@ -325,6 +332,7 @@ impl Cost {
                 }
                 class.read.learn((took / slower.max(LEAST)).max(1.0));
                 class.reads.learn(spent.reads as f32);
+                class.in_vain += (spent.in_vain - class.in_vain) * Fading::GAIN;
             }
         }
     }

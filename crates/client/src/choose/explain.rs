@@ -98,7 +98,9 @@ impl fmt::Display for Explanation {
             Via::Asked => f.write_str("asked"),
             Via::Read => f.write_str("read"),
             Via::ReadAfter(tries) => write!(f, "read after {tries} READs in vain"),
-            Via::AskedAfterRead => f.write_str("asked after reading did not conclude"),
+            Via::AskedAfterRead => {
+                f.write_str("asked after reading did not conclude: both count as reading")
+            }
         }
     }
 }
@@ -123,5 +125,9 @@ mod tests {
             "read: expected to take less time (policy cost); ask expected 4.40 us; read unknown; \
              took 2.92 us, read after 2 READs in vain"
         );
+        let asked = Explanation { via: Via::AskedAfterRead, ..explanation };
+        let text = asked.to_string();
+        let end = "took 2.92 us, asked after reading did not conclude: both count as reading";
+        assert!(text.ends_with(end), "{text}");
     }
 }

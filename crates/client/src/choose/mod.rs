@@ -193,10 +193,13 @@ impl Chooser {
 /// What an operation took.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spent {
-    /// Time from its beginning to its end, ns.
+    /// Time from its beginning to its end, ns: of one that read and was asked
+    /// for after all, both.
     pub elapsed_ns: u64,
     /// Nodes that crossed the fabric, if it read.
     pub reads: u64,
+    /// The share of it, 0 to 1, that was read in vain, and asked for after all.
+    pub in_vain: f32,
 }
 
 #[cfg(test)]

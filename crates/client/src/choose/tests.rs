@@ -15,13 +15,24 @@ struct Bench {
     read: u64,
     turns: u64,
     last: Way,
+    /// What share of its reading is in vain.
+    in_vain: f32,
 }
 
 impl Bench {
     fn new(policy: Policy, seed: u64) -> Self {
         let class = Class { measured_every: 1, ..Class::NEW };
         let chooser = Chooser::new(policy, false, seed);
-        Self { chooser, class, now_ns: 50 * MS, asked: 0, read: 0, turns: 0, last: Way::Ask }
+        Self {
+            chooser,
+            class,
+            now_ns: 50 * MS,
+            asked: 0,
+            read: 0,
+            turns: 0,
+            last: Way::Ask,
+            in_vain: 0.0,
+        }
     }
 
     /// One operation; what it took, ns.
@@ -30,7 +41,7 @@ impl Bench {
         let took_ns = cost(decision.way);
         self.now_ns += took_ns;
         if decision.is_measured {
-            let spent = Spent { elapsed_ns: took_ns, reads: 7 };
+            let spent = Spent { elapsed_ns: took_ns, reads: 7, in_vain: self.in_vain };
             self.chooser.learn(&mut self.class, decision.way, spent, self.now_ns);
         }
         self.turns += (decision.way != self.last) as u64;
@@ -73,6 +84,18 @@ impl Cooling {
     fn goes(&mut self, now_ns: u64, took_ns: u64) {
         let gone_ns = if self.is_cold(now_ns) { 0 } else { self.gone_ns };
         *self = Self { gone_ns: gone_ns + took_ns, until_ns: now_ns + took_ns };
+    }
+}
+
+/// READs that are so short that they hardly show beside asking: they are worth
+/// while if they spare the server, and not if it is asked after all.
+#[test]
+fn what_is_read_in_vain_spares_nobody() {
+    for (in_vain, asks_mostly) in [(0.0, false), (1.0, true)] {
+        let mut bench = Bench { in_vain, ..Bench::new(Policy::Cost, 5) };
+        bench.run(20_000, |way, _| if way == Way::Ask { 30_000 } else { 30_300 });
+        assert_eq!(bench.asked > 2 * bench.read, asks_mostly, "{} {}", bench.asked, bench.read);
+        assert_eq!(bench.read > 2 * bench.asked, !asks_mostly, "{} {}", bench.asked, bench.read);
     }
 }
 
@@ -194,7 +217,7 @@ proptest! {
         for (elapsed_ns, reads, now_ns, utilisation_ppm, wait_ns) in steps {
             let load = Some(ServerLoad { sequence: elapsed_ns, utilisation_ppm, wait_ns });
             let decision = chooser.decide(&mut class, load, now_ns);
-            chooser.learn(&mut class, decision.way, Spent { elapsed_ns, reads }, now_ns);
+            chooser.learn(&mut class, decision.way, Spent { elapsed_ns, reads, in_vain: 0.0 }, now_ns);
             let (ask, read) = chooser.predict(&class, now_ns);
             for expected in [ask, read].into_iter().flatten() {
                 prop_assert!(expected.is_finite() && expected >= 1.0, "{expected}");

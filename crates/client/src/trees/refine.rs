@@ -20,9 +20,7 @@ use remora_engine::command::{Refined, TreeCommand, window_predicate};
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_geometry::{Refine, is_point};
 use remora_index::rtree::{Object, Query};
-use remora_layout::limits::{
-    CACHE_LINE_BYTES, MAX_KEPT_RECORDS, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES,
-};
+use remora_layout::limits::{CACHE_LINE_BYTES, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
@@ -43,6 +41,26 @@ pub struct RefinedFound<'s> {
     pub nodes_visited: u64,
     /// Objects whose rectangles fitted, so that their geometries were compared.
     pub candidates: u64,
+}
+
+/// How many objects a refined search counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RefinedCount {
+    /// The objects that fit.
+    pub objects: u64,
+    /// How it was come by, as in [`RefinedFound`].
+    pub via: Via,
+    /// What it cost.
+    pub counts: Counts,
+}
+
+/// A refined search that has been done.
+struct Refinement {
+    searched: Searched,
+    candidates: u64,
+    /// Objects that fit; they are in `Session::found` unless they were only
+    /// counted at the server.
+    objects: u64,
 }
 
 /// What comparing the objects of a walk came to.
@@ -66,24 +84,50 @@ impl Session {
         refine: &Refine,
         path: Path,
     ) -> Result<RefinedFound<'_>, Error> {
-        self.check()?;
-        self.flush()?;
-        let mut classes = std::mem::take(&mut tree.classes);
-        let class = classes.get(ClassKey::refined(&refine.window()));
-        let refined = self.refine_by(tree, refine, path, class);
-        tree.classes = classes;
-        let (Searched { via, counts, nodes_visited }, candidates) = refined?;
+        let Refinement { searched, candidates, .. } = self.refine(tree, refine, path, false)?;
+        let Searched { via, counts, nodes_visited } = searched;
         Ok(RefinedFound { objects: &self.found, via, counts, nodes_visited, candidates })
     }
 
-    /// Decides, searches, and learns. Gives the number of candidates too.
-    fn refine_by(
+    /// Counts the objects whose geometries fit, as [`Session::search_refined`]
+    /// finds them; who asks is sent their number only.
+    ///
+    /// # Errors
+    /// See [`Error`]: the tree has gone.
+    pub fn count_refined(
         &mut self,
         tree: &mut OpenTree,
         refine: &Refine,
         path: Path,
+    ) -> Result<RefinedCount, Error> {
+        let Refinement { searched, objects, .. } = self.refine(tree, refine, path, true)?;
+        Ok(RefinedCount { objects, via: searched.via, counts: searched.counts })
+    }
+
+    fn refine(
+        &mut self,
+        tree: &mut OpenTree,
+        refine: &Refine,
+        path: Path,
+        counts: bool,
+    ) -> Result<Refinement, Error> {
+        self.check()?;
+        self.flush()?;
+        let mut classes = std::mem::take(&mut tree.classes);
+        let class = classes.get(ClassKey::refined(&refine.window(), counts));
+        let refined = self.refine_by(tree, refine, (path, counts), class);
+        tree.classes = classes;
+        refined
+    }
+
+    /// Decides, searches, and learns.
+    fn refine_by(
+        &mut self,
+        tree: &mut OpenTree,
+        refine: &Refine,
+        (path, counts): (Path, bool),
         class: &mut Class,
-    ) -> Result<(Searched, u64), Error> {
+    ) -> Result<Refinement, Error> {
         let (begun, most_reads) = self.begin_search(class, path)?;
         let mut cost = Counts { operations: 1, ..Counts::default() };
         let mut read = None;
@@ -93,12 +137,14 @@ impl Session {
                 cost.undecided += (cost.right_lapsed + cost.behind_writes == 0) as u64;
             }
         }
-        let (searched, candidates) = match read {
+        let wasted = Counts { operations: 0, ..cost };
+        let refined = match read {
             Some(read) => read,
-            None => self.refine_asked(tree, refine, Counts { operations: 0, ..cost })?,
+            None if counts => self.count_asked(tree, refine, wasted)?,
+            None => self.refine_asked(tree, refine, wasted)?,
         };
-        self.end_search(class, &begun, searched.via, &searched.counts)?;
-        Ok((searched, candidates))
+        self.end_search(class, &begun, refined.searched.via, &refined.searched.counts)?;
+        Ok(refined)
     }
 
     fn refine_by_reads(
@@ -107,7 +153,7 @@ impl Session {
         refine: &Refine,
         most_reads: Option<u64>,
         cost: &mut Counts,
-    ) -> Result<Option<(Searched, u64)>, Error> {
+    ) -> Result<Option<Refinement>, Error> {
         let query = Query::Window { window: refine.window(), predicate: window_predicate(refine) };
         let Some(walked) = self.read_tree(tree, &query, most_reads, cost)? else {
             return Ok(None);
@@ -122,7 +168,7 @@ impl Session {
             false => Via::read_after(walked.retries + compared.retries),
         };
         let searched = Searched { via, counts: *cost, nodes_visited: walked.nodes };
-        Ok(Some((searched, candidates)))
+        Ok(Some(Refinement { searched, candidates, objects: self.found.len() as u64 }))
     }
 
     /// Asks, after reading has cost `wasted`.
@@ -131,8 +177,8 @@ impl Session {
         tree: &OpenTree,
         refine: &Refine,
         wasted: Counts,
-    ) -> Result<(Searched, u64), Error> {
-        let via = if wasted.round_trips > 0 { Via::AskedAfterRead } else { Via::Asked };
+    ) -> Result<Refinement, Error> {
+        let via = asked_after(&wasted);
         self.totals.add(&wasted);
         let bytes = refine.to_bytes();
         let command = TreeCommand::Refine { refine: &bytes, ids: None };
@@ -141,7 +187,27 @@ impl Session {
         drop_doubles(&mut self.found);
         counts.add(&wasted);
         let Refined { nodes, candidates } = Refined::from_number(number as i64);
-        Ok((Searched { via, counts, nodes_visited: nodes.into() }, candidates.into()))
+        let searched = Searched { via, counts, nodes_visited: nodes.into() };
+        let objects = self.found.len() as u64;
+        Ok(Refinement { searched, candidates: candidates.into(), objects })
+    }
+
+    /// Asks for the number alone, after reading has cost `wasted`.
+    fn count_asked(
+        &mut self,
+        tree: &OpenTree,
+        refine: &Refine,
+        wasted: Counts,
+    ) -> Result<Refinement, Error> {
+        let via = asked_after(&wasted);
+        self.totals.add(&wasted);
+        let bytes = refine.to_bytes();
+        let command = TreeCommand::CountRefined { refine: &bytes };
+        let (mut counts, objects) =
+            self.ask_in_parts(tree.shard, &tree.name, command, <[u8]>::is_empty)?;
+        counts.add(&wasted);
+        let searched = Searched { via, counts, nodes_visited: 0 };
+        Ok(Refinement { searched, candidates: objects, objects })
     }
 
     /// Leaves those of the objects in `self.found` that fit. `None`: ask for
@@ -178,8 +244,8 @@ impl Session {
         let mut unknown = Vec::new();
         let mut waiting = Vec::new();
         for object in others {
-            match tree.records.get(&object.word) {
-                Some(&pointer) => waiting.push((object, pointer)),
+            match tree.records.get(object.word) {
+                Some(pointer) => waiting.push((object, pointer)),
                 None if planted(Plant::RefineTakesRectangle) => {
                     self.found.extend(refine.fits(&object.rect, &[]).then_some(object));
                 }
@@ -264,7 +330,7 @@ impl Session {
                     }
                     Err(Reject::Pending | Reject::Dead | Reject::OtherKey) => {
                         cost.stale += 1;
-                        tree.records.remove(&id);
+                        tree.records.forget(id);
                         unknown.push(id);
                     }
                 }
@@ -297,13 +363,10 @@ impl Session {
         self.totals = before;
         cost.round_trips += spent.round_trips;
         cost.bytes += spent.bytes;
-        if tree.records.len() + verdicts.len() > MAX_KEPT_RECORDS {
-            tree.records.clear();
-        }
         for verdict in verdicts {
             let pointer = verdict.pointer();
             if pointer.is_some() && self.is_readable(pointer, shard) {
-                tree.records.insert(verdict.object.word, pointer);
+                tree.records.keep(verdict.object.word, pointer);
             }
             if verdict.holds() {
                 found.push(verdict.object);
@@ -312,4 +375,9 @@ impl Session {
         self.found = found;
         asked.map(drop)
     }
+}
+
+/// How something was come by that is asked for after reading has cost so much.
+fn asked_after(wasted: &Counts) -> Via {
+    if wasted.round_trips > 0 { Via::AskedAfterRead } else { Via::Asked }
 }

@@ -1,8 +1,15 @@
 //! Refined searches in messages: their cost, and parts with a length.
 
-use remora_geometry::Refine;
+use super::tree::TreeCommand;
+use remora_geometry::{Refine, ShapeError};
 use remora_index::rtree::Predicate;
+use remora_layout::limits::MAX_REFINE_IDS;
 use remora_layout::message::Status;
+
+/// Flag of a refined search: it is of some objects.
+pub(super) const HAS_IDS: u8 = 1;
+/// Flag of a refined search: its objects are counted, not given.
+pub(super) const COUNTS: u8 = 2;
 
 /// What a refined search cost: the number of its last reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,6 +39,25 @@ pub const fn window_predicate(refine: &Refine) -> Predicate {
         Refine::Intersects(_) | Refine::DistanceAtMost { .. } => Predicate::Intersects,
         Refine::Within(_) => Predicate::Within,
         Refine::Contains(_) => Predicate::Contains,
+    }
+}
+
+/// The refined search that flags and value encode.
+pub(super) fn decode_refine(flags: u8, value: &[u8]) -> Result<TreeCommand<'_>, Status> {
+    let (refine, ids) = take_sized(value)?;
+    match Refine::from_bytes(refine) {
+        Ok(_) => {}
+        Err(ShapeError::TooLong) => return Err(Status::TooLarge),
+        Err(_) => return Err(Status::BadGeometry),
+    }
+    match flags {
+        HAS_IDS if ids.len() > 8 * MAX_REFINE_IDS => Err(Status::TooLarge),
+        HAS_IDS if ids.len().is_multiple_of(8) => {
+            Ok(TreeCommand::Refine { refine, ids: Some(ids) })
+        }
+        0 if ids.is_empty() => Ok(TreeCommand::Refine { refine, ids: None }),
+        COUNTS if ids.is_empty() => Ok(TreeCommand::CountRefined { refine }),
+        _ => Err(Status::Malformed),
     }
 }
 

@@ -22,11 +22,11 @@
 //! ```
 //! What is decoded holds checked rectangles only.
 
-use super::refined::{push_sized, take_sized};
-use remora_geometry::{Refine, Shape, ShapeError};
+use super::refined::{COUNTS, HAS_IDS, decode_refine, push_sized, take_sized};
+use remora_geometry::{Shape, ShapeError};
 use remora_index::rtree::Predicate;
 use remora_layout::limits::{
-    MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_REFINE_IDS, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
+    MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
 };
 use remora_layout::message::{Op, Status};
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
@@ -140,10 +140,15 @@ pub enum TreeCommand<'a> {
     /// `number` of the last reply holds [`Refined`]. With ids: of these objects
     /// those that are there, a [`remora_layout::object::Verdict`] each.
     Refine {
-        /// A [`Refine`]'s bytes.
+        /// A [`remora_geometry::Refine`]'s bytes.
         refine: &'a [u8],
         /// Which objects; 8 bytes each, at most `MAX_REFINE_IDS` of them.
         ids: Option<&'a [u8]>,
+    },
+    /// `number` is the number of objects whose geometries fit.
+    CountRefined {
+        /// A [`remora_geometry::Refine`]'s bytes.
+        refine: &'a [u8],
     },
     /// `number` is the number of objects in a window.
     Count {
@@ -184,8 +189,6 @@ pub enum TreeCommand<'a> {
 pub const HAS_DATA: u8 = 1;
 /// Flag of a put, and of what an object is: it has a geometry.
 pub const HAS_GEOMETRY: u8 = 2;
-/// Flag of a refined search: it is of some objects.
-const HAS_IDS: u8 = 1;
 /// Flag of a part of a load: it is the first.
 const FIRST: u8 = 1;
 
@@ -263,6 +266,10 @@ impl<'a> TreeCommand<'a> {
                 scratch.extend_from_slice(ids.unwrap_or_default());
                 (Op::TreeRefine, if ids.is_some() { HAS_IDS } else { 0 }, 0)
             }
+            Self::CountRefined { refine } => {
+                push_sized(scratch, refine);
+                (Op::TreeRefine, COUNTS, 0)
+            }
             Self::Remove { id } => (Op::TreeRemove, 0, id as i64),
             Self::Get { id } => (Op::TreeGet, 0, id as i64),
             Self::Search { window, predicate } => {
@@ -329,21 +336,7 @@ impl<'a> TreeCommand<'a> {
                 };
                 Ok(Self::Put { id: argument as u64, rect, data, geometry })
             }
-            Op::TreeRefine if flags <= HAS_IDS && argument == 0 => {
-                let (refine, ids) = take_sized(value)?;
-                match Refine::from_bytes(refine) {
-                    Ok(_) => {}
-                    Err(ShapeError::TooLong) => return Err(Status::TooLarge),
-                    Err(_) => return Err(Status::BadGeometry),
-                }
-                let ids = match flags {
-                    HAS_IDS if ids.len() > 8 * MAX_REFINE_IDS => return Err(Status::TooLarge),
-                    HAS_IDS if ids.len().is_multiple_of(8) => Some(ids),
-                    0 if ids.is_empty() => None,
-                    _ => return Err(Status::Malformed),
-                };
-                Ok(Self::Refine { refine, ids })
-            }
+            Op::TreeRefine if argument == 0 => decode_refine(flags, value),
             Op::TreeRemove | Op::TreeGet if flags == 0 && value.is_empty() => {
                 let id = argument as u64;
                 Ok(if op == Op::TreeGet { Self::Get { id } } else { Self::Remove { id } })

@@ -108,7 +108,9 @@ impl<J: Journal> Shard<J> {
             TreeCommand::Search { .. } | TreeCommand::Count { .. } => {
                 self.whole_search(name, command)
             }
-            TreeCommand::Refine { .. } => self.whole_refine(name, request),
+            TreeCommand::Refine { .. } | TreeCommand::CountRefined { .. } => {
+                self.whole_refine(name, request)
+            }
             TreeCommand::SearchAt { .. } => Reply::status(Status::AskOwner),
             TreeCommand::Nearest { x, y, wanted } => self.nearest(name, (x, y), wanted as usize),
             TreeCommand::Info => self.tree_info(name),

@@ -78,6 +78,8 @@ pub enum Render {
     Ttl(Unit),
     /// MGET: an array of values.
     Values,
+    /// TYPE, from what the number of a GEO key's members was answered with.
+    Type,
     /// The sum of all parts' numbers.
     Sum,
     /// OK if all parts are.
@@ -175,6 +177,13 @@ pub enum Request<'a> {
         form: ObjectForm,
         /// Objects that the reply tells of at most.
         most: usize,
+    },
+    /// RTREE.COUNT for a geometry.
+    TreeCountRefined {
+        /// The tree's name.
+        name: &'a [u8],
+        /// What objects have to do with which geometry.
+        refine: Box<Refine>,
     },
     /// RTREE.REM; at least one id.
     TreeRemove {

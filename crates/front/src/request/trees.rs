@@ -186,8 +186,9 @@ fn shape(word: &[u8]) -> Result<Shape, CommandError> {
     shape.map_err(|error| CommandError::Geometry(excerpt(error.to_string().as_bytes())))
 }
 
-/// RTREE.SEARCH name GEOMETRY predicate geometry [distance], and options.
-fn refined_search(words: Words<'_>) -> Parsed<'_> {
+/// GEOMETRY predicate geometry [distance], from the second argument on; gives
+/// where the next one stands.
+fn refine(words: Words<'_>) -> Result<(Refine, usize), CommandError> {
     let near = words.is(3, "dwithin");
     let asked = predicate(words, 3);
     if (asked.is_none() && !near) || words.len() < 5 + usize::from(near) {
@@ -203,8 +204,13 @@ fn refined_search(words: Words<'_>) -> Parsed<'_> {
             _ => return Err(CommandError::Negative("distance")),
         },
     };
+    Ok((refine, 5 + usize::from(near)))
+}
+
+/// RTREE.SEARCH of geometries, and options.
+fn refined_search(words: Words<'_>) -> Parsed<'_> {
+    let (refine, mut at) = refine(words)?;
     let (mut most, mut form) = (None, ObjectForm::default());
-    let mut at = 5 + usize::from(near);
     while at < words.len() {
         at = option(words, at, &mut most, &mut form)?;
     }
@@ -256,6 +262,19 @@ pub(crate) fn rtree_search(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn rtree_count(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    if words.is(2, "geometry") {
+        let (refine, end) = refine(words)?;
+        if words.len() > end {
+            return Err(CommandError::Syntax);
+        }
+        return Ok(Request::TreeCountRefined {
+            name: key(words.get(1))?,
+            refine: Box::new(refine),
+        });
+    }
+    if words.len() < 6 {
+        return Err(CommandError::Syntax);
+    }
     let window = rect(words, 2)?;
     let predicate = match words.len() {
         6 => Predicate::default(),

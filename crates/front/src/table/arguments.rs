@@ -157,43 +157,37 @@ pub(super) const RTREE_ADD: &[Argument] = &[
     DATA,
 ];
 pub(super) const RTREE_ADDPOINT: &[Argument] = &[TREE_NAME, ID, X, Y, DATA];
-pub(super) const RTREE_COUNT: &[Argument] = &[TREE_NAME, MIN_X, MIN_Y, MAX_X, MAX_Y, PREDICATE];
-pub(super) const RTREE_SEARCH: &[Argument] = &[
-    TREE_NAME,
-    Argument::of(
-        "place",
-        Kind::OneOf,
-        &[
-            Argument::of("in-window", Kind::Block, &[MIN_X, MIN_Y, MAX_X, MAX_Y, PREDICATE]),
-            Argument::of(
-                "in-geometry",
-                Kind::Block,
-                &[
-                    Argument::word("geometry-token", "GEOMETRY"),
-                    Argument::of(
-                        "refine",
-                        Kind::OneOf,
-                        &[
-                            GEOMETRY.after("INTERSECTS"),
-                            GEOMETRY.after("WITHIN"),
-                            GEOMETRY.after("CONTAINS"),
-                            Argument::of(
-                                "near",
-                                Kind::Block,
-                                &[
-                                    GEOMETRY.after("DWITHIN"),
-                                    Argument::new("distance", Kind::Double),
-                                ],
-                            ),
-                        ],
-                    ),
-                ],
-            ),
-        ],
-    ),
-    LIMIT,
-    WITH_RECT,
-];
+/// A window or a geometry, and what objects have to do with it.
+const RTREE_PLACE: Argument = Argument::of(
+    "place",
+    Kind::OneOf,
+    &[
+        Argument::of("in-window", Kind::Block, &[MIN_X, MIN_Y, MAX_X, MAX_Y, PREDICATE]),
+        Argument::of(
+            "in-geometry",
+            Kind::Block,
+            &[
+                Argument::word("geometry-token", "GEOMETRY"),
+                Argument::of(
+                    "refine",
+                    Kind::OneOf,
+                    &[
+                        GEOMETRY.after("INTERSECTS"),
+                        GEOMETRY.after("WITHIN"),
+                        GEOMETRY.after("CONTAINS"),
+                        Argument::of(
+                            "near",
+                            Kind::Block,
+                            &[GEOMETRY.after("DWITHIN"), Argument::new("distance", Kind::Double)],
+                        ),
+                    ],
+                ),
+            ],
+        ),
+    ],
+);
+pub(super) const RTREE_COUNT: &[Argument] = &[TREE_NAME, RTREE_PLACE];
+pub(super) const RTREE_SEARCH: &[Argument] = &[TREE_NAME, RTREE_PLACE, LIMIT, WITH_RECT];
 pub(super) const RTREE_NEAREST: &[Argument] = &[
     TREE_NAME,
     X,

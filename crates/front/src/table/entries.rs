@@ -13,7 +13,7 @@ expiry; XX: only if there is one; GT and LT: only if the new one is later or ear
 where none counts as infinitely late. A time in the past removes the key. Expiries reach to the year 2527.";
 
 /// The table.
-pub static TABLE: [CommandSpec; 65] = [
+pub static TABLE: [CommandSpec; 66] = [
     strings::APPEND,
     CommandSpec {
         name: "client",
@@ -353,6 +353,19 @@ null; without it null means that NX or XX did not hold. Expiries reach to the ye
         summary: "Returns the time to live of a key in seconds: -1 without expiry, -2 without key.",
         arguments: args::ONE_KEY,
         parse: parsers::ttl,
+        ..CommandSpec::PLAIN
+    },
+    CommandSpec {
+        name: "type",
+        arity: 2,
+        flags: &[Flag::ReadOnly, Flag::Fast],
+        keys: KeyPlaces::one(&["RO"]),
+        categories: &["keyspace"],
+        group: Group::Generic,
+        summary: "Returns what a key holds: string, zset for a GEO key, or none without the key.",
+        notes: "A tree of places is no key: its name alone is none. There are no other types.",
+        arguments: args::ONE_KEY,
+        parse: parsers::type_of,
         ..CommandSpec::PLAIN
     },
     CommandSpec {

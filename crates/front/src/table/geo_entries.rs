@@ -240,7 +240,8 @@ pub(super) const GEOSEARCHSTORE: CommandSpec = CommandSpec {
 };
 
 /// What holds for the commands of sorted sets that there are.
-const SORTED_SET_NOTES: &str = "For GEO keys; there are no other sorted sets.";
+const SORTED_SET_NOTES: &str = "For GEO keys; there are no other sorted sets. The other commands \
+of sorted sets, ZADD or ZRANGE for example, are unknown: members come by GEOADD and are found by GEOSEARCH.";
 
 const SORTED_SET: CommandSpec = CommandSpec {
     categories: &["sortedset"],

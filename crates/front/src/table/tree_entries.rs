@@ -42,11 +42,11 @@ pub(super) const ADDPOINT: CommandSpec = CommandSpec {
 
 pub(super) const COUNT: CommandSpec = CommandSpec {
     name: "rtree.count",
-    arity: -6,
+    arity: -5,
     flags: &[Flag::ReadOnly],
-    summary: "Returns the number of objects in a window.",
+    summary: "Returns the number of objects in a window, or of those whose geometries fit.",
     complexity: "Usually O(log N + M) where N is the number of objects and M of those in the window",
-    notes: "The window and the predicates are those of RTREE.SEARCH; so is what holds while the \
+    notes: "The window, the geometry and the predicates are those of RTREE.SEARCH; so is what holds while the \
 tree changes. A tree that is not there is an error.",
     arguments: args::RTREE_COUNT,
     parse: parsers::rtree_count,

@@ -6,6 +6,8 @@ mod choice;
 mod data;
 mod drive;
 mod eviction;
+#[cfg(test)]
+pub mod fields;
 mod geo;
 mod meter;
 mod pinning;

@@ -113,6 +113,7 @@ pub fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::fields::{check_row, has_numbers};
     use crate::bench::outcome_for_tests;
 
     #[test]
@@ -143,19 +144,8 @@ mod tests {
             example_value: "v".into(),
         };
         let json = serde_json::to_value(&report).unwrap();
-        for field in ["records", "server_pid", "client_pid"] {
-            assert!(json[field].is_number(), "{field}");
-        }
+        has_numbers(&json, &["records", "server_pid", "client_pid"]);
         assert_eq!(json["rows"][0]["path"], "ask");
-        for field in [
-            "ops_per_s",
-            "p50_us",
-            "p99_us",
-            "round_trips_per_op",
-            "bytes_per_op",
-            "server_cpu_us_per_op",
-        ] {
-            assert!(json["rows"][0][field].is_number(), "{field}");
-        }
+        check_row(&json["rows"][0]);
     }
 }

@@ -1,14 +1,17 @@
 //! `remora export`: a tree of places into a file that `remora import` reads.
 
+mod pbf;
 mod writer;
 
 use crate::bench::Address;
 use crate::failure::usage;
 use crate::import::{DEFAULT_SERVER, open_session};
+use crate::refusals::Refusals;
 use crate::transport::Transport;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::ProgressBar;
+use pbf::Pbf;
 use remora_client::{Error, Object, Predicate, Query, Rect, Session};
 use remora_engine::Command;
 use remora_engine::command::{HAS_DATA, HAS_GEOMETRY, TreeCommand};
@@ -43,6 +46,8 @@ pub enum ExportFormat {
     Geojson,
     /// A Feature on each line.
     Geojsonl,
+    /// OpenStreetMap's PBF: points, lines and areas on the globe.
+    Pbf,
 }
 
 impl ExportFormat {
@@ -52,6 +57,7 @@ impl ExportFormat {
             "csv" => Some(Self::Csv),
             "geojson" | "json" => Some(Self::Geojson),
             "geojsonl" | "geojsons" | "ndjson" | "jsonl" => Some(Self::Geojsonl),
+            "pbf" => Some(Self::Pbf),
             _ => None,
         }
     }
@@ -85,24 +91,38 @@ pub fn run(command: ExportCommand) -> anyhow::Result<()> {
             "{shown} does not tell by its name how to write it: name a --format"
         )));
     };
-    let count = if args.to == Path::new("-") {
+    let written = if args.to == Path::new("-") {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let count = export(&args, format, &mut out)?;
+        let written = export(&args, format, &std::env::temp_dir(), &mut out)?;
         out.flush()?;
-        count
+        written
     } else {
         let parent = args.to.parent().filter(|parent| *parent != Path::new(""));
-        let file = NamedTempFile::new_in(parent.unwrap_or(Path::new(".")))
+        let parent = parent.unwrap_or(Path::new("."));
+        let file = NamedTempFile::new_in(parent)
             .map_err(|error| usage(format!("cannot write {shown}: {error}")))?;
         let mut out = BufWriter::new(file);
-        let count = export(&args, format, &mut out)?;
+        let written = export(&args, format, parent, &mut out)?;
         let file = out.into_inner().with_context(|| format!("writing {shown}"))?;
         readable(file.as_file())?;
         file.persist(&args.to).with_context(|| format!("writing {shown}"))?;
-        count
+        written
     };
-    writeln!(std::io::stderr(), "{}: {count} objects", args.tree)?;
-    Ok(())
+    let mut told = std::io::stderr();
+    writeln!(told, "{}: {} objects", args.tree, written.count)?;
+    written.refusals.print(&mut told)?;
+    match written.refusals.count() {
+        0 => Ok(()),
+        refused => bail!("{refused} objects cannot be written so; all others are in {shown}"),
+    }
+}
+
+/// What came of an export.
+struct Written {
+    /// Objects in the file.
+    count: u64,
+    /// Objects that its format cannot hold, at their ids.
+    refusals: Refusals,
 }
 
 /// A temporary file is its user's only; what it becomes is as others are.
@@ -114,8 +134,14 @@ fn readable(file: &std::fs::File) -> anyhow::Result<()> {
 }
 
 /// Writes all objects of the tree, by their ids. They are those of one moment,
-/// with the places and bytes that each has when it is written. Gives their number.
-fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
+/// with the places and bytes that each has when it is written. What does not go
+/// to `out` at once waits in nameless files in the directory `spool`.
+fn export(
+    args: &ExportArgs,
+    format: ExportFormat,
+    spool: &Path,
+    out: &mut impl Write,
+) -> anyhow::Result<Written> {
     let mut session = open_session(&args.server, args.transport)?;
     let name = args.tree.as_bytes();
     let info = session.tree_info(name)?.with_context(|| format!("no tree {}", args.tree))?;
@@ -125,7 +151,13 @@ fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyh
     let mut objects = found.objects.to_vec();
     objects.sort_unstable_by_key(|object| object.word);
     let bar = ProgressBar::new(objects.len() as u64);
-    let mut writer = Writer::begin(format, info.with_geometry > 0, out)?;
+    let mut writer = match format {
+        ExportFormat::Pbf => {
+            let greatest = objects.last().map_or(0, |object| object.word);
+            Writer::Pbf(Box::new(Pbf::begin(out, greatest, spool)?))
+        }
+        _ => Writer::begin(format, info.with_geometry > 0, out)?,
+    };
     let mut count = 0;
     for chunk in objects.chunks(OUTSTANDING) {
         count += if info.with_data + info.with_geometry == 0 {
@@ -139,8 +171,8 @@ fn export(args: &ExportArgs, format: ExportFormat, out: &mut impl Write) -> anyh
         bar.inc(chunk.len() as u64);
     }
     bar.finish_and_clear();
-    writer.end()?;
-    Ok(count)
+    let refusals = writer.end()?;
+    Ok(Written { count: count - refusals.count(), refusals })
 }
 
 /// Asks for objects with their geometries and bytes, all at once, and writes

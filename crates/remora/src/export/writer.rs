@@ -1,7 +1,9 @@
 //! Objects as they stand in a file.
 
 use super::ExportFormat;
+use super::pbf::Pbf;
 use crate::import::box_ring;
+use crate::refusals::Refusals;
 use anyhow::Context;
 use remora_client::Rect;
 use remora_geometry::Shape;
@@ -27,10 +29,12 @@ pub enum Writer<'a, W: Write> {
         /// Whether this will be the first.
         is_first: bool,
     },
+    /// Elements.
+    Pbf(Box<Pbf<&'a mut W>>),
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    /// Writes what stands before the first object; rows have a column for
+    /// Writes what stands before the first object, of all formats but PBF; rows have a column for
     /// geometries only if there are any.
     pub fn begin(
         format: ExportFormat,
@@ -93,18 +97,20 @@ impl<'a, W: Write> Writer<'a, W> {
                     out.write_all(b"\n")?;
                 }
             }
+            Self::Pbf(pbf) => pbf.object(id, rect, shape, data)?,
         }
         Ok(())
     }
 
-    /// Writes what stands behind the last object.
-    pub fn end(self) -> anyhow::Result<()> {
+    /// Writes what stands behind the last object; tells which were left out.
+    pub fn end(self) -> anyhow::Result<Refusals> {
         match self {
             Self::Csv { mut rows, .. } => rows.flush().context("writing the last rows")?,
             Self::Features { out, in_collection: true, .. } => out.write_all(b"\n]}\n")?,
             Self::Features { .. } => {}
+            Self::Pbf(pbf) => return pbf.end(),
         }
-        Ok(())
+        Ok(Refusals::default())
     }
 }
 
@@ -118,30 +124,32 @@ fn of_box(rect: &Rect) -> Value {
 
 /// An object's bytes as properties: a JSON object is they; another text is the
 /// property `data`, other bytes are `data_hex`.
-fn properties(data: &[u8]) -> Value {
-    if let Ok(properties) = serde_json::from_slice::<Map<String, Value>>(data) {
-        return Value::Object(properties);
+pub fn properties(data: &[u8]) -> Map<String, Value> {
+    if let Ok(properties) = serde_json::from_slice(data) {
+        return properties;
     }
-    match std::str::from_utf8(data) {
-        Ok(text) => json!({ "data": text }),
+    let (name, text) = match std::str::from_utf8(data) {
+        Ok(text) => ("data", text.to_owned()),
         Err(_) => {
             let hex = data.iter().fold(String::new(), |mut hex, byte| {
                 let _ = write!(hex, "{byte:02x}");
                 hex
             });
-            json!({ "data_hex": hex })
+            ("data_hex", hex)
         }
-    }
+    };
+    Map::from_iter([(name.to_owned(), text.into())])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::import::reading::{
-        Kept, Wanted, read_document, read_lines, read_table, taken_with_shapes,
+        Kept, Wanted, read_document, read_elements, read_lines, read_table, taken_with_shapes,
     };
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
+    use std::io::Cursor;
 
     /// Geometries in WKB, by their objects' ids.
     type Shapes = std::collections::BTreeMap<u64, Vec<u8>>;
@@ -166,6 +174,7 @@ mod tests {
             ExportFormat::Csv => read_table(bytes, Wanted { boxes, ..Wanted::default() }, intake),
             ExportFormat::Geojson => read_document(bytes, boxes, intake),
             ExportFormat::Geojsonl => read_lines(bytes, boxes, intake),
+            ExportFormat::Pbf => read_elements(Cursor::new(bytes), &[], boxes, intake),
         });
         result.unwrap();
         assert_eq!(summary.refused(), 0, "{summary:?}");
@@ -274,9 +283,10 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_properties_become_one() {
-        assert_eq!(properties(b"plain \"text\""), json!({ "data": "plain \"text\"" }));
-        assert_eq!(properties(b"[1]"), json!({ "data": "[1]" }));
-        assert_eq!(properties(b"\xff\x00"), json!({ "data_hex": "ff00" }));
-        assert_eq!(properties(b""), json!({ "data": "" }));
+        let of = |data: &[u8]| Value::Object(properties(data));
+        assert_eq!(of(b"plain \"text\""), json!({ "data": "plain \"text\"" }));
+        assert_eq!(of(b"[1]"), json!({ "data": "[1]" }));
+        assert_eq!(of(b"\xff\x00"), json!({ "data_hex": "ff00" }));
+        assert_eq!(of(b""), json!({ "data": "" }));
     }
 }

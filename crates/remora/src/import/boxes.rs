@@ -1,7 +1,7 @@
 //! Bounding boxes of GeoJSON's geometries, and boxes as geometries.
 
 use super::geojson::NO_FEATURE;
-use super::intake::Refusal;
+use crate::refusals::Refusal;
 use geojson::{GeometryValue, Position};
 use remora_client::Rect;
 

@@ -4,7 +4,8 @@
 //! bytes are the feature's properties, as JSON.
 
 use super::boxes::{bounding_box, is_box};
-use super::intake::{Intake, Refusal, Row, Sink};
+use super::intake::{Intake, Row, Sink};
+use crate::refusals::Refusal;
 use anyhow::anyhow;
 use geojson::Feature;
 use geojson::feature::Id;

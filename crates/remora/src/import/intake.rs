@@ -1,18 +1,14 @@
 //! What comes out of a file: taken in, or refused and counted.
 
 use crate::puts::PutCounts;
-use remora_client::{BadRect, Rect};
-use remora_geometry::ShapeError;
+use crate::refusals::{Refusal, Refusals};
+use remora_client::Rect;
 use serde::Serialize;
-use std::collections::HashMap;
-use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Longest bytes of an object.
 pub const MAX_DATA_BYTES: usize = remora_layout::limits::MAX_OBJECT_BYTES;
-/// What is shown of a detail, in characters.
-const SHOWN: usize = 80;
 /// Time between two words about progress.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
@@ -42,53 +38,6 @@ pub struct Row<'a> {
     pub data: Option<&'a [u8]>,
 }
 
-/// Why an object is refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// One of a few sentences; refusals are counted by it.
-    pub reason: &'static str,
-    /// What is special about this one.
-    pub detail: String,
-}
-
-impl Refusal {
-    /// A refusal.
-    pub fn new(reason: &'static str, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into() }
-    }
-}
-
-impl Refusal {
-    /// A geometry that is refused; `whose` says whose it is.
-    pub fn of_shape(why: &ShapeError, whose: impl fmt::Display) -> Self {
-        match why {
-            ShapeError::TooLong => Self::new("its geometry is too long", format!("{whose}: {why}")),
-            _ => Self::new("its geometry is not a good one", format!("{whose}: {why}")),
-        }
-    }
-}
-
-impl From<BadRect> for Refusal {
-    fn from(why: BadRect) -> Self {
-        let reason = match why {
-            BadRect::NotANumber => "a coordinate is not a number",
-            BadRect::Infinite => "a coordinate is infinite",
-            BadRect::Inverted => "a minimum is greater than its maximum",
-        };
-        Self::new(reason, "")
-    }
-}
-
-/// Refusals of one reason.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Refused {
-    reason: &'static str,
-    count: u64,
-    /// Line of a table or of lines, else the feature's or object's number, from 1.
-    first_at: u64,
-    detail: String,
-}
-
 /// Takes objects in, one after the other.
 pub struct Intake<'a, S> {
     sink: &'a mut S,
@@ -98,8 +47,7 @@ pub struct Intake<'a, S> {
     seen: u64,
     /// Whether the file has ids: its first object decides.
     has_ids: Option<bool>,
-    refused: Vec<Refused>,
-    by_reason: HashMap<&'static str, usize>,
+    refusals: Refusals,
 }
 
 impl<'a, S: Sink> Intake<'a, S> {
@@ -112,8 +60,7 @@ impl<'a, S: Sink> Intake<'a, S> {
             told: Instant::now(),
             seen: 0,
             has_ids: None,
-            refused: Vec::new(),
-            by_reason: HashMap::new(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -129,7 +76,7 @@ impl<'a, S: Sink> Intake<'a, S> {
         match row.and_then(|row| self.with_id(number, row)) {
             Ok((id, row)) => self.sink.put(id, &row),
             Err(refusal) => {
-                self.refuse(at, refusal);
+                self.refusals.add(at, refusal);
                 Ok(())
             }
         }
@@ -153,15 +100,6 @@ impl<'a, S: Sink> Intake<'a, S> {
         }
     }
 
-    fn refuse(&mut self, at: u64, Refusal { reason, detail }: Refusal) {
-        let index = *self.by_reason.entry(reason).or_insert_with(|| {
-            let detail = detail.chars().take(SHOWN).collect();
-            self.refused.push(Refused { reason, count: 0, first_at: at, detail });
-            self.refused.len() - 1
-        });
-        self.refused[index].count += 1;
-    }
-
     /// Waits until all that was taken in is in.
     pub fn settle(&mut self) -> anyhow::Result<()> {
         self.sink.settle()
@@ -169,16 +107,15 @@ impl<'a, S: Sink> Intake<'a, S> {
 
     /// The end of the file.
     pub fn finish(self, took: Duration) -> Summary {
-        let Self { sink, refused, has_ids, .. } = self;
+        let Self { sink, refusals, has_ids, .. } = self;
         let PutCounts { added, replaced } = sink.counts();
         let numbered = has_ids == Some(false);
-        let total = refused.iter().map(|refused| refused.count).sum();
         Summary {
             added,
             replaced,
-            refused: total,
+            refused: refusals.count(),
             numbered,
-            reasons: refused,
+            reasons: refusals,
             elapsed_s: took.as_secs_f64(),
         }
     }
@@ -192,7 +129,7 @@ pub struct Summary {
     refused: u64,
     /// Objects were numbered in their order, as the file has no ids.
     numbered: bool,
-    reasons: Vec<Refused>,
+    reasons: Refusals,
     elapsed_s: f64,
 }
 
@@ -217,10 +154,7 @@ impl Summary {
         if self.numbered {
             writeln!(out, "the file has no ids: objects are numbered from 0 in its order")?;
         }
-        for Refused { reason, count, first_at, detail } in &self.reasons {
-            let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
-            writeln!(out, "refused {count}: {reason} (first at {first_at}{detail})")?;
-        }
+        self.reasons.print(out)?;
         Ok(())
     }
 }
@@ -228,6 +162,7 @@ impl Summary {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use remora_client::BadRect;
     use std::collections::BTreeMap;
 
     /// Objects by their ids.
@@ -286,9 +221,12 @@ pub mod tests {
 
     /// Count, first place and detail of a reason that contains `part`.
     pub fn refused(summary: &Summary, part: &str) -> (u64, u64, String) {
-        let found = summary.reasons.iter().find(|refused| refused.reason.contains(part));
+        let reasons = serde_json::to_value(&summary.reasons).unwrap();
+        let reasons = reasons.as_array().unwrap();
+        let found = reasons.iter().find(|it| it["reason"].as_str().unwrap().contains(part));
         let found = found.unwrap_or_else(|| panic!("{part}: {summary:?}"));
-        (found.count, found.first_at, found.detail.clone())
+        let number = |name: &str| found[name].as_u64().unwrap();
+        (number("count"), number("first_at"), found["detail"].as_str().unwrap().to_owned())
     }
 
     fn point(id: Option<u64>) -> Result<Row<'static>, Refusal> {

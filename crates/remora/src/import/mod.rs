@@ -33,6 +33,7 @@ pub mod reading {
     //! What a test of the way there and back needs.
     pub use super::geojson::{read_document, read_lines};
     pub use super::intake::tests::{Kept, taken_with_shapes};
+    pub use super::osm::read as read_elements;
     pub use super::table::{Wanted, read as read_table};
 }
 
@@ -164,7 +165,7 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
     args.check(format)?;
     let bar = progress_bar(&args.file);
     let input = Input::open(&args.file, format, &bar)?;
-    let mut sink = open_tree(&args)?;
+    let mut sink = NewTree::begin(&args)?;
     let began = Instant::now();
     let mut intake = Intake::new(&mut sink, |objects| {
         bar.set_message(format!("{objects} objects"));
@@ -173,6 +174,11 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
     // What was sent before an error counts too.
     let settled = intake.settle();
     let summary = intake.finish(began.elapsed());
+    let settled = settled.and_then(|()| match (&read, summary.refused()) {
+        // A file without objects is a tree without any.
+        (Ok(()), 0) => sink.make(),
+        _ => Ok(()),
+    });
     bar.finish_and_clear();
     summary.print(&args.into, args.json, &mut std::io::stdout().lock())?;
     read.and(settled).with_context(|| {
@@ -273,30 +279,52 @@ impl Input {
     }
 }
 
-/// Opens the tree, and makes it if it is not there.
-fn open_tree(args: &ImportArgs) -> anyhow::Result<Puts> {
-    let mut session = open_session(&args.server, args.transport)?;
-    let settings =
-        TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: args.bounds.0 };
-    if !session.create_tree(args.into.as_bytes(), &settings)? {
-        let _ = writeln!(std::io::stderr(), "{} is there: objects are added to it", args.into);
-    }
-    Ok(Puts::new(session, args.into.as_bytes()))
+/// A tree that is made, if it is not there, when the first object comes: a
+/// file that cannot be read leaves nothing behind.
+struct NewTree<'a> {
+    name: &'a str,
+    settings: TreeSettings,
+    puts: Puts,
+    is_made: bool,
 }
 
-impl Sink for Puts {
+impl<'a> NewTree<'a> {
+    /// Looks whether the server is there.
+    fn begin(args: &'a ImportArgs) -> anyhow::Result<Self> {
+        let session = open_session(&args.server, args.transport)?;
+        let settings =
+            TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: args.bounds.0 };
+        let puts = Puts::new(session, args.into.as_bytes());
+        Ok(Self { name: &args.into, settings, puts, is_made: false })
+    }
+
+    /// Makes it, if it is not made or there yet.
+    fn make(&mut self) -> anyhow::Result<()> {
+        if self.is_made {
+            return Ok(());
+        }
+        self.is_made = true;
+        if !self.puts.create_tree(&self.settings)? {
+            let _ = writeln!(std::io::stderr(), "{} is there: objects are added to it", self.name);
+        }
+        Ok(())
+    }
+}
+
+impl Sink for NewTree<'_> {
     fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()> {
+        self.make()?;
         // Empty ones take away those that an object of this id had.
         let data = Some(row.data.unwrap_or_default());
-        self.put_shape(id, row.rect, row.geometry, data)
+        self.puts.put_shape(id, row.rect, row.geometry, data)
     }
 
     fn settle(&mut self) -> anyhow::Result<()> {
-        self.settle()
+        self.puts.settle()
     }
 
     fn counts(&self) -> PutCounts {
-        self.counts()
+        self.puts.counts()
     }
 }
 

@@ -1,13 +1,33 @@
 //! OpenStreetMap's PBF files; the reading itself is `remora-osm`'s.
 
-use super::intake::{Intake, Refusal, Row, Sink};
+use super::box_ring;
+use super::intake::{Intake, Row, Sink};
+use crate::refusals::Refusal;
 use anyhow::anyhow;
+use remora_geometry::Shape;
+use remora_geometry::geo_types::Geometry;
 use remora_osm::{Element, Error, Filter, Limits, Object, Unusable, read as read_file};
 use std::io::{Read, Seek};
 
 /// Most bytes that are kept of a file while it is read: the places of 256
 /// million nodes.
 const LIMITS: Limits = Limits { kept_bytes: 4 << 30 };
+
+/// An object that has nothing but an id.
+const NO_TAGS: &[u8] = b"{}";
+
+/// Whether a geometry is its bounding box, or a point: an export writes an
+/// object without a geometry so.
+fn is_box(shape: &Shape) -> bool {
+    match shape.geometry() {
+        Geometry::Point(_) => true,
+        Geometry::Polygon(polygon) => {
+            let ring = polygon.exterior().0.iter().map(|at| [at.x, at.y]);
+            polygon.interiors().is_empty() && ring.eq(box_ring(&shape.bounds()))
+        }
+        _ => false,
+    }
+}
 
 /// Reads a file's objects that one of the filters keeps, or all without one;
 /// with `boxes` only their bounding boxes.
@@ -23,13 +43,13 @@ pub fn read<S: Sink>(
         let mut wkb = Vec::new();
         let row = match &object {
             Ok(Object { id, shape, tags }) => {
-                // A point is its bounding box.
-                let has_geometry = !boxes && !shape.is_point();
+                let has_geometry = !boxes && !is_box(shape);
                 if has_geometry {
                     wkb = shape.to_wkb();
                 }
                 let geometry = has_geometry.then_some(&wkb[..]);
-                Ok(Row { id: Some(*id), rect: shape.bounds(), geometry, data: Some(tags) })
+                let data = (*tags != NO_TAGS).then_some(*tags);
+                Ok(Row { id: Some(*id), rect: shape.bounds(), geometry, data })
             }
             Err(why) => Err(refusal(element, why)),
         };

@@ -1,7 +1,8 @@
 //! Tables: CSV, and columns parted by tabs.
 
-use super::intake::{Intake, Refusal, Row, Sink};
+use super::intake::{Intake, Row, Sink};
 use crate::failure::usage;
+use crate::refusals::Refusal;
 use csv::ByteRecord;
 use remora_client::Rect;
 use remora_geometry::Shape;

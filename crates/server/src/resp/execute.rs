@@ -115,6 +115,11 @@ impl<H: Host> Executor<H> {
                 let search = TreeCommand::Refine { refine: &bytes, ids: None };
                 self.tree(connection, (name, &search), Render::TreeObjects(form), most);
             }
+            Request::TreeCountRefined { name, refine } => {
+                let bytes = refine.to_bytes();
+                let count = TreeCommand::CountRefined { refine: &bytes };
+                self.tree(connection, (name, &count), Render::Number("rtree.count"), usize::MAX);
+            }
             Request::TreeRemove { name, ids } => self.remove_objects(connection, name, &ids),
             own => self.own_answer(connection, own),
         }

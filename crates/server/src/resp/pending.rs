@@ -107,8 +107,9 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         (Render::NullOrError(status, _), [part]) if part.number != 0 => Some(status),
         _ => None,
     };
-    // MGET has null for what is no string.
-    let is_told = |status: &Status| render != Render::Values || *status != Status::WrongType;
+    // MGET has null for what is no string, TYPE says that it is one.
+    let is_about_any = matches!(render, Render::Values | Render::Type);
+    let is_told = |status: &Status| !is_about_any || *status != Status::WrongType;
     let mut statuses = parts.iter().map(|part| part.status).chain(refused).filter(is_told);
     if let Some(text) = statuses.find_map(|status| status_error(status, command)) {
         return encode::error(out, &text);
@@ -137,6 +138,14 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         (Render::TreeObject { geometry }, [part]) => {
             tree_reply::object(out, protocol, part.value.as_deref(), part.number, geometry);
         }
+        (Render::Type, [part]) => encode::simple(
+            out,
+            match part.status {
+                Status::Ok => "zset",
+                Status::WrongType => "string",
+                _ => "none",
+            },
+        ),
         (Render::TreeInfo, [part]) => tree_reply::info(out, protocol, part.value.as_deref()),
         (Render::Geo(render), [part]) => {
             let answer = (part.status, part.number, part.value.as_deref());

@@ -92,6 +92,7 @@ impl Model {
             Request::Tree { .. }
             | Request::TreeAddShape { .. }
             | Request::TreeRefine { .. }
+            | Request::TreeCountRefined { .. }
             | Request::TreeRemove { .. } => false,
             // They tell of the connection, or of the server's state.
             Request::Hello(_) | Request::ClientId | Request::ClientInfo | Request::Info(_) => false,

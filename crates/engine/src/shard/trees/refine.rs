@@ -58,13 +58,14 @@ impl Refining {
 }
 
 impl<J: Journal> Shard<J> {
-    /// One turn of a refined search. True at its end.
+    /// One turn of a refined search. Objects are counted, or appended to
+    /// `found`. True at its end.
     pub(super) fn refine_turn(
         &self,
         named: &Named,
         cursor: &mut Cursor,
         refining: &mut Refining,
-        found: &mut Vec<u8>,
+        (found, mut count): (&mut Vec<u8>, Option<&mut u64>),
     ) -> bool {
         let node = node_bytes(named.tree.header().capacity as usize);
         let step = (SEARCH_TURN_BYTES / node).max(1) as u64;
@@ -75,6 +76,10 @@ impl<J: Journal> Shard<J> {
         loop {
             while let Some((object, seen)) = refining.waiting.pop() {
                 compared += self.compare(named, object, seen == Some(now), refining, found);
+                if let Some(count) = &mut count {
+                    **count += u64::from(found.len() > before);
+                    found.truncate(before);
+                }
                 if compared >= REFINE_TURN_BYTES || found.len() - before >= SEARCH_TURN_BYTES {
                     return ended && refining.waiting.is_empty();
                 }
@@ -82,10 +87,16 @@ impl<J: Journal> Shard<J> {
             if ended || cursor.nodes() >= last {
                 return ended;
             }
-            let waiting = &mut refining.waiting;
+            let (waiting, restarts) = (&mut refining.waiting, cursor.restarts());
             ended = named.tree.search_some(&self.owner, cursor, step, |object| {
                 waiting.push((*object, Some(now)));
             });
+            if let Some(count) = &mut count
+                && cursor.restarts() != restarts
+            {
+                // What was counted comes again.
+                **count = 0;
+            }
         }
     }
 
@@ -124,11 +135,14 @@ impl<J: Journal> Shard<J> {
         found.clear();
         let searched = self.begin_search(name, request).and_then(|mut search| {
             while !self.search_turn(&mut search, &mut found)? {}
-            Ok(search.number())
+            Ok((search.number(), search.gives_objects()))
         });
         self.trees.scratch = found;
         match searched {
-            Ok(number) => Reply { value: Some(&self.trees.scratch), ..Reply::number(number) },
+            Ok((number, gives_objects)) => {
+                let value = gives_objects.then_some(&self.trees.scratch[..]);
+                Reply { value, ..Reply::number(number) }
+            }
             Err(status) => Reply::status(status),
         }
     }

@@ -35,10 +35,12 @@ impl TreeSearch {
 
     /// The reply's number: objects counted, or nodes visited.
     pub fn number(&self) -> i64 {
-        if let Some(refining) = &self.refining {
-            return refining.number(self.cursor.nodes());
+        let nodes = self.cursor.nodes();
+        match (self.count, &self.refining) {
+            (Some(count), _) => count as i64,
+            (None, Some(refining)) => refining.number(nodes),
+            (None, None) => nodes as i64,
         }
-        self.count.unwrap_or(self.cursor.nodes()) as i64
     }
 }
 
@@ -70,6 +72,10 @@ impl<J: Journal> Shard<J> {
                 let refining = Refining::new(refine, ids)?;
                 (refining.window(), refining.predicate(), None, Some(Box::new(refining)))
             }
+            TreeCommand::CountRefined { refine } => {
+                let refining = Refining::new(refine, None)?;
+                (refining.window(), refining.predicate(), Some(0), Some(Box::new(refining)))
+            }
             _ => return Err(Status::Malformed),
         };
         let named = self.trees.by_name.get(name).ok_or(Status::NoTree)?;
@@ -97,7 +103,7 @@ impl<J: Journal> Shard<J> {
         let last = search.cursor.nodes() + SEARCH_TURN_NODES;
         let TreeSearch { cursor, count, refining, .. } = search;
         if let Some(refining) = refining {
-            return Ok(self.refine_turn(named, cursor, refining, found));
+            return Ok(self.refine_turn(named, cursor, refining, (found, count.as_mut())));
         }
         let before = found.len();
         // Bounded: each step visits a node, or ends.
