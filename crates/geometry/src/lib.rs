@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod along;
 mod parts;
 mod predicate;
 mod refine;

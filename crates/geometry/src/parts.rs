@@ -43,6 +43,11 @@ impl Segment {
         rect_of(self.a, self.b)
     }
 
+    /// The same from its end to its start.
+    pub fn reversed(&self) -> Self {
+        Self { a: self.b, b: self.a, ..*self }
+    }
+
     /// Whether a point lies on it.
     pub fn has(&self, point: Coord<f64>) -> bool {
         self.rect().intersects(&rect_of(point, point)) && side(self.a, self.b, point) == 0.0
@@ -50,14 +55,15 @@ impl Segment {
 
     /// Whether the two share a point.
     pub fn meets(&self, other: &Self) -> bool {
-        let (a, b) = (side(other.a, other.b, self.a), side(other.a, other.b, self.b));
-        let (c, d) = (side(self.a, self.b, other.a), side(self.a, self.b, other.b));
-        let apart = |one: f64, two: f64| (one > 0.0 && two < 0.0) || (one < 0.0 && two > 0.0);
-        (apart(a, b) && apart(c, d))
-            || other.has(self.a)
-            || other.has(self.b)
-            || self.has(other.a)
-            || self.has(other.b)
+        let on_one_side = |line: &Self, a: Coord<f64>, b: Coord<f64>| {
+            let (a, b) = (side(line.a, line.b, a), side(line.a, line.b, b));
+            (a > 0.0 && b > 0.0) || (a < 0.0 && b < 0.0)
+        };
+        // Neither lies on one side of the other: they cross, or all four ends
+        // are on one line, and then their boxes tell.
+        self.rect().intersects(&other.rect())
+            && !on_one_side(self, other.a, other.b)
+            && !on_one_side(other, self.a, self.b)
     }
 
     /// Distance from a point to its nearest point.
@@ -82,6 +88,13 @@ impl Segment {
     }
 }
 
+/// Where a polygon's segments are, and their box.
+#[derive(Clone, PartialEq, Debug)]
+struct Edges {
+    range: Range<usize>,
+    rect: Rect,
+}
+
 /// A geometry's segments, and where its parts begin.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parts {
@@ -90,8 +103,7 @@ pub struct Parts {
     boxes: Vec<Vec<Rect>>,
     /// A point of each point, line and polygon.
     starts: Vec<Coord<f64>>,
-    /// Each polygon's segments.
-    polygons: Vec<Range<usize>>,
+    polygons: Vec<Edges>,
 }
 
 impl Parts {
@@ -146,7 +158,10 @@ impl Parts {
         self.starts.extend(polygon.exterior().0.first());
         self.ring(polygon.exterior(), number);
         polygon.interiors().iter().for_each(|ring| self.ring(ring, number));
-        self.polygons.push(from..self.segments.len());
+        let range = from..self.segments.len();
+        let rects = self.segments[range.clone()].iter().map(Segment::rect);
+        let rect = rects.reduce(|all, rect| all.union(&rect)).expect("a ring has segments");
+        self.polygons.push(Edges { range, rect });
     }
 
     fn ring(&mut self, ring: &LineString<f64>, polygon: u32) {
@@ -166,8 +181,19 @@ impl Parts {
         &self.starts
     }
 
-    pub fn polygons(&self) -> &[Range<usize>] {
-        &self.polygons
+    /// The numbers of its polygons.
+    pub fn polygons(&self) -> Range<u32> {
+        0..self.polygons.len() as u32
+    }
+
+    /// A polygon's segments.
+    pub fn edges(&self, polygon: u32) -> &[Segment] {
+        &self.segments[self.polygons[polygon as usize].range.clone()]
+    }
+
+    /// A polygon's box.
+    pub fn rect_of_polygon(&self, polygon: u32) -> Rect {
+        self.polygons[polygon as usize].rect
     }
 
     /// Hands the segments whose boxes meet the window to `each`, in order,
@@ -177,17 +203,72 @@ impl Parts {
         &self,
         only: Option<u32>,
         window: &Rect,
+        each: impl FnMut(&Segment) -> bool,
+    ) -> bool {
+        self.any_in(only, window, |_| true, each)
+    }
+
+    /// The same for the segments that a ray from a segment's start through its
+    /// end may meet, and some others.
+    pub fn any_ahead(
+        &self,
+        only: Option<u32>,
+        along: &Segment,
+        each: impl FnMut(&Segment) -> bool,
+    ) -> bool {
+        let (p, q) = (along.a, along.b);
+        let reach = |from: f64, to: f64| {
+            (
+                if to < from { f64::NEG_INFINITY } else { from },
+                if to > from { f64::INFINITY } else { from },
+            )
+        };
+        let ((min_x, max_x), (min_y, max_y)) = (reach(p.x, q.x), reach(p.y, q.y));
+        let (is_right, is_up) = (q.x > p.x, q.y > p.y);
+        let is_crossed = |rect: &Rect| {
+            let (least, most) = (
+                Coord { x: rect.min_x, y: rect.min_y },
+                Coord { x: rect.max_x, y: rect.max_y },
+            );
+            let leftmost = Coord {
+                x: if is_up { least.x } else { most.x },
+                y: if is_right { most.y } else { least.y },
+            };
+            let rightmost = Coord {
+                x: if is_up { most.x } else { least.x },
+                y: if is_right { least.y } else { most.y },
+            };
+            side(p, q, leftmost) >= 0.0 && side(p, q, rightmost) <= 0.0
+        };
+        self.any_in(only, &Rect { min_x, max_x, min_y, max_y }, is_crossed, each)
+    }
+
+    /// Hands on the segments whose boxes meet the window, but for some under
+    /// boxes that are not wanted.
+    fn any_in(
+        &self,
+        only: Option<u32>,
+        window: &Rect,
+        is_wanted: impl Fn(&Rect) -> bool,
         mut each: impl FnMut(&Segment) -> bool,
     ) -> bool {
-        let wanted = match only {
-            Some(polygon) => self.polygons[polygon as usize].clone(),
+        let range = match only {
+            Some(polygon) => self.polygons[polygon as usize].range.clone(),
             None => 0..self.segments.len(),
         };
         let mut each = |at: usize| {
             let segment = &self.segments[at];
-            wanted.contains(&at) && segment.rect().intersects(window) && each(segment)
+            range.contains(&at) && segment.rect().intersects(window) && each(segment)
         };
-        self.any_below(self.boxes.len(), 0, window, &wanted, &mut each)
+        if range.len() <= 2 * RUN {
+            return range.clone().any(each);
+        }
+        let is_wanted = |level: usize, at: usize| {
+            let (span, rect) = (RUN.pow(level as u32), &self.boxes[level - 1][at]);
+            let in_range = at * span < range.end && range.start < (at + 1) * span;
+            in_range && rect.intersects(window) && is_wanted(rect)
+        };
+        self.any_below(self.boxes.len(), 0, &is_wanted, &mut each)
     }
 
     /// The same under one box, of a level counted from the segments.
@@ -195,21 +276,18 @@ impl Parts {
         &self,
         level: usize,
         at: usize,
-        window: &Rect,
-        wanted: &Range<usize>,
+        is_wanted: &impl Fn(usize, usize) -> bool,
         each: &mut impl FnMut(usize) -> bool,
     ) -> bool {
         if level == 0 {
             return each(at);
         }
-        let span = RUN.pow(level as u32);
-        let is_wanted = at * span < wanted.end && wanted.start < (at + 1) * span;
-        if !is_wanted || !self.boxes[level - 1][at].intersects(window) {
+        if !is_wanted(level, at) {
             return false;
         }
         let below = if level == 1 { self.segments.len() } else { self.boxes[level - 2].len() };
         (at * RUN..below.min((at + 1) * RUN))
-            .any(|child| self.any_below(level - 1, child, window, wanted, each))
+            .any(|child| self.any_below(level - 1, child, is_wanted, each))
     }
 
     /// Where a point lies among the polygons, or in relation to one of them.

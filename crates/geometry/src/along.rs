@@ -1,0 +1,152 @@
+//! What of a segment lies in polygons. All its crossings with edges are put in
+//! order along it; how many of a polygon's follow tells of each place whether
+//! it is inside. So no point between them has to be located.
+//!
+//! Which edges cross the segment, and in which direction, is told exactly, and
+//! so is whether they do so before its start or beyond its end. The places of
+//! the others are rounded.
+
+use crate::parts::{Parts, Position, Segment, side};
+use geo_types::Coord;
+
+/// What is shorter than this, of its segment's length, is not looked at: it
+/// comes from rounding.
+const LEAST_STRETCH: f64 = 4.0 * f64::EPSILON;
+
+/// A part of a segment: 0 is the segment's start, 1 its end.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stretch {
+    from: f64,
+    to: f64,
+}
+
+/// All of a segment.
+pub const WHOLE: Stretch = Stretch { from: 0.0, to: 1.0 };
+
+/// What of a segment lies where among the edges of a geometry.
+#[derive(Debug, Default)]
+pub struct Along {
+    /// Has a polygon's inside on its left, as near as one likes. In order, if
+    /// it is of one polygon.
+    pub inside: Vec<Stretch>,
+    /// Lies on edges or lines.
+    pub on_edges: Vec<Stretch>,
+}
+
+impl Along {
+    /// Of a segment among a geometry's lines and polygons, or the edges of one
+    /// of its polygons. Of one without extent all is where its point is.
+    pub fn of(parts: &Parts, only: Option<u32>, segment: &Segment) -> Self {
+        if segment.a == segment.b {
+            return Self::of_point(parts, only, segment.a);
+        }
+        let (mut found, mut crossings) = (Self::default(), Vec::new());
+        // Segments come in order, so a polygon's come together.
+        let mut current = None;
+        parts.any_ahead(only, segment, |edge| {
+            if edge.polygon != current {
+                found.add_inside(&mut crossings);
+                current = edge.polygon;
+            }
+            let (a, b) = (side(segment.a, segment.b, edge.a), side(segment.a, segment.b, edge.b));
+            if a == 0.0 && b == 0.0 {
+                let (from, to) = (place(segment, edge.a), place(segment, edge.b));
+                found.on_edges.push(Stretch { from: from.min(to), to: from.max(to) });
+            } else if edge.polygon.is_some() && (a > 0.0) != (b > 0.0) {
+                let is_right_on_line = a.min(b) == 0.0;
+                let (right, left) = if a > 0.0 { (edge.b, edge.a) } else { (edge.a, edge.b) };
+                crossings.extend(crossing(segment, right, left, is_right_on_line));
+            }
+            false
+        });
+        found.add_inside(&mut crossings);
+        found
+    }
+
+    fn of_point(parts: &Parts, only: Option<u32>, point: Coord<f64>) -> Self {
+        let position = match only {
+            Some(_) => parts.locate(point, only),
+            None if parts.has(point) => Position::Boundary,
+            None => Position::Outside,
+        };
+        let (inside, on_edges) = match position {
+            Position::Inside => (vec![WHOLE], Vec::new()),
+            Position::Boundary => (Vec::new(), vec![WHOLE]),
+            Position::Outside => (Vec::new(), Vec::new()),
+        };
+        Self { inside, on_edges }
+    }
+
+    /// Adds what is inside of a polygon whose edges cross at these places.
+    /// Takes them away.
+    fn add_inside(&mut self, crossings: &mut Vec<f64>) {
+        crossings.sort_unstable_by(f64::total_cmp);
+        // Beyond the last one is the outside.
+        let (first, rest) = crossings.split_at(crossings.len() % 2);
+        self.inside.extend(first.iter().map(|&to| Stretch { from: 0.0, to }));
+        let pairs = rest.as_chunks::<2>().0.iter();
+        self.inside.extend(pairs.map(|&[from, to]| Stretch { from, to }));
+        self.inside.retain(|stretch| stretch.from < stretch.to);
+        crossings.clear();
+    }
+
+    /// Whether all of the segment lies in polygons, or on edges or lines.
+    pub fn is_whole(mut self) -> bool {
+        self.inside.append(&mut self.on_edges);
+        is_covered(&[WHOLE], self.inside)
+    }
+
+    /// Whether some of it has the inside on its left.
+    pub fn has_inside(&self) -> bool {
+        !is_covered(&self.inside, Vec::new())
+    }
+}
+
+/// Where on the segment a point of its line lies; its nearer end for one
+/// before or beyond it.
+fn place(segment: &Segment, point: Coord<f64>) -> f64 {
+    let (p, q) = (segment.a, segment.b);
+    let (dx, dy) = (q.x - p.x, q.y - p.y);
+    let t = if dx.abs() >= dy.abs() { (point.x - p.x) / dx } else { (point.y - p.y) / dy };
+    t.clamp(0.0, 1.0)
+}
+
+/// Where an edge that has its ends right of a segment's line, or on it, and
+/// left of it crosses the segment; its end if beyond. `None`: at or before its
+/// start.
+fn crossing(
+    segment: &Segment,
+    right: Coord<f64>,
+    left: Coord<f64>,
+    is_right_on_line: bool,
+) -> Option<f64> {
+    let (start, end) = (side(right, left, segment.a), side(right, left, segment.b));
+    if start <= 0.0 {
+        return None;
+    }
+    if end >= 0.0 {
+        return Some(1.0);
+    }
+    let (one, two) = (place(segment, right), place(segment, left));
+    if is_right_on_line {
+        return Some(one);
+    }
+    Some((start / (start - end)).clamp(one.min(two), one.max(two)))
+}
+
+/// Whether all of `wanted`, which is in order, lies in some of `by`.
+pub fn is_covered(wanted: &[Stretch], mut by: Vec<Stretch>) -> bool {
+    by.sort_unstable_by(|one, two| one.from.total_cmp(&two.from));
+    let mut by = by.into_iter().peekable();
+    let mut reached = 0.0_f64;
+    wanted.iter().all(|stretch| {
+        reached = reached.max(stretch.from);
+        while reached < stretch.to - LEAST_STRETCH {
+            match by.next_if(|next| next.from <= reached + LEAST_STRETCH) {
+                Some(next) => reached = reached.max(next.to),
+                None => return false,
+            }
+        }
+        true
+    })
+}
