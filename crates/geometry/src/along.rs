@@ -6,7 +6,8 @@
 //! so is whether they do so before its start or beyond its end. The places of
 //! the others are rounded.
 
-use crate::parts::{Parts, Position, Segment, side};
+use crate::parts::{Parts, Position, Segment};
+use crate::side::{Line, side, way_to_line};
 use geo_types::Coord;
 
 /// What is shorter than this, of its segment's length, is not looked at: it
@@ -28,7 +29,7 @@ pub const WHOLE: Stretch = Stretch { from: 0.0, to: 1.0 };
 pub struct Along {
     /// Has a polygon's inside on its left, as near as one likes. In order, if
     /// it is of one polygon.
-    pub inside: Vec<Stretch>,
+    pub left: Vec<Stretch>,
     /// Lies on edges or lines.
     pub on_edges: Vec<Stretch>,
 }
@@ -42,13 +43,13 @@ impl Along {
         }
         let (mut found, mut crossings) = (Self::default(), Vec::new());
         // Segments come in order, so a polygon's come together.
-        let mut current = None;
+        let (mut current, mut line) = (None, Line::of(segment));
         parts.any_ahead(only, segment, |edge| {
             if edge.polygon != current {
                 found.add_inside(&mut crossings);
                 current = edge.polygon;
             }
-            let (a, b) = (side(segment.a, segment.b, edge.a), side(segment.a, segment.b, edge.b));
+            let (a, b) = line.sides(edge);
             if a == 0.0 && b == 0.0 {
                 let (from, to) = (place(segment, edge.a), place(segment, edge.b));
                 found.on_edges.push(Stretch { from: from.min(to), to: from.max(to) });
@@ -69,37 +70,45 @@ impl Along {
             None if parts.has(point) => Position::Boundary,
             None => Position::Outside,
         };
-        let (inside, on_edges) = match position {
+        let (left, on_edges) = match position {
             Position::Inside => (vec![WHOLE], Vec::new()),
             Position::Boundary => (Vec::new(), vec![WHOLE]),
             Position::Outside => (Vec::new(), Vec::new()),
         };
-        Self { inside, on_edges }
+        Self { left, on_edges }
     }
 
     /// Adds what is inside of a polygon whose edges cross at these places.
     /// Takes them away.
     fn add_inside(&mut self, crossings: &mut Vec<f64>) {
-        crossings.sort_unstable_by(f64::total_cmp);
         // Beyond the last one is the outside.
-        let (first, rest) = crossings.split_at(crossings.len() % 2);
-        self.inside.extend(first.iter().map(|&to| Stretch { from: 0.0, to }));
-        let pairs = rest.as_chunks::<2>().0.iter();
-        self.inside.extend(pairs.map(|&[from, to]| Stretch { from, to }));
-        self.inside.retain(|stretch| stretch.from < stretch.to);
+        if crossings.len() % 2 == 1 {
+            crossings.push(0.0);
+        }
+        self.left.append(&mut between(crossings));
         crossings.clear();
+    }
+
+    /// What has the inside of the one polygon on its right: as on the left, but
+    /// for places between which an odd number of edges lie.
+    pub fn right(&self) -> Vec<Stretch> {
+        let stretches = self.left.iter().chain(&self.on_edges);
+        between(&mut stretches.flat_map(|stretch| [stretch.from, stretch.to]).collect::<Vec<_>>())
     }
 
     /// Whether all of the segment lies in polygons, or on edges or lines.
     pub fn is_whole(mut self) -> bool {
-        self.inside.append(&mut self.on_edges);
-        is_covered(&[WHOLE], self.inside)
+        self.left.append(&mut self.on_edges);
+        is_covered(&[WHOLE], self.left)
     }
+}
 
-    /// Whether some of it has the inside on its left.
-    pub fn has_inside(&self) -> bool {
-        !is_covered(&self.inside, Vec::new())
-    }
+/// The stretches between the first and the second of an even number of places,
+/// the third and the fourth, and so on.
+fn between(places: &mut [f64]) -> Vec<Stretch> {
+    places.sort_unstable_by(f64::total_cmp);
+    let pairs = places.as_chunks::<2>().0.iter();
+    pairs.filter(|[from, to]| from < to).map(|&[from, to]| Stretch { from, to }).collect()
 }
 
 /// Where on the segment a point of its line lies; its nearer end for one
@@ -120,18 +129,18 @@ fn crossing(
     left: Coord<f64>,
     is_right_on_line: bool,
 ) -> Option<f64> {
-    let (start, end) = (side(right, left, segment.a), side(right, left, segment.b));
-    if start <= 0.0 {
+    if side(right, left, segment.a) <= 0.0 {
         return None;
     }
-    if end >= 0.0 {
+    if side(right, left, segment.b) >= 0.0 {
         return Some(1.0);
     }
     let (one, two) = (place(segment, right), place(segment, left));
     if is_right_on_line {
         return Some(one);
     }
-    Some((start / (start - end)).clamp(one.min(two), one.max(two)))
+    let way = way_to_line(right, left, segment.a, segment.b);
+    Some(way.max(one.min(two)).min(one.max(two)))
 }
 
 /// Whether all of `wanted`, which is in order, lies in some of `by`.

@@ -8,10 +8,13 @@
 #![forbid(unsafe_code)]
 
 mod along;
+#[cfg(test)]
+mod hostile;
 mod parts;
 mod predicate;
 mod refine;
 mod shape;
+mod side;
 mod text;
 mod wkb;
 

@@ -2,13 +2,16 @@
 //! over runs of them, so that those near a place are found without looking at
 //! all. A point is a segment without extent.
 
+use crate::side::{side, step};
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::rect::Rect;
-use robust::orient2d;
 use std::ops::Range;
 
 /// Segments, or boxes, under one box.
 const RUN: usize = 8;
+
+/// A square of a distance that has not lost digits.
+const LEAST_SQUARE: f64 = 1e-280;
 
 /// A segment, a line's or a polygon's.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,13 +30,6 @@ pub enum Position {
     Inside,
 }
 
-/// On which side of the line from `a` to `b` a point lies: positive is left;
-/// the sign is exact.
-pub fn side(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>) -> f64 {
-    let robust = |coord: Coord<f64>| robust::Coord { x: coord.x, y: coord.y };
-    orient2d(robust(a), robust(b), robust(point))
-}
-
 pub fn rect_of(a: Coord<f64>, b: Coord<f64>) -> Rect {
     Rect { min_x: a.x.min(b.x), max_x: a.x.max(b.x), min_y: a.y.min(b.y), max_y: a.y.max(b.y) }
 }
@@ -43,48 +39,31 @@ impl Segment {
         rect_of(self.a, self.b)
     }
 
-    /// The same from its end to its start.
-    pub fn reversed(&self) -> Self {
-        Self { a: self.b, b: self.a, ..*self }
-    }
-
     /// Whether a point lies on it.
     pub fn has(&self, point: Coord<f64>) -> bool {
         self.rect().intersects(&rect_of(point, point)) && side(self.a, self.b, point) == 0.0
     }
 
-    /// Whether the two share a point.
-    pub fn meets(&self, other: &Self) -> bool {
-        let on_one_side = |line: &Self, a: Coord<f64>, b: Coord<f64>| {
-            let (a, b) = (side(line.a, line.b, a), side(line.a, line.b, b));
-            (a > 0.0 && b > 0.0) || (a < 0.0 && b < 0.0)
-        };
-        // Neither lies on one side of the other: they cross, or all four ends
-        // are on one line, and then their boxes tell.
-        self.rect().intersects(&other.rect())
-            && !on_one_side(self, other.a, other.b)
-            && !on_one_side(other, self.a, self.b)
+    /// Whether two segments that do not meet are at most so far apart.
+    pub fn is_near(&self, other: &Self, most: f64) -> bool {
+        other.is_near_point(self.a, most)
+            || other.is_near_point(self.b, most)
+            || self.is_near_point(other.a, most)
+            || self.is_near_point(other.b, most)
     }
 
-    /// Distance from a point to its nearest point.
-    fn distance_from(&self, point: Coord<f64>) -> f64 {
+    fn is_near_point(&self, point: Coord<f64>, most: f64) -> bool {
+        step();
         let (dx, dy) = (self.b.x - self.a.x, self.b.y - self.a.y);
         let along = (point.x - self.a.x) * dx + (point.y - self.a.y) * dy;
         // Of a segment without extent not a number: then its ends are all.
         let t = (along / (dx * dx + dy * dy)).clamp(0.0, 1.0);
         let t = if t.is_nan() { 0.0 } else { t };
-        (point.x - (self.a.x + t * dx)).hypot(point.y - (self.a.y + t * dy))
-    }
-
-    /// Distance of two segments that do not meet.
-    pub fn distance(&self, other: &Self) -> f64 {
-        let ends = [
-            other.distance_from(self.a),
-            other.distance_from(self.b),
-            self.distance_from(other.a),
-            self.distance_from(other.b),
-        ];
-        ends.into_iter().fold(f64::INFINITY, f64::min)
+        let (x, y) = (point.x - (self.a.x + t * dx), point.y - (self.a.y + t * dy));
+        // Squares tell of most that they are too far, and cost less than a root.
+        let square = x * x + y * y;
+        let is_clear = square > LEAST_SQUARE && square > most * most * (1.0 + 1e-12);
+        !is_clear && x.hypot(y) <= most
     }
 }
 
@@ -226,19 +205,12 @@ impl Parts {
         let ((min_x, max_x), (min_y, max_y)) = (reach(p.x, q.x), reach(p.y, q.y));
         let (is_right, is_up) = (q.x > p.x, q.y > p.y);
         let is_crossed = |rect: &Rect| {
-            let (least, most) = (
-                Coord { x: rect.min_x, y: rect.min_y },
-                Coord { x: rect.max_x, y: rect.max_y },
-            );
-            let leftmost = Coord {
-                x: if is_up { least.x } else { most.x },
-                y: if is_right { most.y } else { least.y },
-            };
-            let rightmost = Coord {
-                x: if is_up { most.x } else { least.x },
-                y: if is_right { least.y } else { most.y },
-            };
-            side(p, q, leftmost) >= 0.0 && side(p, q, rightmost) <= 0.0
+            let (left, right) =
+                if is_up { (rect.min_x, rect.max_x) } else { (rect.max_x, rect.min_x) };
+            let (above, below) =
+                if is_right { (rect.max_y, rect.min_y) } else { (rect.min_y, rect.max_y) };
+            side(p, q, Coord { x: left, y: above }) >= 0.0
+                && side(p, q, Coord { x: right, y: below }) <= 0.0
         };
         self.any_in(only, &Rect { min_x, max_x, min_y, max_y }, is_crossed, each)
     }

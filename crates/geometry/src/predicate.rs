@@ -8,8 +8,9 @@
 //! they look like (`hostile.rs`).
 
 use crate::Shape;
-use crate::along::{Along, is_covered};
+use crate::along::{Along, Stretch, is_covered};
 use crate::parts::{Parts, Position};
+use crate::side::Line;
 use remora_layout::rect::Rect;
 use std::cell::LazyCell;
 
@@ -24,9 +25,11 @@ pub fn intersects(a: &Shape, b: &Shape) -> bool {
         let mut starts = inner.starts().iter();
         starts.any(|&start| outer.locate(start, None) != Position::Outside)
     };
-    a.segments().iter().any(|one| b.any_near(None, &one.rect(), |two| one.meets(two)))
-        || begins_in(a, b)
-        || begins_in(b, a)
+    let meets_any = |one| {
+        let mut line = Line::of(one);
+        b.any_near(None, &one.rect(), |two| line.meets(two))
+    };
+    a.segments().iter().any(meets_any) || begins_in(a, b) || begins_in(b, a)
 }
 
 /// Whether every point of `inner` is one of `outer` (OGC's *covers*). A polygon
@@ -49,7 +52,7 @@ pub fn is_near(a: &Shape, b: &Shape, most: f64) -> bool {
     intersects(a, b)
         || a.parts().segments().iter().any(|one| {
             let window = inflated(&one.rect(), most);
-            b.parts().any_near(None, &window, |two| one.distance(two) <= most)
+            b.parts().any_near(None, &window, |two| one.is_near(two, most))
         })
 }
 
@@ -72,27 +75,22 @@ fn has_polygon(outer: &Parts, inner: &Parts, polygon: u32) -> bool {
     has_edges(outer, ways.collect(), inner, polygon)
         .into_iter()
         .any(|way| is_uncut(outer, way, inner, polygon))
-        || (own.iter().all(|edge| Along::of(outer, None, edge).is_whole())
-            && !has_inside(inner, polygon))
+        || (!has_inside(inner, polygon)
+            && own.iter().all(|edge| Along::of(outer, None, edge).is_whole()))
 }
 
 /// Those of some polygons of `outer` that have all edges of a polygon of
 /// `inner`, and the inside where the edges have theirs.
 fn has_edges(outer: &Parts, mut ways: Vec<u32>, inner: &Parts, polygon: u32) -> Vec<u32> {
     for edge in inner.edges(polygon) {
-        let reversed = edge.reversed();
         // What does not depend on the way is found once.
-        let own = [edge, &reversed]
-            .map(|edge| LazyCell::new(|| Along::of(inner, Some(polygon), edge).inside));
+        let own = LazyCell::new(|| Along::of(inner, Some(polygon), edge));
         ways.retain(|&way| {
             let along = Along::of(outer, Some(way), edge);
-            if along.on_edges.is_empty() {
-                return along.is_whole();
-            }
-            let left = along.inside.clone();
-            along.is_whole()
-                && is_covered(&own[0], left)
-                && is_covered(&own[1], Along::of(outer, Some(way), &reversed).inside)
+            let is_beside_inside = along.on_edges.is_empty()
+                || (is_covered(&own.left, along.left.clone())
+                    && is_covered(&own.right(), along.right()));
+            is_beside_inside && along.is_whole()
         });
     }
     ways
@@ -105,14 +103,17 @@ fn is_uncut(outer: &Parts, way: u32, inner: &Parts, polygon: u32) -> bool {
     let mut near = outer.edges(way).iter().filter(|edge| edge.rect().intersects(&rect));
     near.all(|edge| {
         let along = Along::of(inner, Some(polygon), edge);
-        is_covered(&along.inside, along.on_edges)
+        is_covered(&along.left, along.on_edges)
     })
 }
 
 /// Whether there is a place beside an edge that is inside.
 fn has_inside(parts: &Parts, polygon: u32) -> bool {
-    parts.edges(polygon).iter().any(|edge| {
-        let has_inside = |edge| Along::of(parts, Some(polygon), edge).has_inside();
-        has_inside(edge) || has_inside(&edge.reversed())
+    // One without extent has no sides.
+    let mut edges = parts.edges(polygon).iter().filter(|edge| edge.a != edge.b);
+    edges.any(|edge| {
+        let along = Along::of(parts, Some(polygon), edge);
+        let has_some = |stretches: &[Stretch]| !is_covered(stretches, Vec::new());
+        has_some(&along.left) || has_some(&along.right())
     })
 }
