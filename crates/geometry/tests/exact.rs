@@ -272,18 +272,58 @@ fn geometry(most: i8) -> impl Strategy<Value = Geometry<f64>> {
     ]
 }
 
-/// Two on one grid; now and then the second is in the first.
+fn rings(of: &Geometry<f64>) -> Vec<LineString<f64>> {
+    match of {
+        Geometry::Polygon(one) => {
+            std::iter::once(one.exterior()).chain(one.interiors()).cloned().collect()
+        }
+        Geometry::MultiPolygon(all) => {
+            all.0.iter().flat_map(|one| rings(&one.clone().into())).collect()
+        }
+        Geometry::GeometryCollection(all) => all.0.iter().flat_map(rings).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What has two rings after each other as one, in the other direction if that
+/// is wanted: what a hole is, or what two are.
+fn of_rings(
+    of: &Geometry<f64>,
+    which: prop::sample::Index,
+    is_turned: bool,
+) -> Option<Geometry<f64>> {
+    let rings = rings(of);
+    let at = which.index(rings.len().max(1));
+    let (one, two) = (rings.get(at)?, &rings[(at + 1) % rings.len()]);
+    let mut coords = one.0.clone();
+    if one.0[0] == two.0[0] {
+        coords.extend(two.0.iter().rev().skip(1));
+    }
+    if is_turned {
+        coords.reverse();
+    }
+    Some(Polygon::new(LineString(coords), vec![]).into())
+}
+
+/// Two on one grid; now and then the second is in the first, or a ring of it.
 fn pair() -> impl Strategy<Value = (Geometry<f64>, Geometry<f64>)> {
-    prop_oneof![Just(2_i8), Just(3), Just(5), Just(9)].prop_flat_map(|most| {
-        (geometry(most), geometry(most), 0..4_u8).prop_map(|(a, b, which)| {
+    let pair = |most| {
+        (geometry(most), geometry(most), 0..5_u8, any::<prop::sample::Index>(), any::<bool>())
+    };
+    prop_oneof![Just(2_i8), Just(3), Just(5), Just(9)].prop_flat_map(pair).prop_map(
+        |(a, b, which, ring, is_turned)| {
             let all = |members| Geometry::GeometryCollection(GeometryCollection(members));
             match which {
                 0 => (all(vec![a.clone(), b.clone()]), b),
                 1 => (all(vec![a, b.clone()]), all(vec![b.clone(), b])),
+                2 => match of_rings(&a, ring, is_turned) {
+                    Some(of_a) => (a, of_a),
+                    None => (a, b),
+                },
                 _ => (a, b),
             }
-        })
-    })
+        },
+    )
 }
 
 /// The same with all coordinates times powers of two.
