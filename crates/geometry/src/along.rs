@@ -7,7 +7,7 @@
 //! the others are rounded.
 
 use crate::parts::{Parts, Position, Segment};
-use crate::side::{Line, side, way_to_line};
+use crate::side::{Line, side, steps, way_to_line};
 use geo_types::Coord;
 
 /// What is shorter than this, of its segment's length, is not looked at: it
@@ -27,8 +27,8 @@ pub const WHOLE: Stretch = Stretch { from: 0.0, to: 1.0 };
 /// What of a segment lies where among the edges of a geometry.
 #[derive(Debug, Default)]
 pub struct Along {
-    /// Has a polygon's inside on its left, as near as one likes. In order, if
-    /// it is of one polygon.
+    /// Has a polygon's inside on its left, as near as one likes. In order and
+    /// apart, if it is of one polygon.
     pub left: Vec<Stretch>,
     /// Lies on edges or lines.
     pub on_edges: Vec<Stretch>,
@@ -106,6 +106,7 @@ impl Along {
 /// The stretches between the first and the second of an even number of places,
 /// the third and the fourth, and so on.
 fn between(places: &mut [f64]) -> Vec<Stretch> {
+    steps(places.len());
     places.sort_unstable_by(f64::total_cmp);
     let pairs = places.as_chunks::<2>().0.iter();
     pairs.filter(|[from, to]| from < to).map(|&[from, to]| Stretch { from, to }).collect()
@@ -143,19 +144,28 @@ fn crossing(
     Some(way.max(one.min(two)).min(one.max(two)))
 }
 
-/// Whether all of `wanted`, which is in order, lies in some of `by`.
+/// What of some stretches is long enough to be looked at.
+pub fn wide(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+    stretches.retain(|stretch| stretch.to - stretch.from > LEAST_STRETCH);
+    stretches
+}
+
+/// Whether all of `wanted` lies in some of `by`. What is wanted is in order,
+/// apart and wide. Its length hardly counts: it is searched for gaps of `by`.
 pub fn is_covered(wanted: &[Stretch], mut by: Vec<Stretch>) -> bool {
+    steps(by.len());
     by.sort_unstable_by(|one, two| one.from.total_cmp(&two.from));
-    let mut by = by.into_iter().peekable();
+    let is_free = |from: f64, to: f64| {
+        let next = wanted.partition_point(|stretch| stretch.to <= from + LEAST_STRETCH);
+        wanted
+            .get(next)
+            .is_none_or(|stretch| stretch.to.min(to) - stretch.from.max(from) <= LEAST_STRETCH)
+    };
     let mut reached = 0.0_f64;
-    wanted.iter().all(|stretch| {
-        reached = reached.max(stretch.from);
-        while reached < stretch.to - LEAST_STRETCH {
-            match by.next_if(|next| next.from <= reached + LEAST_STRETCH) {
-                Some(next) => reached = reached.max(next.to),
-                None => return false,
-            }
-        }
-        true
-    })
+    let free_between = by.iter().all(|stretch| {
+        let is_free = stretch.from <= reached || is_free(reached, stretch.from);
+        reached = reached.max(stretch.to);
+        is_free
+    });
+    free_between && is_free(reached, 1.0)
 }

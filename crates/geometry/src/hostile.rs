@@ -1,7 +1,7 @@
 //! Geometries that cost as much to compare as their length allows: a server
 //! takes them from anybody. Counted in steps, as times are a machine's.
 
-use crate::side::steps;
+use crate::side::steps_taken;
 use crate::{Refine, Shape};
 use geo_types::{
     Coord, Geometry, GeometryCollection, LineString, MultiPoint, MultiPolygon, Polygon,
@@ -119,6 +119,15 @@ fn holes(n: usize) -> (Shape, Shape) {
     )
 }
 
+/// A comb whose base is many edges, each with all teeth on it, and squares on
+/// that base.
+fn base(n: usize) -> (Shape, Shape) {
+    let teeth = (0..n / 2).map(|i| at(1.0 - 2.0 * i as f64 / n as f64, f64::from(i % 2 == 1)));
+    let base = to_and_fro(n / 2, at(0.0, 0.0), at(1.0, 0.0), 0.0).into_iter();
+    let comb = polygon(base.chain(teeth).collect());
+    (shape(comb), shape(MultiPolygon(vec![square(0.0, 1.0); n / 6])))
+}
+
 /// A ring twice, which has no inside; its edges lie in two halves, in none
 /// alone.
 fn hollow(n: usize, half: Coords) -> (Shape, Shape) {
@@ -144,9 +153,10 @@ fn pairs(n: usize) -> Vec<(String, Shape, Shape)> {
             pairs.push((format!("{name}, {which} hollow"), hollow, halves));
         }
     }
-    let ((a, b), (c, d)) = (points(n), holes(n));
+    let ((a, b), (c, d), (e, f)) = (points(n), holes(n), base(n));
     pairs.push(("points beside a comb".into(), a, b));
     pairs.push(("triangles and holes".into(), c, d));
+    pairs.push(("a comb's base in squares".into(), e, f));
     pairs
 }
 
@@ -166,12 +176,29 @@ fn all(n: usize, mut each: impl FnMut(String, u64, f64)) {
     for (name, a, b) in pairs(n) {
         for (shape, object) in [(&a, &b), (&b, &a)] {
             for (predicate, refine) in refines(shape) {
-                let (before, begun) = (steps(), std::time::Instant::now());
+                let (before, begun) = (steps_taken(), std::time::Instant::now());
                 let holds = refine.holds(object);
                 let seconds = begun.elapsed().as_secs_f64();
-                each(format!("{name}: {predicate} {holds}"), steps() - before, seconds);
+                each(format!("{name}: {predicate} {holds}"), steps_taken() - before, seconds);
             }
         }
+    }
+}
+
+/// Steps of the worst comparison, and what it is.
+fn worst(n: usize) -> (u64, String) {
+    let mut worst = (0, String::new());
+    all(n, |name, steps, _| worst = std::mem::take(&mut worst).max((steps, name)));
+    worst
+}
+
+#[test]
+fn twice_as_long_costs_four_times_as_much() {
+    for n in [100, 200] {
+        let (steps, name) = worst(n);
+        let most = 16 * (n * n) as u64;
+        assert!(steps <= most, "{name}: {steps} steps for {n} coordinates each");
+        assert!(steps > most / 4, "{name}: the shapes are no longer bad ones");
     }
 }
 

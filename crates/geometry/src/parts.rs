@@ -2,7 +2,7 @@
 //! over runs of them, so that those near a place are found without looking at
 //! all. A point is a segment without extent.
 
-use crate::side::{side, step};
+use crate::side::{side, steps};
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::rect::Rect;
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl Segment {
     }
 
     fn is_near_point(&self, point: Coord<f64>, most: f64) -> bool {
-        step();
+        steps(1);
         let (dx, dy) = (self.b.x - self.a.x, self.b.y - self.a.y);
         let along = (point.x - self.a.x) * dx + (point.y - self.a.y) * dy;
         // Of a segment without extent not a number: then its ends are all.

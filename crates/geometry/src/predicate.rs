@@ -8,7 +8,7 @@
 //! they look like (`hostile.rs`).
 
 use crate::Shape;
-use crate::along::{Along, Stretch, is_covered};
+use crate::along::{Along, is_covered, wide};
 use crate::parts::{Parts, Position};
 use crate::side::Line;
 use remora_layout::rect::Rect;
@@ -84,12 +84,15 @@ fn has_polygon(outer: &Parts, inner: &Parts, polygon: u32) -> bool {
 fn has_edges(outer: &Parts, mut ways: Vec<u32>, inner: &Parts, polygon: u32) -> Vec<u32> {
     for edge in inner.edges(polygon) {
         // What does not depend on the way is found once.
-        let own = LazyCell::new(|| Along::of(inner, Some(polygon), edge));
+        let own = LazyCell::new(|| {
+            let along = Along::of(inner, Some(polygon), edge);
+            let right = wide(along.right());
+            (wide(along.left), right)
+        });
         ways.retain(|&way| {
             let along = Along::of(outer, Some(way), edge);
             let is_beside_inside = along.on_edges.is_empty()
-                || (is_covered(&own.left, along.left.clone())
-                    && is_covered(&own.right(), along.right()));
+                || (is_covered(&own.0, along.left.clone()) && is_covered(&own.1, along.right()));
             is_beside_inside && along.is_whole()
         });
     }
@@ -103,7 +106,7 @@ fn is_uncut(outer: &Parts, way: u32, inner: &Parts, polygon: u32) -> bool {
     let mut near = outer.edges(way).iter().filter(|edge| edge.rect().intersects(&rect));
     near.all(|edge| {
         let along = Along::of(inner, Some(polygon), edge);
-        is_covered(&along.left, along.on_edges)
+        is_covered(&wide(along.left), along.on_edges)
     })
 }
 
@@ -113,7 +116,7 @@ fn has_inside(parts: &Parts, polygon: u32) -> bool {
     let mut edges = parts.edges(polygon).iter().filter(|edge| edge.a != edge.b);
     edges.any(|edge| {
         let along = Along::of(parts, Some(polygon), edge);
-        let has_some = |stretches: &[Stretch]| !is_covered(stretches, Vec::new());
-        has_some(&along.left) || has_some(&along.right())
+        let right = along.right();
+        !wide(along.left).is_empty() || !wide(right).is_empty()
     })
 }
