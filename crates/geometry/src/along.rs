@@ -7,7 +7,7 @@
 //! the others are rounded.
 
 use crate::parts::{Parts, Position, Segment};
-use crate::side::{Line, side, steps, way_to_line};
+use crate::side::{Line, sides, steps};
 use geo_types::Coord;
 
 /// What is shorter than this, of its segment's length, is not looked at: it
@@ -130,18 +130,18 @@ fn crossing(
     left: Coord<f64>,
     is_right_on_line: bool,
 ) -> Option<f64> {
-    if side(right, left, segment.a) <= 0.0 {
+    let (start, end) = sides(right, left, segment.a, segment.b);
+    if start <= 0.0 {
         return None;
     }
-    if side(right, left, segment.b) >= 0.0 {
+    if end >= 0.0 {
         return Some(1.0);
     }
     let (one, two) = (place(segment, right), place(segment, left));
     if is_right_on_line {
         return Some(one);
     }
-    let way = way_to_line(right, left, segment.a, segment.b);
-    Some(way.max(one.min(two)).min(one.max(two)))
+    Some((start / (start - end)).clamp(one.min(two), one.max(two)))
 }
 
 /// What of some stretches is long enough to be looked at.

@@ -38,17 +38,21 @@ pub fn side(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>) -> f64 {
     told(scaled(a), scaled(b), scaled(point))
 }
 
-/// How far on the way from `start` to `end`, which lie on two sides of the
-/// line from `a` to `b`, that is. Rounded.
-pub fn way_to_line(a: Coord<f64>, b: Coord<f64>, start: Coord<f64>, end: Coord<f64>) -> f64 {
-    let (from, to) = if is_small(a, b, start) || is_small(a, b, end) {
-        let scaled = scaling(&[a, b, start, end]);
-        let told = |point| told(scaled(a), scaled(b), scaled(point));
-        (told(start), told(end))
-    } else {
-        (told(a, b, start), told(a, b, end))
-    };
-    from / (from - to)
+/// The same for two points, so that what is told of one can be compared with
+/// what is told of the other.
+pub fn sides(a: Coord<f64>, b: Coord<f64>, one: Coord<f64>, two: Coord<f64>) -> (f64, f64) {
+    if is_small(a, b, one) || is_small(a, b, two) {
+        let scaled = scaling(&[a, b, one, two]);
+        let size = |point| told(scaled(a), scaled(b), scaled(point)).abs();
+        // The sign is exact if each has a scale of its own.
+        let signed = |point| match side(a, b, point) {
+            0.0 => 0.0,
+            sign => size(point).max(f64::MIN_POSITIVE).copysign(sign),
+        };
+        return (signed(one), signed(two));
+    }
+    steps(2);
+    (told(a, b, one), told(a, b, two))
 }
 
 fn told(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>) -> f64 {
