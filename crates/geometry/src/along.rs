@@ -97,7 +97,7 @@ impl Along {
     }
 
     /// Whether all of the segment lies in polygons, or on edges or lines.
-    pub fn is_whole(mut self) -> bool {
+    pub fn holds_whole(mut self) -> bool {
         self.left.append(&mut self.on_edges);
         is_covered(&[WHOLE], self.left)
     }

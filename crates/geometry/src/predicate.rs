@@ -3,9 +3,9 @@
 //! that share coordinates meet where they do. Where an edge crosses another
 //! one between its ends, the place is rounded.
 //!
-//! What it keeps true: two geometries of n and m coordinates cost n times m
-//! looks at a pair of segments, a small number of times, and no more, whatever
-//! they look like (`hostile.rs`).
+//! What it keeps true: of two geometries that together have n coordinates each
+//! pair of segments is looked at a small number of times, whatever they look
+//! like (`hostile.rs`).
 
 use crate::Shape;
 use crate::along::{Along, is_covered, wide};
@@ -40,7 +40,7 @@ pub fn covers(outer: &Shape, inner: &Shape) -> bool {
     }
     let (outer, inner) = (outer.parts(), inner.parts());
     let mut lines = inner.segments().iter().filter(|segment| segment.polygon.is_none());
-    lines.all(|segment| Along::of(outer, None, segment).is_whole())
+    lines.all(|segment| Along::of(outer, None, segment).holds_whole())
         && inner.polygons().all(|polygon| has_polygon(outer, inner, polygon))
 }
 
@@ -76,7 +76,7 @@ fn has_polygon(outer: &Parts, inner: &Parts, polygon: u32) -> bool {
         .into_iter()
         .any(|way| is_uncut(outer, way, inner, polygon))
         || (!has_inside(inner, polygon)
-            && own.iter().all(|edge| Along::of(outer, None, edge).is_whole()))
+            && own.iter().all(|edge| Along::of(outer, None, edge).holds_whole()))
 }
 
 /// Those of some polygons of `outer` that have all edges of a polygon of
@@ -93,7 +93,7 @@ fn has_edges(outer: &Parts, mut ways: Vec<u32>, inner: &Parts, polygon: u32) -> 
             let along = Along::of(outer, Some(way), edge);
             let is_beside_inside = along.on_edges.is_empty()
                 || (is_covered(&own.0, along.left.clone()) && is_covered(&own.1, along.right()));
-            is_beside_inside && along.is_whole()
+            is_beside_inside && along.holds_whole()
         });
     }
     ways
