@@ -26,16 +26,19 @@ fn random(seed: u64, count: usize, most_bytes: usize) -> impl Iterator<Item = Ve
 #[test]
 fn rings_of_a_hostile_client() {
     let (mut frames, mut replies, mut large, mut ended, mut all) = (0, 0, 0, 0, 0);
+    let mut refined = 0;
     for script in seeds("ring_session").into_iter().chain(random(1, 600, 1_200)) {
         let seen = ring::run(&script);
         frames += seen.frames;
         replies += seen.replies;
         large += seen.in_buffer.min(seen.uploads);
+        refined += seen.refined;
         ended += seen.ended.is_some() as usize;
         all += 1;
     }
     assert!(frames > 5 * all && replies > 3 * all, "{frames} frames, {replies} replies");
     assert!(large > 0 && ended > all / 10 && ended < all, "{large} large, {ended} ended");
+    assert!(refined > 20, "{refined} refined searches found something");
 }
 
 #[test]

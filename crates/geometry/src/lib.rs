@@ -7,10 +7,14 @@
 
 #![forbid(unsafe_code)]
 
+mod along;
+#[cfg(test)]
+mod hostile;
 mod parts;
 mod predicate;
 mod refine;
 mod shape;
+mod side;
 mod text;
 mod wkb;
 
@@ -40,7 +44,7 @@ pub enum ShapeError {
     #[error("a member of the collection is of another kind")]
     Member,
     /// A coordinate is no number, or infinite.
-    #[error("a coordinate is not finite")]
+    #[error("a coordinate is nan or infinite, which is no place: give a finite number")]
     NotFinite,
     /// A coordinate is too great.
     #[error("a coordinate is beyond {MAX_GEOMETRY_COORDINATE:e}")]

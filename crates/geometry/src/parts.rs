@@ -2,13 +2,16 @@
 //! over runs of them, so that those near a place are found without looking at
 //! all. A point is a segment without extent.
 
+use crate::side::{side, steps};
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::rect::Rect;
-use robust::orient2d;
 use std::ops::Range;
 
 /// Segments, or boxes, under one box.
 const RUN: usize = 8;
+
+/// A square of a distance that has not lost digits.
+const LEAST_SQUARE: f64 = 1e-280;
 
 /// A segment, a line's or a polygon's.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,13 +30,6 @@ pub enum Position {
     Inside,
 }
 
-/// On which side of the line from `a` to `b` a point lies: positive is left;
-/// the sign is exact.
-pub fn side(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>) -> f64 {
-    let robust = |coord: Coord<f64>| robust::Coord { x: coord.x, y: coord.y };
-    orient2d(robust(a), robust(b), robust(point))
-}
-
 pub fn rect_of(a: Coord<f64>, b: Coord<f64>) -> Rect {
     Rect { min_x: a.x.min(b.x), max_x: a.x.max(b.x), min_y: a.y.min(b.y), max_y: a.y.max(b.y) }
 }
@@ -48,38 +44,34 @@ impl Segment {
         self.rect().intersects(&rect_of(point, point)) && side(self.a, self.b, point) == 0.0
     }
 
-    /// Whether the two share a point.
-    pub fn meets(&self, other: &Self) -> bool {
-        let (a, b) = (side(other.a, other.b, self.a), side(other.a, other.b, self.b));
-        let (c, d) = (side(self.a, self.b, other.a), side(self.a, self.b, other.b));
-        let apart = |one: f64, two: f64| (one > 0.0 && two < 0.0) || (one < 0.0 && two > 0.0);
-        (apart(a, b) && apart(c, d))
-            || other.has(self.a)
-            || other.has(self.b)
-            || self.has(other.a)
-            || self.has(other.b)
+    /// Whether two segments that do not meet are at most so far apart.
+    pub fn is_near(&self, other: &Self, most: f64) -> bool {
+        other.is_near_point(self.a, most)
+            || other.is_near_point(self.b, most)
+            || self.is_near_point(other.a, most)
+            || self.is_near_point(other.b, most)
     }
 
-    /// Distance from a point to its nearest point.
-    fn distance_from(&self, point: Coord<f64>) -> f64 {
+    fn is_near_point(&self, point: Coord<f64>, most: f64) -> bool {
+        steps(1);
         let (dx, dy) = (self.b.x - self.a.x, self.b.y - self.a.y);
         let along = (point.x - self.a.x) * dx + (point.y - self.a.y) * dy;
         // Of a segment without extent not a number: then its ends are all.
         let t = (along / (dx * dx + dy * dy)).clamp(0.0, 1.0);
         let t = if t.is_nan() { 0.0 } else { t };
-        (point.x - (self.a.x + t * dx)).hypot(point.y - (self.a.y + t * dy))
+        let (x, y) = (point.x - (self.a.x + t * dx), point.y - (self.a.y + t * dy));
+        // Squares tell of most that they are too far, and cost less than a root.
+        let square = x * x + y * y;
+        let is_clear = square > LEAST_SQUARE && square > most * most * (1.0 + 1e-12);
+        !is_clear && x.hypot(y) <= most
     }
+}
 
-    /// Distance of two segments that do not meet.
-    pub fn distance(&self, other: &Self) -> f64 {
-        let ends = [
-            other.distance_from(self.a),
-            other.distance_from(self.b),
-            self.distance_from(other.a),
-            self.distance_from(other.b),
-        ];
-        ends.into_iter().fold(f64::INFINITY, f64::min)
-    }
+/// Where a polygon's segments are, and their box.
+#[derive(Clone, PartialEq, Debug)]
+struct Edges {
+    range: Range<usize>,
+    rect: Rect,
 }
 
 /// A geometry's segments, and where its parts begin.
@@ -90,8 +82,7 @@ pub struct Parts {
     boxes: Vec<Vec<Rect>>,
     /// A point of each point, line and polygon.
     starts: Vec<Coord<f64>>,
-    /// Each polygon's segments.
-    polygons: Vec<Range<usize>>,
+    polygons: Vec<Edges>,
 }
 
 impl Parts {
@@ -146,7 +137,10 @@ impl Parts {
         self.starts.extend(polygon.exterior().0.first());
         self.ring(polygon.exterior(), number);
         polygon.interiors().iter().for_each(|ring| self.ring(ring, number));
-        self.polygons.push(from..self.segments.len());
+        let range = from..self.segments.len();
+        let rects = self.segments[range.clone()].iter().map(Segment::rect);
+        let rect = rects.reduce(|all, rect| all.union(&rect)).expect("a ring has segments");
+        self.polygons.push(Edges { range, rect });
     }
 
     fn ring(&mut self, ring: &LineString<f64>, polygon: u32) {
@@ -166,8 +160,19 @@ impl Parts {
         &self.starts
     }
 
-    pub fn polygons(&self) -> &[Range<usize>] {
-        &self.polygons
+    /// The numbers of its polygons.
+    pub fn polygons(&self) -> Range<u32> {
+        0..self.polygons.len() as u32
+    }
+
+    /// A polygon's segments.
+    pub fn edges(&self, polygon: u32) -> &[Segment] {
+        &self.segments[self.polygons[polygon as usize].range.clone()]
+    }
+
+    /// A polygon's box.
+    pub fn rect_of_polygon(&self, polygon: u32) -> Rect {
+        self.polygons[polygon as usize].rect
     }
 
     /// Hands the segments whose boxes meet the window to `each`, in order,
@@ -177,17 +182,65 @@ impl Parts {
         &self,
         only: Option<u32>,
         window: &Rect,
+        each: impl FnMut(&Segment) -> bool,
+    ) -> bool {
+        self.any_in(only, window, |_| true, each)
+    }
+
+    /// The same for the segments that a ray from a segment's start through its
+    /// end may meet, and some others.
+    pub fn any_ahead(
+        &self,
+        only: Option<u32>,
+        along: &Segment,
+        each: impl FnMut(&Segment) -> bool,
+    ) -> bool {
+        let (p, q) = (along.a, along.b);
+        let reach = |from: f64, to: f64| {
+            (
+                if to < from { f64::NEG_INFINITY } else { from },
+                if to > from { f64::INFINITY } else { from },
+            )
+        };
+        let ((min_x, max_x), (min_y, max_y)) = (reach(p.x, q.x), reach(p.y, q.y));
+        let (is_right, is_up) = (q.x > p.x, q.y > p.y);
+        let is_crossed = |rect: &Rect| {
+            let (left, right) =
+                if is_up { (rect.min_x, rect.max_x) } else { (rect.max_x, rect.min_x) };
+            let (above, below) =
+                if is_right { (rect.max_y, rect.min_y) } else { (rect.min_y, rect.max_y) };
+            side(p, q, Coord { x: left, y: above }) >= 0.0
+                && side(p, q, Coord { x: right, y: below }) <= 0.0
+        };
+        self.any_in(only, &Rect { min_x, max_x, min_y, max_y }, is_crossed, each)
+    }
+
+    /// Hands on the segments whose boxes meet the window, but for some under
+    /// boxes that are not wanted.
+    fn any_in(
+        &self,
+        only: Option<u32>,
+        window: &Rect,
+        is_wanted: impl Fn(&Rect) -> bool,
         mut each: impl FnMut(&Segment) -> bool,
     ) -> bool {
-        let wanted = match only {
-            Some(polygon) => self.polygons[polygon as usize].clone(),
+        let range = match only {
+            Some(polygon) => self.polygons[polygon as usize].range.clone(),
             None => 0..self.segments.len(),
         };
         let mut each = |at: usize| {
             let segment = &self.segments[at];
-            wanted.contains(&at) && segment.rect().intersects(window) && each(segment)
+            range.contains(&at) && segment.rect().intersects(window) && each(segment)
         };
-        self.any_below(self.boxes.len(), 0, window, &wanted, &mut each)
+        if range.len() <= 2 * RUN {
+            return range.clone().any(each);
+        }
+        let is_wanted = |level: usize, at: usize| {
+            let (span, rect) = (RUN.pow(level as u32), &self.boxes[level - 1][at]);
+            let in_range = at * span < range.end && range.start < (at + 1) * span;
+            in_range && rect.intersects(window) && is_wanted(rect)
+        };
+        self.any_below(self.boxes.len(), 0, &is_wanted, &mut each)
     }
 
     /// The same under one box, of a level counted from the segments.
@@ -195,21 +248,18 @@ impl Parts {
         &self,
         level: usize,
         at: usize,
-        window: &Rect,
-        wanted: &Range<usize>,
+        is_wanted: &impl Fn(usize, usize) -> bool,
         each: &mut impl FnMut(usize) -> bool,
     ) -> bool {
         if level == 0 {
             return each(at);
         }
-        let span = RUN.pow(level as u32);
-        let is_wanted = at * span < wanted.end && wanted.start < (at + 1) * span;
-        if !is_wanted || !self.boxes[level - 1][at].intersects(window) {
+        if !is_wanted(level, at) {
             return false;
         }
         let below = if level == 1 { self.segments.len() } else { self.boxes[level - 2].len() };
         (at * RUN..below.min((at + 1) * RUN))
-            .any(|child| self.any_below(level - 1, child, window, wanted, each))
+            .any(|child| self.any_below(level - 1, child, is_wanted, each))
     }
 
     /// Where a point lies among the polygons, or in relation to one of them.

@@ -50,6 +50,10 @@ impl Shape {
                 return Err(ShapeError::Trailing);
             }
         }
+        // The parser takes these for words.
+        if text.split([' ', '\t', '\r', '\n', '(', ')', ',']).any(is_not_finite) {
+            return Err(ShapeError::NotFinite);
+        }
         let parsed: Wkt<f64> =
             text.parse().map_err(|error: &str| ShapeError::Text(error.into()))?;
         Self::new(of_wkt(parsed)?)
@@ -89,6 +93,12 @@ impl Shape {
             Self::from_wkt(text)
         }
     }
+}
+
+/// Whether a word is what other programs write for a number that there is not.
+fn is_not_finite(word: &str) -> bool {
+    let letters = word.trim_start_matches(['+', '-']);
+    ["nan", "inf", "infinity"].iter().any(|name| letters.eq_ignore_ascii_case(name))
 }
 
 fn wkt_line(line: wkt::types::LineString<f64>) -> LineString<f64> {

@@ -151,7 +151,12 @@ fn what_is_no_geometry_is_refused_with_its_reason() {
     assert_eq!(refused("POLYGON ((0 0, 1 0, 1 1, 0 1))"), OpenRing);
     assert_eq!(refused("POLYGON ((0 0, 1 0, 1 1, 0 0), (0 0, 1 0, 1 1, 2 2))"), OpenRing);
     assert_eq!(refused("POINT (1e999 0)"), NotFinite);
-    assert!(matches!(refused("POINT (nan 0)"), ShapeError::Text(_)));
+    for word in ["nan", "NaN", "-nan", "inf", "-Infinity", "+INF"] {
+        assert_eq!(refused(&format!("POINT ({word} 0)")), NotFinite);
+        assert_eq!(refused(&format!("LINESTRING(0 0,1 {word})")), NotFinite);
+    }
+    assert!(NotFinite.to_string().contains("give a finite number"));
+    assert!(matches!(refused("POINT (nano 0)"), ShapeError::Text(_)));
     assert_eq!(Shape::from_wkt("point(1e-3 -25E+2)"), Shape::from_wkt(" POINT ( 0.001 -2500 ) "));
     assert_eq!(refused("POINT (1e151 0)"), TooFar);
     assert!(matches!(refused("POINT (1)"), ShapeError::Text(_)));

@@ -277,3 +277,14 @@ fn edges_and_holes() {
     assert!(within(&square, &vast) && within(&vast, &all) && !within(&all, &vast));
     assert!(near(&vast, &square, f64::MAX));
 }
+
+#[test]
+fn small_coordinates_are_no_zeros() {
+    // Products of these are; found by the fuzz target `geometry`.
+    let line = Shape::from_wkt("LINESTRING (0 1e-300, 3e-320 2e-160, 2 0)").unwrap();
+    let bounds = Shape::of_rect(&line.bounds());
+    assert!(within(&line, &bounds) && intersects(&line, &bounds) && !within(&bounds, &line));
+    let low = Shape::from_wkt("LINESTRING (0 0, 1e-200 1e-200)").unwrap();
+    let beside = Shape::from_wkt("LINESTRING (0 1e-201, 1e-201 1e-200)").unwrap();
+    assert!(!intersects(&low, &beside) && intersects(&low, &low));
+}

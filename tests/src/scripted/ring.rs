@@ -11,6 +11,7 @@
 //!   people's keys are what they were.
 
 mod acts;
+mod shapes;
 
 use super::Script;
 use super::direct::Direct;
@@ -27,7 +28,7 @@ use remora_layout::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_ring::{Poll, Receiver, Sender};
 use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zerocopy::FromBytes;
@@ -65,6 +66,8 @@ pub struct Seen {
     pub in_buffer: usize,
     /// Values that came whole in pieces, and were set.
     pub uploads: usize,
+    /// Replies to refined searches that found something.
+    pub refined: usize,
     /// How the session ended, if it did.
     pub ended: Option<SessionError>,
 }
@@ -88,6 +91,8 @@ struct Peer<'s> {
     next_id: u32,
     /// Unanswered requests of each of the client's threads.
     awaited: BTreeMap<u16, VecDeque<u32>>,
+    /// Requests that were refined searches.
+    refined: BTreeSet<u32>,
     /// Bytes of the buffers that requests named.
     named: BTreeMap<u32, u64>,
     /// Bytes that values announced last still lack.
@@ -160,6 +165,7 @@ impl<'s> Peer<'s> {
             is_honest: true,
             next_id: 0,
             awaited: BTreeMap::new(),
+            refined: BTreeSet::new(),
             named: BTreeMap::new(),
             missing: BTreeMap::new(),
             others: vec![Vec::new(); OTHERS_KEYS],
@@ -265,6 +271,8 @@ impl<'s> Peer<'s> {
         self.seen.replies += 1;
         let is_upload = id & ANSWERED == 0 && status == Status::Ok && header.pointer[0].get() != 0;
         self.seen.uploads += is_upload as usize;
+        let has_found = status == Status::Ok && bytes > 0;
+        self.seen.refined += (has_found && self.refined.contains(&id)) as usize;
         if !self.is_honest {
             return;
         }

@@ -1,5 +1,6 @@
 //! What the client sends and writes.
 
+use super::shapes::{geometry, refine};
 use super::{ANSWERED, LENGTHS, OTHERS, Peer, SEED, TIMES_MS};
 use remora_engine::command::{Command, Condition, Expiry, Objects, TreeCommand, TreeSettings};
 use remora_index::rtree::Predicate;
@@ -58,7 +59,7 @@ impl Peer<'_> {
         let at_ms = self.now.unix_ms + script.pick(&TIMES_MS) - 10;
         let condition =
             script.pick(&[Condition::Always, Condition::IfAbsent, Condition::IfPresent]);
-        let command = match script.below(20) {
+        let command = match script.below(26) {
             0 | 1 => Command::Get { key },
             2 | 3 => {
                 Command::Set { key, value, condition, expiry: Expiry::Never, get: script.one_in(4) }
@@ -78,7 +79,7 @@ impl Peer<'_> {
             16 => Command::StrLen { key },
             17 => Command::GetDel { key },
             18 => Command::GetEx { key, at_ms: Some(at_ms) },
-            19 if !script.one_in(6) => return self.tree_command(id),
+            19..=25 if !script.one_in(16) => return self.tree_command(id),
             _ if script.one_in(16) => Command::Flush,
             _ => Command::Count,
         };
@@ -90,7 +91,7 @@ impl Peer<'_> {
     /// One encoded command about a tree with this id, or something like it.
     fn tree_command(&mut self, id: u32) -> Vec<u8> {
         let script = &mut self.script;
-        let name = script.pick(&[&b"t"[..], b"t", b"u", b"a"]);
+        let name = script.pick(&[&b"t"[..], b"t", b"t", b"t", b"u", b"a"]);
         let number = script.pick(&NUMBERS);
         let (x, y) = (script.below(8) as f64, script.below(8) as f64);
         let rect = Rect { min_x: x, max_x: x + script.below(3) as f64, min_y: y, max_y: y };
@@ -98,23 +99,34 @@ impl Peer<'_> {
         let predicate = script.pick(&[Predicate::Intersects, Predicate::Within]);
         let object = script.below(40) as u64;
         let data = vec![script.byte(); script.pick(&LENGTHS)];
+        let choice = script.below(22);
+        let is_put = (1..=6).contains(&choice);
+        let shape = if is_put { geometry(script) } else { None };
+        let (wkb, rect) = match shape {
+            // Now and then not within its bounds.
+            Some(shape) if !script.one_in(8) => (Some(shape.to_wkb()), shape.bounds()),
+            shape => (shape.map(|shape| shape.to_wkb()), rect),
+        };
+        let refine = if (15..=18).contains(&choice) { refine(script) } else { Vec::new() };
+        let ids: Vec<u8> = (0..40_u64).flat_map(u64::to_le_bytes).collect();
         let mut list = Vec::new();
-        for more in 0..script.below(60) as u64 {
+        let is_list = choice == 19;
+        for more in 0..if is_list { script.below(60) as u64 } else { 0 } {
             Objects::push(&mut list, more * 7 % 57, &rect);
         }
         let objects = Objects::parse(&list).expect("a list");
         let kind = script.pick(&[TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert]);
-        let capacity = script.pick(&[0, 4, 5, 30, 1024, 70_000]);
+        let capacity = script.pick(&[0, 0, 4, 5, 30, 1024, 70_000]);
         let load = script.below(2) as u64;
         let at = NodeRef { slot: script.word() as u32, generation: 1 };
-        let command = match script.below(16) {
-            0 => TreeCommand::Create(TreeSettings { kind, capacity, bounds: window }),
+        let command = match choice {
+            0 | 20 | 21 => TreeCommand::Create(TreeSettings { kind, capacity, bounds: window }),
             1 if script.one_in(4) => TreeCommand::Drop,
             1..=6 => TreeCommand::Put {
                 id: object,
                 rect,
                 data: script.one_in(3).then_some(&data),
-                geometry: None,
+                geometry: wkb.as_deref(),
             },
             7 => TreeCommand::Remove { id: object },
             8 => TreeCommand::Get { id: object },
@@ -123,6 +135,9 @@ impl Peer<'_> {
             12 => TreeCommand::Count { window, predicate },
             13 => TreeCommand::Nearest { x, y: number, wanted: script.word() as u32 % 3_000 },
             14 => TreeCommand::Info,
+            15..=18 => {
+                TreeCommand::Refine { refine: &refine, ids: script.one_in(2).then_some(&ids) }
+            }
             _ if script.one_in(3) => TreeCommand::Build { load },
             _ => TreeCommand::Stage { load, first: script.one_in(3), objects },
         };
@@ -150,6 +165,9 @@ impl Peer<'_> {
         let payload = self.command(id);
         if payload.len() <= MAX_PAYLOAD_BYTES && self.send(&payload) {
             self.await_reply(id);
+            if payload[0] == Op::TreeRefine as u8 {
+                self.refined.insert(id);
+            }
         }
     }
 
