@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 const EVIL: &[u8] = b"evil";
 const GEOMETRY: u8 = 2;
 const OF_OBJECTS: u8 = 1;
+const COUNTS: u8 = 2;
 /// Where a line's count, and a refinement's geometry, begin.
 const COUNT_AT: usize = 5;
 const REFINE_HEAD: usize = 16;
@@ -189,7 +190,9 @@ fn what_is_no_geometry_or_no_predicate_is_refused() {
     cases.push((of_ids(7), Status::Malformed));
     cases.push((of_ids(8 * MAX_REFINE_IDS + 8), Status::TooLarge));
     cases.push((of_ids(8 * MAX_REFINE_IDS), Status::Ok));
-    cases.push(((Op::TreeRefine, 2, sized(&good)), Status::Malformed));
+    for flags in [COUNTS | OF_OBJECTS, 4, 128] {
+        cases.push(((Op::TreeRefine, flags, sized(&good)), Status::Malformed));
+    }
     cases.push(((Op::TreeRefine, 0, vec![1, 2, 3]), Status::Malformed));
     cases.push(((Op::TreePut, GEOMETRY, rect.as_bytes().to_vec()), Status::Malformed));
     for (number, (request, status)) in cases.iter().enumerate() {

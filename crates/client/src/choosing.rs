@@ -2,7 +2,7 @@
 //! what is told of it to who wants to know.
 
 use crate::api::{Counts, Path, Via};
-use crate::choose::{Class, Decision, Explanation, Spent, Way, Why};
+use crate::choose::{Class, Decision, Explanation, Policy, Spent, Way, Why};
 use crate::error::Error;
 use crate::read::Found;
 use crate::session::Session;
@@ -48,8 +48,8 @@ impl Session {
         self.explaining.last
     }
 
-    /// Begins an operation whose way was chosen. If it is timed, by a policy
-    /// that wants to know or for an explanation, the chooser learns from it.
+    /// Begins an operation whose way was chosen. The chooser learns from what
+    /// its policy wants to know; where that is nothing, for explanations alone.
     fn begin(
         &mut self,
         decision: Decision,
@@ -57,8 +57,9 @@ impl Session {
     ) -> Result<Begun, Error> {
         let Decision { way, why, is_measured } = decision;
         let is_timed = is_measured || self.explaining.is_wanted;
+        let is_learned = is_measured || self.chooser.policy() != Policy::Cost;
         let began_ns = if is_timed { Some(self.now()?) } else { None };
-        Ok(Begun { way, why, began_ns, is_learned: is_measured, expected })
+        Ok(Begun { way, why, began_ns, is_learned, expected })
     }
 
     /// Begins one whose way the caller has given.

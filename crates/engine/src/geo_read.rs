@@ -14,6 +14,7 @@ use remora_index::rtree::{AskReason, LocalWalk, Object, Predicate, Query};
 use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::record::{Lengths, RECORD_HEADER_BYTES};
+use remora_layout::rect::Rect;
 
 /// What one search reads at most: a greater one is its shard's to answer, in
 /// turns.
@@ -50,6 +51,19 @@ impl From<AskReason> for Unread {
     }
 }
 
+/// Whether a search is one that can be read at all: around a position, in one
+/// window, for all there are.
+pub fn may_be_read(search: &GeoSearch<'_>) -> bool {
+    one_window(search).is_some()
+}
+
+/// The centre and the window of a search that can be read.
+fn one_window(search: &GeoSearch<'_>) -> Option<(Position, Rect)> {
+    let Centre::At(centre) = search.centre else { return None };
+    let (window, None) = search.shape.windows(centre) else { return None };
+    (search.enough == 0).then_some((centre, window))
+}
+
 /// Searches the tree at `at` for members, which are appended to `found` as
 /// [`Places`]: with their distances and the scores of their positions, or with 0
 /// for both if `names_only`. The search is around a position, for all there are.
@@ -64,11 +78,7 @@ pub fn read_members<M: Memory>(
     limits: ReadLimits,
     (scratch, found): (&mut Vec<u8>, &mut Vec<u8>),
 ) -> Result<(), Unread> {
-    let Centre::At(centre) = search.centre else { return Err(Unread::Ask) };
-    let (window, None) = search.shape.windows(centre) else { return Err(Unread::Ask) };
-    if search.enough != 0 {
-        return Err(Unread::Ask);
-    }
+    let (centre, window) = one_window(search).ok_or(Unread::Ask)?;
     let query = Query::Window { window, predicate: Predicate::Intersects };
     let mut walk = LocalWalk::begin(memory, home, at, query)?;
     if !walk.run_within(limits.node_bytes, limits.members, scratch)? {

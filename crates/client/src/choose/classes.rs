@@ -23,6 +23,7 @@ pub struct Class {
     pub(super) score: Score,
     /// The run that is under way.
     pub(super) way: Way,
+    pub(super) run: u32,
     pub(super) run_left: u32,
     /// What the session had counted then, see [`super::cost::Cost`].
     pub(super) runs: u32,
@@ -53,6 +54,7 @@ impl Class {
         neighbour: None,
         score: Score::NEW,
         way: Way::Ask,
+        run: 0,
         run_left: 0,
         runs: 0,
         turns: 0,

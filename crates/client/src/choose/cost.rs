@@ -34,6 +34,8 @@ const COLD_NS: u64 = 100_000;
 /// What a run of a cold way is to take, about; its first half is not learned
 /// from.
 const LONG_RUN_NS: f32 = 200e3;
+/// A trial ends after so long, if it had as many operations as any run.
+const TRIAL_ENDS_NS: u64 = 1_000_000;
 /// Each operation is measured that takes so long.
 const LONG_NS: f32 = 5e3;
 const LONGEST_RUN: u32 = 256;
@@ -254,7 +256,7 @@ impl Cost {
         }
         self.runs = self.runs.wrapping_add(1);
         (class.runs, class.turns) = (self.runs, self.turns);
-        (class.way, class.run_left) = (way, run - 1);
+        (class.way, class.run, class.run_left) = (way, run, run - 1);
         class.most_reads = self.most_reads(class, now_ns).filter(|_| way == Way::Read);
         Decision { way, why, is_measured: class.is_measured() }
     }
@@ -295,17 +297,27 @@ impl Cost {
         for _ in 0..self.runs.wrapping_sub(class.runs).clamp(1, MOST_STEPS) {
             class.score.take(difference);
         }
-        self.turns = self.turns.wrapping_add((class.score.favours() != favoured) as u32);
         if class.is_trial && (class.way == Way::Ask) == (difference > 0.0) {
             class.score.turn(difference);
         }
+        self.turns = self.turns.wrapping_add((class.score.favours() != favoured) as u32);
         class.measured_every = ((LONG_NS / read.min(ask)) as u32).clamp(1, Class::SHORTEST);
     }
 
-    /// Whether a run of this class is better ended: since it began another class
-    /// found that the other way is better now.
-    pub fn is_outdated(&self, class: &Class) -> bool {
-        class.turns != self.turns && !class.is_trial
+    /// Whether the run of this class may go on. A trial may until it takes far
+    /// longer than it was meant to; another run until another class finds that the
+    /// other way is better now.
+    #[inline(always)]
+    pub fn goes_on(&self, class: &mut Class, now_ns: u64) -> bool {
+        if !class.is_trial {
+            return class.turns == self.turns;
+        }
+        let (gone, took_ns) = (class.run - class.run_left, now_ns.saturating_sub(class.turned_ns));
+        if gone >= WARM_UP && took_ns > COLD_NS {
+            // By now it is warm, however few operations that were.
+            class.learned = class.learned.max(class.run_left);
+        }
+        gone < RUN || took_ns < TRIAL_ENDS_NS
     }
 
     /// See [`super::Chooser::learn`].

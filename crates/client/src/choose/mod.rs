@@ -139,7 +139,7 @@ impl Chooser {
     /// `load`: what the last heartbeat said.
     #[inline]
     pub fn decide(&mut self, class: &mut Class, load: Option<ServerLoad>, now_ns: u64) -> Decision {
-        if !self.cost.is_outdated(class)
+        if self.cost.goes_on(class, now_ns)
             && let Some(decision) = class.go_on()
         {
             return decision;
@@ -159,7 +159,9 @@ impl Chooser {
     /// Decides for one of the two kinds of single keys.
     #[inline]
     pub fn decide_key(&mut self, at: usize, load: Option<ServerLoad>, now_ns: u64) -> Decision {
-        if let Some(decision) = self.keys[at].go_on() {
+        if self.cost.goes_on(&mut self.keys[at], now_ns)
+            && let Some(decision) = self.keys[at].go_on()
+        {
             return decision;
         }
         if self.policy == Policy::Pointer && at % key_class::IN_BATCH == key_class::CACHED {

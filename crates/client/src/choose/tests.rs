@@ -162,6 +162,22 @@ proptest! {
         prop_assert!(took <= most, "{took} of the better way");
     }
 
+    /// A way that was nearly as good has become very slow meanwhile: who tries it
+    /// notices within some operations, however many the trial was to have.
+    #[test]
+    fn a_trial_that_turns_out_slow_ends(fast in 300u64..2_000, slow in 1u64..20, seed in any::<u64>()) {
+        let mut bench = Bench::new(Policy::Cost, seed);
+        bench.run(20_000, |way, _| if way == Way::Read { fast } else { fast + fast / 5 });
+        let before = bench.asked;
+        let mut in_a_row = 0;
+        for _ in 0..200_000 {
+            bench.run(1, |way, _| if way == Way::Read { fast } else { slow * MS });
+            in_a_row = if bench.last == Way::Ask { in_a_row + 1 } else { 0 };
+            prop_assert!(in_a_row <= 16, "asked on and on");
+        }
+        prop_assert!(bench.asked > before, "never tried again");
+    }
+
     /// A change of the better way is followed within a fifth of a second, and
     /// between two changes nobody turns round but to try (stated in
     /// docs/choice.md: in less than one run of eight in fifty).

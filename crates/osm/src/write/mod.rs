@@ -130,7 +130,7 @@ impl<W: Write> Writer<W> {
         check_tags(tags)?;
         let plan = Plan::of(shape.geometry(), tags)?;
         let element = Element { kind: plan.kind, id: (id / 4) as i64 };
-        let is_kept = element.object_id() == Some(id) && element.id <= GREATEST_ID;
+        let is_kept = element.object_id() == Some(id) && (1..=GREATEST_ID).contains(&element.id);
         let element = if is_kept { element.id } else { self.take_ids(plan.kind, 1) };
         let mut tags = with_type(tags, &plan);
         let own_id = id.to_string();

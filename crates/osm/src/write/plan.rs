@@ -93,7 +93,7 @@ impl Plan {
             polygon.interiors().iter().try_for_each(|ring| self.line(ring, true))?;
         }
         self.kind = match &self.lines[..] {
-            [_] if is_area(tags) => ElementKind::Way,
+            [_] if is_area(tags) && !is_area_relation(tags) => ElementKind::Way,
             _ => ElementKind::Relation,
         };
         if self.kind == ElementKind::Relation {

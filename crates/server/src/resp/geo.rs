@@ -14,7 +14,7 @@ use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, READ_NODE_BYTES, home_of};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
 use remora_engine::command::{Command, GeoCommand, Places};
-use remora_engine::geo_read::{ReadLimits, Unread, read_members};
+use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_front::geo_reply;
 use remora_front::request::{GeoForm, GeoRender, GeoRequest, Render};
 use remora_layout::limits::STREAM_BYTES;
@@ -57,7 +57,7 @@ impl GeoAnswers {
         if reply.status != Status::Ok || reply.number == 0 {
             return;
         }
-        if self.places.len() >= KEPT_NAMES {
+        if self.places.len() >= KEPT_NAMES && !self.places.contains_key(&key) {
             // Those that are still searched are learnt again.
             self.places.clear();
         }
@@ -106,9 +106,12 @@ impl<H: Host> Executor<H> {
         if request.store_to.is_some() || form.score {
             return false;
         }
+        let search = query.search();
+        if !may_be_read(&search) {
+            return false;
+        }
         let Some(&at) = self.geo_answers.places.get(request.key) else { return false };
         let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
-        let search = query.search();
         let found = &mut self.geo_answers.found;
         found.clear();
         let buffers = (&mut self.record, &mut *found);

@@ -1,0 +1,96 @@
+//! What a walk says of its leaves afterwards, while the tree changes between any
+//! two fetches: as long as the walk stands, all that it found is still in the
+//! tree, and it stands no more once any of that is taken out.
+
+mod grove;
+
+use grove::{Grove, HOME, KINDS, Random};
+use remora_arena::{NoJournal, Words};
+use remora_index::Memory;
+use remora_index::rtree::{LocalWalk, Predicate, Query};
+use remora_layout::rect::Rect;
+use std::cell::RefCell;
+
+/// Entries of a node: so few that leaves often change their parents.
+const CAPACITY: usize = 4;
+const MOST_OBJECTS: usize = 400;
+
+struct World {
+    grove: Grove<NoJournal>,
+    random: Random,
+    /// One in so many fetches meets a change.
+    rare: u64,
+}
+
+impl World {
+    fn change(&mut self) {
+        let (x, y) = (self.random.unit(), self.random.unit());
+        let at = Rect::new(x, x, y, y).unwrap();
+        match self.random.below(4) {
+            0 => self.grove.move_some(&mut self.random, at),
+            1 => self.grove.remove_some(&mut self.random),
+            _ if self.grove.objects.len() < MOST_OBJECTS => self.grove.insert(at),
+            _ => self.grove.remove_some(&mut self.random),
+        }
+    }
+}
+
+/// The tree's memory; it is changed between any two fetches.
+struct Busy<'w> {
+    words: Words,
+    world: &'w RefCell<World>,
+}
+
+impl Memory for Busy<'_> {
+    fn bytes(&self) -> usize {
+        self.words.bytes()
+    }
+
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        let mut world = self.world.borrow_mut();
+        let rare = world.rare;
+        while world.random.below(rare) == 0 {
+            world.change();
+        }
+        self.words.fetch(offset, into)
+    }
+}
+
+#[test]
+fn what_stands_is_still_there() {
+    let mut stood = 0;
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        let grove = Grove::new(kind, CAPACITY, 16 << 20, NoJournal);
+        let words = grove.owner.words().clone();
+        let world = RefCell::new(World { grove, random: Random::new(number as u64 + 9), rare: 1 });
+        (0..400).for_each(|_| world.borrow_mut().change());
+        for round in 0..25_000 {
+            let mut guard = world.borrow_mut();
+            guard.rare = [2, 4, 8][round % 3];
+            let (x, y) = (guard.random.unit(), guard.random.unit());
+            let window = Rect::new(x - 0.1, x + 0.1, y - 0.1, y + 0.1).unwrap();
+            let at = guard.grove.tree.at();
+            drop(guard);
+            let query = Query::Window { window, predicate: Predicate::Intersects };
+            let memory = Busy { words: words.clone(), world: &world };
+            let Ok(mut walk) = LocalWalk::begin(&memory, HOME, at, query) else { continue };
+            let ended = walk.run(u64::MAX, &mut Vec::new());
+            world.borrow_mut().rare = u64::MAX;
+            let found = walk.walk().results();
+            if ended != Ok(true) || found.is_empty() || !walk.stands() {
+                continue;
+            }
+            stood += 1;
+            let mut guard = world.borrow_mut();
+            let World { grove, random, .. } = &mut *guard;
+            for object in found {
+                let there = grove.objects.contains(&(object.word, object.rect));
+                assert!(there, "{} is not there any more", object.word);
+            }
+            grove.remove(found[random.below(found.len() as u64) as usize].word);
+            drop(guard);
+            assert!(!walk.stands(), "something found was taken out");
+        }
+    }
+    assert!(stood > 500, "{stood} walks stood");
+}
