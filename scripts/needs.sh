@@ -8,7 +8,7 @@ needs_of_tests='
 redis-cli | redis-tools | - | tests that drive the server with redis-cli
 redis-benchmark | redis-tools | - | tests that drive the server with redis-benchmark
 redis-server | redis-server | redis-server | tests that hold our replies against those of a real redis-server
-osmium | osmium-tool | - | tests that hold our OpenStreetMap files against osmium's
+osmium | osmium-tool | - | tests that hold our OpenStreetMap files against those of osmium
 /usr/lib/python3/dist-packages/redis | python3-redis | - | tests that drive the server with redis-py
 '
 # shellcheck disable=SC2034
