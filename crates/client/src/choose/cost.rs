@@ -14,7 +14,8 @@
 //! grow while it keeps its direction and halve when it turns.
 //!
 //! The worse way is tried once in a while, the more rarely the worse it is:
-//! what that costs is about a hundredth of all time ([`PROBES`]).
+//! what that costs is about a hundredth of all time ([`PROBES`]). A way that was
+//! not gone for long is cold, and tried for so long that it grows warm.
 
 use super::{Class, Decision, Draws, Spent, Way, Why};
 use crate::right::ServerLoad;
