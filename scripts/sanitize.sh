@@ -102,13 +102,13 @@ tsan_test() {
     TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" \
         RUSTFLAGS="-Zsanitizer=thread --cfg remora_atomic_copy ${tsan_flags}" \
         CARGO_TARGET_DIR=$target/tsan \
-        timeout 600 cargo +nightly test "${tsan_std[@]}" --target $triple "$@"
+        timeout 1800 cargo +nightly test "${tsan_std[@]}" --target $triple "$@"
 }
 
 miri_test() {
     MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" \
         CARGO_TARGET_DIR=$target/miri PROPTEST_CASES=4 \
-        timeout 600 cargo +nightly miri test "$@"
+        timeout 1800 cargo +nightly miri test "$@"
 }
 
 tools=("$@")

@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         assert_eq!(list, bytes);
     }
-    if let Ok((command, id)) = Command::decode(bytes) {
+    if let Ok((database, command, id)) = Command::decode_within(bytes) {
         assert!(command.key().is_none_or(|key| key.len() <= MAX_KEY_BYTES));
         if let Command::Set { value, .. }
         | Command::Append { value, .. }
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(value.len() <= MAX_VALUE_BYTES);
         }
         let mut encoded = Vec::new();
-        command.encode_into(id, &mut encoded);
+        command.encode_within(database, id, &mut encoded);
         assert_eq!(encoded, bytes);
     }
 });

@@ -4,9 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_index::hash::{Step, TableRef, Walk};
+use remora_index::hash::{Lookup, TableRef};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_walk::{Proof, Step, Walk};
 
 const REGION_BYTES: u64 = 1 << 20;
 
@@ -30,22 +32,22 @@ fuzz_target!(|input: (Vec<u8>, Vec<Vec<u8>>)| {
     let mut table = TableRef::parse(1, REGION_BYTES, &page(&first))
         .or_else(|| TableRef::parse(1, REGION_BYTES, &good))
         .expect("a good page is a table");
-    let (mut walk, mut want) = Walk::begin(b"key", KeyHash::of(b"key", 3), &table);
+    let mut walk = Lookup::begin(b"key", KeyHash::of(b"key", 3), Kind::STRING, &table);
     for turn in 0..64 {
+        let want = walk.next_want().expect("it has not ended");
         assert!(want.offset + want.bytes as u64 <= REGION_BYTES);
         let mut bytes = feeds.get(turn).cloned().unwrap_or_default();
         bytes.resize(want.bytes, 0);
-        match walk.feed(&bytes) {
-            Step::Fetch(next) => want = next,
+        match walk.feed(want, &bytes, Proof::Checksum) {
+            Step::More => {}
             Step::Ask(_) => return,
-            Step::Moved => {
+            Step::Restart => {
                 // What was fed serves as the page, too.
                 if let Some(newer) = TableRef::parse(1, REGION_BYTES, &page(&bytes)) {
                     table = newer;
                 }
-                match walk.refresh(&table) {
-                    Ok(next) => want = next,
-                    Err(_) => return,
+                if walk.restart(&table).is_err() {
+                    return;
                 }
             }
             Step::Found(found) => {

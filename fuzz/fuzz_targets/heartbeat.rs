@@ -15,7 +15,8 @@ fuzz_target!(|data: &[u8]| {
     if choice & 1 != 0 {
         let beat = Heartbeat {
             sequence: words[0],
-            utilisation_ppm_plus_1: words[1],
+            utilisation_ppm_plus_1: words[1] as u32,
+            wait_ns: (words[1] >> 32) as u32,
             life: words[2],
             epoch: words[3],
             server_unix_ms: words[4],

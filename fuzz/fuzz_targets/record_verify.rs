@@ -7,6 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use remora_layout::hash::checksum;
+use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::record::{
     CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, State, checksum_seed, verify,
@@ -29,8 +30,8 @@ fn repair(bytes: &mut [u8], guardian_too: bool) {
         let generation = word(bytes, 0) as u32;
         let guardian = Guardian { generation, state: State::Live, class: 1 };
         bytes[..8].copy_from_slice(&guardian.to_word().to_le_bytes());
-        // Lengths that fit are as rare as checksums: keep their low bits.
-        let lengths = word(bytes, 3) & 0xff | (word(bytes, 3) >> 32 & 0xff) << 32;
+        // Lengths that fit are as rare as checksums: keep their low bits, and the kind.
+        let lengths = word(bytes, 3) & 0xff00_00ff | (word(bytes, 3) >> 32 & 0xff) << 32;
         bytes[24..32].copy_from_slice(&lengths.to_le_bytes());
     }
     let Some(lengths) = Lengths::from_word(word(bytes, 3)) else { return };
@@ -56,12 +57,18 @@ fuzz_target!(|data: &[u8]| {
         _ => b"key".to_vec(),
     };
     let generation = (choice & 8 != 0).then_some(u32::from(choice));
-    let Ok(found) = verify(&bytes, SECRET, REGION, SLOT, generation, &key) else { return };
+    // Half of the readers come for what the record says that it is.
+    let kind = match choice & 16 {
+        0 => Kind::STRING,
+        _ => bytes.get(27).map_or(Kind::STRING, |&byte| Kind(byte)),
+    };
+    let Ok(found) = verify(&bytes, SECRET, REGION, SLOT, generation, kind, &key) else { return };
 
     let guardian = Guardian::from_word(word(&bytes, 0)).expect("a guardian that was accepted");
     assert_eq!(guardian.state, State::Live);
     assert!(generation.is_none_or(|generation| generation == guardian.generation));
     let lengths = Lengths::from_word(word(&bytes, 3)).expect("lengths that were accepted");
+    assert_eq!(lengths.kind, kind);
     let end = lengths.record_bytes();
     assert!(lengths.key_bytes as usize <= MAX_KEY_BYTES);
     assert!(lengths.value_bytes as usize <= MAX_VALUE_BYTES);
@@ -76,8 +83,10 @@ fuzz_target!(|data: &[u8]| {
         (REGION, SLOT, guardian.generation)
     );
     // The same record in another place or of another generation is none.
-    assert!(verify(&bytes, SECRET, REGION, SLOT + 1, generation, &key).is_err());
+    assert!(verify(&bytes, SECRET, REGION, SLOT + 1, generation, kind, &key).is_err());
     let other = Some(guardian.generation.wrapping_add(1));
-    assert!(verify(&bytes, SECRET, REGION, SLOT, other, &key).is_err());
-    assert!(verify(&bytes, !SECRET, REGION, SLOT, generation, &key).is_err());
+    assert!(verify(&bytes, SECRET, REGION, SLOT, other, kind, &key).is_err());
+    let another = Kind(kind.0.wrapping_add(1));
+    assert!(verify(&bytes, SECRET, REGION, SLOT, generation, another, &key).is_err());
+    assert!(verify(&bytes, !SECRET, REGION, SLOT, generation, kind, &key).is_err());
 });

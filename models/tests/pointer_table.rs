@@ -44,7 +44,7 @@ type Reader = fn(&Words) -> Option<(RemotePointer, u64)>;
 
 fn find(words: &Words) -> Option<(RemotePointer, u64)> {
     let entry = SharedPointers::new(words.clone(), SEED).find(HASH)?;
-    Some((entry.pointer(), entry.lease_end_ns()))
+    Some((entry.pointer(entry.region_low()), entry.lease_end_ns()))
 }
 
 /// The control: takes the line as it is.

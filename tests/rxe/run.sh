@@ -30,7 +30,7 @@ usage() {
     exit 125
 }
 
-seconds='' boot_seconds=60 memory=1024 nodes=1 out='' shell='' variables=() more=()
+seconds='' boot_seconds=180 memory=1024 nodes=1 out='' shell='' variables=() more=()
 while [[ ${1:-} == --* ]]; do
     case $1 in
     --shell) shell=yes && shift && continue ;;
@@ -56,7 +56,7 @@ elif [[ ! -x $1 ]]; then
 elif [[ $1 != /* ]]; then
     set -- "./$1" "${@:2}"
 fi
-seconds=${seconds:-$([[ $shell ]] && echo 3600 || echo 90)}
+seconds=${seconds:-$([[ $shell ]] && echo 3600 || echo 270)}
 
 bash tests/rxe/prepare.sh
 

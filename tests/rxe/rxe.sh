@@ -33,15 +33,15 @@ many=$(tests_of remora-tests many) || exit 1
 runs="
 smoke | | tests/rxe/guest/smoke.sh
 numa | --numa 2 | tests/rxe/guest/numa.sh
-conformance | --seconds 180 | tests/rxe/guest/conformance.sh $conformance
-verbs | --memory 2560 --seconds 300 | tests/rxe/guest/verbs.sh $verbs
-doctor | --memory 2048 --seconds 200 | tests/rxe/guest/doctor.sh
-large | --memory 2048 --seconds 200 | tests/rxe/guest/large.sh $large
-keys | --memory 2048 --seconds 240 | tests/rxe/guest/keys.sh
-places | --memory 2048 --seconds 240 | tests/rxe/guest/places.sh
-many | --memory 3072 --seconds 150 | tests/rxe/guest/many.sh $many
-devices | --memory 2048 --seconds 240 | tests/rxe/guest/devices.sh
-faults | --memory 2048 --seconds 240 | tests/rxe/guest/faults.sh
+conformance | --seconds 540 | tests/rxe/guest/conformance.sh $conformance
+verbs | --memory 2560 --seconds 900 | tests/rxe/guest/verbs.sh $verbs
+doctor | --memory 2048 --seconds 600 | tests/rxe/guest/doctor.sh
+large | --memory 2048 --seconds 600 | tests/rxe/guest/large.sh $large
+keys | --memory 2048 --seconds 720 | tests/rxe/guest/keys.sh
+places | --memory 2048 --seconds 720 | tests/rxe/guest/places.sh
+many | --memory 3072 --seconds 450 | tests/rxe/guest/many.sh $many
+devices | --memory 2048 --seconds 720 | tests/rxe/guest/devices.sh
+faults | --memory 2048 --seconds 720 | tests/rxe/guest/faults.sh
 "
 
 passed=0 failed=0

@@ -4,6 +4,7 @@
 
 mod bed;
 mod binary;
+mod own_server;
 pub mod proc;
 mod random;
 mod raw;
@@ -13,34 +14,21 @@ mod resp;
 mod role;
 pub mod scripted;
 mod server;
+mod session;
+mod wait;
 
 pub use bed::FileBed;
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run};
+pub use own_server::own_config;
 pub use random::Random;
 pub use raw::{RawSession, greet};
-pub use redis::{Bytes, RedisServer};
+pub use redis::{Bytes, RedisServer, let_clocks_go_on};
 pub use redis_py::run_redis_py;
 pub use resp::{Resp, Value, encode};
 pub use role::{Role, role};
 pub use server::{Place, ServerProcess};
-
-use remora_client::{Options, Policy};
-use std::time::{Duration, Instant};
-
-/// Options of a client whose choices go by no times: a known pointer is read,
-/// all else is asked.
-pub fn by_pointers() -> Options {
-    Options { policy: Policy::Pointer, ..Options::default() }
-}
-
-/// Waits for something that has to come about within some seconds.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+pub use session::{by_pointers, long_leases, options, while_right_lapses};
+pub use wait::{DEADLINE, wait_for, wait_until};
 
 /// Whether a tool that the tests need was said to be missing.
 pub fn is_skipped(tool: &str) -> bool {

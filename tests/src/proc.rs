@@ -13,6 +13,8 @@ pub struct Task {
     pub cpu_ns: u64,
     /// Times it went to sleep of its own will.
     pub sleeps: u64,
+    /// Whether it sleeps now.
+    pub is_asleep: bool,
 }
 
 /// The threads of a process.
@@ -28,7 +30,8 @@ pub fn tasks(pid: u32) -> Vec<Task> {
         let tid = entry.file_name().to_string_lossy().parse().unwrap_or_default();
         let cpu_ns = scheduled.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default();
         let sleeps = field(&status, "voluntary_ctxt_switches:").unwrap_or_default();
-        tasks.push(Task { tid, name: name.trim().to_owned(), cpu_ns, sleeps });
+        let is_asleep = status.lines().any(|line| line.starts_with("State:\tS"));
+        tasks.push(Task { tid, name: name.trim().to_owned(), cpu_ns, sleeps, is_asleep });
     }
     tasks
 }
@@ -48,6 +51,12 @@ pub fn anonymous_kib(pid: u32) -> u64 {
 pub fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     field(&status, "VmRSS:").unwrap_or_default()
+}
+
+/// The most resident memory that it ever had, KiB, shared memory included.
+pub fn peak_resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    field(&status, "VmHWM:").unwrap_or_default()
 }
 
 /// Number of mappings.

@@ -15,13 +15,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Says hello at a socket by hand: the answer and the descriptors with it.
 pub fn greet(path: &Path, hello: &ClientHello) -> Result<(UnixStream, ServerHello, Vec<OwnedFd>)> {
     let mut socket = UnixStream::connect(path)?;
-    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    socket.set_read_timeout(Some(crate::DEADLINE))?;
     socket.write_all(hello.as_bytes())?;
     let mut answer = ServerHello::new_zeroed();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
@@ -42,6 +41,19 @@ pub fn greet(path: &Path, hello: &ClientHello) -> Result<(UnixStream, ServerHell
         }
     }
     Ok((socket, answer, fds))
+}
+
+fn header(op: u8, id: u32) -> RequestHeader {
+    RequestHeader {
+        op,
+        flags: 0,
+        form: 0,
+        of: 0,
+        key_bytes: 0.into(),
+        value_bytes: 0.into(),
+        id: id.into(),
+        argument: 0.into(),
+    }
 }
 
 /// A session of which the test writes every byte itself; shard 0 only.
@@ -103,21 +115,25 @@ impl RawSession {
 
     /// Announces a SET of so many bytes, and sends some of its pieces.
     pub fn announce_large(&mut self, id: u32, key: &[u8], bytes: usize, pieces: usize) {
-        let header = |op, form, key_bytes: usize, value_bytes: usize| RequestHeader {
-            op,
-            flags: 0,
-            form,
-            reserved: 0,
-            key_bytes: (key_bytes as u32).into(),
-            value_bytes: (value_bytes as u32).into(),
-            id: id.into(),
-            argument: 0.into(),
+        self.announce(Op::Set, id, key, bytes);
+        self.send_pieces(id, pieces);
+    }
+
+    /// Announces a request whose value of so many bytes comes in pieces.
+    pub fn announce(&mut self, op: Op, id: u32, key: &[u8], bytes: usize) {
+        let header = RequestHeader {
+            form: form::IN_PIECES,
+            key_bytes: (key.len() as u32).into(),
+            value_bytes: (bytes as u32).into(),
+            ..header(op as u8, id)
         };
-        let announced = header(Op::Set as u8, form::IN_PIECES, key.len(), bytes);
-        self.send_patiently(&[announced.as_bytes(), key].concat());
+        self.send_patiently(&[header.as_bytes(), key].concat());
+    }
+
+    /// Sends pieces of 60,000 bytes, each 7.
+    pub fn send_pieces(&mut self, id: u32, pieces: usize) {
         for _ in 0..pieces {
-            let piece = header(PIECE, 0, 0, 0);
-            self.send_patiently(&[piece.as_bytes(), &[7; 60_000]].concat());
+            self.send_patiently(&[header(PIECE, id).as_bytes(), &[7; 60_000]].concat());
         }
     }
 

@@ -3,14 +3,13 @@
 
 use crate::resp::encode;
 use crate::server::ServerProcess;
+use crate::wait::DEADLINE;
 use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
-
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A redis-server on a Unix socket in a directory of its own; it keeps nothing
 /// and is killed when this is dropped.
@@ -26,7 +25,7 @@ impl RedisServer {
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", "s"]);
         // One database, as ours.
-        command.args(["--databases", "1"]);
+        command.args(["--databases", "16"]);
         command.arg("--dir").arg(directory.path()).current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("redis-server is installed");
@@ -42,7 +41,7 @@ impl RedisServer {
     /// A connection.
     pub fn connect(&self) -> Bytes {
         let socket = self.socket().expect("redis-server listens");
-        socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+        socket.set_read_timeout(Some(DEADLINE)).expect("a limit");
         let reader = socket.try_clone().expect("another handle");
         Bytes { writer: Box::new(socket), reader: BufReader::new(Box::new(reader)) }
     }
@@ -55,6 +54,17 @@ impl Drop for RedisServer {
     }
 }
 
+/// The reply to a call with GT or LT depends on whether a millisecond has passed
+/// since the expiry was set that it compares with. Waits until one has, for both
+/// servers.
+pub fn let_clocks_go_on(call: &[Vec<u8>]) {
+    let compares =
+        |word: &Vec<u8>| word.eq_ignore_ascii_case(b"GT") || word.eq_ignore_ascii_case(b"LT");
+    if call.iter().any(compares) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A RESP connection that gives replies as bytes.
 pub struct Bytes {
     writer: Box<dyn Write>,
@@ -62,11 +72,11 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Connects over TCP. A reply that does not come in time is an error.
+    /// Connects over TCP. A reply that does not come by the deadline is an error.
     pub fn connect(address: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(LIMIT))?;
+        socket.set_read_timeout(Some(DEADLINE))?;
         let reader = socket.try_clone()?;
         Ok(Self { writer: Box::new(socket), reader: BufReader::new(Box::new(reader)) })
     }

@@ -1,11 +1,8 @@
 //! A RESP client of the plainest kind: it shares no code with the server.
 
+use crate::wait::DEADLINE;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
-
-/// How long a reply may take.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +57,12 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Resp {
-    /// Connects. A reply that does not come within 20 s is an error.
+    /// Connects. A reply that does not come by the deadline is an error.
     pub fn connect(address: SocketAddr) -> Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(LIMIT))?;
-        socket.set_write_timeout(Some(LIMIT))?;
+        socket.set_read_timeout(Some(DEADLINE))?;
+        socket.set_write_timeout(Some(DEADLINE))?;
         let reader = BufReader::with_capacity(1 << 16, socket.try_clone()?);
         Ok(Self { socket, reader })
     }
@@ -101,15 +98,6 @@ impl Resp {
             },
             _ => return Err(bad()),
         })
-    }
-
-    /// What the server says without being asked, if it does so within a
-    /// fifth of a second.
-    pub fn receive_unasked(&mut self) -> Option<Value> {
-        self.socket.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
-        let value = self.receive().ok();
-        self.socket.set_read_timeout(Some(LIMIT)).ok()?;
-        value
     }
 
     /// Sends a request and takes its reply.

@@ -4,8 +4,9 @@
 //! A test file has one test, by convention `plays_its_part`, that looks for
 //! its part by [`role`] and does nothing without one.
 
+use crate::wait_until;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 const NAME: &str = "PLAYED_ROLE";
 const ARGUMENTS: &str = "PLAYED_ROLE_ARGUMENTS";
@@ -27,12 +28,18 @@ pub struct Role {
 impl Role {
     /// Starts it.
     pub fn start(name: &str, arguments: &[&str]) -> Self {
+        Self::start_with_stderr(name, arguments, Stdio::inherit())
+    }
+
+    /// Starts it with this standard error.
+    pub fn start_with_stderr(name: &str, arguments: &[&str], stderr: impl Into<Stdio>) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this binary has a path"))
             .args(["--exact", "plays_its_part", "--nocapture", "--test-threads=1"])
             .env(NAME, name)
             .env(ARGUMENTS, arguments.join("\n"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("this binary runs again");
         let out = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -77,6 +84,16 @@ impl Role {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits until it ends by itself: how it ended.
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the process ends", || {
+            status = self.child.try_wait().expect("it is a child of this process");
+            status.is_some()
+        });
+        status.expect("it has ended")
     }
 
     /// Kills it (SIGKILL) and waits until it is gone.

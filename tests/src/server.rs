@@ -2,6 +2,7 @@
 
 use crate::binary::{remora, remora_with_open_files};
 use crate::resp::Resp;
+use crate::wait::{DEADLINE, wait_for};
 use remora_client::{Options, Session, Wake};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -11,11 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-const READY_LIMIT: Duration = Duration::from_secs(30);
-const END_LIMIT: Duration = Duration::from_secs(15);
 
 /// Where a server has its socket and its log; it can be used again.
 pub struct Place {
@@ -80,7 +77,7 @@ impl ServerProcess {
             let _ = BufReader::new(out).read_line(&mut line);
             let _ = sender.send(line);
         });
-        let line = receiver.recv_timeout(READY_LIMIT).unwrap_or_default();
+        let line = receiver.recv_timeout(DEADLINE).unwrap_or_default();
         let pid = child.id();
         let resp = line
             .strip_prefix("ready resp=")
@@ -148,19 +145,19 @@ impl ServerProcess {
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Waits for its end by itself: the exit code.
     pub fn ended(&mut self) -> Option<i32> {
-        let deadline = Instant::now() + END_LIMIT;
-        while Instant::now() < deadline {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        panic!("the server does not end:\n{}", self.log());
+        let log = self.log();
+        wait_for(&format!("the server ends:\n{log}"), || self.child.try_wait().ok().flatten())
+            .code()
     }
 }
 

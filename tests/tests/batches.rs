@@ -3,12 +3,10 @@
 
 use remora_client::{Counts, Options, Path, Session, SetOptions, Via, Wake};
 use remora_engine::{Condition, Expiry};
-use remora_tests::ServerProcess;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use remora_tests::{ServerProcess, long_leases, wait_for, wait_until, while_right_lapses};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const KEYS: u32 = 60;
-/// A session may lose its right to read for a moment: then it is tried again.
-const TRIES: usize = 50;
 
 fn server() -> ServerProcess {
     ServerProcess::start(&["--shards=2", "--max-memory=32MiB"])
@@ -66,9 +64,14 @@ fn keys() -> Vec<Vec<u8>> {
     (0..KEYS).map(key).collect()
 }
 
-/// A session that knows no pointer and may read.
+/// A session whose pointers' leases outlast the test.
+fn session(server: &ServerProcess) -> Session {
+    server.session_with(&Options { wake: Wake::Event, ..long_leases() })
+}
+
+/// The same, which knows no pointer and may read.
 fn cold(server: &ServerProcess) -> Session {
-    let mut session = server.session();
+    let mut session = session(server);
     session.exists(b"anything").unwrap();
     session
 }
@@ -76,15 +79,13 @@ fn cold(server: &ServerProcess) -> Session {
 #[test]
 fn by_pointers_a_batch_is_one_trip() {
     let server = server();
-    let mut session = server.session();
+    let mut session = session(&server);
     set(&mut session, 0..KEYS, 0);
+    batch(&mut session, &keys(), Path::Ask);
     for path in [Path::Choose, Path::Read] {
-        let both = (0..TRIES).find_map(|_| {
-            let many = batch(&mut session, &keys(), path);
-            let (answers, counts, _) = singles(&mut session, &keys(), path);
-            (many.1.asked + counts.asked == 0).then_some((many, (answers, counts)))
+        let (many, (answers, counts, _)) = while_right_lapses(&mut session, |session| {
+            (batch(session, &keys(), path), singles(session, &keys(), path))
         });
-        let (many, (answers, counts)) = both.expect("both were read");
         assert_eq!(many.0, answers);
         assert_eq!(many.1, Counts { round_trips: 1, ..counts });
         assert_eq!((counts.hits, counts.nodes), (KEYS as u64, KEYS as u64));
@@ -98,20 +99,22 @@ fn by_pointers_a_batch_is_one_trip() {
 fn without_pointers_a_batch_walks_in_step_or_asks() {
     let server = server();
     set(&mut server.session(), 0..KEYS, 0);
-    let both = (0..TRIES).find_map(|_| {
+    // Pointers that a session learns while its right has lapsed are no part of
+    // this: then it takes fresh sessions.
+    let both = wait_for("two sessions have a reading right all the while", || {
         let mut session = cold(&server);
         let many = batch(&mut session, &keys(), Path::Read);
-        let (answers, counts, most_trips) = singles(&mut cold(&server), &keys(), Path::Read);
-        let tried_again = many.1.asked + counts.asked + many.1.retries + counts.retries;
-        (tried_again == 0).then_some((session, many, (answers, counts), most_trips))
+        let single = singles(&mut cold(&server), &keys(), Path::Read);
+        (many.1.right_lapsed + single.1.right_lapsed == 0).then_some((session, many, single))
     });
-    let (mut session, many, (answers, counts), most_trips) = both.expect("both were read");
+    let (mut session, many, (answers, counts, most_trips)) = both;
+    assert_eq!((counts.asked, counts.retries), (0, 0));
     assert_eq!(many.0, answers);
     assert_eq!(many.1, Counts { round_trips: most_trips, ..counts });
     // What it found it knows from now on.
-    let again = (0..TRIES).map(|_| batch(&mut session, &keys(), Path::Choose).1);
-    let again = again.into_iter().find(|counts| counts.asked == 0).expect("all are read");
-    assert_eq!((again.hits, again.round_trips), (KEYS as u64, 1));
+    let (_, again) =
+        while_right_lapses(&mut session, |session| batch(session, &keys(), Path::Choose));
+    assert_eq!((again.hits, again.round_trips, again.asked), (KEYS as u64, 1, 0));
     for path in [Path::Choose, Path::Ask] {
         let (asked, counts) = batch(&mut cold(&server), &keys(), path);
         assert_eq!((counts.asked, counts.hits, counts.nodes), (KEYS as u64, 0, 0));
@@ -124,16 +127,18 @@ fn without_pointers_a_batch_walks_in_step_or_asks() {
 #[test]
 fn what_was_overwritten_or_is_absent_is_asked_for() {
     let server = server();
-    let mut writer = server.session();
+    let mut writer = session(&server);
     let mut reader = cold(&server);
     for (path, round) in [(Path::Choose, 1), (Path::Read, 2)] {
-        set(&mut writer, 0..KEYS, 0);
-        batch(&mut reader, &keys(), Path::Ask);
-        set(&mut writer, (0..KEYS).step_by(3), round);
         let mut wanted = keys();
         wanted.push(b"absent".to_vec());
-        let (answers, counts) = batch(&mut reader, &wanted, path);
-        assert!(counts.right_lapsed > 0 || counts.stale == KEYS as u64 / 3, "{counts:?}");
+        let (answers, counts) = while_right_lapses(&mut reader, |reader| {
+            set(&mut writer, 0..KEYS, 0);
+            batch(reader, &keys(), Path::Ask);
+            set(&mut writer, (0..KEYS).step_by(3), round);
+            batch(reader, &wanted, path)
+        });
+        assert_eq!(counts.stale, KEYS as u64 / 3, "{counts:?}");
         for (number, (found, via)) in (0..KEYS).zip(&answers) {
             let is_new = number % 3 == 0;
             let expected = value(number, if is_new { round } else { 0 });
@@ -147,12 +152,10 @@ fn what_was_overwritten_or_is_absent_is_asked_for() {
 #[test]
 fn a_batch_never_reads_what_has_expired() {
     let server = server();
-    let lease = Some(Duration::from_secs(3600));
-    let options = Options { wake: Wake::Event, lease, ..remora_tests::by_pointers() };
-    let mut session = server.session_with(&options);
+    let mut session = session(&server);
     let unix_ms = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-    let (mut read, mut late) = (0, 0);
-    for round in 0..6 {
+    let (mut round, mut read, mut late) = (0, 0, 0);
+    wait_until("values are read before they expire, and looked for afterwards", || {
         let at = unix_ms() + 50;
         let expires = SetOptions { condition: Condition::Always, expiry: Expiry::At(at) };
         for number in 0..4 {
@@ -172,6 +175,7 @@ fn a_batch_never_reads_what_has_expired() {
             }
             read += counts.read;
         }
-    }
-    assert!(read > 100 && late > 0, "{read} {late}");
+        round += 1;
+        round >= 6 && read > 100 && late > 0
+    });
 }

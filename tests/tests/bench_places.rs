@@ -128,10 +128,12 @@ fn sums_are_those_of_brute_force_on_every_way() {
         let count = |name: &str| counts[name].as_u64().unwrap();
         let searched = windows.len() as u64;
         assert_eq!(count("asked") + count("read"), searched, "{way}");
-        let asked = if is_read { 0 } else { searched };
-        assert_eq!(count("asked"), asked, "{way}");
         // Nobody writes; but on a machine that is too busy for heartbeats the
-        // right to read lapses, and is renewed.
+        // right to read lapses, and is renewed a few times before it is asked.
+        match is_read {
+            true => assert!(count("asked") <= count("right_lapsed"), "{way}: {counts}"),
+            false => assert_eq!(count("asked"), searched, "{way}"),
+        }
         assert!(count("retries") <= count("right_lapsed"), "{way}");
         assert!(count("round_trips") >= searched / 2, "{way}: {counts}");
     }
@@ -144,7 +146,9 @@ fn the_paper_s_searches_find_what_is_to_be_expected() {
     let report = files.report("--records 50000 --scale 0.01 --ops 20000 --path read");
     let results = report["results_per_op"].as_f64().unwrap();
     assert!((1.2..1.34).contains(&results), "{results}");
-    assert_eq!((&report["asked"], &report["read"]), (&0.into(), &20_000.into()));
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(count("asked") + count("read"), 20_000);
+    assert!(count("asked") <= count("right_lapsed"), "{report}");
     assert_eq!((&report["tree_height"], &report["wrong"]), (&4.into(), &0.into()));
     let visited = report["nodes_visited_per_op"].as_f64().unwrap();
     assert!(visited >= 4.0 && visited > report["nodes_read_per_op"].as_f64().unwrap());
@@ -177,8 +181,10 @@ fn searches_and_inserts_go_side_by_side() {
         let report = files.report(&format!("{run} {way}"));
         assert_eq!((&report["ops"], &report["wrong"]), (&4001.into(), &0.into()), "{way}");
         assert!(report["inserts_per_s"].as_f64().unwrap() > 0.0, "{way}");
-        // A tenth are inserts, which are asked; the seed decides which.
-        let asked = report["asked"].as_u64().unwrap();
+        // A tenth are inserts, which are asked; the seed decides which. A search
+        // that is asked too has found torn nodes, or its right has lapsed.
+        let count = |name: &str| report[name].as_u64().unwrap();
+        let (asked, disturbed) = (count("asked"), count("retries") + count("right_lapsed"));
         match way {
             "--path ask" | "--path resp" => assert_eq!(asked, 4001, "{way}"),
             // How many searches are asked is a matter of what they cost.
@@ -186,7 +192,7 @@ fn searches_and_inserts_go_side_by_side() {
                 assert!((350..=4001).contains(&asked), "{way}: {asked}");
                 assert_eq!(report["path"], "choose", "{way}");
             }
-            _ => assert!((350..1500).contains(&asked), "{way}: {asked}"),
+            _ => assert!((350..450 + disturbed).contains(&asked), "{way}: {report}"),
         }
     }
 }

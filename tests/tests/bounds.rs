@@ -1,7 +1,7 @@
 //! Sessions at their bounds: sizes, full memory, wrap-around, expiry, flush,
 //! and what one session sees of another.
 
-use remora_client::{Error, Options, Path, SetOptions, Via, Wake};
+use remora_client::{Counts, Error, Options, Path, Session, SetOptions, Via, Wake};
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::limits::{
     MAX_INLINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, RING_BYTES, STREAM_BYTES,
@@ -10,7 +10,9 @@ use remora_layout::limits::{
 /// Longest value that this client sends with any key of these tests but the longest.
 const MOST: usize = MAX_INLINE_BYTES - 16;
 use remora_layout::message::Status;
-use remora_tests::{ServerProcess, Value};
+use remora_tests::{
+    DEADLINE, ServerProcess, Value, long_leases, wait_for, wait_until, while_right_lapses,
+};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const PATHS: [Path; 3] = [Path::Ask, Path::Read, Path::Choose];
@@ -23,32 +25,50 @@ fn value_of(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 31 + bytes) as u8).collect()
 }
 
+/// A session whose pointers' leases outlast the test.
+fn session(server: &ServerProcess) -> Session {
+    server.session_with(&Options { wake: Wake::Event, ..long_leases() })
+}
+
+/// A GET of `k`: its value, how it was served, and what it cost.
+fn get(session: &mut Session, path: Path) -> (Option<Vec<u8>>, Via, Counts) {
+    let got = session.get(b"k", path).unwrap();
+    (got.value.map(<[u8]>::to_vec), got.via, got.counts)
+}
+
 #[test]
 fn a_key_is_asked_then_read() {
     let server = server(&["--shards=2", "--max-memory=32MiB"]);
-    let mut session = server.session();
+    let mut session = session(&server);
+    let (old, new) = (Some(b"v".to_vec()), Some(b"w".to_vec()));
     assert!(session.get(b"k", Path::Choose).unwrap().value.is_none());
     assert!(session.set(b"k", b"v", SetOptions::default()).unwrap());
-    let got = session.get(b"k", Path::Ask).unwrap();
-    assert_eq!((got.value, got.via, got.counts.round_trips), (Some(&b"v"[..]), Via::Asked, 1));
-    let got = session.get(b"k", Path::Choose).unwrap();
-    assert_eq!((got.value, got.via, got.counts.round_trips), (Some(&b"v"[..]), Via::Read, 1));
-    assert_eq!((got.counts.hits, got.counts.nodes), (1, 1));
+    let (value, via, counts) = get(&mut session, Path::Ask);
+    assert_eq!((&value, via, counts.round_trips), (&old, Via::Asked, 1));
+    let (value, via, counts) =
+        while_right_lapses(&mut session, |session| get(session, Path::Choose));
+    assert_eq!((&value, via, counts.round_trips), (&old, Via::Read, 1));
+    assert_eq!((counts.hits, counts.nodes), (1, 1));
     // Another session has no pointer: bucket, then record. Asking for
     // anything first gives it the reading right.
-    let mut other = server.session();
-    assert!(other.exists(b"k").unwrap());
-    let got = other.get(b"k", Path::Read).unwrap();
-    assert_eq!((got.value, got.via, got.counts.round_trips), (Some(&b"v"[..]), Via::Read, 2));
-    let got = other.get(b"k", Path::Read).unwrap();
-    assert_eq!((got.via, got.counts.round_trips, got.counts.nodes), (Via::Read, 1, 1));
+    let (mut other, (value, via, counts)) = wait_for("another session reads", || {
+        let mut other = self::session(&server);
+        assert!(other.exists(b"k").unwrap());
+        let got = get(&mut other, Path::Read);
+        (got.2.right_lapsed == 0).then_some((other, got))
+    });
+    assert_eq!((&value, via, counts.round_trips), (&old, Via::Read, 2));
+    let (_, via, counts) = while_right_lapses(&mut other, |other| get(other, Path::Read));
+    assert_eq!((via, counts.round_trips, counts.nodes), (Via::Read, 1, 1));
     // An update makes its pointer stale: one wasted READ, then it asks.
-    session.set(b"k", b"w", SetOptions::default()).unwrap();
-    let got = other.get(b"k", Path::Choose).unwrap();
-    assert_eq!((got.value, got.via, got.counts.stale), (Some(&b"w"[..]), Via::AskedAfterRead, 1));
-    assert_eq!(got.counts.round_trips, 2);
-    let got = other.get(b"k", Path::Choose).unwrap();
-    assert_eq!((got.value, got.via), (Some(&b"w"[..]), Via::Read));
+    let (value, via, counts) = while_right_lapses(&mut other, |other| {
+        session.set(b"k", b"w", SetOptions::default()).unwrap();
+        get(other, Path::Choose)
+    });
+    assert_eq!((&value, via, counts.stale), (&new, Via::AskedAfterRead, 1));
+    assert_eq!(counts.round_trips, 2);
+    let (value, via, _) = while_right_lapses(&mut other, |other| get(other, Path::Choose));
+    assert_eq!((value, via), (new, Via::Read));
 }
 
 #[test]
@@ -145,7 +165,7 @@ fn a_submitted_value_beyond_any_frame_goes_in_pieces() {
         }
     });
     for _ in 0..4 {
-        let answered = receiver.recv_timeout(Duration::from_secs(5));
+        let answered = receiver.recv_timeout(DEADLINE);
         let (bytes, submitted, kept) = answered.expect("it does not hang");
         assert!(submitted && kept, "{bytes} bytes");
     }
@@ -256,14 +276,9 @@ fn unix_ms() -> u64 {
 #[test]
 fn what_has_expired_is_never_read() {
     let server = server(&["--shards=1", "--max-memory=32MiB"]);
-    let options = Options {
-        wake: Wake::Event,
-        lease: Some(Duration::from_secs(3600)),
-        ..remora_tests::by_pointers()
-    };
-    let mut session = server.session_with(&options);
-    let (mut read, mut late) = (0, 0);
-    for round in 0..12u32 {
+    let mut session = session(&server);
+    let (mut round, mut read, mut late) = (0u32, 0, 0);
+    wait_until("a value is read before it expires, and looked for afterwards", || {
         let key = round.to_le_bytes();
         let at = unix_ms() + 50;
         let set = SetOptions { condition: Condition::Always, expiry: Expiry::At(at) };
@@ -288,17 +303,19 @@ fn what_has_expired_is_never_read() {
             }
             late += !found as u32;
         }
-    }
+        round += 1;
+        round >= 12 && read > 100 && late > 0
+    });
     println!("{read} reads while it lived, {late} misses afterwards");
-    assert!(read > 100 && late > 0);
 }
 
 #[test]
 fn a_shortened_expiry_holds_for_cached_pointers_too() {
     let server = server(&["--shards=1", "--max-memory=32MiB"]);
-    let mut session = server.session();
+    let mut session = session(&server);
     session.set(b"k", b"v", SetOptions::default()).unwrap();
-    assert_eq!(session.get(b"k", Path::Read).unwrap().via, Via::Read);
+    let (_, via, _) = while_right_lapses(&mut session, |session| get(session, Path::Read));
+    assert_eq!(via, Via::Read);
     let mut resp = server.resp();
     assert_eq!(resp.call("PEXPIRE k 60"), Value::Integer(1));
     let since = Instant::now();

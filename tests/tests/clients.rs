@@ -6,11 +6,11 @@ use remora_engine::Command;
 use remora_fabric::shm;
 use remora_layout::frame::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, first_word};
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal};
-use remora_layout::limits::TORN_FRAME_MS;
+use remora_layout::limits::{RIGHT_MS, TORN_FRAME_MS};
 use remora_layout::message::ReplyHeader;
 use remora_layout::session::{credit_word, ring_offset};
 use remora_tests::proc::{anonymous_kib, descriptors};
-use remora_tests::{Random, RawSession, Role, ServerProcess, greet, role, wait_until};
+use remora_tests::{DEADLINE, Random, RawSession, Role, ServerProcess, greet, role, wait_until};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -98,13 +98,13 @@ fn a_torn_frame_that_never_completes_ends_its_session() {
     let mut other = server.session();
     let raw = RawSession::connect(&server.socket());
     let frame = raw.first_frame(&[7; 500]);
-    raw.to_server().copy_in(ring_offset(0), &frame[..200]);
     let torn = Instant::now();
+    raw.to_server().copy_in(ring_offset(0), &frame[..200]);
     raw.ring_bell();
-    while !raw.is_withdrawn() {
+    wait_until("the session ends", || {
         serve_others(&mut other, 20);
-        assert!(torn.elapsed() < Duration::from_secs(20), "it is borne for ever");
-    }
+        raw.is_withdrawn()
+    });
     let borne = torn.elapsed();
     println!("borne for {borne:?}");
     assert!(borne >= Duration::from_millis(TORN_FRAME_MS), "{borne:?}");
@@ -114,21 +114,39 @@ fn a_torn_frame_that_never_completes_ends_its_session() {
 
 #[test]
 fn a_frame_in_two_parts_is_served_once_it_is_whole() {
+    // A machine that holds up the test for TORN_FRAME_MS between the parts ends
+    // the session; then the test takes another one.
+    wait_until("a frame is completed in time", frame_in_two_parts_is_served);
+}
+
+/// Writes the header of a frame, and the rest after the shard has looked at it.
+/// Returns false if the rest came too late.
+fn frame_in_two_parts_is_served() -> bool {
     let server = server();
+    let mut resp = server.resp();
     let mut raw = RawSession::connect(&server.socket());
     let mut payload = Vec::new();
     Command::Exists { key: b"k" }.encode_into(9, &mut payload);
     let frame = raw.first_frame(&payload);
+    let busy = resp.info("shard_busy_us");
     // First word last but one word: as a NIC without order would write it.
+    let torn = Instant::now();
     raw.to_server().copy_in(ring_offset(0), &frame[..FRAME_HEADER_BYTES]);
     raw.ring_bell();
-    std::thread::sleep(Duration::from_millis(200));
+    wait_until("the shard looks at the frame, or ends the session", || {
+        resp.info("shard_busy_us") > busy + 1_000 || raw.is_withdrawn()
+    });
     assert!(raw.receive().is_none());
     let rest = &frame[FRAME_HEADER_BYTES..];
     raw.to_server().copy_in(ring_offset(0) + FRAME_HEADER_BYTES, rest);
     raw.ring_bell();
-    wait_until("the reply", || raw.receive().is_some());
+    wait_until("the reply, or the end", || raw.receive().is_some() || raw.is_withdrawn());
+    if raw.is_withdrawn() {
+        assert!(torn.elapsed() >= Duration::from_millis(TORN_FRAME_MS), "it ended early");
+        return false;
+    }
     assert_eq!(violated(&server), 0);
+    true
 }
 
 #[test]
@@ -139,14 +157,15 @@ fn a_client_that_never_reads_holds_up_only_itself() {
     other.set(b"large", &value, SetOptions::default()).unwrap();
     let resident = anonymous_kib(server.pid());
     let mut raw = RawSession::connect(&server.socket());
-    // It asks until ring and credit are used up, for some time.
-    let mut sent = 0;
-    let deadline = Instant::now() + Duration::from_millis(1500);
-    while Instant::now() < deadline {
+    // It asks until ring and credit are used up: until there is still no room
+    // after the shard has served others many times.
+    let (mut sent, mut full) = (0, 0);
+    while full < 20 {
         if raw.send(&Command::Get { key: b"large" }, sent) {
-            sent += 1;
+            (sent, full) = (sent + 1, 0);
         } else {
             serve_others(&mut other, 10);
+            full += 1;
         }
     }
     let grown = anonymous_kib(server.pid()).saturating_sub(resident);
@@ -308,12 +327,10 @@ fn half_a_hello_and_silence_is_cut_off_and_holds_nobody_up() {
     let mut server = server();
     let mut half = UnixStream::connect(server.socket()).unwrap();
     half.write_all(&hello(HELLO_MAGIC, PROTOCOL_VERSION).as_bytes()[..8]).unwrap();
-    let since = Instant::now();
     let mut other = server.session();
     serve_others(&mut other, 100);
-    half.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    half.set_read_timeout(Some(DEADLINE)).unwrap();
     assert_eq!(half.read(&mut [0; 8]).unwrap(), 0, "cut off");
-    println!("cut off after {:?}", since.elapsed());
     // In two halves it is as good as in one.
     let mut slow = UnixStream::connect(server.socket()).unwrap();
     let whole = hello(HELLO_MAGIC, PROTOCOL_VERSION);
@@ -369,21 +386,23 @@ fn a_client_that_floods_its_control_socket_holds_nobody_up() {
             written
         }
     });
-    let started = Instant::now();
-    let (mut lapsed, mut read) = (0, 0);
-    while started.elapsed() < Duration::from_millis(1500) {
-        // Without asking, the right lives by heartbeats alone.
+    // A right that a reply gave ends after RIGHT_MS. What is read later was read
+    // by a right that a heartbeat gave.
+    let (mut asked_at, mut by_heartbeats) = (Instant::now(), 0);
+    wait_until("heartbeats come during the flood", || {
+        let began = Instant::now();
         let got = other.get(b"k", Path::Read).unwrap();
-        lapsed += got.counts.right_lapsed;
-        read += got.counts.read;
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let connecting = Instant::now();
-    let connected = shm::connect(&server.socket()).map(|_| connecting.elapsed());
+        if got.counts.asked > 0 {
+            asked_at = Instant::now();
+        } else if began - asked_at > Duration::from_millis(RIGHT_MS) {
+            by_heartbeats += 1;
+        }
+        by_heartbeats >= 100
+    });
+    let connected = shm::connect(&server.socket()).map(|_| ());
     stop.store(true, Ordering::Relaxed);
     let written = flood.join().unwrap();
-    println!("{written} bytes of flood; {read} read, {lapsed} lapsed; connected {connected:?}");
-    assert!(connected.is_ok_and(|took| took < Duration::from_secs(2)));
-    assert!(lapsed <= 2, "heartbeats stopped: {lapsed} rights lapsed, {read} reads");
+    println!("{written} bytes of flood; connected {connected:?}");
+    assert!(connected.is_ok());
     is_well(&mut server);
 }

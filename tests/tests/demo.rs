@@ -115,11 +115,14 @@ fn couriers_are_found_by_every_path_and_leave_nothing() {
 #[test]
 fn every_path_of_the_bench_counts_what_it_did() {
     const OPS: u64 = 50_000;
-    for (path, asked, read) in
-        [("ask", OPS, 0), ("read", 0, OPS), ("choose", 0, OPS), ("resp", OPS, 0)]
-    {
+    for (path, policy, is_read) in [
+        ("ask", "cost", false),
+        ("read", "cost", true),
+        ("choose", "pointer", true),
+        ("resp", "cost", false),
+    ] {
         let report = json(&format!(
-            "bench keys --records 20000 --ops {OPS} --path {path} --lease-ms 600000"
+            "bench keys --records 20000 --ops {OPS} --path {path} --policy {policy} --lease-ms 600000"
         ));
         has_numbers(&report, &BENCH_NUMBERS);
         for field in ["transport", "path", "command"] {
@@ -136,16 +139,14 @@ fn every_path_of_the_bench_counts_what_it_did() {
             report["asked"],
             report["read"]
         );
-        if path == "choose" {
-            // It renews what is popular, and asks for what the cache lost.
-            assert_eq!(report["asked"].as_u64().unwrap() + report["read"].as_u64().unwrap(), OPS);
-            assert!(report["read"].as_u64().unwrap() > OPS * 99 / 100, "{report}");
-        } else {
-            assert_eq!(
-                (&report["asked"], &report["read"]),
-                (&asked.into(), &read.into()),
-                "{path}"
-            );
+        let count = |name: &str| report[name].as_u64().unwrap();
+        assert_eq!(count("asked") + count("read"), OPS, "{report}");
+        // On a busy machine the reading right lapses now and then.
+        match path {
+            // It asks for what the cache lost.
+            "choose" => assert!(count("asked") - count("right_lapsed") < OPS / 100, "{report}"),
+            _ if is_read => assert_eq!(count("asked"), count("right_lapsed"), "{report}"),
+            _ => assert_eq!(count("asked"), OPS, "{report}"),
         }
     }
 }
@@ -187,8 +188,11 @@ fn a_bench_that_is_killed_leaves_no_server() {
     command.args("bench keys --records 1000 --ops 50000000 --path ask --json".split(' '));
     command.env("TMPDIR", directory.path());
     let mut bench = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("its server runs", || !processes_with(directory.path()).is_empty());
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    wait_until("its server listens", || {
+        let own = std::fs::read_dir(directory.path()).unwrap().flatten().next();
+        own.is_some_and(|own| own.path().join("remora.sock").exists())
+    });
+    assert!(!processes_with(directory.path()).is_empty());
     bench.kill().unwrap();
     bench.wait().unwrap();
     wait_until("the server has ended", || processes_with(directory.path()).is_empty());

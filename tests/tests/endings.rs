@@ -1,11 +1,14 @@
 //! How a server ends and how the next one begins: draining, taken places,
 //! what a killed one leaves.
 
-use remora_tests::{Place, ServerProcess, Value, encode, remora, run};
+use remora_tests::{Place, ServerProcess, Value, encode, remora, run, wait_until};
+use rustix::process::Signal;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 const FLAGS: [&str; 2] = ["--shards=2", "--max-memory=32MiB"];
+/// How long a server that ends waits for clients to take their replies.
+const DRAIN: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_burst_that_was_accepted_is_answered_before_the_end() {
@@ -36,10 +39,12 @@ fn a_burst_that_was_accepted_is_answered_before_the_end() {
     }
 }
 
-/// Nothing is left to be answered: there is nothing to wait for.
+/// Nothing is left to be answered: there is nothing to wait for. (A server that
+/// waits all the same takes at least [`DRAIN`] each time; one that does not may
+/// take as long on a busy machine, but not always.)
 #[test]
 fn idle_clients_do_not_delay_the_end() {
-    let quickest = (0..3).map(|_| {
+    wait_until("a server ends without waiting", || {
         let mut server = ServerProcess::start(&FLAGS);
         let (mut resp, mut session) = (server.resp(), server.session());
         assert_eq!(resp.call("PING"), Value::Simple("PONG".into()));
@@ -47,11 +52,9 @@ fn idle_clients_do_not_delay_the_end() {
         let told = Instant::now();
         server.terminate();
         assert_eq!(server.ended(), Some(0), "{}", server.log());
-        told.elapsed()
+        println!("ended after {:?}", told.elapsed());
+        told.elapsed() < DRAIN
     });
-    let quickest = quickest.min().unwrap();
-    println!("ended after {quickest:?}");
-    assert!(quickest < Duration::from_secs(1), "{quickest:?}");
 }
 
 #[test]
@@ -114,6 +117,29 @@ fn the_socket_of_a_killed_server_is_replaced_and_other_files_are_not() {
     assert!(matches!(finished.code, Some(1 | 2)), "{finished:?}");
     assert!(finished.err.contains("not a socket"), "{}", finished.err);
     assert_eq!(std::fs::read_to_string(place.socket()).unwrap(), "mine");
+}
+
+/// Somebody takes the socket's file away while the first server drains. The
+/// second one puts its own there, and the first one ends after that.
+#[test]
+fn a_server_that_drains_leaves_the_socket_of_its_successor_alone() {
+    let place = Place::new();
+    let mut first = ServerProcess::start_at(&place, &FLAGS);
+    let mut resp = first.resp();
+    // The drain waits for a client that does not read its replies.
+    assert_eq!(resp.call(&format!("SET k {}", "v".repeat(1 << 20))), Value::ok());
+    resp.send_raw(&b"GET k\r\n".repeat(64)).unwrap();
+    first.terminate();
+    wait_until("it drains", || first.log().contains("draining"));
+    first.signal(Signal::STOP);
+    std::fs::remove_file(place.socket()).unwrap();
+    let second = ServerProcess::start_at(&place, &FLAGS);
+    first.signal(Signal::CONT);
+    assert_eq!(first.ended(), Some(0), "{}", first.log());
+    assert!(place.socket().exists(), "it was not the first one's to remove");
+    assert!(second.session().set(b"k", b"v", Default::default()).unwrap());
+    second.terminate();
+    wait_until("the second one removes it", || !place.socket().exists());
 }
 
 #[test]

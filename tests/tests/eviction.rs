@@ -2,7 +2,7 @@
 
 use remora_client::{Error, Path, SetOptions};
 use remora_layout::message::Status;
-use remora_tests::{ServerProcess, Value};
+use remora_tests::{ServerProcess, Value, wait_until};
 
 const LIMIT: &str = "--max-memory=4MiB";
 
@@ -82,9 +82,34 @@ fn with_eviction_writes_go_on_and_what_is_there_is_right() {
         resp.call("CONFIG GET maxmemory-policy"),
         Value::Array(vec![Value::bulk("maxmemory-policy"), Value::bulk("allkeys-s3-fifo")])
     );
-    let evicted: u32 = info(&server, "evicted_keys").parse().unwrap();
-    let Value::Integer(keys) = resp.call("DBSIZE") else { panic!("a number") };
-    assert_eq!(evicted + keys as u32, WRITTEN, "each key is there, or was evicted");
+    wait_until("INFO shows that each key is there, or was evicted", || {
+        let evicted: u32 = info(&server, "evicted_keys").parse().unwrap();
+        let Value::Integer(keys) = resp.call("DBSIZE") else { panic!("a number") };
+        evicted + keys as u32 == WRITTEN
+    });
     let used: u64 = info(&server, "used_memory").parse().unwrap();
     assert!(used <= 4 << 20, "{used}");
+}
+
+#[test]
+fn object_freq_says_what_eviction_counts() {
+    let freq =
+        |server: &ServerProcess, key: &str| server.resp().call(&format!("OBJECT FREQ {key}"));
+    let server = ServerProcess::start(&["--shards=1", LIMIT]);
+    server.resp().call("SET k v");
+    let Value::Error(error) = freq(&server, "k") else { panic!("it is not counted") };
+    assert!(error.starts_with("ERR An LFU maxmemory policy is not selected"), "{error}");
+    assert_eq!(freq(&server, "none"), Value::Null);
+    let server = ServerProcess::start(&["--shards=1", LIMIT, "--eviction=s3-fifo"]);
+    server.resp().call("SET k v");
+    assert_eq!(freq(&server, "k"), Value::Integer(0));
+    let mut session = server.session();
+    for _ in 0..3 {
+        assert!(session.get(b"k", Path::Ask).unwrap().value.is_some());
+        assert_eq!(freq(&server, "k"), Value::Integer(1), "a new key counts to one");
+    }
+    assert_eq!(freq(&server, "none"), Value::Null);
+    // A tree is never evicted.
+    server.resp().call("RTREE.CREATE t");
+    assert!(matches!(freq(&server, "t"), Value::Error(_)));
 }

@@ -69,7 +69,7 @@ fn a_tree_of_anything_comes_back() {
         r#""Polygon","coordinates":[[[0,0],[2,0],[2,1],[0,1],[0,0]]]"#.into(),
     ];
     let mut features = Vec::new();
-    for id in [0, 1, 2, 3, 4, 1 << 40, u64::MAX] {
+    for id in [0, 1, 2, 3, 4, 1 << 40, i64::MAX as u64] {
         for (index, geometry) in geometries.iter().enumerate() {
             let id = id ^ (8 * index as u64);
             // Areas get this tag in the file.

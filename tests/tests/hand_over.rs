@@ -5,10 +5,10 @@
 
 use remora_arena::{Mapping, Words};
 use remora_client::{Client, Error, Options, Wake};
-use remora_fabric::tcp::{Access, Connection, Pumping, TcpLink};
+use remora_fabric::tcp::{Connection, Exposed, Pumping, TcpLink};
 use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use remora_layout::plant::{Plant, choose};
-use remora_tests::ServerProcess;
+use remora_tests::{DEADLINE, ServerProcess, wait_until};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -43,11 +43,12 @@ fn a_sleep_that_is_not_handed_over_is_noticed() {
     let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=4", "--wake=event"]);
     choose(Some(Plant::KeepSleepToOneself));
     // Threads that end at once: who stays would take the place of who leaves.
-    let planted = (0..5_000).any(|_| time_outs(&server, Duration::from_millis(300), 2) > 0);
+    wait_until("eight threads wait, and nobody in the kernel for them", || {
+        time_outs(&server, Duration::from_millis(300), 2) > 0
+    });
     choose(None);
-    assert!(planted, "eight threads and nobody in the kernel for them");
     for _ in 0..100 {
-        assert_eq!(time_outs(&server, Duration::from_secs(20), 2), 0);
+        assert_eq!(time_outs(&server, DEADLINE, 2), 0);
     }
 }
 
@@ -58,7 +59,7 @@ fn second_link_waits(patience: Duration) -> Waited {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let peer = Connection::new(listener.accept().unwrap().0, Pumping::ByAgent).unwrap();
-    peer.expose(0, Words::new(Mapping::heap(64)), Access::Read);
+    peer.expose(0, Exposed::Readable(Words::new(Mapping::heap(64)).view()));
     let connection = Connection::new(near, Pumping::ByLinks).unwrap();
     let links = [(); 2].map(|()| TcpLink::new(Arc::clone(&connection)));
     let [mut first, mut second] = links;
@@ -89,10 +90,11 @@ fn a_socket_that_is_not_handed_over_is_noticed() {
     let _guard = ONE_AT_A_TIME.lock();
     choose(Some(Plant::KeepSocketToOneself));
     let patience = Duration::from_millis(300);
-    let planted = (0..50).any(|_| second_link_waits(patience) == Waited::TimedOut);
+    wait_until("a link waits, and nobody reads its socket", || {
+        second_link_waits(patience) == Waited::TimedOut
+    });
     choose(None);
-    assert!(planted, "a link waits, and nobody reads its socket");
     for _ in 0..30 {
-        assert_eq!(second_link_waits(Duration::from_secs(20)), Waited::Completed);
+        assert_eq!(second_link_waits(DEADLINE), Waited::Completed);
     }
 }

@@ -36,13 +36,14 @@ impl Bed {
         target.mailbox(1, Words::new(Mapping::heap(mailbox_bytes(1))));
         let mut hello = ServerHello::new_zeroed();
         hello.life = LIFE.into();
+        hello.shards = 1.into();
         hello.session_seed = SEED.into();
         let time = world.clone();
         let parts = Parts {
             hello,
             tables: vec![shard.table_ref()],
-            to_client: to_client.clone(),
-            large: Words::new(Mapping::heap(LARGE_BUFFER_BYTES)),
+            to_client: to_client.view(),
+            large: Words::new(Mapping::heap(LARGE_BUFFER_BYTES)).view(),
             link: Box::new(move || AnyLink::Other(Box::new(SimLink::new(&world, &target)))),
             clock: Clock::Given(Arc::new(move || time.now_ns() + 1)),
             pointers: None,

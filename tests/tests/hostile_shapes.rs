@@ -3,8 +3,9 @@
 //! once, and an honest client of the same server finds what it has put.
 
 use remora_client::{OpenTree, Path, Refine, Session, Shape};
+use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS};
-use remora_layout::message::{MORE, Op, ReplyHeader, RequestHeader, Status};
+use remora_layout::message::{MORE, ReplyHeader, RequestHeader, Status};
 use remora_layout::rect::Rect;
 use remora_tests::{Random, RawSession, ServerProcess, wait_until};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -18,7 +19,11 @@ const COUNT_AT: usize = 5;
 const REFINE_HEAD: usize = 16;
 
 /// What is sent about the tree `evil`: operation, flags, value.
-type Request = (Op, u8, Vec<u8>);
+type Request = (u8, u8, Vec<u8>);
+
+/// Numbers of trees' operations.
+const PUT: u8 = 1;
+const REFINE: u8 = 11;
 
 /// A hostile session and an honest one.
 struct Scene {
@@ -35,7 +40,7 @@ impl Scene {
         let mut honest = server.session();
         for id in 0..100u32 {
             let line = format!("LINESTRING ({id} 0, {} 10)", id + 10);
-            honest.put_shape(b"land", id.into(), &Shape::from_wkt(&line).unwrap(), None).unwrap();
+            honest.put_shape(b"land", id as u64, &Shape::from_wkt(&line).unwrap(), None).unwrap();
         }
         let tree = honest.open_tree(b"land").unwrap().unwrap();
         let raw = RawSession::connect(&server.socket());
@@ -48,12 +53,13 @@ impl Scene {
     fn ask(&mut self, (op, flags, value): &Request) -> Status {
         self.sent += 1;
         let header = RequestHeader {
-            op: *op as u8,
+            op: *op,
+            of: Kind::RTREE.0,
             flags: *flags,
             key_bytes: (EVIL.len() as u32).into(),
             value_bytes: (value.len() as u32).into(),
             id: self.sent.into(),
-            argument: i64::from(*op == Op::TreePut).into(),
+            argument: i64::from(*op == PUT).into(),
             ..RequestHeader::new_zeroed()
         };
         assert!(self.raw.send_payload(&[header.as_bytes(), EVIL, value].concat()), "withdrawn");
@@ -99,11 +105,11 @@ fn sized(part: &[u8]) -> Vec<u8> {
 }
 
 fn put(rect: &Rect, wkb: &[u8]) -> Request {
-    (Op::TreePut, GEOMETRY, [rect.as_bytes(), &sized(wkb)].concat())
+    (PUT, GEOMETRY, [rect.as_bytes(), &sized(wkb)].concat())
 }
 
 fn refine(bytes: &[u8]) -> Request {
-    (Op::TreeRefine, 0, sized(bytes))
+    (REFINE, 0, sized(bytes))
 }
 
 fn line() -> (Rect, Vec<u8>) {
@@ -179,22 +185,21 @@ fn what_is_no_geometry_or_no_predicate_is_refused() {
     // Lengths that lie.
     for lie in [good.len() as u32 + 1, u32::MAX, 1 << 31] {
         let value = [&lie.to_le_bytes(), &good[..]].concat();
-        cases.push(((Op::TreeRefine, 0, value), Status::Malformed));
+        cases.push(((REFINE, 0, value), Status::Malformed));
         let value = [rect.as_bytes(), &lie.to_le_bytes(), &wkb].concat();
-        cases.push(((Op::TreePut, GEOMETRY, value), Status::Malformed));
+        cases.push(((PUT, GEOMETRY, value), Status::Malformed));
     }
     let short = [&(good.len() as u32 - 16).to_le_bytes(), &good[..]].concat();
-    cases.push(((Op::TreeRefine, OF_OBJECTS, short), Status::BadGeometry));
-    let of_ids =
-        |bytes: usize| (Op::TreeRefine, OF_OBJECTS, [sized(&good), vec![0; bytes]].concat());
+    cases.push(((REFINE, OF_OBJECTS, short), Status::BadGeometry));
+    let of_ids = |bytes: usize| (REFINE, OF_OBJECTS, [sized(&good), vec![0; bytes]].concat());
     cases.push((of_ids(7), Status::Malformed));
     cases.push((of_ids(8 * MAX_REFINE_IDS + 8), Status::TooLarge));
     cases.push((of_ids(8 * MAX_REFINE_IDS), Status::Ok));
     for flags in [COUNTS | OF_OBJECTS, 4, 128] {
-        cases.push(((Op::TreeRefine, flags, sized(&good)), Status::Malformed));
+        cases.push(((REFINE, flags, sized(&good)), Status::Malformed));
     }
-    cases.push(((Op::TreeRefine, 0, vec![1, 2, 3]), Status::Malformed));
-    cases.push(((Op::TreePut, GEOMETRY, rect.as_bytes().to_vec()), Status::Malformed));
+    cases.push(((REFINE, 0, vec![1, 2, 3]), Status::Malformed));
+    cases.push(((PUT, GEOMETRY, rect.as_bytes().to_vec()), Status::Malformed));
     for (number, (request, status)) in cases.iter().enumerate() {
         assert_eq!(scene.ask(request), *status, "case {number}, {:?}", request.0);
     }

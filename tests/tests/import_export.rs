@@ -66,19 +66,20 @@ fn there_and_back_is_the_same() {
 #[test]
 fn what_is_bad_is_counted_and_what_is_good_is_in() {
     let bed = Bed::new();
-    bed.write(
-        "bad.csv",
+    let long = "x".repeat(513);
+    let rows = format!(
         "id,min_x,min_y,max_x,max_y,data\n\
-         1,0,0,1,1,one\n2,0,0,x,1,\n3,5,0,1,1,\n4,0,0,NaN,1,\n5,0,0,1,inf,\n6,0,0\n-7,0,0,1,1\n\
+         1,0,0,1,1,one\n2,0,0,x,1,\n3,5,0,1,1,\n4,0,0,NaN,1,\n5,0,0,1,inf,\n6,0,0\n{long},0,0,1,1\n\
          8,0,0,x,1,\n9,0,0,1,1,nine\n",
     );
+    bed.write("bad.csv", &rows);
     let finished = bed.run("import places bad.csv --into t");
     assert_eq!(finished.code, Some(1), "{}", finished.err);
     for line in [
         "t: 2 added, 0 replaced, 7 refused",
         "refused 3: a coordinate is not a number (first at 3: \"x\")",
         "refused 1: a minimum is greater than its maximum (first at 4)",
-        "refused 1: its id is no unsigned integer of 64 bits (first at 8: \"-7\")",
+        "refused 1: its id is empty or too long (first at 8: xxx",
     ] {
         assert!(finished.out.contains(line), "{line} is not in {}", finished.out);
     }

@@ -1,10 +1,11 @@
 //! A whole server within the test's own process, so that a tool that watches
 //! one process, such as ThreadSanitizer, sees all of its threads.
 
-use remora_client::{Options, Path, Session, SetOptions};
+use remora_client::{Path, Session, SetOptions};
 use remora_server::{Config, Server, Wake};
+use remora_tests::own_config;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 const ROUNDS: u32 = 150;
 
@@ -13,7 +14,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 fn over_rings(socket: &std::path::Path, path: Path) {
-    let mut session = Session::connect(socket, &Options::default()).unwrap();
+    let mut session = Session::connect(socket, &remora_tests::options()).unwrap();
     for round in 0..ROUNDS {
         let key = key(round);
         session.set(&key, &[round as u8; 40], SetOptions::default()).unwrap();
@@ -40,26 +41,9 @@ fn over_resp(address: SocketAddr) {
 fn clients_of_every_kind_at_once() {
     let directory = tempfile::tempdir().unwrap();
     for wake in [Wake::Hybrid, Wake::Event] {
-        let server = Server::start(Config {
-            resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            socket_path: directory.path().join("socket"),
-            fabric_address: None,
-            rdma_devices: Vec::new(),
-            transport: remora_client::Wanted::Auto,
-            shards: 2,
-            max_memory_bytes: 8 << 20,
-            buckets: 0,
-            wake,
-            pin: false,
-            lease_min_ms: 1000,
-            pointer_sharing: true,
-            quarantine_bytes: 0,
-            eviction: remora_engine::evict::Eviction::None,
-            max_queue_pairs: 1,
-            reads_per_client: 1,
-        })
-        .unwrap();
-        let (socket, address) = (server.socket_path().to_owned(), server.resp_address());
+        let socket = directory.path().join("socket");
+        let server = Server::start(Config { wake, ..own_config(&socket) }).unwrap();
+        let address = server.resp_address();
         std::thread::scope(|scope| {
             for path in [Path::Ask, Path::Read, Path::Choose] {
                 let socket = &socket;

@@ -6,7 +6,7 @@ use remora_fabric::{client_hello, detect::Wanted, shm};
 use remora_layout::hello::Refusal;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_SESSIONS};
 use remora_tests::proc::{descriptors, mappings, resident_kib};
-use remora_tests::{Role, ServerProcess, Value, greet, role, wait_until};
+use remora_tests::{Resp, Role, ServerProcess, Value, greet, role, wait_for, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::net::UnixStream;
 
@@ -145,7 +145,7 @@ fn a_session_too_many_is_refused_with_the_reason() {
     for _ in 0..3 {
         assert_eq!(bare_session(&server).err(), Some(Refusal::TooManySessions));
     }
-    let refused = Session::connect(&server.socket(), &Options::default()).err().unwrap();
+    let refused = Session::connect(&server.socket(), &remora_tests::options()).err().unwrap();
     assert!(matches!(refused, ConnectError::Refused { .. }));
     let text = refused.to_string();
     assert!(text.contains("has reached its limit of sessions: close some clients"), "{text}");
@@ -165,6 +165,32 @@ fn a_session_too_many_is_refused_with_the_reason() {
 
 /// So few that a handful of clients uses them up.
 const OPEN_FILES: usize = 64;
+
+/// Opens a RESP connection. The server takes it in, or turns it away and says
+/// why; which of the two its counts tell.
+fn knock(server: &ServerProcess, resp: &mut Resp) -> Result<Resp, Value> {
+    let counts = |resp: &mut Resp| {
+        ["total_connections_received", "rejected_connections"].map(|name| resp.info(name))
+    };
+    let before = counts(resp);
+    let mut connection = server.resp();
+    let [_, rejected] = wait_for("the connection is taken in or turned away", || {
+        Some(counts(resp)).filter(|now| *now != before)
+    });
+    if rejected == before[1] { Ok(connection) } else { Err(connection.receive().unwrap()) }
+}
+
+/// Opens RESP connections until one is turned away; gives the reason.
+fn turned_away(server: &ServerProcess, resp: &mut Resp, inside: &mut Vec<Resp>) -> String {
+    loop {
+        match knock(server, resp) {
+            Ok(connection) => inside.push(connection),
+            Err(Value::Error(text)) => return text,
+            Err(told) => panic!("{told:?}"),
+        }
+        assert!(inside.len() < OPEN_FILES, "the limit does not hold");
+    }
+}
 
 #[test]
 fn whoever_is_refused_for_want_of_a_descriptor_is_told_so() {
@@ -188,23 +214,16 @@ fn whoever_is_refused_for_want_of_a_descriptor_is_told_so() {
         assert!(all.len() > 3, "{}", all.len());
         // RESP connections take the last ones, up to an answer that says so.
         let mut connections = Vec::new();
-        let told = loop {
-            let mut connection = server.resp();
-            match connection.receive_unasked() {
-                None => connections.push(connection),
-                Some(told) => break told,
-            }
-            assert!(connections.len() < OPEN_FILES, "the limit does not hold");
-        };
-        let Value::Error(text) = told else { panic!("{told:?}") };
+        let text = turned_away(&server, &mut resp, &mut connections);
         assert!(text.starts_with("ERR the server has no file descriptor left"), "{text}");
         assert!(text.contains("ulimit -n"), "{text}");
         // Now not even a hello is waited for.
+        let told = text;
         for _ in 0..20 {
             let refused = shm::connect(&server.socket()).err().expect("there is no room");
             let text = format!("{refused}: {:?}", std::error::Error::source(&refused));
             assert!(text.contains("no file descriptor or memory left"), "{text}");
-            assert!(server.resp().receive_unasked().is_some());
+            assert_eq!(turned_away(&server, &mut resp, &mut connections), told);
         }
         // Those inside are served all the while.
         use_own_keys(&mut other, "other", round);

@@ -1,7 +1,7 @@
 //! What a client can do to the memory that the server shares: read arenas,
 //! write its own mailbox and the hints of all, and nothing else. The kernel refuses the rest.
 
-use remora_arena::{MapError, Mapping, RegionKind};
+use remora_arena::{MapError, Mapping, ReadView};
 use remora_client::{Path, Session, SetOptions};
 use remora_layout::hello::ServerHello;
 use remora_layout::session::mailbox_bytes;
@@ -76,12 +76,12 @@ fn cannot_be_changed(fd: &OwnedFd, name: &str) {
     let seals = fcntl_get_seals(fd).unwrap();
     let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
     assert!(seals.contains(all), "{name}: {seals:?}");
-    match Mapping::of_peer(fd.as_fd(), RegionKind::Mailbox, bytes) {
+    match Mapping::of_peer(fd.as_fd(), bytes) {
         Err(MapError::Kernel { source: Errno::PERM | Errno::ACCESS, .. }) => {}
         Err(other) => panic!("{name}: {other}"),
         Ok(_) => panic!("{name} was mapped writable"),
     }
-    assert!(Mapping::of_peer(fd.as_fd(), RegionKind::Readable, bytes).is_ok());
+    assert!(ReadView::of_peer(fd.as_fd(), bytes).is_ok());
     for size in [0, bytes as u64 / 2, bytes as u64 * 2] {
         assert_eq!(ftruncate(fd, size), Err(Errno::PERM), "{name} to {size}");
     }
@@ -92,7 +92,7 @@ fn cannot_be_changed(fd: &OwnedFd, name: &str) {
         let error = file.write_at(b"x", 8).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::PERM.raw_os_error()), "{name}: {error}");
         assert!(file.set_len(0).is_err());
-        assert!(Mapping::of_peer(file.as_fd(), RegionKind::Mailbox, bytes).is_err());
+        assert!(Mapping::of_peer(file.as_fd(), bytes).is_err());
     }
     let truncating = File::options().write(true).truncate(true).open(&path);
     assert!(truncating.is_err(), "{name} was truncated by opening it");
@@ -118,7 +118,7 @@ fn a_client_can_write_its_own_mailbox_but_not_resize_it() {
     let (_socket, _, fds) = granted(&server);
     let mailbox = &fds[0];
     assert_eq!(bytes_of(mailbox), mailbox_bytes(SHARDS));
-    assert!(Mapping::of_peer(mailbox.as_fd(), RegionKind::Mailbox, bytes_of(mailbox)).is_ok());
+    assert!(Mapping::of_peer(mailbox.as_fd(), bytes_of(mailbox)).is_ok());
     for size in [0, 4096, 1 << 30] {
         assert_eq!(ftruncate(mailbox, size), Err(Errno::PERM), "to {size}");
     }
@@ -127,7 +127,7 @@ fn a_client_can_write_its_own_mailbox_but_not_resize_it() {
     // The table of shared pointers is everyone's to write, and as fixed.
     let table = fds.last().unwrap();
     assert!(target_of(table).to_string_lossy().contains("remora-pointers"));
-    assert!(Mapping::of_peer(table.as_fd(), RegionKind::Hints, bytes_of(table)).is_ok());
+    assert!(Mapping::of_peer(table.as_fd(), bytes_of(table)).is_ok());
     for size in [0, 4096, 1 << 30] {
         assert_eq!(ftruncate(table, size), Err(Errno::PERM), "to {size}");
     }

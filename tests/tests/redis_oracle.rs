@@ -3,7 +3,8 @@
 //! `docs/commands.md` says to be different is not asked.
 
 use remora_front::resp::ParsedValue;
-use remora_tests::{Bytes, Random, RedisServer, ServerProcess, is_skipped};
+use remora_tests::{Bytes, Random, RedisServer, ServerProcess, is_skipped, let_clocks_go_on};
+use std::time::Instant;
 
 /// So long that nothing expires during the test, as seconds and as ms.
 const LONG: &str = "1000000";
@@ -241,19 +242,25 @@ fn is_beyond_our_expiries(words: &[Vec<u8>]) -> bool {
 struct Both {
     ours: Bytes,
     theirs: Bytes,
+    /// The longest time from before a call to one server until after the same
+    /// call to the other, ms.
+    gap_ms: u64,
 }
 
 impl Both {
     fn connect(server: &ServerProcess, redis: &RedisServer, protocol: &str) -> Self {
         let [ours, theirs] = Bytes::pair(server, redis, protocol);
-        Self { ours, theirs }
+        Self { ours, theirs, gap_ms: 0 }
     }
 
     /// One call to both, whose replies have to be the same.
     fn call(&mut self, at: usize, words: &[Vec<u8>]) {
         let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let_clocks_go_on(words);
+        let begun = Instant::now();
         let theirs = self.theirs.call(&slices).expect("redis replies");
         let ours = self.ours.call(&slices).expect("we reply");
+        self.gap_ms = self.gap_ms.max(begun.elapsed().as_millis() as u64 + 1);
         let shown = || {
             let words: Vec<String> =
                 words.iter().map(|word| word.escape_ascii().to_string()).collect();
@@ -262,8 +269,11 @@ impl Both {
         let is_ttl =
             words[0].eq_ignore_ascii_case(b"ttl") || words[0].eq_ignore_ascii_case(b"pttl");
         if let (true, Some(ours), Some(theirs)) = (is_ttl, number(&ours), number(&theirs)) {
-            // Some time passes between the two.
-            let close = ours > 0 && theirs > 0 && ours.abs_diff(theirs) < 10_000;
+            // A gap lies between the two when the expiry is set, and when it is read;
+            // both round to a unit.
+            let unit_ms = if words[0].len() == 3 { 1_000 } else { 1 };
+            let apart = 2 * self.gap_ms / unit_ms + 1;
+            let close = ours > 0 && theirs > 0 && ours.abs_diff(theirs) <= apart;
             assert!(ours == theirs || close, "{}\nours {ours}, theirs {theirs}", shown());
             return;
         }

@@ -1,13 +1,13 @@
 //! RESP over TCP, byte by byte: order, pipelining, hostile and slow clients.
 
 use remora_tests::proc::anonymous_kib;
-use remora_tests::{Random, Resp, ServerProcess, Value, encode};
+use remora_tests::{DEADLINE, Random, Resp, ServerProcess, Value, encode, wait_until};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn server() -> ServerProcess {
     ServerProcess::start(&["--shards=3", "--max-memory=48MiB"])
@@ -48,7 +48,8 @@ fn busy_neighbour(server: &ServerProcess, stop: &Arc<AtomicBool>) -> std::thread
     let (mut resp, stop) = (server.resp(), Arc::clone(stop));
     std::thread::spawn(move || {
         let mut rounds = 0;
-        while !stop.load(Ordering::Relaxed) {
+        // Once at least, however late the thread begins.
+        while rounds == 0 || !stop.load(Ordering::Relaxed) {
             let key = format!("neighbour:{}", rounds % 100);
             assert_eq!(resp.call(&format!("SET {key} {rounds}")), Value::ok());
             assert_eq!(resp.call(&format!("GET {key}")), Value::bulk(rounds.to_string()));
@@ -188,9 +189,9 @@ fn a_request_may_be_cut_anywhere() {
     assert_eq!(resp.receive().unwrap(), Value::ok());
 }
 
-/// What comes until the server closes, or nothing for two seconds.
+/// What comes until the server closes, and whether it does.
 fn until_closed(socket: &mut TcpStream) -> (Vec<u8>, bool) {
-    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut bytes = Vec::new();
     let mut some = [0; 4096];
     loop {
@@ -269,16 +270,13 @@ fn a_slow_reader_holds_up_only_itself() {
     let mut slow = server.resp();
     const ASKED: usize = 3000;
     slow.send_raw(&encode(&[b"GET", b"large"]).repeat(ASKED)).unwrap();
-    let since = Instant::now();
-    let mut rounds = 0;
-    while since.elapsed() < Duration::from_secs(1) {
+    for _ in 0..5_000 {
         assert_eq!(other.call("SET k v"), Value::ok());
         assert_eq!(other.call("GET k"), Value::bulk("v"));
-        rounds += 1;
     }
     let grown = anonymous_kib(server.pid()).saturating_sub(resident);
-    println!("{rounds} rounds of others; {grown} KiB more for 180 MB that nobody reads");
-    assert!(rounds > 100 && grown < 80 << 10, "{rounds} rounds, {grown} KiB");
+    println!("{grown} KiB more for 180 MB that nobody reads");
+    assert!(grown < 80 << 10, "{grown} KiB");
     for at in 0..ASKED {
         assert_eq!(slow.receive().unwrap(), Value::Bulk(value.clone()), "reply {at}");
     }
@@ -344,7 +342,7 @@ fn quit_answers_and_closes_and_executes_nothing_more() {
 fn two_hundred_connections_at_once() {
     let mut server = server();
     let mut all: Vec<Resp> = (0..200).map(|_| server.resp()).collect();
-    assert_eq!(all[0].info("connected_clients"), 200);
+    wait_until("all are taken in", || all[0].info("connected_clients") == 200);
     for round in 0..5 {
         for (number, resp) in all.iter_mut().enumerate() {
             resp.send_raw(format!("SET c{number} {round}\r\nGET c{number}\r\n").as_bytes())
@@ -357,6 +355,6 @@ fn two_hundred_connections_at_once() {
     }
     drop(all);
     let mut resp = server.resp();
-    remora_tests::wait_until("they are closed", || resp.info("connected_clients") == 1);
+    wait_until("they are closed", || resp.info("connected_clients") == 1);
     is_well(&mut server);
 }

@@ -62,6 +62,21 @@ fn a_hostile_server() {
     assert!(ended > all / 10 && ended < all, "{ended} ended");
 }
 
+/// All that it does wrong is that its answers come late, now and then.
+#[test]
+fn a_late_server() {
+    let mut random = Random::new(6);
+    let (mut late, mut results) = (0, 0);
+    for _ in 0..200 {
+        let server = [&[0], &random.bytes(600)[..]].concat();
+        let seen = client::run(&client::script_of(&random.bytes(300), &server));
+        assert_eq!(seen.ended, None, "{seen:?}");
+        late += (seen.timed_out > 0) as usize;
+        results += if seen.timed_out > 0 { seen.results } else { 0 };
+    }
+    assert!(late > 50 && results > 5 * late, "{late} sessions had late answers, {results} results");
+}
+
 #[test]
 fn a_hostile_peer_of_the_fabric() {
     let (mut executed, mut read, mut refused, mut violated, mut answered) = (0, 0, 0, 0, 0);

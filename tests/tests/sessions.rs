@@ -5,9 +5,8 @@ use remora_client::{
 };
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
-use remora_tests::{Random, ServerProcess};
+use remora_tests::{Random, ServerProcess, wait_until};
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
 
 const PATHS: [Path; 3] = [Path::Ask, Path::Read, Path::Choose];
 const KEYS: usize = 80;
@@ -302,7 +301,7 @@ fn a_session_sees_a_write_that_it_has_only_submitted() {
 #[test]
 fn what_was_submitted_is_sent_by_a_flush_a_read_or_the_end_of_the_session() {
     let server = ServerProcess::start(&["--shards=2", "--max-memory=32MiB"]);
-    let client = Client::connect(&server.socket(), &Options::default()).unwrap();
+    let client = Client::connect(&server.socket(), &remora_tests::options()).unwrap();
     let mut watcher = client.session().unwrap();
     watcher.set(b"other", b"value", SetOptions::default()).unwrap();
     for (round, ends) in ["flush", "read", "batch", "drop"].into_iter().enumerate() {
@@ -321,12 +320,10 @@ fn what_was_submitted_is_sent_by_a_flush_a_read_or_the_end_of_the_session() {
             "batch" => drop(session.get_batch(&[b"other"], Path::Read, &mut |_, _, _| {}).unwrap()),
             _ => drop(session),
         }
-        let until = Instant::now() + Duration::from_secs(10);
         for number in 0..7 {
-            while !watcher.exists(&key(number)).unwrap() {
-                assert!(Instant::now() < until, "{ends} left request {number} behind");
-                std::thread::yield_now();
-            }
+            wait_until(&format!("{ends} sends request {number}"), || {
+                watcher.exists(&key(number)).unwrap()
+            });
         }
     }
 }

@@ -7,9 +7,10 @@ use remora_client::{
     TreeSettings, Via, Wanted,
 };
 use remora_layout::message::Status;
-use remora_tests::{Random, Resp, ServerProcess, Value, wait_until};
+use remora_tests::{DEADLINE, Random, Resp, ServerProcess, Value, wait_until, while_right_lapses};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 const NAME: &[u8] = b"land";
 /// Ways to search: a path, READs at a time, bytes kept.
@@ -155,7 +156,7 @@ impl Bed {
 fn history(transport: Wanted, capacity: usize, steps: usize) {
     let flags = ["--shards=2", "--max-memory=64MiB", "--fabric-address=127.0.0.1:0"];
     let server = ServerProcess::start(&flags);
-    let session = server.session_with(&Options { transport, ..Options::default() });
+    let session = server.session_with(&Options { transport, ..remora_tests::options() });
     let mut bed = Bed::new(session, capacity);
     for step in 0..steps {
         bed.change(300);
@@ -206,10 +207,15 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
     }
     let middle = Refine::Within(island(&mut random, 50.0, 50.0, 40.0, 200));
     // No object has a geometry: rectangles are all there is, and the tree says so.
+    let mut search = |session: &mut Session, refine: &Refine| {
+        let found = session.search_refined(&mut tree, refine, Path::Read).unwrap();
+        (found.via, found.counts, found.candidates, found.objects.len())
+    };
     for _ in 0..2 {
-        let found = session.search_refined(&mut tree, &middle, Path::Read).unwrap();
-        assert_eq!((found.counts.read, found.counts.asked), (1, 0), "{found:?}");
-        assert!(found.candidates > 10 && !found.objects.is_empty());
+        let (_, counts, candidates, found) =
+            while_right_lapses(&mut session, |session| search(session, &middle));
+        assert_eq!((counts.read, counts.asked), (1, 0), "{counts:?}");
+        assert!(candidates > 10 && found > 0);
     }
     let mut shapes = 0;
     for id in 0..200 {
@@ -218,23 +224,24 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
         session.put_shape(NAME, id, &shape, None).unwrap();
     }
     let all = Refine::DistanceAtMost { from: shape(&mut random), most: 1e6 };
-    let first = session.search_refined(&mut tree, &all, Path::Read).unwrap();
-    assert_eq!((first.via, first.counts.hits), (Via::AskedAfterRead, 0));
-    assert_eq!(first.objects.len(), 200);
-    let trips = first.counts.round_trips;
-    let second = session.search_refined(&mut tree, &all, Path::Read).unwrap();
-    assert_eq!((second.via, second.counts.hits), (Via::Read, shapes), "{second:?}");
-    assert!(second.counts.round_trips <= trips + 4);
-    assert_eq!((second.counts.asked, second.counts.stale), (0, 0));
+    // With a right that lapses it asks for the whole search, and learns nothing.
+    let (via, first, _, found) = while_right_lapses(&mut session, |session| search(session, &all));
+    assert_eq!((via, first.hits, found), (Via::AskedAfterRead, 0, 200));
+    let (via, second, _, _) = while_right_lapses(&mut session, |session| search(session, &all));
+    assert_eq!((via, second.hits), (Via::Read, shapes), "{second:?}");
+    assert!(second.round_trips <= first.round_trips + 4);
+    assert_eq!((second.asked, second.stale), (0, 0));
     // What has changed is asked about, and only that.
-    for id in 0..3 {
-        session.put_shape(NAME, id, &island(&mut random, 9.0, 9.0, 5.0, 8), None).unwrap();
-    }
-    let third = session.search_refined(&mut tree, &all, Path::Read).unwrap();
-    assert_eq!(third.via, Via::AskedAfterRead);
-    assert!(third.counts.stale <= 3 && third.objects.len() == 200, "{third:?}");
-    let fourth = session.search_refined(&mut tree, &all, Path::Read).unwrap();
-    assert_eq!((fourth.via, fourth.counts.asked), (Via::Read, 0));
+    let (via, third, _, found) = while_right_lapses(&mut session, |session| {
+        for id in 0..3 {
+            session.put_shape(NAME, id, &island(&mut random, 9.0, 9.0, 5.0, 8), None).unwrap();
+        }
+        search(session, &all)
+    });
+    assert_eq!((via, found), (Via::AskedAfterRead, 200));
+    assert!(third.stale <= 3, "{third:?}");
+    let (via, fourth, _, _) = while_right_lapses(&mut session, |session| search(session, &all));
+    assert_eq!((via, fourth.asked), (Via::Read, 0));
 }
 
 /// Forms that an object goes to and fro between. Those of even ids meet the
@@ -266,19 +273,22 @@ fn each_object_is_judged_by_one_of_its_states_while_they_change() {
     let middle = Shape::from_wkt("POLYGON ((48 48, 52 48, 52 52, 48 52, 48 48))").unwrap();
     let middle = Refine::Intersects(middle);
     let ended = AtomicBool::new(false);
+    // Readers that have met changes, or do not read.
+    let content = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let readers: Vec<_> =
             [(Wanted::Shm, 0), (Wanted::Shm, 1), (Wanted::Tcp, 2), (Wanted::Shm, 2)]
                 .into_iter()
                 .map(|(transport, way)| {
-                    let (server, ended, middle) = (&server, &ended, &middle);
+                    let (server, ended, content, middle) = (&server, &ended, &content, &middle);
                     scope.spawn(move || {
-                        let options = Options { transport, ..Options::default() };
+                        let options = Options { transport, ..remora_tests::options() };
                         let mut session = server.session_with(&options);
                         let (path, issue, cache_bytes) = WAYS[way];
                         let tree = session.open_tree(NAME).unwrap().unwrap();
                         let mut tree = tree.reading(TreeRead { issue, cache_bytes });
                         let (mut searches, mut hits, mut stale) = (0, 0, 0);
+                        let mut is_content = false;
                         while !ended.load(Ordering::Relaxed) || searches < 20 {
                             let found = session.search_refined(&mut tree, middle, path).unwrap();
                             let mut ids: Vec<u64> =
@@ -291,21 +301,28 @@ fn each_object_is_judged_by_one_of_its_states_while_they_change() {
                             let counted = session.count_refined(&mut tree, middle, path).unwrap();
                             assert_eq!(counted.objects, OBJECTS / 2, "{transport:?} {path:?}");
                             searches += 1;
+                            let is_met = path == Path::Ask || (hits > 0 && stale > 0);
+                            if is_met && !std::mem::replace(&mut is_content, true) {
+                                content.fetch_add(1, Ordering::Relaxed);
+                            }
                         }
-                        (path, hits, stale)
                     })
                 })
                 .collect();
-        for turn in 1..30 {
+        let began = Instant::now();
+        for turn in 1.. {
             for id in 0..OBJECTS {
                 writer.put_shape(NAME, id, &form(id, turn), None).unwrap();
             }
+            let has_failed = readers.iter().any(|reader| reader.is_finished());
+            let all_content = content.load(Ordering::Relaxed) == readers.len();
+            if has_failed || (turn >= 30 && all_content) || began.elapsed() > DEADLINE {
+                break;
+            }
         }
         ended.store(true, Ordering::Relaxed);
-        for reader in readers {
-            let (path, hits, stale) = reader.join().unwrap();
-            assert!(path == Path::Ask || (hits > 0 && stale > 0), "{hits} hits, {stale} stale");
-        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert_eq!(content.load(Ordering::Relaxed), 4, "all have met changes");
     });
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
@@ -388,7 +405,7 @@ fn resp_clients_put_search_and_get_geometries() {
     assert!(server.is_alive() && !server.log().contains("panic"), "{}", server.log());
     wait_until("counts of trees", || server.resp().info("tree_objects") == 4);
     // The client's paths say the same.
-    let client = Client::connect(&server.socket(), &Options::default()).unwrap();
+    let client = Client::connect(&server.socket(), &remora_tests::options()).unwrap();
     let mut session = client.session().unwrap();
     let mut tree = session.open_tree(b"t").unwrap().unwrap();
     let near = Refine::DistanceAtMost { from: Shape::from_wkt("POINT (5 5)").unwrap(), most: 1.0 };

@@ -62,8 +62,8 @@ fn hammer(server: &ServerProcess, wake: Wake, transport: Wanted, threads: u64) {
     }
 }
 
-/// A lost wake-up would end in `Error::TimedOut` after five seconds; see
-/// `hand_over.rs`, which plants one.
+/// A lost wake-up would end in `Error::TimedOut`; see `hand_over.rs`, which plants
+/// one.
 #[test]
 fn replies_reach_the_thread_that_asked_in_every_way_of_waiting() {
     let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=3", "--wake=event"]);

@@ -4,7 +4,7 @@
 
 use remora_client::{Counts, Options, Path, Session, SetOptions, Via, Wake};
 use remora_layout::plant::{Plant, choose};
-use remora_tests::{Role, ServerProcess, role};
+use remora_tests::{DEADLINE, Role, ServerProcess, long_leases, role};
 use std::path::Path as FilePath;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -95,16 +95,21 @@ struct Seen {
     counts: Counts,
 }
 
+impl Seen {
+    /// Whether the reader has met as much as a run of this length is to show.
+    fn is_enough(&self, limit: Duration) -> bool {
+        let seconds = limit.as_secs_f64();
+        let [read, changes] = [self.read as f64, self.changes as f64];
+        read > 1_000.0 * seconds && changes > 100.0 * seconds && self.counts.stale > 0
+    }
+}
+
 /// Reads by a cached pointer, and every fourth time by bucket and record.
 fn read(arguments: &[String]) {
     let socket = FilePath::new(&arguments[0]);
     let limit = Duration::from_secs_f64(arguments[1].parse().unwrap());
     let is_planted = arguments[2] == "planted";
-    let options = Options {
-        wake: Wake::Hybrid,
-        lease: Some(Duration::from_secs(3600)),
-        ..remora_tests::by_pointers()
-    };
+    let options = Options { wake: Wake::Hybrid, ..long_leases() };
     let mut warm = Session::connect(socket, &options).unwrap();
     let cold = Options { pointer_cache_entries: 0, ..options };
     let mut cold = Session::connect(socket, &cold).unwrap();
@@ -116,7 +121,12 @@ fn read(arguments: &[String]) {
     let mut newest = 0;
     for turn in 0u64.. {
         if turn.is_multiple_of(64) && started.elapsed() > limit {
-            break;
+            // A busy machine needs more time for as much.
+            seen.counts = totals(&warm, &cold);
+            let is_enough = !is_planted && seen.is_enough(limit);
+            if is_enough || started.elapsed() > limit + DEADLINE {
+                break;
+            }
         }
         let session = if turn % 4 == 3 { &mut cold } else { &mut warm };
         let got = session.get(KEY, Path::Read).unwrap();
@@ -136,12 +146,17 @@ fn read(arguments: &[String]) {
             break;
         }
     }
-    seen.counts = warm.totals();
-    seen.counts.add(&cold.totals());
-    let Seen { read, asked, changes, mixed, backwards, counts } = seen;
-    let (stale, retries) = (counts.stale, counts.retries);
+    let Seen { read, asked, changes, mixed, backwards, .. } = seen;
+    let Counts { stale, retries, .. } = totals(&warm, &cold);
     Role::say(&format!("{read} {asked} {changes} {mixed} {backwards} {stale} {retries}"));
     Role::wait_for_end();
+}
+
+/// What both sessions have spent.
+fn totals(warm: &Session, cold: &Session) -> Counts {
+    let mut counts = warm.totals();
+    counts.add(&cold.totals());
+    counts
 }
 
 /// One writer and two readers; what each reader saw.
@@ -201,9 +216,7 @@ fn no_reader_sees_a_mixed_or_an_older_value() {
     for seen in run(seconds, "honest") {
         assert_eq!(seen.mixed, 0, "{seen:?}");
         assert_eq!(seen.backwards, 0, "{seen:?}");
-        assert!(seen.read as f64 > 1_000.0 * seconds, "too few reads: {seen:?}");
-        assert!(seen.changes as f64 > 100.0 * seconds, "too few new values: {seen:?}");
-        assert!(seen.counts.stale > 0, "updates did not race: {seen:?}");
+        assert!(seen.is_enough(Duration::from_secs_f64(seconds)), "too little: {seen:?}");
     }
 }
 

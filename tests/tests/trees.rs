@@ -6,9 +6,13 @@ use remora_client::{
     TreeKind, TreeRead, TreeSettings, Via, Wanted,
 };
 use remora_layout::message::Status;
-use remora_tests::{Random, Role, ServerProcess, role};
+use remora_layout::node::node_bytes;
+use remora_layout::record::state_offset;
+use remora_tests::{Random, Role, ServerProcess, Value, role, wait_for, wait_until};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 
 const NAME: &[u8] = b"couriers";
 const KINDS: [TreeKind; 3] = [TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert];
@@ -98,7 +102,9 @@ impl Bed {
         assert_eq!(objects, expected, "{:?}", WAYS[way]);
         let (read, asked) = (found.counts.read, found.counts.asked);
         assert_eq!(read + asked, 1);
-        assert_eq!(read == 1, *path == Path::Read, "{found:?}");
+        // A search whose reading right lapses again and again is asked after all.
+        let is_read = *path == Path::Read && (read == 1 || found.counts.right_lapsed == 0);
+        assert_eq!(read == 1, is_read, "{found:?}");
     }
 
     fn nearest(&mut self, way: usize) {
@@ -120,7 +126,7 @@ impl Bed {
 fn history(transport: Wanted, kind: TreeKind, capacity: usize, steps: usize) {
     let flags = ["--shards=2", "--max-memory=64MiB", "--fabric-address=127.0.0.1:0"];
     let server = ServerProcess::start(&flags);
-    let session = server.session_with(&Options { transport, ..Options::default() });
+    let session = server.session_with(&Options { transport, ..remora_tests::options() });
     let settings = TreeSettings { kind, capacity, ..TreeSettings::default() };
     let mut bed = Bed::new(session, &settings, capacity as u64);
     for step in 0..steps {
@@ -181,7 +187,7 @@ fn a_loaded_tree_gives_every_object_in_as_many_replies_as_it_takes() {
     let server = ServerProcess::start(&flags);
     let all = objects(100_000, 7);
     for transport in [Wanted::Shm, Wanted::Tcp] {
-        let mut session = server.session_with(&Options { transport, ..Options::default() });
+        let mut session = server.session_with(&Options { transport, ..remora_tests::options() });
         session.create_tree(NAME, &TreeSettings::default()).unwrap();
         let mut told = 0;
         let loaded = session.load_tree(NAME, &mut all.iter().copied(), &mut |sent| told = sent);
@@ -224,12 +230,26 @@ fn round_trips_are_the_nodes_the_height_or_two() {
         let tree = session.open_tree(NAME).unwrap().unwrap();
         let mut tree = tree.reading(TreeRead { issue: *issue, cache_bytes: *cache_bytes });
         for (round, window) in windows.iter().chain(&windows).enumerate() {
-            let found = session.search_tree(&mut tree, window, Path::Read).unwrap();
-            let (counts, visited) = (found.counts, found.nodes_visited);
+            // To renew a right that has lapsed takes trips too: then it is searched
+            // again, the first time by a view that knows nothing.
+            let (counts, visited, is_empty) = wait_for("a search within the reading right", || {
+                if round == 0 {
+                    let fresh = session.open_tree(NAME).unwrap().unwrap();
+                    let settings = TreeRead { issue: *issue, cache_bytes: *cache_bytes };
+                    tree = fresh.reading(settings);
+                }
+                let found = session.search_tree(&mut tree, window, Path::Read).unwrap();
+                let (counts, visited) = (found.counts, found.nodes_visited);
+                (counts.right_lapsed == 0).then_some((counts, visited, found.objects.is_empty()))
+            });
             // The first search has read the header too.
             let trips = counts.round_trips - (round == 0) as u64;
             let kept = tree.cache_bytes();
             match (issue, *cache_bytes) {
+                // Where no leaf is read, the root is read by itself.
+                (Issue::Single, _) if is_empty && trips > visited => {
+                    assert_eq!((trips, counts.nodes), (visited + 1, visited))
+                }
                 (Issue::Single, _) => assert_eq!((trips, counts.nodes), (visited, visited)),
                 (Issue::Multi, 0) => assert!(trips <= height && counts.nodes == visited),
                 (_, bytes) => assert!(trips <= height && kept <= bytes),
@@ -237,7 +257,67 @@ fn round_trips_are_the_nodes_the_height_or_two() {
             if *cache_bytes == 1 << 20 && round >= windows.len() {
                 assert!(trips <= 1 + (kept < 150_000) as u64, "{counts:?}, {kept} kept");
                 assert!(counts.nodes < visited);
+                if trips == 1 {
+                    // Kept nodes by their first words, and once the root record: its
+                    // header, the key, the tree's header.
+                    let (cached, root) = (visited - counts.nodes, state_offset(NAME.len()) + 80);
+                    let bytes = counts.nodes * node_bytes(30) as u64 + cached * 16;
+                    assert_eq!((counts.bytes, counts.retries), (bytes + root as u64, 0));
+                }
             }
+        }
+    }
+}
+
+/// A view that has read a tree is used on after the tree has expired, gone, or given
+/// its name to a string: by every way to search, what it keeps counts no more.
+#[test]
+fn views_of_a_tree_that_ends_give_nothing() {
+    let server = ServerProcess::start(&["--shards=1", "--max-memory=128MiB"]);
+    let (mut session, mut resp) = (server.session(), server.resp());
+    let all = objects(20_000, 11);
+    let long = [b'n'; 500];
+    for name in [NAME, &long] {
+        let key = String::from_utf8(name.to_vec()).unwrap();
+        let ends = ["PEXPIRE @ 1", "EXPIRE @ -1", "UNLINK @", "SET @ x", "FLUSHALL"];
+        for (way, end) in ends.into_iter().enumerate() {
+            session.create_tree(name, &TreeSettings::default()).unwrap();
+            session.load_tree(name, &mut all.iter().copied(), &mut |_| {}).unwrap();
+            let mut views = WAYS.map(|(path, issue, cache_bytes)| {
+                let tree = session.open_tree(name).unwrap().unwrap();
+                (path, tree.reading(TreeRead { issue, cache_bytes }))
+            });
+            let window = Rect::new(0.2, 0.3, 0.2, 0.3).unwrap();
+            let query = Query::Window { window, predicate: Predicate::Intersects };
+            let mut search = |path, tree: &mut _| {
+                let found = session.search_tree(tree, &query, path)?;
+                Ok((found.objects.len(), found.counts.read))
+            };
+            // One that will expire is read as it was before.
+            for round in 0..2 {
+                for (path, tree) in &mut views {
+                    let reads = u64::from(*path == Path::Read);
+                    let found = wait_for("a search within the reading right", || {
+                        let found = search(*path, tree).unwrap();
+                        (found.1 == reads).then_some(found.0)
+                    });
+                    assert!(found > 100, "{found}");
+                }
+                if round == 0 {
+                    assert_eq!(resp.call(&format!("EXPIRE {key} 1000")), Value::Integer(1));
+                }
+            }
+            assert!(!resp.call(&end.replace('@', &key)).is_error());
+            if way == 0 {
+                wait_until("it has expired", || {
+                    resp.call(&format!("EXISTS {key}")) == Value::Integer(0)
+                });
+            }
+            for (path, tree) in &mut views {
+                let why = if way == 3 { Status::WrongType } else { Status::NoTree };
+                assert_eq!(search(*path, tree), Err(Error::Refused(why)), "{end} {path:?}");
+            }
+            resp.call(&format!("DEL {key}"));
         }
     }
 }
@@ -246,7 +326,7 @@ fn round_trips_are_the_nodes_the_height_or_two() {
 fn every_shards_thread_answers_searches_of_one_tree() {
     const SHARDS: usize = 3;
     let server = ServerProcess::start(&["--shards=3", "--max-memory=64MiB"]);
-    let client = Client::connect(&server.socket(), &Options::default()).unwrap();
+    let client = Client::connect(&server.socket(), &remora_tests::options()).unwrap();
     let mut sessions: Vec<_> = (0..SHARDS).map(|_| client.session().unwrap()).collect();
     sessions[0].create_tree(NAME, &TreeSettings::default()).unwrap();
     let all = objects(20_000, 9);
@@ -269,7 +349,9 @@ fn every_shards_thread_answers_searches_of_one_tree() {
         }
     }
     // All objects lie in one shard, and each thread has answered its share.
-    assert!(resp.info("ring_frames_least") > before + 100);
+    wait_until("each thread has counted what it answered", || {
+        resp.info("ring_frames_least") > before + 100
+    });
     // Who asks for a tree that has gone is told so by its owner.
     let mut trees: Vec<_> =
         sessions.iter_mut().map(|session| session.open_tree(NAME).unwrap().unwrap()).collect();
@@ -292,13 +374,16 @@ fn homes(id: u64) -> [Rect; 2] {
 }
 
 const STABLE: u64 = 1_000_000;
+/// Searches of each process, at least, and changes of the tree meanwhile.
+const SEARCHES: u64 = 1_000;
+const CHANGES: u64 = 20_000;
 
 #[test]
 fn plays_its_part() {
     let Some((name, arguments)) = role() else { return };
     let socket = std::path::PathBuf::from(&arguments[0]);
     let transport = if arguments[1] == "tcp" { Wanted::Tcp } else { Wanted::Shm };
-    let options = Options { transport, ..Options::default() };
+    let options = Options { transport, ..remora_tests::options() };
     let mut session = Session::connect(socket.as_path(), &options).unwrap();
     match name.as_str() {
         "searcher" => {
@@ -310,10 +395,18 @@ fn plays_its_part() {
                 })
                 .collect();
             Role::say("ready");
-            let until = Instant::now() + Duration::from_secs(3);
-            let (mut random, mut read, mut retries) =
-                (Random::new(arguments[2].parse().unwrap()), 0, 0);
-            while Instant::now() < until {
+            let is_told = Arc::new(AtomicBool::new(false));
+            std::thread::spawn({
+                let is_told = Arc::clone(&is_told);
+                move || {
+                    Role::wait_for_word();
+                    is_told.store(true, Ordering::Relaxed);
+                }
+            });
+            let (mut random, mut searches, mut read, mut retries) =
+                (Random::new(arguments[2].parse().unwrap()), 0, 0, 0);
+            while searches < SEARCHES || read == 0 || !is_told.load(Ordering::Relaxed) {
+                searches += 1;
                 let way = random.below(views.len());
                 let (path, tree) = &mut views[way];
                 let window = rect(&mut random, 0.4);
@@ -340,7 +433,7 @@ fn plays_its_part() {
                     }
                 }
             }
-            Role::say(&format!("done {read} {retries}"));
+            Role::say(&format!("done: {searches} searches, {read} read, {retries} retries"));
         }
         other => panic!("no such part: {other}"),
     }
@@ -366,9 +459,20 @@ fn processes_search_while_one_changes_the_tree_at_full_speed() {
             assert_eq!(searcher.hear().as_deref(), Some("ready"));
         }
         let ended = std::thread::scope(|scope| {
-            let hearing = scope.spawn(|| searchers.each_mut().map(|searcher| searcher.hear()));
+            let (sender, told) = channel();
+            let hearing = scope.spawn(move || {
+                // Once the tree has changed often enough; they search on until then.
+                let _ = told.recv();
+                searchers.each_mut().map(|searcher| {
+                    searcher.give_word();
+                    searcher.hear()
+                })
+            });
             let (mut random, mut changes) = (Random::new(5), 0u64);
             while !hearing.is_finished() {
+                if changes == CHANGES {
+                    sender.send(()).unwrap();
+                }
                 let id = random.below(1600) as u64;
                 let home = homes(id)[random.below(2)];
                 session.put_place(NAME, id, home, None).unwrap();
@@ -382,13 +486,12 @@ fn processes_search_while_one_changes_the_tree_at_full_speed() {
                 changes += 2;
             }
             println!("{kind:?}: {changes} changes");
-            assert!(changes > 100);
             hearing.join().unwrap()
         });
         for said in ended {
             let said = said.expect("a searcher that found a fault has ended");
             println!("{kind:?}: {said}");
-            assert!(said.starts_with("done") && !said.starts_with("done 0"), "{said}");
+            assert!(said.starts_with("done"), "{said}");
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Trees of places over RESP: real clients on real places, pipelines, large
 //! replies, hostile arguments, full memory.
 
-use remora_tests::{Random, Resp, ServerProcess, Value, encode, run_redis_py, wait_until};
+use remora_tests::{
+    DEADLINE, Random, Resp, ServerProcess, Value, encode, run_redis_py, wait_until,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 fn server() -> ServerProcess {
     ServerProcess::start(&["--shards=2", "--max-memory=64MiB"])
@@ -126,26 +129,32 @@ fn others_are_served_while_large_replies_are_made() {
     };
     let mut resp = server.resp();
     let search = encode(&split("RTREE.SEARCH t -1 -1 100000 1 WITHRECT"));
-    let before = answered.load(Ordering::Relaxed);
-    resp.send_raw(&search.repeat(searches)).unwrap();
-    for _ in 0..searches {
-        let Value::Array(found) = resp.receive().unwrap() else { panic!("no array") };
-        let mut seen = vec![false; objects as usize];
-        for object in &found {
-            let Value::Array(items) = object else { panic!("no object: {object:?}") };
-            let Value::Integer(id) = items[0] else { panic!("no id: {object:?}") };
-            assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} twice");
-            let x = Value::bulk(id.to_string());
-            assert_eq!(items[1..], [x.clone(), Value::bulk("0"), x, Value::bulk("0")]);
-        }
-        assert_eq!(found.len() as u64, objects);
-    }
-    let meanwhile = answered.load(Ordering::Relaxed) - before;
+    // A busy machine may run the neighbour little for a while: then again.
+    wait_until("the neighbour is answered many times for each of some replies", || {
+        let before = answered.load(Ordering::Relaxed);
+        resp.send_raw(&search.repeat(searches)).unwrap();
+        (0..searches).for_each(|_| take_row(&mut resp, objects));
+        let meanwhile = answered.load(Ordering::Relaxed) - before;
+        println!("{meanwhile} rounds of the neighbour in {searches} replies");
+        meanwhile > 5 * searches as u64
+    });
     stop.store(true, Ordering::Relaxed);
     neighbour.join().unwrap();
-    println!("{meanwhile} rounds of the neighbour in {searches} replies");
-    assert!(meanwhile > 5 * searches as u64, "{meanwhile}");
     is_well(&mut server);
+}
+
+/// Takes a reply with all objects of a row.
+fn take_row(resp: &mut Resp, objects: u64) {
+    let Value::Array(found) = resp.receive().unwrap() else { panic!("no array") };
+    let mut seen = vec![false; objects as usize];
+    for object in &found {
+        let Value::Array(items) = object else { panic!("no object: {object:?}") };
+        let Value::Integer(id) = items[0] else { panic!("no id: {object:?}") };
+        assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} twice");
+        let x = Value::bulk(id.to_string());
+        assert_eq!(items[1..], [x.clone(), Value::bulk("0"), x, Value::bulk("0")]);
+    }
+    assert_eq!(found.len() as u64, objects);
 }
 
 /// A client that asks for much and reads nothing costs the server what it
@@ -204,7 +213,11 @@ fn searches_are_read_while_the_tree_changes() {
     };
     let (mut resp, mut random) = (server.resp(), Random::new(6));
     let before = resp.info("optimistic_reads");
-    for round in 0..20_000 {
+    let is_read = |resp: &mut Resp| resp.info("optimistic_reads") - before > 1_000;
+    let (began, mut round) = (Instant::now(), 0);
+    while round < 20_000 || !is_read(&mut resp) {
+        assert!(began.elapsed() < DEADLINE, "searches are asked for");
+        round += 1;
         let from = random.below(still as usize - 60) as i64;
         let to = from + random.below(60) as i64;
         let line = format!("RTREE.SEARCH t {from} 0 {to}.75 0");
@@ -217,7 +230,6 @@ fn searches_are_read_while_the_tree_changes() {
     stop.store(true, Ordering::Relaxed);
     mover.join().unwrap();
     println!("{read} searches were read, {asked} were asked for after reading");
-    assert!(read > 1_000, "{read}");
     is_well(&mut server);
 }
 
@@ -228,27 +240,25 @@ fn trees_that_are_dropped_under_searches() {
     let mut server = server();
     let objects = 3_000;
     let stop = Arc::new(AtomicBool::new(false));
+    // Searches that found a tree, and that found none.
+    let seen = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let searcher = {
-        let (mut resp, stop) = (server.resp(), Arc::clone(&stop));
+        let (mut resp, stop, seen) = (server.resp(), Arc::clone(&stop), Arc::clone(&seen));
         std::thread::spawn(move || {
-            let (mut whole, mut none) = (0, 0);
-            while !stop.load(Ordering::Relaxed) || whole == 0 || none == 0 {
-                match resp.call("RTREE.SEARCH t -1 -1 100000 1") {
-                    Value::Error(text) => {
-                        assert!(text.starts_with("ERR no such tree"), "{text}");
-                        none += 1;
-                    }
-                    found => {
-                        ids(&found);
-                        whole += 1;
-                    }
+            while !stop.load(Ordering::Relaxed) {
+                let found = resp.call("RTREE.SEARCH t -1 -1 100000 1");
+                if let Value::Error(text) = &found {
+                    assert!(text.starts_with("ERR no such tree"), "{text}");
+                } else {
+                    ids(&found);
                 }
+                seen[usize::from(found.is_error())].fetch_add(1, Ordering::Relaxed);
             }
-            (whole, none)
         })
     };
     let mut resp = server.resp();
-    for round in 0..20 {
+    let mut round = 0;
+    wait_until("searches find a tree, and none", || {
         assert_eq!(resp.call("RTREE.CREATE t"), Value::ok());
         add_row(&mut resp, "t", objects);
         let error = "ERR a tree of that name exists";
@@ -257,10 +267,13 @@ fn trees_that_are_dropped_under_searches() {
         assert!(!resp.call(dropped).is_error());
         assert_eq!(resp.call("RTREE.DROP t"), Value::Integer(0));
         assert_eq!(resp.call("RTREE.REM t 1 2"), Value::Integer(0));
-    }
+        round += 1;
+        let has_both = seen.iter().all(|count| count.load(Ordering::Relaxed) > 0);
+        searcher.is_finished() || (round >= 20 && has_both)
+    });
     stop.store(true, Ordering::Relaxed);
-    let (whole, none) = searcher.join().unwrap();
-    println!("{whole} searches found a tree, {none} none");
+    searcher.join().unwrap();
+    println!("{seen:?} searches found a tree, and none");
     // A shard shows its counts every 10 ms.
     wait_until("INFO shows that no tree is left", || {
         ["trees", "tree_objects", "tree_bytes"].iter().all(|field| resp.info(field) == 0)
@@ -269,25 +282,101 @@ fn trees_that_are_dropped_under_searches() {
 }
 
 #[test]
-fn trees_are_no_keys() {
+fn trees_are_keys() {
     let server = server();
     let mut resp = server.resp();
+    let wrong = |value: &Value| matches!(value, Value::Error(why) if why.starts_with("WRONGTYPE"));
     assert_eq!(resp.call("RTREE.ADD t 1 0 0 2 2 DATA x"), Value::Integer(1));
-    for request in ["EXISTS t", "DEL t", "DBSIZE", "EXPIRE t 10", "RTREE.ADD t 1 0 0 1 1"] {
-        assert_eq!(resp.call(request), Value::Integer(0), "{request}");
+    for (request, number) in
+        [("EXISTS t", 1), ("DBSIZE", 1), ("TTL t", -1), ("RTREE.ADD t 1 0 0 1 1", 0)]
+    {
+        assert_eq!(resp.call(request), Value::Integer(number), "{request}");
     }
-    assert_eq!(resp.call("SET t value"), Value::ok());
+    assert_eq!(resp.call("TYPE t"), Value::Simple("rtree".into()));
+    for request in ["GET t", "INCR t", "APPEND t x", "GEOADD t 1 1 m", "SET t x GET"] {
+        assert!(wrong(&resp.call(request)), "{request}");
+    }
+    assert_eq!(resp.call("MGET t"), Value::Array(vec![Value::Null]));
     let corners = ["0", "0", "1", "1"].map(Value::bulk).to_vec();
     let object = |data| Value::Array([corners.clone(), vec![data]].concat());
     assert_eq!(resp.call("RTREE.GET t 1"), object(Value::bulk("x")), "moved, and keeps its data");
     assert_eq!(resp.call("RTREE.ADD t 1 0 0 1 1 DATA "), Value::Integer(0));
     assert_eq!(resp.call("RTREE.GET t 1"), object(Value::Null));
-    assert_eq!(resp.call("GET t"), Value::bulk("value"));
     wait_until("INFO shows the tree and its object", || {
         ["trees", "tree_objects"].iter().all(|field| resp.info(field) == 1)
     });
+    // A string in its place, and a tree in the string's: but by SET alone.
+    assert_eq!(resp.call("SET t value"), Value::ok());
+    assert!(wrong(&resp.call("RTREE.ADD t 1 0 0 1 1")));
+    assert!(wrong(&resp.call("RTREE.DROP t")));
+    assert_eq!(resp.call("GET t"), Value::bulk("value"));
+    assert_eq!(resp.call("DEL t"), Value::Integer(1));
+    assert_eq!(resp.call("RTREE.ADD t 1 0 0 1 1"), Value::Integer(1));
+    assert_eq!(resp.call("RTREE.COUNT t 0 0 9 9"), Value::Integer(1));
     assert_eq!(resp.call("FLUSHALL"), Value::ok());
     assert!(resp.call("RTREE.INFO t").is_error());
+    wait_until("all memory has come back", || resp.info("tree_bytes") == 0);
+}
+
+/// What the family of EXPIRE answers for a tree is what it answers for a string, of
+/// which `tests/redis_cli.rs` and others compare it with Redis.
+#[test]
+fn trees_expire_as_strings_do() {
+    let server = server();
+    let mut resp = server.resp();
+    add_row(&mut resp, "tree", 100);
+    assert_eq!(resp.call("SET string x"), Value::ok());
+    for request in [
+        "TTL K",
+        "PERSIST K",
+        "EXPIRE K 1000 XX",
+        "EXPIRE K 1000 GT",
+        "EXPIRE K 1000 NX",
+        "EXPIRE K 2000 NX",
+        "EXPIRE K 500 GT",
+        "EXPIRE K 500 LT",
+        "EXPIRE K 700 XX",
+        "TTL K",
+        "EXISTS K",
+        "PERSIST K",
+        "TTL K",
+        "PTTL K",
+        "EXPIRETIME K",
+        "EXPIREAT K 4000000000",
+        "EXPIRETIME K",
+        "PEXPIREAT K 4000000000123 GT",
+        "PEXPIRETIME K",
+        "EXPIRE K x",
+        "EXPIRE K 9223372036854775807",
+        "EXPIRE K 100 NX XX",
+        "PERSIST K",
+        "PERSIST K",
+    ] {
+        let of_string = resp.call(&request.replace('K', "string"));
+        assert_eq!(resp.call(&request.replace('K', "tree")), of_string, "{request}");
+    }
+    assert_eq!(resp.call("RTREE.COUNT tree -1 -1 1000 1000"), Value::Integer(100));
+    // A change keeps the expiry.
+    assert_eq!(resp.call("EXPIREAT tree 4000000000"), Value::Integer(1));
+    assert_eq!(resp.call("RTREE.ADD tree 7 0 0 1 1"), Value::Integer(0));
+    assert_eq!(resp.call("EXPIRETIME tree"), Value::Integer(4_000_000_000));
+    // One that lies in the past removes it, one that passes does so too.
+    for end in ["EXPIRE K -1", "PEXPIRE K 1"] {
+        resp.call("DEL tree");
+        add_row(&mut resp, "tree", 100);
+        assert_eq!(resp.call(&end.replace('K', "tree")), Value::Integer(1));
+        wait_until("the tree is gone", || resp.call("EXISTS tree") == Value::Integer(0));
+        assert_eq!(resp.call("TTL tree"), Value::Integer(-2));
+        assert!(resp.call("RTREE.INFO tree").is_error());
+    }
+    // Those that no command looks at go, too, with all their memory.
+    for tree in 0..20 {
+        add_row(&mut resp, &format!("t{tree}"), 50);
+        assert_eq!(resp.call(&format!("PEXPIRE t{tree} 1")), Value::Integer(1));
+    }
+    wait_until("all memory has come back", || {
+        resp.info("trees") == 0 && resp.info("tree_bytes") == 0
+    });
 }
 
 #[test]
@@ -307,7 +396,7 @@ fn hostile_arguments_are_refused() {
         "RTREE.SEARCH t 0 0 1 1 LIMIT -1".into(),
         "RTREE.NEAREST t 0 0 99999999999".into(),
         "RTREE.CREATE u CAPACITY 65536".into(),
-        "RTREE.REM t 1 2 3 four".into(),
+        format!("RTREE.REM t 1 2 3 {long}"),
         "RTREE.ADD t 1 0 0 1 -1".into(),
     ] {
         let found = resp.call(&request);

@@ -39,7 +39,7 @@ fn address() -> SocketAddr {
 }
 
 fn options(transport: Wanted) -> Options {
-    Options { transport, wake: Wake::Event, ..Options::default() }
+    Options { transport, wake: Wake::Event, ..remora_tests::options() }
 }
 
 fn client(transport: Wanted) -> Result<Client, ConnectError> {

@@ -8,6 +8,8 @@
 
 mod check;
 mod fresh;
+mod newcomer;
+mod patches;
 mod planted;
 mod rust_text;
 mod tree;
@@ -32,12 +34,26 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         only: Vec<String>,
     },
-    /// Looks in simulated worlds for every planted bug.
+    /// Looks for every planted bug: patches applied to a copy of the tree, and
+    /// those that a feature compiles in.
     Planted {
+        /// Only looks whether all patches apply.
+        #[arg(long, conflicts_with = "unit_tests")]
+        check: bool,
+        /// Looks for this patch only; may be given several times.
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["unit_tests", "check"])]
+        patch: Vec<String>,
         /// Runs the unit tests of the bugs' crates instead: they notice none
         /// of those that only the worlds find.
         #[arg(long)]
         unit_tests: bool,
+    },
+    /// Adds a type by the patch that a newcomer made, in a copy of the sources, and
+    /// runs its tests there.
+    Newcomer {
+        /// Lists the files that the patch touches instead.
+        #[arg(long)]
+        list: bool,
     },
     /// Builds and runs a clean clone of HEAD on a bare Debian 12. Needs root.
     Fresh(fresh::Options),
@@ -60,8 +76,11 @@ fn run() -> Result<ExitCode> {
     let root = workspace_root()?;
     match arguments.command {
         Command::Check { only } => check::run(&root, &only),
-        Command::Planted { unit_tests: true } => planted::unit_tests(&root),
-        Command::Planted { unit_tests: false } => planted::hunt(&root),
+        Command::Planted { unit_tests: true, .. } => planted::unit_tests(&root),
+        Command::Planted { check: true, .. } => check::run(&root, &["planted".to_owned()]),
+        Command::Planted { patch, .. } => planted::hunt(&root, &patch),
+        Command::Newcomer { list: true } => newcomer::list(&root),
+        Command::Newcomer { list: false } => newcomer::build(&root),
         Command::Fresh(options) => fresh::run(&root, &options),
     }
 }

@@ -48,6 +48,11 @@ impl Tree {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
     }
 
+    /// Paths of all files, in order.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
     /// The text of one file.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path)?.as_deref()

@@ -3,9 +3,9 @@
 use remora_arena::{NoJournal, Owner, Slots};
 use remora_index::rtree::{Arena, Predicate, Query, Tree, TreeOptions, walk_locally};
 use remora_layout::limits::PAGE_BYTES;
-use remora_layout::node::Home;
+use remora_layout::node::{Home, NodeRef};
 use remora_layout::rect::Rect;
-use remora_layout::tree::TreeKind;
+use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 use rustix::time::{ClockId, clock_gettime};
 
 const HOME: Home = Home { secret: 1, region: 0 };
@@ -65,7 +65,9 @@ impl Ours {
         let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
         let bounds = Rect::new(0.0, 1.0, 0.0, 1.0).expect("a rectangle");
         let options = TreeOptions { kind, capacity, bounds };
-        let tree = Tree::create(&mut arena, HOME, options).expect("memory");
+        let slot = arena.slots.allocate(arena.owner, TREE_HEADER_BYTES, 0).expect("memory");
+        let at = NodeRef { slot: slot.slot, generation: slot.generation };
+        let tree = Tree::create(&mut arena, HOME, at, options).expect("memory");
         Self { owner, slots, tree }
     }
 
@@ -98,7 +100,7 @@ impl Ours {
         let (mut found, mut scratch) = ((0, 0), Vec::new());
         for &window in windows {
             let query = Query::Window { window, predicate: Predicate::Intersects };
-            let (words, at) = (self.owner.words(), self.tree.at());
+            let (words, at) = (self.owner.view(), self.tree.at());
             let walk = walk_locally(words, HOME, at, query, &mut scratch).expect("at rest");
             found.0 += walk.results().len() as u64;
             found.1 += walk.results().iter().map(|object| object.word).sum::<u64>();

@@ -5,12 +5,14 @@
 //! * Stores to registered memory go word by word through [`Owner`], which
 //!   tells a [`Journal`]; the journal is empty in real builds and filled by
 //!   the simulator.
-//! * Whoever is not the owner reads through [`Words`], whose one copying
-//!   primitive never makes a Rust reference to memory that may change.
+//! * Everybody else reads through a [`ReadView`], whose one copying primitive
+//!   never makes a Rust reference to memory that may change. What several may
+//!   write, mailboxes and hints, goes through [`Words`]; no arena does.
 //! * The generation at a place only grows, whatever class of slot its page
 //!   holds: a page whose slots are all free may serve another class (decision
 //!   0011).
 
+mod asleep;
 mod copy;
 mod fork;
 mod huge;
@@ -22,23 +24,29 @@ mod pages;
 mod pieces;
 mod quarantine;
 mod records;
+mod region;
 mod size_class;
 mod slots;
 mod spans;
+mod view;
 mod window;
 mod words;
 
+pub use asleep::AsleepWord;
 pub use fork::ForkGuard;
 pub use huge::HugeTable;
 pub use journal::{Journal, NoJournal};
-pub use mapping::{MapError, Mapping, Region, RegionKind};
+pub use mapping::{MapError, Mapping};
 pub use owner::Owner;
-pub use pieces::{PieceSum, PieceWriter, begin_pending, reopen, set_value_bytes};
+pub use pieces::{PieceSum, PieceWriter, begin_pending, set_value_bytes};
 pub use records::{
-    NewRecord, copy_pending, flip_dead, is_live, lengths_of, mutable_of, publish_live, set_mutable,
-    slot_of, write_pending,
+    NewRecord, copy_pending, database_of, flip_bucket_dead, flip_dead, is_live, is_named, kind_of,
+    lengths_of, mutable_of, publish_live, set_mutable, set_state_guardian, slot_of, state_in,
+    withhold, write_pending, write_root,
 };
+pub use region::{Region, RegionKind};
 pub use size_class::{BUCKET_CLASS, CLASSES, class_bytes, class_for};
 pub use slots::{ArenaFull, Slot, SlotStats, Slots};
+pub use view::ReadView;
 pub use window::{Leave, Window};
 pub use words::{OutOfBounds, Words, prefetch};

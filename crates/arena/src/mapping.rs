@@ -1,30 +1,12 @@
 //! Mappings: sealed memfds and files that processes share, and heap words for
-//! tests.
+//! tests. What a server makes itself is a `region`.
 
-use crate::journal::Journal;
-use crate::numa;
-use crate::owner::Owner;
-use crate::words::Words;
 use remora_layout::limits::WORD_BYTES;
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::SealFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What a region is for; it decides who may write it (design, "Memory").
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RegionKind {
-    /// Peers read it, nobody but its creator writes it: an arena, or the
-    /// mailbox into which the server writes for a client.
-    Readable,
-    /// One peer writes it: the mailbox of a client at the server.
-    Mailbox,
-    /// Every peer writes it, and nobody relies on it: any word may hold
-    /// anything at any time.
-    Hints,
-}
 
 /// Why memory could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -51,13 +33,20 @@ pub struct Mapping {
     origin: Origin,
 }
 
+/// What a mapping of a peer's memory is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Read,
+    Write,
+}
+
 enum Origin {
     Mapped,
     Heap,
 }
 
 // SAFETY: a mapping is plain memory at a fixed address that no thread owns;
-// all access to it goes through `Words` and `Owner`.
+// all access to it goes through `Words`, `ReadView` and `Owner`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; shared access is by atomic or opaque accesses only.
 unsafe impl Sync for Mapping {}
@@ -70,46 +59,50 @@ impl Mapping {
         Arc::new(Self { base, bytes: bytes.next_multiple_of(WORD_BYTES), origin: Origin::Heap })
     }
 
-    /// Maps a descriptor that a server passed: read-only, or writable for a
-    /// mailbox and for hints. Its seals are checked first: without them the file could be
-    /// cut short under us (SIGBUS).
-    pub fn of_peer(
-        fd: BorrowedFd<'_>,
-        kind: RegionKind,
-        bytes: usize,
-    ) -> Result<Arc<Self>, MapError> {
+    /// Maps a descriptor that a server passed, to be written: a mailbox or
+    /// hints. Its seals are checked first: without them the file could be cut
+    /// short under us (SIGBUS). What is read only is a
+    /// [`ReadView`](crate::ReadView)'s to map.
+    pub fn of_peer(fd: BorrowedFd<'_>, bytes: usize) -> Result<Arc<Self>, MapError> {
+        Self::check_seals(fd, bytes)?;
+        Self::map_shared(fd, Use::Write, bytes)
+    }
+
+    /// As [`Mapping::of_peer`], for reading only.
+    pub(crate) fn of_peer_to_read(fd: BorrowedFd<'_>, bytes: usize) -> Result<Arc<Self>, MapError> {
+        Self::check_seals(fd, bytes)?;
+        Self::map_shared(fd, Use::Read, bytes)
+    }
+
+    fn check_seals(fd: BorrowedFd<'_>, bytes: usize) -> Result<(), MapError> {
         let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
         let seals = rustix::fs::fcntl_get_seals(fd).map_err(kernel("check the seals of"))?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
             return Err(MapError::Unacceptable("it is not sealed against a change of size"));
         }
-        Self::map_shared(fd, kind, bytes)
+        Ok(())
     }
 
     /// Maps a file of this user's own for hints. Nothing seals a file: another
     /// process of the user that cuts it short ends this one (SIGBUS), as it
     /// could by a signal. Whether it is the user's alone is the caller's to check.
     pub fn of_own_file(fd: BorrowedFd<'_>, bytes: usize) -> Result<Arc<Self>, MapError> {
-        Self::map_shared(fd, RegionKind::Hints, bytes)
+        Self::map_shared(fd, Use::Write, bytes)
     }
 
-    /// Maps what is of this size as its kind demands.
-    fn map_shared(
-        fd: BorrowedFd<'_>,
-        kind: RegionKind,
-        bytes: usize,
-    ) -> Result<Arc<Self>, MapError> {
+    /// Maps what is of this size.
+    fn map_shared(fd: BorrowedFd<'_>, to: Use, bytes: usize) -> Result<Arc<Self>, MapError> {
         let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
         let size = rustix::fs::fstat(fd).map_err(kernel("stat"))?.st_size;
         if usize::try_from(size) != Ok(bytes) {
             return Err(MapError::Unacceptable("it has another size than announced"));
         }
-        let protection = match kind {
-            RegionKind::Readable => ProtFlags::READ,
-            RegionKind::Mailbox | RegionKind::Hints => ProtFlags::READ | ProtFlags::WRITE,
+        let protection = match to {
+            Use::Read => ProtFlags::READ,
+            Use::Write => ProtFlags::READ | ProtFlags::WRITE,
         };
         let mapping = Self::map(fd, protection, bytes)?;
-        if kind != RegionKind::Readable {
+        if to == Use::Write {
             // A forked child must not write into its parent's rings, and has
             // no session that hints would be for.
             // SAFETY: the range is the mapping just made; a child that touches
@@ -123,7 +116,11 @@ impl Mapping {
     }
 
     /// Maps `fd` shared with this protection.
-    fn map(fd: BorrowedFd<'_>, protection: ProtFlags, bytes: usize) -> Result<Self, MapError> {
+    pub(crate) fn map(
+        fd: BorrowedFd<'_>,
+        protection: ProtFlags,
+        bytes: usize,
+    ) -> Result<Self, MapError> {
         let kernel = |source| MapError::Kernel { step: "map", bytes, source };
         if bytes == 0 || !bytes.is_multiple_of(WORD_BYTES) {
             return Err(MapError::Unacceptable("its size is not a positive number of words"));
@@ -175,95 +172,27 @@ impl Drop for Mapping {
     }
 }
 
-/// A region of the server: a sealed memfd, mapped writable by its creator.
-pub struct Region {
-    mapping: Arc<Mapping>,
-    fd: OwnedFd,
-    kind: RegionKind,
-    owned: AtomicBool,
-}
-
-impl Region {
-    /// Creates, sizes, maps and seals a memfd (in this order: FUTURE_WRITE
-    /// leaves the creator's own mapping writable and refuses every later one).
-    pub fn create(name: &str, kind: RegionKind, bytes: usize) -> Result<Self, MapError> {
-        let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
-        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(kernel("create"))?;
-        rustix::fs::ftruncate(&fd, bytes as u64).map_err(kernel("reserve"))?;
-        let mapping = Mapping::map(fd.as_fd(), ProtFlags::READ | ProtFlags::WRITE, bytes)?;
-        let mut seals = SealFlags::SHRINK | SealFlags::GROW;
-        if kind == RegionKind::Readable {
-            seals |= SealFlags::FUTURE_WRITE;
-        }
-        rustix::fs::fcntl_add_seals(&fd, seals).map_err(kernel("seal"))?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SEAL).map_err(kernel("seal"))?;
-        Ok(Self { mapping: Arc::new(mapping), fd, kind, owned: AtomicBool::new(false) })
-    }
-
-    /// A view that any thread may read (and, for what peers write, write).
-    pub fn words(&self) -> Words {
-        Words::new(Arc::clone(&self.mapping))
-    }
-
-    /// The region's owner: the one writer, which may hold plain references.
-    /// `None` for what peers write, and for the second caller.
-    pub fn owner<J: Journal>(&self, journal: J) -> Option<Owner<J>> {
-        if self.kind != RegionKind::Readable || self.owned.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        // SAFETY: mapped writable by `create`; peers can only map it read-only
-        // (FUTURE_WRITE); this is its first and only owner.
-        Some(unsafe { Owner::new(&self.mapping, journal) })
-    }
-
-    /// Lets the kernel take this region's pages from one NUMA node where it
-    /// can (H5). To be called before anything has touched them.
-    pub fn prefer_node(&self, node: u32) -> Result<(), MapError> {
-        let bytes = self.mapping.bytes();
-        // SAFETY: the whole of this region's own mapping.
-        unsafe { numa::prefer_node(self.mapping.base(), bytes, node) }
-            .map_err(|source| MapError::Kernel { step: "choose a node for", bytes, source })
-    }
-
-    /// First byte.
-    #[cfg(all(test, not(miri)))]
-    pub(crate) fn base(&self) -> *const u8 {
-        self.mapping.base()
-    }
-
-    /// Gives the pages of a range back to the system; they read as zero from
-    /// then on. Only for a mailbox: arenas are sealed against it. Whole pages
-    /// inside the range, as far as the kernel does it.
-    pub fn discard(&self, offset: usize, bytes: usize) {
-        assert!(self.kind == RegionKind::Mailbox, "arenas keep their pages");
-        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        // Refused: the memory stays in use, and nothing else happens.
-        let _ = rustix::fs::fallocate(&self.fd, flags, offset as u64, bytes as u64);
-    }
-
-    /// The descriptor to pass to peers.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use crate::{ReadView, Region, RegionKind, Words};
+    use remora_layout::arena_header::word;
+    use rustix::fs::MemfdFlags;
     use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn seals_hold() {
         let region = Region::create("test", RegionKind::Readable, 8192).unwrap();
-        let file = File::from(region.fd.try_clone().unwrap());
+        let file = File::from(region.fd().try_clone_to_owned().unwrap());
         assert!(file.set_len(4096).is_err(), "shrinking is refused");
         assert!(file.set_len(16384).is_err(), "growing is refused");
         assert!(rustix::io::pwrite(&file, b"x", 0).is_err(), "writing is refused");
-        assert!(Mapping::of_peer(region.fd(), RegionKind::Mailbox, 8192).is_err());
-        let view = Mapping::of_peer(region.fd(), RegionKind::Readable, 8192).unwrap();
+        assert!(Mapping::of_peer(region.fd(), 8192).is_err());
+        let view = ReadView::of_peer(region.fd(), 8192).unwrap();
         region.words().store(3, 77);
-        assert_eq!(Words::new(view).load(3), 77);
+        assert_eq!(view.load(3), 77);
         assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err(), "sealed for good");
     }
 
@@ -271,10 +200,10 @@ mod tests {
     fn a_peer_checks_what_it_is_given() {
         let unsealed = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&unsealed, 4096).unwrap();
-        assert!(Mapping::of_peer(unsealed.as_fd(), RegionKind::Readable, 4096).is_err());
+        assert!(ReadView::of_peer(unsealed.as_fd(), 4096).is_err());
         let region = Region::create("test", RegionKind::Mailbox, 8192).unwrap();
-        assert!(Mapping::of_peer(region.fd(), RegionKind::Mailbox, 4096).is_err(), "wrong size");
-        let mailbox = Mapping::of_peer(region.fd(), RegionKind::Mailbox, 8192).unwrap();
+        assert!(Mapping::of_peer(region.fd(), 4096).is_err(), "wrong size");
+        let mailbox = Mapping::of_peer(region.fd(), 8192).unwrap();
         Words::new(mailbox).store(0, 5);
         assert_eq!(region.words().load(0), 5);
     }
@@ -293,12 +222,11 @@ mod tests {
     fn hints_are_everyones_to_write_and_nobodys_to_own_or_resize() {
         let region = Region::create("test", RegionKind::Hints, 8192).unwrap();
         assert!(region.owner(crate::NoJournal).is_none());
-        let peers = [(); 2]
-            .map(|()| Words::new(Mapping::of_peer(region.fd(), RegionKind::Hints, 8192).unwrap()));
+        let peers = [(); 2].map(|()| Words::new(Mapping::of_peer(region.fd(), 8192).unwrap()));
         peers[0].store(5, 1);
         peers[1].store(6, 2);
         assert_eq!((peers[1].load(5), peers[0].load(6), region.words().load(6)), (1, 2, 2));
-        let file = File::from(region.fd.try_clone().unwrap());
+        let file = File::from(region.fd().try_clone_to_owned().unwrap());
         assert!(file.set_len(4096).is_err() && file.set_len(16384).is_err());
         assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err(), "sealed for good");
     }
@@ -313,7 +241,7 @@ mod tests {
             for seal in all.into_iter().filter(|&seal| seal != missing) {
                 rustix::fs::fcntl_add_seals(&fd, seal).unwrap();
             }
-            let mapped = Mapping::of_peer(fd.as_fd(), RegionKind::Readable, 4096);
+            let mapped = Mapping::of_peer(fd.as_fd(), 4096);
             assert!(matches!(mapped, Err(MapError::Unacceptable(_))), "without {missing:?}");
         }
         for bytes in [0, 4095] {
@@ -326,13 +254,30 @@ mod tests {
 
     #[test]
     fn an_arena_has_one_owner_and_a_mailbox_none() {
-        let arena = Region::create("test", RegionKind::Readable, 8192).unwrap();
+        let arena = Region::create("test", RegionKind::Arena, 8192).unwrap();
         let mut owner = arena.owner(crate::NoJournal).expect("the first");
         owner.store(9, 4);
-        assert_eq!(arena.words().load(9), 4);
+        assert_eq!(arena.view().load(9), 4);
         assert!(arena.owner(crate::NoJournal).is_none(), "the second");
-        let mailbox = Region::create("test", RegionKind::Mailbox, 8192).unwrap();
-        assert!(mailbox.owner(crate::NoJournal).is_none());
+        for kind in [RegionKind::Readable, RegionKind::Mailbox, RegionKind::Hints] {
+            let other = Region::create("test", kind, 8192).unwrap();
+            assert!(other.owner(crate::NoJournal).is_none(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "its owner's to write")]
+    fn nobody_else_gets_an_arena_to_write() {
+        Region::create("test", RegionKind::Arena, 8192).unwrap().words();
+    }
+
+    #[test]
+    fn the_sleeper_of_an_arena_stores_its_word_and_readers_see_it() {
+        let arena = Region::create("test", RegionKind::Arena, 8192).unwrap();
+        let view = ReadView::of_peer(arena.fd(), 8192).unwrap();
+        arena.asleep_word().word().store(1, Ordering::Relaxed);
+        let stored: Vec<usize> = (0..8192 / WORD_BYTES).filter(|&at| view.load(at) != 0).collect();
+        assert_eq!(stored, [word::ASLEEP]);
     }
 
     #[test]
@@ -350,7 +295,7 @@ mod tests {
         let name = "remora-dropped";
         let is_mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains(name);
         let region = Region::create(name, RegionKind::Readable, 8192).unwrap();
-        let view = Mapping::of_peer(region.fd(), RegionKind::Readable, 8192).unwrap();
+        let view = ReadView::of_peer(region.fd(), 8192).unwrap();
         drop(region);
         assert!(is_mapped());
         drop(view);
@@ -362,10 +307,13 @@ mod tests {
         use nix::sys::wait::{WaitStatus, waitpid};
         use nix::unistd::{ForkResult, fork};
         for (kind, exits) in
-            [(RegionKind::Readable, true), (RegionKind::Mailbox, false), (RegionKind::Hints, false)]
+            [(RegionKind::Arena, true), (RegionKind::Mailbox, false), (RegionKind::Hints, false)]
         {
             let region = Region::create("test", kind, 4096).unwrap();
-            let view = Words::new(Mapping::of_peer(region.fd(), kind, 4096).unwrap());
+            let view = match exits {
+                true => ReadView::of_peer(region.fd(), 4096).unwrap(),
+                false => Words::new(Mapping::of_peer(region.fd(), 4096).unwrap()).view(),
+            };
             // SAFETY: the child only loads one word and exits, which is allowed
             // after a fork of a process with several threads.
             let status = match unsafe { fork() }.unwrap() {

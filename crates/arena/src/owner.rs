@@ -2,21 +2,25 @@
 
 use crate::journal::{Journal, NoJournal};
 use crate::mapping::Mapping;
+use crate::view::ReadView;
 use crate::words::{Words, prefetch_line};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 /// The only writer of a region. It reads its own memory through plain
-/// references, at full speed; everybody else uses [`Words`].
+/// references, at full speed; everybody else uses a
+/// [`ReadView`].
 ///
 /// There is one owner for each region: whoever creates the region makes it.
 pub struct Owner<J: Journal = NoJournal> {
-    words: Words,
+    view: ReadView,
     base: *const u8,
+    /// No slice begins before this byte, which debug builds assert.
+    sliced_from: usize,
     journal: J,
 }
 
-// SAFETY: `base` points into the mapping that `words` keeps alive; moving the
+// SAFETY: `base` points into the mapping that `view` keeps alive; moving the
 // owner to another thread moves the right to write with it.
 unsafe impl<J: Journal + Send> Send for Owner<J> {}
 
@@ -25,41 +29,43 @@ impl<J: Journal> Owner<J> {
     ///
     /// # Safety
     /// `mapping` is writable, there is no other owner of it, and no peer can
-    /// write it (an arena, not a mailbox): only then may the owner hold plain
+    /// write it (an arena, not a mailbox), nor does anybody else store to it
+    /// from byte `sliced_from` on: only then may the owner hold plain
     /// references into it.
-    pub(crate) unsafe fn new(mapping: &Arc<Mapping>, journal: J) -> Self {
-        let words = Words::new(Arc::clone(mapping));
-        Self { base: mapping.base(), words, journal }
+    pub(crate) unsafe fn new(mapping: &Arc<Mapping>, sliced_from: usize, journal: J) -> Self {
+        let view = ReadView::new(Words::new(Arc::clone(mapping)));
+        Self { base: mapping.base(), view, sliced_from, journal }
     }
 
     /// The owner of zeroed heap words (tests, Miri, the simulator).
     pub fn heap(bytes: usize, journal: J) -> Self {
         // SAFETY: fresh memory that nobody else knows yet.
-        unsafe { Self::new(&Mapping::heap(bytes), journal) }
+        unsafe { Self::new(&Mapping::heap(bytes), 0, journal) }
     }
 
     /// A view for readers.
-    pub fn words(&self) -> &Words {
-        &self.words
+    pub fn view(&self) -> &ReadView {
+        &self.view
     }
 
     /// Size in bytes.
     #[inline(always)]
     pub fn region_bytes(&self) -> usize {
-        self.words.bytes()
+        self.view.bytes()
     }
 
     /// One of the owner's own words.
     #[inline(always)]
     pub fn word(&self, index: usize) -> u64 {
-        self.words.load(index)
+        self.view.load(index)
     }
 
     /// The owner's own bytes, as a plain reference.
     #[inline(always)]
     pub fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
         let end = offset.checked_add(bytes).expect("no overflow");
-        assert!(end <= self.words.bytes(), "slice out of bounds");
+        assert!(end <= self.view.bytes(), "slice out of bounds");
+        debug_assert!(offset >= self.sliced_from, "others store to a word before this");
         // SAFETY: in bounds. Only this owner writes the region, and its
         // writing methods take `&mut self`, so that nothing changes while the
         // reference lives; readers elsewhere do not write.
@@ -69,7 +75,7 @@ impl<J: Journal> Owner<J> {
     /// Stores one word.
     #[inline(always)]
     pub fn store(&mut self, index: usize, word: u64) {
-        self.words.store(index, word);
+        self.view.words().store(index, word);
         self.journal.stored(index, word);
     }
 
@@ -77,7 +83,7 @@ impl<J: Journal> Owner<J> {
     #[inline(always)]
     pub fn store_release(&mut self, index: usize, word: u64) {
         self.release();
-        self.words.store_release(index, word);
+        self.view.words().store_release(index, word);
         self.journal.stored(index, word);
     }
 
@@ -93,7 +99,7 @@ impl<J: Journal> Owner<J> {
     #[inline(always)]
     pub fn store_bytes(&mut self, offset: usize, bytes: &[u8]) {
         if !J::ACTIVE {
-            self.words.copy_in(offset, bytes);
+            self.view.words().copy_in(offset, bytes);
             return;
         }
         for (at, chunk) in bytes.chunks(8).enumerate() {
@@ -173,7 +179,7 @@ impl<J: Journal> Owner<J> {
     /// Asks the processor to fetch the line at `offset`.
     #[inline(always)]
     pub fn prefetch(&self, offset: usize) {
-        if offset < self.words.bytes() {
+        if offset < self.view.bytes() {
             prefetch_line(self.base.wrapping_add(offset));
         }
     }

@@ -1,43 +1,36 @@
 //! Records that are written, or checksummed, piece by piece.
 //!
-//! What it keeps true: while a record is not whole its guardian says pending,
-//! so that a reader believes nothing of it; the checksum stands before the
+//! What it keeps true: while a record is not whole its guardian says pending, or
+//! ask-only, so that a reader believes nothing of it; the checksum stands before the
 //! guardian says live.
 
 use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::records::{first_word, lengths_of, mutable_of, set_mutable};
 use crate::slots::Slot;
+use remora_layout::database::Database;
 use remora_layout::hash::PieceChecksum;
+use remora_layout::kind::Kind;
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::{
-    CHECKED_FROM, Guardian, Lengths, Mutable, RECORD_HEADER_BYTES, State, checksum_seed,
-};
+use remora_layout::record::{CHECKED_FROM, Lengths, Mutable, RECORD_HEADER_BYTES, checksum_seed};
 
-/// Writes all of a record but its value and its checksum into a slot just
-/// allocated. Gives the byte offset of the value.
+/// Writes all of a string's record but its value and its checksum into a slot
+/// just allocated. Gives the byte offset of the value.
 pub fn begin_pending<J: Journal>(
     owner: &mut Owner<J>,
     slot: Slot,
-    key: &[u8],
+    (database, key): (Database, &[u8]),
     value_bytes: usize,
     expires_at_ms: u64,
 ) -> usize {
     let word = first_word(slot.slot);
-    let lengths = Lengths { key_bytes: key.len() as u32, kind: 0, value_bytes: value_bytes as u32 };
+    let kind = Kind::STRING;
+    let (key_bytes, value_bytes) = (key.len() as u32, value_bytes as u32);
+    let lengths = Lengths { key_bytes, database, kind, value_bytes };
     set_mutable(owner, slot.slot, Mutable { expires_at_ms, ..Mutable::default() });
     owner.store(word + 3, lengths.to_word());
     owner.store_bytes(word * 8 + RECORD_HEADER_BYTES, key);
     word * 8 + RECORD_HEADER_BYTES + key.len()
-}
-
-/// Takes a live record back into its owner's hand: pending from now on, and
-/// no later store is visible before that.
-pub fn reopen<J: Journal>(owner: &mut Owner<J>, slot: Slot) {
-    let Slot { slot, generation, class } = slot;
-    let pending = Guardian { generation, state: State::Pending, class };
-    owner.store(first_word(slot), pending.to_word());
-    owner.release();
 }
 
 /// Gives a pending record's value another length, within its slot.
@@ -98,7 +91,7 @@ impl PieceWriter {
         secret: u64,
         region: u32,
         slot: Slot,
-        key: &[u8],
+        key: (Database, &[u8]),
         value_bytes: usize,
     ) -> Self {
         let value_at = begin_pending(owner, slot, key, value_bytes, 0);

@@ -3,12 +3,19 @@
 use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::slots::Slot;
+use remora_layout::database::Database;
 use remora_layout::hash::checksum;
+use remora_layout::kind::Kind;
 use remora_layout::limits::SLOT_UNIT_BYTES;
+use remora_layout::node;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{
-    CHECKED_FROM, Guardian, Lengths, Mutable, RECORD_HEADER_BYTES, State, checksum_seed,
+    CHECKED_FROM, Guardian, Lengths, Mutable, RECORD_HEADER_BYTES, State, Wanted, checksum_seed,
+    state_offset,
 };
+
+/// Where a record's checksum stands.
+const CHECKSUM_WORD: usize = 2;
 
 /// What a new record holds.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +24,10 @@ pub struct NewRecord<'a> {
     pub key: &'a [u8],
     /// The value, at most `MAX_VALUE_BYTES`.
     pub value: &'a [u8],
-    /// What kind of record (0: a string).
-    pub kind: u8,
+    /// The key's database; 0 for a part.
+    pub database: Database,
+    /// What the record is.
+    pub kind: Kind,
     /// Unix ms; 0 for never.
     pub expires_at_ms: u64,
 }
@@ -49,6 +58,7 @@ pub fn write_pending<J: Journal>(
     let byte = word * 8;
     let lengths = Lengths {
         key_bytes: record.key.len() as u32,
+        database: record.database,
         kind: record.kind,
         value_bytes: record.value.len() as u32,
     };
@@ -59,8 +69,53 @@ pub fn write_pending<J: Journal>(
     let length = lengths.record_bytes();
     let seed = checksum_seed(secret, region, slot.slot, slot.generation);
     let sum = checksum(owner.slice(byte + CHECKED_FROM, length - CHECKED_FROM), seed);
-    owner.store(word + 2, sum);
+    owner.store(word + CHECKSUM_WORD, sum);
     RemotePointer { region, slot: slot.slot, length: length as u32, generation: slot.generation }
+}
+
+/// Writes the root record of an object into a slot just allocated: the key, and
+/// behind it zeros up to `state_bytes` of a state block
+/// ([`remora_layout::record::state_offset`]), whose first word is the guardian
+/// that its readers demand: pending, of the slot's generation. `secret` is the
+/// arena's.
+pub fn write_root<J: Journal>(
+    owner: &mut Owner<J>,
+    secret: u64,
+    region: u32,
+    slot: Slot,
+    (what, key): (impl Into<Wanted>, &[u8]),
+    state_bytes: usize,
+    expires_at_ms: u64,
+) {
+    let word = first_word(slot.slot);
+    let byte = word * 8;
+    let state = state_offset(key.len());
+    let behind_key = RECORD_HEADER_BYTES + key.len();
+    let value_bytes = (state + state_bytes - behind_key) as u32;
+    let Wanted { kind, database } = what.into();
+    let lengths = Lengths { key_bytes: key.len() as u32, database, kind, value_bytes };
+    let mutable = Mutable { expires_at_ms, lease_end_s: 0, popularity: 0 };
+    owner.store(word + 1, mutable.to_word());
+    owner.store(word + 3, lengths.to_word());
+    owner.store_pair(byte + RECORD_HEADER_BYTES, key, &[]);
+    owner.store_zeros(byte + behind_key, value_bytes as usize);
+    let seed = checksum_seed(secret, region, slot.slot, slot.generation);
+    let sum = checksum(owner.slice(byte + CHECKED_FROM, behind_key - CHECKED_FROM), seed);
+    owner.store(word + CHECKSUM_WORD, sum);
+    set_state_guardian(owner, slot, State::Pending);
+}
+
+/// Stores the guardian of a root record's state block. A dead one loses its
+/// checksum too, as [`flip_dead`] says.
+pub fn set_state_guardian<J: Journal>(owner: &mut Owner<J>, root: Slot, state: State) {
+    let key_bytes = lengths_of(owner, root.slot).key_bytes as usize;
+    let word = first_word(root.slot) + state_offset(key_bytes) / 8;
+    let guardian = Guardian { generation: root.generation, state, class: 0 };
+    owner.store_release(word, guardian.to_word());
+    if state == State::Dead {
+        owner.release();
+        owner.store(word + node::word::CHECKSUM, 0);
+    }
 }
 
 /// As [`write_pending`], with the record of another slot of the owner: key,
@@ -79,7 +134,7 @@ pub fn copy_pending<J: Journal>(
     owner.copy_within(old * 8 + CHECKED_FROM, new * 8 + CHECKED_FROM, length - CHECKED_FROM);
     let seed = checksum_seed(secret, region, to.slot, to.generation);
     let sum = checksum(owner.slice(new * 8 + CHECKED_FROM, length - CHECKED_FROM), seed);
-    owner.store(new + 2, sum);
+    owner.store(new + CHECKSUM_WORD, sum);
     RemotePointer { region, slot: to.slot, length: length as u32, generation: to.generation }
 }
 
@@ -87,6 +142,26 @@ pub fn copy_pending<J: Journal>(
 #[inline(always)]
 pub fn lengths_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Lengths {
     Lengths::from_word(owner.word(first_word(slot) + 3)).expect("the owner wrote these lengths")
+}
+
+/// What the record in `slot` is, which the owner wrote.
+#[inline(always)]
+pub fn kind_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Kind {
+    Lengths::kind_in(owner.word(first_word(slot) + 3))
+}
+
+/// The database of the key of the record in `slot`, which the owner wrote.
+#[inline(always)]
+pub fn database_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Database {
+    lengths_of(owner, slot).database
+}
+
+/// Whether the record in `slot`, which the owner wrote, is of this key.
+#[inline(always)]
+pub fn is_named<J: Journal>(owner: &Owner<J>, slot: u32, database: Database, key: &[u8]) -> bool {
+    let word = first_word(slot);
+    Lengths::named_in(owner.word(word + 3)) == Lengths::named(key.len(), database)
+        && owner.slice(word * 8 + RECORD_HEADER_BYTES, key.len()) == key
 }
 
 /// Whether a record that is published lies in `slot`.
@@ -102,20 +177,51 @@ pub fn slot_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Slot {
     Slot { slot, generation, class }
 }
 
+/// What the guardian of the record in `slot` says, which the owner wrote.
+pub fn state_in<J: Journal>(owner: &Owner<J>, slot: u32) -> State {
+    let guardian = Guardian::from_word(owner.word(first_word(slot)));
+    guardian.expect("the owner wrote this guardian").state
+}
+
 /// Makes a pending record live: it is as durable as configured.
 pub fn publish_live<J: Journal>(owner: &mut Owner<J>, slot: Slot) {
     let guardian = Guardian { generation: slot.generation, state: State::Live, class: slot.class };
     owner.store_release(first_word(slot.slot), guardian.to_word());
 }
 
+/// Makes a record pending, or ask-only: no later store is visible before that.
+pub fn withhold<J: Journal>(owner: &mut Owner<J>, slot: Slot, state: State) {
+    debug_assert!(matches!(state, State::Pending | State::AskOnly));
+    let guardian = Guardian { generation: slot.generation, state, class: slot.class };
+    owner.store(first_word(slot.slot), guardian.to_word());
+    owner.release();
+}
+
 /// Flips the guardian of a record to dead (H22), before its successor becomes
 /// reachable, and gives the slot back for the allocator.
+///
+/// Then it wipes the checksum. The slot's pages may come to hold a larger record
+/// whose value ends at this guardian's word: without the wipe such a value could
+/// revive the old record, whose other bytes still stand behind it.
 pub fn flip_dead<J: Journal>(owner: &mut Owner<J>, slot: u32) -> Slot {
     let word = first_word(slot);
     let guardian = Guardian::from_word(owner.word(word)).expect("the owner wrote this guardian");
     let dead = Guardian { state: State::Dead, ..guardian };
     owner.store_release(word, dead.to_word());
     // The successor's stores come after the flip.
+    owner.release();
+    owner.store(word + CHECKSUM_WORD, 0);
+    Slot { slot, generation: guardian.generation, class: guardian.class }
+}
+
+/// Flips the guardian of an overflow bucket's slot to dead, and gives the slot
+/// back for the allocator. The bucket's words stay: a reader that came before
+/// may be among them, and each of them is proved by the record that it names.
+pub fn flip_bucket_dead<J: Journal>(owner: &mut Owner<J>, slot: u32) -> Slot {
+    let word = first_word(slot);
+    let guardian = Guardian::from_word(owner.word(word)).expect("the owner wrote this guardian");
+    let dead = Guardian { state: State::Dead, ..guardian };
+    owner.store_release(word, dead.to_word());
     owner.release();
     Slot { slot, generation: guardian.generation, class: guardian.class }
 }

@@ -1,7 +1,9 @@
-//! Shared words: the view of whoever is not the owner.
+//! Shared words: memory that has no owner, mailboxes and hints.
 
 use crate::copy;
 use crate::mapping::Mapping;
+use crate::view::ReadView;
+use remora_layout::limits::CACHE_LINE_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -19,7 +21,9 @@ pub struct OutOfBounds {
     pub region_bytes: usize,
 }
 
-/// A view of memory that others may change at any time. Cheap to clone.
+/// Memory that this process writes, and that others may change at any time.
+/// Cheap to clone. Never an arena's: that is its [`Owner`](crate::Owner)'s to
+/// write, and everybody else's to read through a [`ReadView`].
 ///
 /// Word indices and offsets that this process computes itself are asserted;
 /// those that come from elsewhere go through [`Words::check`].
@@ -40,6 +44,11 @@ impl Words {
     /// The whole of a mapping.
     pub fn new(mapping: Arc<Mapping>) -> Self {
         Self { base: mapping.base(), bytes: mapping.bytes(), _mapping: mapping }
+    }
+
+    /// The same memory, for a reader of it.
+    pub fn view(&self) -> ReadView {
+        ReadView::new(self.clone())
     }
 
     /// Where it begins in this process, for a device that reaches it by itself.
@@ -101,8 +110,7 @@ impl Words {
         fence(Ordering::Acquire);
     }
 
-    /// One word, relaxed. Panics (SIGSEGV) on memory mapped read-only: only
-    /// mailboxes of one's own, and hints, are written through a view.
+    /// One word, relaxed.
     #[inline(always)]
     pub fn store(&self, index: usize, word: u64) {
         self.word(index).store(word, Ordering::Relaxed);
@@ -146,6 +154,21 @@ impl Words {
             prefetch_line(self.base.wrapping_add(offset as usize));
         }
     }
+
+    /// The same for all lines of a range, if it lies in the mapping.
+    #[inline(always)]
+    pub fn prefetch_range(&self, offset: u64, bytes: usize) {
+        let Ok(offset) = self.check(offset, bytes) else { return };
+        let lines = bytes.div_ceil(CACHE_LINE_BYTES);
+        let line = |at: usize| self.base.wrapping_add(offset + at * CACHE_LINE_BYTES);
+        // Four at a time, or the loop costs more than they do.
+        let mut at = 0;
+        while at + 4 <= lines {
+            (at..at + 4).for_each(|at| prefetch_line(line(at)));
+            at += 4;
+        }
+        (at..lines).for_each(|at| prefetch_line(line(at)));
+    }
 }
 
 /// Asks the processor to fetch the first line of a value ahead of its use.
@@ -178,5 +201,7 @@ mod tests {
             assert!(words.check(offset, bytes).is_err(), "{offset} {bytes}");
         }
         words.prefetch(u64::MAX);
+        words.prefetch_range(8, 56);
+        words.prefetch_range(u64::MAX - 7, 16);
     }
 }

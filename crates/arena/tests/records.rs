@@ -3,11 +3,13 @@
 
 use remora_arena::{
     NewRecord, NoJournal, Owner, PieceSum, PieceWriter, Slot, Slots, begin_pending, class_bytes,
-    copy_pending, flip_dead, is_live, lengths_of, mutable_of, publish_live, reopen, set_mutable,
-    set_value_bytes, slot_of, write_pending,
+    copy_pending, flip_dead, is_live, lengths_of, mutable_of, publish_live, set_mutable,
+    set_value_bytes, slot_of, withhold, write_pending,
 };
+use remora_layout::database::Database;
+use remora_layout::kind::Kind;
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::{Mutable, RECORD_HEADER_BYTES, Reject, verify};
+use remora_layout::record::{Mutable, RECORD_HEADER_BYTES, Reject, State, verify};
 
 const BYTES: usize = 1 << 20;
 const SECRET: u64 = 99;
@@ -46,7 +48,7 @@ impl Arena {
     fn read(&self, pointer: RemotePointer, key: &[u8]) -> Result<(Vec<u8>, Mutable), Reject> {
         let bytes = self.owner.slice(pointer.offset() as usize, pointer.length as usize);
         let generation = Some(pointer.generation);
-        let found = verify(bytes, SECRET, REGION, pointer.slot, generation, key)?;
+        let found = verify(bytes, SECRET, REGION, pointer.slot, generation, Kind::STRING, key)?;
         assert_eq!(found.pointer, pointer);
         Ok((found.value.to_vec(), found.mutable))
     }
@@ -75,12 +77,23 @@ fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// A key of database 0.
+fn named(key: &[u8]) -> (Database, &[u8]) {
+    (Database::ZERO, key)
+}
+
 #[test]
 fn a_record_written_whole_and_its_copy_are_the_same_to_a_reader() {
     for (keys, values) in LENGTHS {
         let mut arena = Arena::new();
         let (key, value) = (bytes(1, keys), bytes(2, values));
-        let record = NewRecord { key: &key, value: &value, kind: 0, expires_at_ms: EXPIRY };
+        let record = NewRecord {
+            database: Database::ZERO,
+            key: &key,
+            value: &value,
+            kind: Kind::STRING,
+            expires_at_ms: EXPIRY,
+        };
         assert_eq!(record.record_bytes(), RECORD_HEADER_BYTES + keys + values);
         let slot = arena.slot(&key, values);
         let pointer = write_pending(&mut arena.owner, SECRET, REGION, slot, &record);
@@ -106,7 +119,8 @@ fn a_record_written_in_pieces_is_the_same_to_a_reader() {
         let mut arena = Arena::new();
         let (key, value) = (bytes(3, keys), bytes(4, values));
         let slot = arena.slot(&key, values);
-        let mut writer = PieceWriter::begin(&mut arena.owner, SECRET, REGION, slot, &key, values);
+        let mut writer =
+            PieceWriter::begin(&mut arena.owner, SECRET, REGION, slot, named(&key), values);
         assert_eq!(writer.slot(), slot);
         let mut missing = values;
         for piece in pieces(&value) {
@@ -131,7 +145,7 @@ fn a_record_filled_in_place_and_summed_in_steps_is_the_same_to_a_reader() {
             let (key, value) = (bytes(5, keys), bytes(6, values));
             let slot = arena.slot(&key, values);
             // The value is announced longer at first, as far as the slot goes.
-            let at = begin_pending(&mut arena.owner, slot, &key, values + 1, EXPIRY);
+            let at = begin_pending(&mut arena.owner, slot, named(&key), values + 1, EXPIRY);
             assert_eq!(at, slot.slot as usize * 16 + RECORD_HEADER_BYTES + keys);
             set_value_bytes(&mut arena.owner, slot.slot, values);
             arena.owner.store_within(at, &value);
@@ -156,13 +170,21 @@ fn a_record_filled_in_place_and_summed_in_steps_is_the_same_to_a_reader() {
 }
 
 #[test]
-fn a_reopened_record_is_pending_until_it_is_published_again() {
+fn a_withheld_record_is_asked_for_until_it_is_published_again() {
     let mut arena = Arena::new();
-    let record = NewRecord { key: b"key", value: b"value", kind: 0, expires_at_ms: EXPIRY };
+    let record = NewRecord {
+        database: Database::ZERO,
+        key: b"key",
+        value: b"value",
+        kind: Kind::STRING,
+        expires_at_ms: EXPIRY,
+    };
     let slot = arena.slot(b"key", 5);
     let pointer = write_pending(&mut arena.owner, SECRET, REGION, slot, &record);
     arena.publish_and_check(slot, pointer, b"key", b"value");
-    reopen(&mut arena.owner, slot);
+    withhold(&mut arena.owner, slot, State::AskOnly);
+    assert_eq!(arena.read(pointer, b"key"), Err(Reject::AskOnly));
+    withhold(&mut arena.owner, slot, State::Pending);
     arena.publish_and_check(slot, pointer, b"key", b"value");
     assert!(class_bytes(slot.class) >= pointer.length as usize);
 }
@@ -170,7 +192,13 @@ fn a_reopened_record_is_pending_until_it_is_published_again() {
 #[test]
 fn the_mutable_word_changes_alone() {
     let mut arena = Arena::new();
-    let record = NewRecord { key: b"key", value: b"value", kind: 0, expires_at_ms: EXPIRY };
+    let record = NewRecord {
+        database: Database::ZERO,
+        key: b"key",
+        value: b"value",
+        kind: Kind::STRING,
+        expires_at_ms: EXPIRY,
+    };
     let slot = arena.slot(b"key", 5);
     let pointer = write_pending(&mut arena.owner, SECRET, REGION, slot, &record);
     publish_live(&mut arena.owner, slot);

@@ -4,12 +4,15 @@
 
 use remora_arena::{
     BUCKET_CLASS, NewRecord, NoJournal, Owner, Slot, SlotStats, Slots, class_bytes, flip_dead,
-    publish_live, write_pending,
+    publish_live, set_state_guardian, write_pending, write_root,
 };
+use remora_layout::database::Database;
 use remora_layout::hash::checksum;
+use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PAGE_BYTES, SMALL_SLOT_BYTES};
 use remora_layout::record::{
-    CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, Reject, State, checksum_seed, verify,
+    CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, Reject, State, checksum_seed,
+    state_offset, verify,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -76,7 +79,8 @@ fn check_contents(owner: &Owner, held: &BTreeMap<u32, Held>) {
         let bytes = owner.slice(one.slot.slot as usize * 16, one.bytes());
         let slot = one.slot;
         let key = one.fill.to_le_bytes();
-        let found = verify(bytes, SECRET, REGION, slot.slot, Some(slot.generation), &key);
+        let found =
+            verify(bytes, SECRET, REGION, slot.slot, Some(slot.generation), Kind::STRING, &key);
         assert_eq!(found.map(|found| found.value.to_vec()), Ok(one.value()));
     }
 }
@@ -109,7 +113,13 @@ fn long_run(seed: u64, last_generation: u32, steps: u64) -> (SlotStats, u64) {
                     let last = generation_of.insert(slot.slot, slot.generation).unwrap_or(0);
                     assert!(slot.generation > last && slot.generation <= last_generation);
                     let (key, value) = (one.fill.to_le_bytes(), one.value());
-                    let record = NewRecord { key: &key, value: &value, kind: 0, expires_at_ms: 0 };
+                    let record = NewRecord {
+                        database: Database::ZERO,
+                        key: &key,
+                        value: &value,
+                        kind: Kind::STRING,
+                        expires_at_ms: 0,
+                    };
                     write_pending(&mut owner, SECRET, REGION, slot, &record);
                     publish_live(&mut owner, slot);
                     assert!(held.insert(slot.slot, one).is_none(), "handed out twice");
@@ -240,14 +250,20 @@ fn the_longest_record_fits_and_frees_what_it_took() {
     let mut slots = Slots::new(4096, BYTES);
     let key = vec![b'k'; MAX_KEY_BYTES];
     let value = vec![b'v'; MAX_VALUE_BYTES];
-    let record = NewRecord { key: &key, value: &value, kind: 0, expires_at_ms: 0 };
+    let record = NewRecord {
+        database: Database::ZERO,
+        key: &key,
+        value: &value,
+        kind: Kind::STRING,
+        expires_at_ms: 0,
+    };
     let slot = slots.allocate(&mut owner, record.record_bytes(), 0).unwrap();
     let pointer = write_pending(&mut owner, SECRET, REGION, slot, &record);
     publish_live(&mut owner, slot);
     // A cold reader fetches what the class says, as far as the region goes.
     let fetched = class_bytes(slot.class).min(BYTES - pointer.offset() as usize);
     let bytes = owner.slice(pointer.offset() as usize, fetched);
-    let found = verify(bytes, SECRET, REGION, slot.slot, None, &key).unwrap();
+    let found = verify(bytes, SECRET, REGION, slot.slot, None, Kind::STRING, &key).unwrap();
     assert_eq!((found.value.len(), found.pointer), (value.len(), pointer));
     assert!(slots.allocate(&mut owner, record.record_bytes(), 0).is_err());
     let dead = flip_dead(&mut owner, slot.slot);
@@ -258,7 +274,12 @@ fn the_longest_record_fits_and_frees_what_it_took() {
 
 /// A whole record of `generation`, as somebody would forge it for `slot`.
 fn forged(secret: u64, slot: u32, generation: u32, key: &[u8]) -> Vec<u8> {
-    let lengths = Lengths { key_bytes: key.len() as u32, kind: 0, value_bytes: 8 };
+    let lengths = Lengths {
+        database: Database::ZERO,
+        key_bytes: key.len() as u32,
+        kind: Kind::STRING,
+        value_bytes: 8,
+    };
     let guardian = Guardian { generation, state: State::Live, class: 4 };
     let mut bytes = guardian.to_word().to_le_bytes().to_vec();
     bytes.resize(24, 0);
@@ -288,16 +309,110 @@ fn a_record_forged_inside_a_value_is_not_believed() {
         let fake = forged(guess, stale.slot, stale.generation, b"victim!!");
         let mut value = vec![0u8; 890_000];
         value[at..at + fake.len()].copy_from_slice(&fake);
-        let record = NewRecord { key: b"attacker", value: &value, kind: 0, expires_at_ms: 0 };
+        let record = NewRecord {
+            database: Database::ZERO,
+            key: b"attacker",
+            value: &value,
+            kind: Kind::STRING,
+            expires_at_ms: 0,
+        };
         write_pending(&mut owner, SECRET, REGION, large, &record);
         publish_live(&mut owner, large);
         let bytes = owner.slice(stale.slot as usize * 16, 80);
         let generation = Some(stale.generation);
-        let found = verify(bytes, SECRET, REGION, stale.slot, generation, b"victim!!");
+        let found =
+            verify(bytes, SECRET, REGION, stale.slot, generation, Kind::STRING, b"victim!!");
         // With the secret it would pass: it alone stands between.
         assert_eq!(found.is_ok(), believed);
         assert!(believed || found == Err(Reject::Torn));
     }
+}
+
+/// Writes a value of a larger record over freed pages, so that it ends with a
+/// guardian at `slot` that says live: all behind it stays what it was.
+fn revive(owner: &mut Owner, slots: &mut Slots, slot: u32, generation: u32) {
+    let large = slots.allocate(owner, 900_000, 0).unwrap();
+    assert!(large.slot < slot, "the large record begins before it");
+    let key = b"attacker";
+    let before = (slot - large.slot) as usize * 16 - RECORD_HEADER_BYTES - key.len();
+    let mut value = vec![0u8; before];
+    let guardian = Guardian { generation, state: State::Live, class: 0 };
+    value.extend(guardian.to_word().to_le_bytes());
+    let record = NewRecord {
+        database: Database::ZERO,
+        key,
+        value: &value,
+        kind: Kind::STRING,
+        expires_at_ms: 0,
+    };
+    write_pending(owner, SECRET, REGION, large, &record);
+    publish_live(owner, large);
+    assert_eq!(Guardian::from_word(owner.word(slot as usize * 2)), Some(guardian));
+}
+
+#[test]
+fn a_dead_record_is_not_revived_by_a_guardian_that_a_value_brings() {
+    for bytes in [80, SMALL_SLOT_BYTES, SMALL_SLOT_BYTES + 1] {
+        let mut owner = Owner::heap(1 << 20, NoJournal);
+        let mut slots = Slots::new(0, 1 << 20);
+        let value = vec![b'v'; bytes - RECORD_HEADER_BYTES - 8];
+        let held: Vec<Slot> = (0..500_000 / bytes as u64)
+            .map(|number| {
+                let slot = slots.allocate(&mut owner, bytes, 0).unwrap();
+                let (key, kind) = (&number.to_le_bytes()[..], Kind::STRING);
+                let record = NewRecord {
+                    database: Database::ZERO,
+                    key,
+                    value: &value,
+                    kind,
+                    expires_at_ms: 0,
+                };
+                write_pending(&mut owner, SECRET, REGION, slot, &record);
+                publish_live(&mut owner, slot);
+                slot
+            })
+            .collect();
+        let read = |owner: &Owner, number: usize| {
+            let (Slot { slot, generation, .. }, key) = (held[number], number.to_le_bytes());
+            let bytes = owner.slice(slot as usize * 16, bytes);
+            verify(bytes, SECRET, REGION, slot, Some(generation), Kind::STRING, &key).err()
+        };
+        let number = held.len() / 2;
+        assert_eq!(read(&owner, number), None);
+        for slot in &held {
+            let dead = flip_dead(&mut owner, slot.slot);
+            slots.release(&mut owner, dead, None, 0);
+        }
+        assert_eq!(read(&owner, number), Some(Reject::Dead));
+        revive(&mut owner, &mut slots, held[number].slot, held[number].generation);
+        assert_eq!(read(&owner, number), Some(Reject::Torn), "{bytes}");
+    }
+}
+
+#[test]
+fn an_objects_state_block_is_not_revived_either() {
+    let mut owner = Owner::heap(1 << 20, NoJournal);
+    let mut slots = Slots::new(0, 1 << 20);
+    let (key, state_bytes) = (b"a tree", 20_000);
+    let held = [(); 30].map(|()| slots.allocate(&mut owner, 24_000, 0).unwrap());
+    let block = |root: &Slot| root.slot + (state_offset(key.len()) / 16) as u32;
+    for root in held {
+        let kind = Kind::RTREE;
+        write_root(&mut owner, SECRET, REGION, root, (kind, key), state_bytes, 0);
+        // What its type writes: a version, a checksum.
+        owner.store(block(&root) as usize * 2 + 1, 2);
+        owner.store(block(&root) as usize * 2 + 2, 0x1234);
+        set_state_guardian(&mut owner, root, State::Live);
+    }
+    for root in held {
+        set_state_guardian(&mut owner, root, State::Dead);
+        let dead = flip_dead(&mut owner, root.slot);
+        slots.release(&mut owner, dead, None, 0);
+    }
+    let root = held[28];
+    revive(&mut owner, &mut slots, block(&root), root.generation);
+    let words = [1, 2].map(|word| owner.word(block(&root) as usize * 2 + word));
+    assert_eq!(words, [2, 0], "the version stands, the checksum is gone");
 }
 
 #[test]

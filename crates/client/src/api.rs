@@ -5,6 +5,7 @@ use crate::choose::Policy;
 use remora_engine::command::{Condition, Expiry};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::{Address, Wake};
+pub use remora_layout::database::Database;
 use remora_layout::limits::DATA_BUFFER_BYTES;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct Options {
     pub transport: Wanted,
     /// How the session waits for replies.
     pub wake: Wake,
+    /// The database of the session's keys.
+    pub database: Database,
     /// Where pointers to records are kept.
     pub pointer_cache: PointerCacheKind,
     /// Most pointers that a private cache keeps; 0 is as good as `Off`.
@@ -79,6 +82,7 @@ impl Default for Options {
         Self {
             transport: Wanted::Auto,
             wake: Wake::Hybrid,
+            database: Database::ZERO,
             pointer_cache: PointerCacheKind::default(),
             pointer_cache_entries: 1 << 20,
             pointer_directory: None,

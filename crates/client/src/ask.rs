@@ -3,7 +3,8 @@
 use crate::api::{Counts, Ticket};
 use crate::data_buffers::Part;
 use crate::error::Error;
-use crate::session::{InFlight, RequestId, Session};
+use crate::in_flight::{InFlight, RequestId};
+use crate::session::Session;
 use remora_engine::Reply;
 use remora_engine::command::Command;
 use remora_layout::frame::frame_bytes;
@@ -26,6 +27,8 @@ pub(crate) struct Answer {
     pub in_buffer: Option<usize>,
     /// Another reply to the same request follows.
     pub is_followed: bool,
+    /// Where what was asked for can be read, if that was told.
+    pub pointer: RemotePointer,
     /// What this request cost.
     pub counts: Counts,
 }
@@ -53,17 +56,27 @@ impl Session {
         }
     }
 
-    /// Waits for the reply to one request. Replies to earlier ones, which
-    /// come first, are kept for [`Session::next_reply`].
+    /// Waits for the reply to one request, which is abandoned if its time is up.
+    /// Replies to earlier ones, which come first, are kept for
+    /// [`Session::next_reply`].
     pub(crate) fn collect(&mut self, shard: usize, ticket: Ticket) -> Result<Answer, Error> {
+        let collected = self.try_collect(shard, ticket);
+        if matches!(collected, Err(Error::TimedOut)) {
+            self.abandon(shard, ticket);
+        }
+        collected
+    }
+
+    fn try_collect(&mut self, shard: usize, ticket: Ticket) -> Result<Answer, Error> {
         // Before a look at what has arrived: it may take replies for the room.
-        self.flush()?;
+        let flushed = self.flush();
         let arrived = &mut self.shards[shard].arrived;
         if let Some(at) = arrived.iter().position(|(flight, _)| flight.ticket == ticket) {
             let (flight, reply) = arrived.remove(at).expect("it was found there");
             self.reply = reply;
             return self.digest(flight);
         }
+        flushed?;
         // Bounded by what is in flight.
         loop {
             let flight = self.take_reply(shard)?;
@@ -102,21 +115,27 @@ impl Session {
     /// False if there is none.
     ///
     /// # Errors
-    /// See [`Error`]. A refusal of the request is a reply, not an error.
+    /// See [`Error`]. A refusal of the request is a reply, not an error. After
+    /// [`Error::TimedOut`] nothing more will be heard of the oldest request; the
+    /// next call waits for the one that follows it.
     pub fn next_reply(&mut self, f: &mut dyn FnMut(Ticket, &Reply<'_>)) -> Result<bool, Error> {
         self.check()?;
         let Some(&shard) = self.order.front() else { return Ok(false) };
         let shard = shard as usize;
         // Before a look at what has arrived, as in `collect`.
-        self.flush()?;
-        let flight = match self.shards[shard].arrived.pop_front() {
+        let flushed = self.flush();
+        let taken = match self.shards[shard].arrived.pop_front() {
             Some((flight, reply)) => {
                 self.reply = reply;
-                flight
+                Ok(flight)
             }
-            None => self.take_reply(shard)?,
+            None => flushed.and_then(|()| self.take_reply(shard)),
         };
+        if matches!(taken, Err(Error::TimedOut)) {
+            self.abandon_oldest(shard);
+        }
         self.order.pop_front();
+        let flight = taken?;
         let answer = self.digest(flight)?;
         let reply = Reply {
             status: answer.status,
@@ -124,6 +143,7 @@ impl Session {
             value: answer.value.map(|(from, to)| &self.reply[from..to]),
             pointer: RemotePointer::NONE,
             lease_ms: 0,
+            wait: 0,
         };
         f(flight.ticket, &reply);
         Ok(true)
@@ -160,9 +180,10 @@ impl Session {
         part: Option<&Part>,
     ) -> Result<Ticket, Error> {
         self.check()?;
-        if self.shards[shard].in_flight.is_empty() {
+        if self.shards[shard].in_flight.back().is_none_or(|last| last.is_abandoned) {
             // Lease and right count from before the request was sent. While
-            // others are under way the clock of the last of them will do.
+            // others are under way the clock of the last of them will do, but
+            // that of an abandoned one is old.
             self.now()?;
         }
         let id = RequestId { session: self.number, sequence: self.shards[shard].next_sequence };
@@ -174,21 +195,16 @@ impl Session {
         let in_pieces = key.len() + value.len() > MAX_INLINE_BYTES;
         let name = part.map(Part::name);
         let name = name.as_ref().map_or(none, IntoBytes::as_bytes);
-        header.form = if in_pieces { form::IN_PIECES } else { 0 };
+        header.form = form::within(self.options.database);
+        header.form |= if in_pieces { form::IN_PIECES } else { 0 };
         header.form |= if part.is_some() { form::BUFFER } else { 0 };
         let inline = if in_pieces { none } else { value };
         let parts = [header.as_bytes(), key, inline, name];
         if !self.gather(shard, &parts) {
             self.put_into_ring(shard, &parts, true)?;
         }
-        if in_pieces {
-            self.send_pieces(shard, id.to_number(), value)?;
-        }
         let length = REQUEST_HEADER_BYTES + key.len() + value.len() + name.len();
-        let end = &mut self.shards[shard];
-        end.next_sequence = end.next_sequence.wrapping_add(1);
         let is_write = command.is_write();
-        end.writes += is_write as u32;
         let brings_pointer = matches!(
             command,
             Command::Get { .. }
@@ -200,7 +216,10 @@ impl Session {
         );
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        end.in_flight.push_back(InFlight {
+        let end = &mut self.shards[shard];
+        end.next_sequence = end.next_sequence.wrapping_add(1);
+        end.writes += is_write as u32;
+        let flight = InFlight {
             id,
             shard,
             ticket,
@@ -210,20 +229,32 @@ impl Session {
             request_bytes: frame_bytes(length) as u32,
             buffer_bytes: part.map_or(0, Part::bytes) as u32,
             is_search: is_search(command),
-        });
+            is_abandoned: false,
+        };
         if is_write && let Some(hash) = hash {
             // What was cached will be dead; the reply may bring its successor.
             self.cache.remove(hash);
         }
-        if self.shards[shard].gathered.is_full() {
-            self.flush_shard(shard)?;
+        if in_pieces && let Err(error) = self.send_pieces(shard, id.to_number(), value) {
+            self.cut_off(flight);
+            return Err(error);
+        }
+        self.shards[shard].in_flight.push_back(flight);
+        if self.shards[shard].gathered.is_full()
+            && let Err(error) = self.flush_shard(shard)
+        {
+            self.abandon(shard, ticket);
+            return Err(error);
         }
         Ok(ticket)
     }
 
-    /// Understands the reply in `self.reply`: checks it, counts it, renews the
-    /// right, caches the pointer.
-    fn digest(&mut self, flight: InFlight) -> Result<Answer, Error> {
+    /// Checks that the reply in `self.reply` is one to this request, and renews
+    /// the right.
+    pub(crate) fn check_reply(
+        &mut self,
+        flight: &InFlight,
+    ) -> Result<(ReplyHeader, Status), Error> {
         let Ok((header, rest)) = ReplyHeader::read_from_prefix(&self.reply) else {
             return Err(self.end(Error::Protocol("a reply without a header")));
         };
@@ -231,8 +262,6 @@ impl Session {
         let Some(status) = Status::from_number(header.status) else {
             return Err(self.end(Error::Protocol("a reply with an unknown status")));
         };
-        let in_buffer = (header.flags == IN_BUFFER).then_some(value_bytes);
-        let is_followed = header.flags & MORE != 0;
         let fits = match header.flags {
             0 | HAS_VALUE => rest.len() == value_bytes,
             PART => rest.len() == value_bytes && flight.is_search,
@@ -242,14 +271,24 @@ impl Session {
         if !fits || header.id.get() != flight.id.to_number() {
             return Err(self.end(Error::Protocol("a reply that does not fit its request")));
         }
-        self.shards[flight.shard].writes -= flight.is_write as u32;
         if self.right.renew_by_reply(header.life.get(), flight.sent_ns).is_err() {
             return Err(self.end(Error::SessionEnded));
         }
+        Ok((header, status))
+    }
+
+    /// Understands the reply in `self.reply`: checks it, counts it, renews the
+    /// right, caches the pointer.
+    fn digest(&mut self, flight: InFlight) -> Result<Answer, Error> {
+        let (header, status) = self.check_reply(&flight)?;
+        let value_bytes = header.value_bytes.get() as usize;
+        let in_buffer = (header.flags == IN_BUFFER).then_some(value_bytes);
+        let is_followed = header.flags & MORE != 0;
+        self.shards[flight.shard].writes -= flight.is_write as u32;
+        let pointer = RemotePointer::from_words(header.pointer.map(|word| word.get()));
         if let Some(hash) = flight.hash {
-            let pointer =
-                RemotePointer::from_words([header.pointer[0].get(), header.pointer[1].get()]);
-            self.remember(hash, pointer, header.lease_ms.get() as u64, flight.sent_ns);
+            let term_ms = header.lease_ms.get() as u64;
+            self.remember((hash, flight.shard), pointer, term_ms, flight.sent_ns);
         }
         let value = (header.flags & HAS_VALUE != 0)
             .then_some((REPLY_HEADER_BYTES, REPLY_HEADER_BYTES + value_bytes));
@@ -262,19 +301,18 @@ impl Session {
         };
         self.totals.add(&counts);
         let number = header.number.get();
-        Ok(Answer { status, number, value, in_buffer, is_followed, counts })
+        Ok(Answer { status, number, value, in_buffer, is_followed, pointer, counts })
     }
 
     /// Caches a pointer. Its lease counts from before the request was sent;
     /// one that comes without a lease is kept for the shortest term, as a hint.
     pub(crate) fn remember(
         &mut self,
-        hash: KeyHash,
+        (hash, shard): (KeyHash, usize),
         pointer: RemotePointer,
         lease_ms: u64,
         from_ns: u64,
     ) {
-        let shard = hash.shard(self.shards.len());
         if !self.is_readable(pointer, shard) {
             return;
         }
@@ -287,5 +325,5 @@ impl Session {
 }
 
 fn is_search(command: &Command<'_>) -> bool {
-    matches!(command, Command::Tree { request, .. } if request.is_search())
+    matches!(command, Command::Of { request, .. } if request.is_long())
 }

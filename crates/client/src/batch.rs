@@ -12,15 +12,16 @@ use crate::session::{PIPELINE_CHUNK, Session};
 use remora_engine::command::Command;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::{Reject, verify};
+use remora_layout::record::{Reject, Wanted, verify};
+use remora_walk::remote::Reads;
 
 /// Working memory of batches, kept between them.
 #[derive(Default)]
 pub(crate) struct Batch {
     routes: Vec<(KeyHash, usize)>,
-    pub(crate) works: Vec<Work<'static>>,
     planned: Vec<Planned>,
     rest: Vec<Left>,
     asks: Vec<Left>,
@@ -219,7 +220,7 @@ impl Session {
 
     /// Sorts the keys into READs by cached pointers, walks, and asks.
     fn plan(&mut self, batch: &mut Batch, path: Path, cost: &mut Counts) {
-        batch.works.clear();
+        self.works.clear();
         batch.planned.clear();
         batch.ways = Default::default();
         let now_ns = self.clock_ns;
@@ -249,23 +250,18 @@ impl Session {
                 batch.asks.push(Left { key, tries: 0 });
                 continue;
             }
-            let pointer = entry.pointer();
+            let pointer = entry.pointer(self.shards[shard].table.region);
             let bytes = pointer.length as usize;
-            let from = RemoteAddress { region: pointer.region, offset: pointer.offset() };
-            batch.works.push(Work::Read {
-                id: batch.works.len() as u64,
-                from,
-                into: landing,
-                bytes,
-            });
+            let from = RemoteAddress { region: shard as u32, offset: pointer.offset() };
+            self.works.push(Work::Read { id: self.works.len() as u64, from, into: landing, bytes });
             let lease_end_ns = entry.lease_end_ns();
             batch.planned.push(Planned { key, pointer, lease_end_ns, landing });
             cost.bytes += bytes as u64;
             landing += bytes.next_multiple_of(64);
         }
         self.link.reserve_landing(landing);
-        cost.nodes += batch.works.len() as u64;
-        cost.round_trips += !batch.works.is_empty() as u64;
+        cost.nodes += self.works.len() as u64;
+        cost.round_trips += !self.works.is_empty() as u64;
     }
 
     fn read_planned(
@@ -276,12 +272,12 @@ impl Session {
         cost: &mut Counts,
         each: &mut Each<'_>,
     ) -> Result<(), Error> {
-        if batch.works.is_empty() {
+        if self.works.is_empty() {
             return Ok(());
         }
-        self.link.post(&batch.works);
-        for id in 0..batch.works.len() {
-            self.complete(id as u64)?;
+        self.link.post(&self.works);
+        for _ in 0..self.works.len() {
+            self.next()?;
         }
         let now_ns = self.now()?;
         let holds = self.right.holds(now_ns);
@@ -306,9 +302,10 @@ impl Session {
             match verify(
                 bytes,
                 self.shards[shard].table.secret,
-                shard as u32,
+                pointer.region,
                 pointer.slot,
                 generation,
+                Wanted { kind: Kind::STRING, database: hash.database() },
                 keys[planned.key],
             ) {
                 Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
@@ -320,11 +317,17 @@ impl Session {
                     cost.read += 1;
                     each(planned.key, Some(found.value), Via::Read);
                 }
-                Err(Reject::Torn | Reject::Pending) => {
+                Err(Reject::Torn | Reject::Pending | Reject::AskOnly) => {
                     // The pointer may still hold; the walk or the owner knows more.
                     cost.retries += 1;
                     cost.undecided += (path != Path::Read) as u64;
                     unread.push(left);
+                }
+                Err(Reject::OtherKind) => {
+                    // Whole, so it never becomes a string; the server says what it is.
+                    cost.undecided += 1;
+                    self.cache.forget_dead(hash, pointer);
+                    batch.asks.push(left);
                 }
                 Err(Reject::Dead | Reject::OtherKey) => {
                     // An invalid hit (H23).
@@ -345,28 +348,45 @@ impl Session {
         path: Path,
         each: &mut Each<'_>,
     ) -> Result<(), Error> {
-        let mut tickets: Vec<(Left, usize, Ticket)> = Vec::new();
+        let mut tickets = Vec::new();
         let mut large = Vec::new();
         for chunk in asks.chunks(PIPELINE_CHUNK) {
             tickets.clear();
-            for &left in chunk {
-                let (shard, ticket) = self.send(&Command::Get { key: keys[left.key] })?;
-                tickets.push((left, shard, ticket));
+            let asked = self.ask_chunk(chunk, keys, &mut tickets, &mut large, each);
+            if asked.is_err() {
+                self.abandon_all(tickets.iter().copied());
             }
-            for &(left, shard, ticket) in &tickets {
-                let answer = self.collect(shard, ticket)?;
-                if answer.status == Status::NeedsBuffer {
-                    large.push(left);
-                    continue;
-                }
-                let via = if left.tries == 0 { Via::Asked } else { Via::AskedAfterRead };
-                each(left.key, answer.value.map(|(from, to)| &self.reply[from..to]), via);
-            }
+            asked?;
         }
         for left in large {
             let got = self.get_asked(keys[left.key], path, Counts::default())?;
             let got = self.got(got);
             each(left.key, got.value, got.via);
+        }
+        Ok(())
+    }
+
+    /// Asks for some keys; tells of each request in `tickets`, and of the keys
+    /// whose values no frame carries in `large`.
+    fn ask_chunk(
+        &mut self,
+        asks: &[Left],
+        keys: &[&[u8]],
+        tickets: &mut Vec<(usize, Ticket)>,
+        large: &mut Vec<Left>,
+        each: &mut Each<'_>,
+    ) -> Result<(), Error> {
+        for left in asks {
+            tickets.push(self.send(&Command::Get { key: keys[left.key] })?);
+        }
+        for (&left, &(shard, ticket)) in asks.iter().zip(&*tickets) {
+            let answer = self.collect(shard, ticket)?;
+            if answer.status == Status::NeedsBuffer {
+                large.push(left);
+                continue;
+            }
+            let via = if left.tries == 0 { Via::Asked } else { Via::AskedAfterRead };
+            each(left.key, answer.value.map(|(from, to)| &self.reply[from..to]), via);
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
-//! The client's clock: CLOCK_MONOTONIC, which all processes of a machine read
-//! alike, so that a lease which one of them was given means the same to all.
+//! The client's clock: CLOCK_BOOTTIME, which all processes of a machine read
+//! alike, so that a lease which one of them was given means the same to all. It
+//! goes on while the machine is suspended, as the server's does elsewhere: a right
+//! does not outlast a sleep.
 //! (A process in another time namespace takes leases for longer or shorter
 //! than they are. It loses hits or READs by that, never a right value.)
 
@@ -10,8 +12,8 @@ use std::time::Duration;
 /// Nanoseconds since a moment that is the machine's own. Never 0: 0 is "no
 /// time".
 #[inline(always)]
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+fn boottime_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
     (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64).max(1)
 }
 
@@ -20,7 +22,7 @@ fn monotonic_ns() -> u64 {
 pub enum Clock {
     /// The machine's.
     #[default]
-    Monotonic,
+    Boottime,
     /// Somebody else's: nanoseconds since a moment of its own, never 0 and
     /// never going back.
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
@@ -31,7 +33,7 @@ impl Clock {
     #[inline(always)]
     pub(crate) fn now_ns(&self) -> u64 {
         match self {
-            Self::Monotonic => monotonic_ns(),
+            Self::Boottime => boottime_ns(),
             Self::Given(now_ns) => now_ns(),
         }
     }
@@ -48,9 +50,9 @@ mod tests {
 
     #[test]
     fn the_machines_clock_goes_on_and_never_back() {
-        let began_ns = Clock::Monotonic.now_ns();
+        let began_ns = Clock::Boottime.now_ns();
         std::thread::sleep(Duration::from_millis(2));
-        assert!(Clock::Monotonic.since(began_ns) >= Duration::from_millis(2));
-        assert!((0..10_000).map(|_| Clock::Monotonic.now_ns()).is_sorted());
+        assert!(Clock::Boottime.since(began_ns) >= Duration::from_millis(2));
+        assert!((0..10_000).map(|_| Clock::Boottime.now_ns()).is_sorted());
     }
 }

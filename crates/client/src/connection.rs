@@ -26,13 +26,14 @@ use crate::lane::Lane;
 use crate::pointer_file::PointerTable;
 use crate::session::Session;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
-use remora_arena::{ForkGuard, Words};
+use remora_arena::{ForkGuard, ReadView, Words};
 use remora_fabric::far;
 use remora_fabric::shm::{Bell, ShmLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::MAX_CLIENT_SESSIONS;
 use remora_layout::session::WITHDRAWN_WORD;
+use remora_layout::slot::SlotTable;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
@@ -129,6 +130,8 @@ pub(crate) struct Connection {
     pub number: u64,
     pub life: u64,
     pub hash_seed: u64,
+    /// Which shard has which slot.
+    pub slots: Box<SlotTable>,
     pub server_pid: u32,
     /// The clock of this machine.
     pub time: Clock,
@@ -136,7 +139,7 @@ pub(crate) struct Connection {
     /// or with a far server a copy that each session sends on.
     pub clock: Words,
     /// The mailbox that the server writes.
-    pub to_client: Words,
+    pub to_client: ReadView,
     /// The table of pointers that the machine's clients share.
     pub pointer_table: Option<PointerTable>,
     pub lanes: Vec<Lane>,
@@ -158,7 +161,7 @@ enum Carrier {
         /// Its end is the session's end.
         socket: UnixStream,
         to_server: Words,
-        arenas: Vec<Words>,
+        arenas: Vec<ReadView>,
         /// Wakes each shard.
         bells: Vec<Bell>,
         /// Wakes the thread that sleeps for all.
@@ -208,7 +211,7 @@ impl Connection {
     fn new(
         hello: &ServerHello,
         clock: Words,
-        to_client: Words,
+        to_client: ReadView,
         pointer_table: Option<PointerTable>,
         lanes: Vec<Lane>,
         data_buffers: Arc<DataBuffers>,
@@ -220,8 +223,9 @@ impl Connection {
             number: hello.session.get(),
             life: hello.life.get(),
             hash_seed: hello.hash_seed.get(),
+            slots: Box::new(hello.slot_table().expect("looked at when the client connected")),
             server_pid: hello.pid.get(),
-            time: Clock::Monotonic,
+            time: Clock::Boottime,
             clock,
             to_client,
             pointer_table,
@@ -251,10 +255,10 @@ impl Connection {
             Carrier::Shm { to_server, arenas, bells, .. } => {
                 let mut link = ShmLink::new(Some((self.to_client.clone(), WITHDRAWN_WORD)));
                 for (region, (arena, bell)) in (0u32..).zip(arenas.iter().zip(bells)) {
-                    link.add_region(region, arena.clone(), false);
+                    link.add_readable(region, arena.clone());
                     link.add_bell(region, bell.clone());
                 }
-                link.add_region(self.mailbox(), to_server.clone(), true);
+                link.add_writable(self.mailbox(), to_server.clone());
                 AnyLink::Shm(link)
             }
             Carrier::Far(carrier) => carrier.link(),

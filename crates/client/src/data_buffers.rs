@@ -14,7 +14,7 @@
 use crate::clock::Clock;
 use crate::connection::lock;
 use crate::sync::Mutex;
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_fabric::verbs::{DataMemory, NotRegistered};
 use remora_layout::limits::{DATA_BUFFER_STEP_BYTES, PAGE_BYTES};
 use remora_layout::message::BufferName;
@@ -29,7 +29,7 @@ const LIMIT_LOOK: Duration = Duration::from_secs(1);
 
 /// Memory that a server may write.
 pub(crate) struct Buffer {
-    pub words: Words,
+    pub view: ReadView,
     /// How a request names its first byte: see [`BufferName`].
     pub address: u64,
     pub key: u32,
@@ -56,8 +56,8 @@ pub(crate) struct ByLoad {
 impl Registrar for ByLoad {
     fn register(&self, bytes: usize) -> Result<Buffer, NotRegistered> {
         let buffer = self.memory.register(bytes)?;
-        let (words, address, key) = (buffer.words().clone(), buffer.address(), buffer.key());
-        Ok(Buffer { words, address, key, _registration: Some(Box::new(buffer)) })
+        let (view, address, key) = (buffer.view().clone(), buffer.address(), buffer.key());
+        Ok(Buffer { view, address, key, _registration: Some(Box::new(buffer)) })
     }
 
     fn limit_bytes(&self, held: usize) -> usize {
@@ -113,9 +113,9 @@ enum Plan {
 
 impl DataBuffers {
     /// One region, for good: over transports that need no registration.
-    pub fn region(words: Words) -> Arc<Self> {
-        let bytes = words.bytes();
-        let buffer = Buffer { words, address: 0, key: 0, _registration: None };
+    pub fn region(view: ReadView) -> Arc<Self> {
+        let bytes = view.bytes();
+        let buffer = Buffer { view, address: 0, key: 0, _registration: None };
         let held = vec![Held { buffer: Arc::new(buffer), busy: Vec::new() }];
         Self::new(None, Clock::default(), held, bytes, bytes)
     }
@@ -207,7 +207,7 @@ impl Pool {
             && let Some(at) = self.held.iter().position(|held| held.busy.is_empty())
         {
             let held = self.held.swap_remove(at);
-            self.bytes -= held.buffer.words.bytes();
+            self.bytes -= held.buffer.view.bytes();
             unused.push(held);
         }
         unused
@@ -225,7 +225,7 @@ impl Held {
             from = part.end;
             at += 1;
         }
-        if self.buffer.words.bytes() - from < bytes {
+        if self.buffer.view.bytes() - from < bytes {
             return None;
         }
         self.busy.insert(at, from..from + bytes);
@@ -267,7 +267,7 @@ impl Place {
         let mut pool = lock(&buffers.pool);
         match registered {
             Ok(buffer) => {
-                pool.bytes = pool.bytes - grow + buffer.words.bytes();
+                pool.bytes = pool.bytes - grow + buffer.view.bytes();
                 let mut held = Held { buffer: Arc::new(buffer), busy: Vec::new() };
                 let taken = held.take(self.bytes).expect("it is at least that long");
                 pool.held.push(held);
@@ -312,7 +312,7 @@ impl Part {
     /// Copies its start out.
     pub fn copy_out(&self, into: &mut [u8]) {
         assert!(into.len() <= self.range.len(), "a value is not longer than its part");
-        self.buffer.words.copy_out(self.range.start, into);
+        self.buffer.view.copy_out(self.range.start, into);
     }
 }
 

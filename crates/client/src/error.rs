@@ -22,8 +22,17 @@ pub enum Error {
     /// The server ended the session, or begins another life.
     #[error("the server has ended this session: connect again")]
     SessionEnded,
-    /// No reply in time.
-    #[error("no reply from the server within the session's timeout")]
+    /// No reply in time, and no heartbeats either.
+    #[error(
+        "no reply from the server within the session's timeout, and its heartbeats have stopped: connect again"
+    )]
+    ServerSilent,
+    /// No reply in time, from a server whose heartbeats come. The request may
+    /// have been carried out, or be carried out yet, or never. The session goes
+    /// on, and drops the reply if it comes.
+    #[error(
+        "no reply from the server within the session's timeout: whether the request is carried out is unknown"
+    )]
     TimedOut,
     /// Other threads of the process hold the memory for large replies.
     #[error(
@@ -66,6 +75,7 @@ impl Error {
                 | Self::ValueTooLong
                 | Self::TooManySubmitted
                 | Self::TooManySessions
+                | Self::TimedOut
                 | Self::NoFreeBuffer
                 | Self::NoBuffer(_)
         )
@@ -114,9 +124,14 @@ fn status_text(status: Status) -> &'static str {
         Status::NotEmpty => "the tree is not empty: only an empty one can be built",
         Status::TwiceGiven => "two of the objects to build of have one id",
         Status::WrongType => "the key holds a value of another kind",
-        Status::TooManyGeoKeys => "the shard has as many GEO keys as it may have: delete some",
-        Status::TooManyTrees => "the shard has as many trees as it may have: drop some",
-        Status::OtherLoad => "another load of this tree has begun meanwhile",
+        Status::OtherLoad => {
+            "this load of the tree is over: another has begun, or nothing came for too long"
+        }
+        Status::ReadOnly => "it is a copy of another server, which is to be changed instead",
+        Status::InPieces => "the object goes to another key in pieces",
+        Status::TryAgain => "the key is being renamed, copied or moved: ask again",
+        Status::Outrun => "the value changed too much while it was read",
+        Status::Stalled => "the value did not go on coming, and was given up: send it again",
         Status::BadGeometry => "not a geometry, or not one with this rectangle",
         Status::AskOwner => "only the tree's own shard knows",
         Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",

@@ -50,6 +50,13 @@ impl Gathered {
         })
     }
 
+    /// Takes the newest one back, which is not sent then. False if there is none.
+    pub fn withdraw_last(&mut self) -> bool {
+        let is_there = self.ends.pop().is_some();
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+        is_there
+    }
+
     /// Forgets the oldest ones: they were sent.
     fn sent(&mut self, messages: usize) {
         let bytes = messages.checked_sub(1).map_or(0, |last| self.ends[last]);
@@ -104,7 +111,7 @@ impl Session {
         let mut began_ns = None;
         // Bounded by the session's timeout.
         while !self.shards[shard].gathered.ends.is_empty() {
-            if self.try_flush(shard)? == 0 {
+            if !self.call_off(shard)? || self.try_flush(shard)? == 0 {
                 self.make_room(shard, &mut began_ns)?;
             }
         }
@@ -124,7 +131,7 @@ impl Session {
         loop {
             let end = &self.shards[shard];
             if end.unanswered() < MAX_IN_FLIGHT {
-                if self.try_put(shard, parts, expects_reply)? {
+                if self.call_off(shard)? && self.try_put(shard, parts, expects_reply)? {
                     return Ok(());
                 }
             } else if end.in_flight.is_empty() {
@@ -141,19 +148,21 @@ impl Session {
             let time = &self.connection.time;
             let began_ns = *began_ns.get_or_insert_with(|| time.now_ns());
             if time.since(began_ns) >= self.options.timeout {
-                return Err(self.end(Error::TimedOut));
+                return Err(self.time_is_up());
             }
             return self.help(shard);
         }
-        let flight = self.take_reply(shard)?;
-        let reply = std::mem::take(&mut self.reply);
-        self.shards[shard].arrived.push_back((flight, reply));
+        // A late reply makes room, too.
+        if let Some(flight) = self.take_next(shard, &mut None)? {
+            let reply = std::mem::take(&mut self.reply);
+            self.shards[shard].arrived.push_back((flight, reply));
+        }
         Ok(())
     }
 
     /// Sends one frame if the ring has room, and wakes the shard.
     #[inline]
-    fn try_put(
+    pub(crate) fn try_put(
         &mut self,
         shard: usize,
         parts: &[&[u8]],

@@ -1,6 +1,9 @@
-//! Where a session finds replies that another thread has taken out of a ring.
+//! Where a session finds replies that another thread has taken out of a ring,
+//! and what is kept for requests that it has abandoned (`crate::late`).
 
 use crate::connection::lock;
+use crate::data_buffers::Part;
+use crate::in_flight::RequestAt;
 use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex};
 use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
@@ -20,10 +23,28 @@ enum Asleep {
     Kernel,
 }
 
+/// A reply that another thread has taken out of a ring.
+struct Delivered {
+    to: RequestAt,
+    payload: Vec<u8>,
+    /// Another reply to the same request follows.
+    is_followed: bool,
+}
+
+/// A request that nobody waits for; its last reply is still to be taken out of
+/// the ring.
+struct Abandoned {
+    request: RequestAt,
+    /// The memory that the reply may fill.
+    part: Option<Part>,
+}
+
 #[derive(Default)]
 struct State {
-    /// Shard and payload, in the order of each shard's ring.
-    replies: VecDeque<(usize, Vec<u8>)>,
+    /// In the order of each shard's ring.
+    replies: VecDeque<Delivered>,
+    /// At most as many as a session has in flight.
+    abandoned: Vec<Abandoned>,
     asleep: Asleep,
     /// Told to look around although no reply has come.
     nudged: bool,
@@ -57,9 +78,12 @@ impl Inbox {
         true
     }
 
-    /// Gives the number back.
+    /// Gives the number back. What replies may still fill stays.
     pub fn give_back(&self) {
-        *lock(&self.state) = State::default();
+        let mut state = lock(&self.state);
+        let abandoned = std::mem::take(&mut state.abandoned);
+        *state = State { abandoned, ..State::default() };
+        drop(state);
         self.waiting.store(0, Ordering::Relaxed);
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
@@ -82,24 +106,59 @@ impl Inbox {
     /// Another thread took this session's reply out of a ring. Says whether
     /// the session's thread sleeps in the kernel and has to be woken there;
     /// `None` if no reply is expected, and then it is not kept. If it is
-    /// `followed` by another one to the same request, one is expected still.
-    pub fn deliver(&self, shard: usize, payload: &[u8], followed: bool) -> Option<bool> {
+    /// followed by another one to the same request, one is expected still; of
+    /// those to an abandoned request only the last is kept, to tell the session.
+    pub fn deliver(&self, to: RequestAt, payload: &[u8], is_followed: bool) -> Option<bool> {
         let mut state = lock(&self.state);
         // Who asked counted the request before it was sent.
         if self.users.load(Ordering::Relaxed) <= state.is_held as u32 {
             return None;
         }
-        if state.is_held {
-            state.replies.push_back((shard, payload.to_vec()));
+        let abandoned = state.abandoned.iter().position(|late| late.request == to);
+        if state.is_held && !(is_followed && abandoned.is_some()) {
+            state.replies.push_back(Delivered { to, payload: payload.to_vec(), is_followed });
             self.waiting.store(state.replies.len(), Ordering::Release);
         }
-        if !followed {
+        let mut answered = None;
+        if !is_followed {
             self.users.fetch_sub(1, Ordering::AcqRel);
+            answered = abandoned.map(|at| state.abandoned.swap_remove(at));
         }
         if state.asleep == Asleep::Parked {
             self.condvar.notify_one();
         }
-        Some(state.asleep == Asleep::Kernel)
+        let sleeps_in_kernel = state.asleep == Asleep::Kernel;
+        drop(state);
+        // Its part goes back outside of the lock.
+        drop(answered);
+        Some(sleeps_in_kernel)
+    }
+
+    /// The session no longer waits for the reply to this request.
+    pub fn abandon(&self, request: RequestAt) {
+        let mut state = lock(&self.state);
+        let is_last = |reply: &Delivered| reply.to == request && !reply.is_followed;
+        if !state.replies.iter().any(is_last) {
+            state.abandoned.push(Abandoned { request, part: None });
+        }
+    }
+
+    /// Keeps the memory that an abandoned request's reply may fill until that
+    /// reply has come; if it has, the memory is free.
+    pub fn keep(&self, request: RequestAt, part: Part) {
+        let mut state = lock(&self.state);
+        if let Some(late) = state.abandoned.iter_mut().find(|late| late.request == request) {
+            late.part = Some(part);
+        }
+    }
+
+    /// The session has taken the last reply to an abandoned request.
+    pub fn answered(&self, request: RequestAt) {
+        let mut state = lock(&self.state);
+        let at = state.abandoned.iter().position(|late| late.request == request);
+        let answered = at.map(|at| state.abandoned.swap_remove(at));
+        drop(state);
+        drop(answered);
     }
 
     /// Whether any reply waits here.
@@ -114,16 +173,16 @@ impl Inbox {
             return None;
         }
         let mut state = lock(&self.state);
-        let at = state.replies.iter().position(|(from, _)| *from == shard)?;
-        let (_, payload) = state.replies.remove(at)?;
+        let at = state.replies.iter().position(|reply| reply.to.shard == shard)?;
+        let reply = state.replies.remove(at)?;
         self.waiting.store(state.replies.len(), Ordering::Relaxed);
-        Some(payload)
+        Some(reply.payload)
     }
 
     /// The thread is about to sleep in the kernel; false if it must not.
     pub fn may_sleep_in_kernel(&self, shard: usize) -> bool {
         let mut state = lock(&self.state);
-        let has_reply = state.replies.iter().any(|(from, _)| *from == shard);
+        let has_reply = state.replies.iter().any(|reply| reply.to.shard == shard);
         state.asleep = if has_reply { Asleep::No } else { Asleep::Kernel };
         !has_reply
     }
@@ -143,7 +202,7 @@ impl Inbox {
     pub fn park(&self, shard: usize, timeout: Duration) {
         let state = lock(&self.state);
         let waits = |state: &mut State| {
-            !state.nudged && !state.replies.iter().any(|(from, _)| *from == shard)
+            !state.nudged && !state.replies.iter().any(|reply| reply.to.shard == shard)
         };
         let (mut state, _) = self
             .condvar
@@ -191,6 +250,11 @@ mod tests {
         inbox
     }
 
+    /// The first request to a shard.
+    fn at(shard: usize) -> RequestAt {
+        RequestAt { shard, sequence: 0 }
+    }
+
     #[test]
     fn replies_come_in_the_order_of_their_shard() {
         shuttle::check_random(
@@ -199,7 +263,8 @@ mod tests {
                 inbox.expect_replies(4);
                 assert!(!inbox.has_reply() && inbox.take(1).is_none());
                 for (shard, payload) in [(1, b"a"), (2, b"b"), (1, b"c")] {
-                    assert_eq!(inbox.deliver(shard, payload, false), Some(false), "nobody sleeps");
+                    let delivered = inbox.deliver(at(shard), payload, false);
+                    assert_eq!(delivered, Some(false), "nobody sleeps");
                 }
                 assert!(inbox.take(3).is_none() && inbox.has_reply());
                 assert_eq!(inbox.take(1).unwrap(), b"a");
@@ -223,13 +288,40 @@ mod tests {
                 inbox.took_reply();
                 inbox.give_back();
                 assert!(!inbox.take_if_free(), "one reply is still to come");
-                assert_eq!(inbox.deliver(0, b"to nobody", false), Some(false));
+                assert_eq!(inbox.deliver(at(0), b"to nobody", false), Some(false));
                 assert!(inbox.take_if_free());
                 assert!(!inbox.has_reply(), "a former holder's reply is not the new one's");
                 inbox.expect_replies(1);
-                inbox.deliver(0, b"not taken", false);
+                inbox.deliver(at(0), b"not taken", false);
                 inbox.give_back();
                 assert!(inbox.take_if_free() && !inbox.has_reply());
+            },
+            1,
+        );
+    }
+
+    #[test]
+    fn of_replies_to_an_abandoned_request_the_last_one_is_kept() {
+        shuttle::check_random(
+            || {
+                let (inbox, late) = (held(), RequestAt { shard: 1, sequence: 7 });
+                inbox.expect_replies(4);
+                inbox.abandon(late);
+                for (to, is_followed) in [(late, true), (at(1), true), (late, true)] {
+                    assert_eq!(inbox.deliver(to, b"a part", is_followed), Some(false));
+                }
+                assert_eq!(inbox.take(1).unwrap(), b"a part");
+                assert!(!inbox.has_reply(), "the abandoned one's parts are dropped");
+                inbox.deliver(late, b"the last", false);
+                assert_eq!(inbox.take(1).unwrap(), b"the last");
+                // Its number may be another request's now.
+                inbox.deliver(late, b"another one's part", true);
+                assert!(inbox.has_reply());
+                // Abandoned after the last reply came: nothing is to come.
+                inbox.deliver(late, b"the last", false);
+                inbox.abandon(late);
+                inbox.deliver(late, b"a third one's part", true);
+                assert_eq!([(); 3].map(|()| inbox.take(1).is_some()), [true; 3]);
             },
             1,
         );
@@ -242,18 +334,18 @@ mod tests {
                 let inbox = held();
                 inbox.expect_replies(3);
                 assert!(inbox.may_sleep_in_kernel(1));
-                assert_eq!(inbox.deliver(1, b"wakes", false), Some(true));
+                assert_eq!(inbox.deliver(at(1), b"wakes", false), Some(true));
                 assert!(!inbox.may_sleep_in_kernel(1), "a reply is here");
-                assert_eq!(inbox.deliver(1, b"it stayed awake", false), Some(false));
+                assert_eq!(inbox.deliver(at(1), b"it stayed awake", false), Some(false));
                 assert!(inbox.may_sleep_in_kernel(2), "it waits for another shard's");
                 inbox.awake();
-                assert_eq!(inbox.deliver(1, b"it is awake", false), Some(false));
-                assert_eq!(inbox.deliver(1, b"nobody asked", false), None);
+                assert_eq!(inbox.deliver(at(1), b"it is awake", false), Some(false));
+                assert_eq!(inbox.deliver(at(1), b"nobody asked", false), None);
                 // A search's replies but the last leave it expected.
                 inbox.expect_replies(1);
-                assert_eq!(inbox.deliver(1, b"a part", true), Some(false));
-                assert_eq!(inbox.deliver(1, b"the last", false), Some(false));
-                assert_eq!(inbox.deliver(1, b"nobody asked", true), None);
+                assert_eq!(inbox.deliver(at(1), b"a part", true), Some(false));
+                assert_eq!(inbox.deliver(at(1), b"the last", false), Some(false));
+                assert_eq!(inbox.deliver(at(1), b"nobody asked", true), None);
             },
             1,
         );
@@ -292,8 +384,8 @@ mod tests {
                     waits.park(0, Duration::from_secs(600));
                     waits.take(0).expect("it was woken for this one")
                 });
-                inbox.deliver(1, b"another shard's", false);
-                inbox.deliver(0, b"awaited", false);
+                inbox.deliver(at(1), b"another shard's", false);
+                inbox.deliver(at(0), b"awaited", false);
                 assert_eq!(waits.join().unwrap(), b"awaited");
             },
             100,

@@ -1,7 +1,7 @@
 //! The ring pairs of one process, one for each shard.
 
 use crate::sync::{AtomicU32, Mutex};
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_fabric::AnyLink;
 use remora_index::hash::TableRef;
 use remora_layout::frame::ring_seed;
@@ -26,7 +26,7 @@ pub(crate) struct Lane {
 }
 
 /// The ends of all ring pairs.
-pub(crate) fn lanes(hello: &ServerHello, to_client: &Words, tables: Vec<TableRef>) -> Vec<Lane> {
+pub(crate) fn lanes(hello: &ServerHello, to_client: &ReadView, tables: Vec<TableRef>) -> Vec<Lane> {
     let mailbox = tables.len() as u32;
     let seed = hello.session_seed.get();
     let lane = |(number, table): (usize, TableRef)| {

@@ -41,7 +41,7 @@ impl Session {
         let mut bytes = bytes.min(MAX_VALUE_BYTES);
         for _ in 0..TRIES {
             let part = self.take_part(bytes)?;
-            match self.ask_into(command, &part) {
+            match self.ask_into(command, part) {
                 Err(Error::Refused(Status::NeedsBuffer)) => {
                     bytes = (2 * self.needed_bytes).min(MAX_VALUE_BYTES);
                 }
@@ -63,13 +63,23 @@ impl Session {
                 return Err(Error::NoFreeBuffer);
             }
             self.check()?;
+            // A late reply gives the part back that it might have filled.
+            self.empty_rings()?;
             self.pause();
         }
     }
 
-    fn ask_into(&mut self, command: &Command<'_>, part: &Part) -> Result<Answer, Error> {
-        let (shard, ticket) = self.send_into(command, Some(part))?;
-        let mut answer = self.collect(shard, ticket)?;
+    fn ask_into(&mut self, command: &Command<'_>, part: Part) -> Result<Answer, Error> {
+        let (shard, ticket) = self.send_into(command, Some(&part))?;
+        let mut answer = match self.collect(shard, ticket) {
+            Err(Error::TimedOut) => {
+                // The reply may fill it yet. The server is not told to give its
+                // pages back then: they are used again as they are.
+                self.keep_part(shard, ticket, part);
+                return Err(Error::TimedOut);
+            }
+            answer => answer?,
+        };
         if let Some(bytes) = answer.in_buffer {
             self.reply.resize(REPLY_HEADER_BYTES + bytes, 0);
             part.copy_out(&mut self.reply[REPLY_HEADER_BYTES..]);
@@ -79,9 +89,10 @@ impl Session {
             if self.connection.gives_pages_back() {
                 // Sending may take in other replies.
                 let reply = std::mem::take(&mut self.reply);
-                let released = self.release_part(part);
+                let released = self.release_part(&part);
                 self.reply = reply;
-                released?;
+                // The value has come, whether there was room to say so or not.
+                released.or_else(|error| if error.is_final() { Err(error) } else { Ok(()) })?;
             }
         }
         self.accepted(answer)
@@ -104,12 +115,12 @@ impl Session {
     }
 }
 
-fn special_header(op: u8, form: u8, id: u32) -> RequestHeader {
+pub(crate) fn special_header(op: u8, form: u8, id: u32) -> RequestHeader {
     RequestHeader {
         op,
         flags: 0,
         form,
-        reserved: 0,
+        of: 0,
         key_bytes: 0.into(),
         value_bytes: 0.into(),
         id: id.into(),

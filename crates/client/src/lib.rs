@@ -12,6 +12,8 @@
 //! * absence is only ever the owner's word;
 //! * a session sees its own writes: it reads from a shard only while none of
 //!   its earlier writes there is unanswered;
+//! * a request that times out fails alone while heartbeats come; its late reply
+//!   is dropped by its id;
 //! * a pointer, a session's own or one that all clients of the machine share,
 //!   is a hint: the record that it leads to proves itself.
 
@@ -20,6 +22,7 @@
 mod admission;
 mod api;
 mod ask;
+mod at_ring;
 mod batch;
 mod choose;
 mod choosing;
@@ -28,9 +31,12 @@ mod connection;
 mod data_buffers;
 mod error;
 mod gather;
+mod hash;
+mod in_flight;
 mod inbox;
 mod lane;
 mod large;
+mod late;
 mod pointer_cache;
 mod pointer_file;
 mod pointer_table;
@@ -40,6 +46,7 @@ mod pointer_table;
 mod pointer_table_tests;
 mod pointers;
 mod read;
+mod reads;
 mod right;
 mod session;
 mod strings;
@@ -54,8 +61,10 @@ pub use clock::Clock;
 pub use connection::{Client, MakeLink, Parts};
 pub use data_buffers::DataBufferCounts;
 pub use error::{ConnectError, Error};
+pub use hash::OpenHash;
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
+pub use remora_engine::command::{Expiry, Fields, ObjectId, PutObject};
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_index::rtree::{Object, Predicate, Query};
 pub use remora_layout::rect::{BadRect, Rect};

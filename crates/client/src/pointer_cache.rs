@@ -6,7 +6,6 @@
 
 use remora_arena::HugeTable;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::MAX_SHARDS;
 use remora_layout::pointer::RemotePointer;
 use zerocopy::FromZeros;
 
@@ -23,7 +22,9 @@ pub struct Entry {
     slot: u32,
     generation: u32,
     length: u32,
-    region: u16,
+    /// The low half of the region's number: nearly always enough to tell an arena
+    /// that has gone; the record's checksum knows all of it.
+    region_low: u16,
     /// Uses under the present lease, saturating.
     uses: u8,
     /// The lease's term in seconds, saturating.
@@ -33,7 +34,6 @@ pub struct Entry {
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
-const _: () = assert!(MAX_SHARDS <= u16::MAX as usize);
 
 /// Uses under one lease that make a key popular (H25).
 pub(crate) const POPULAR_USES: u8 = 8;
@@ -47,7 +47,7 @@ impl Entry {
         term_ms: u64,
         lease_end_ns: u64,
     ) -> Option<Self> {
-        if !pointer.is_some() || pointer.region as usize >= MAX_SHARDS {
+        if !pointer.is_some() {
             return None;
         }
         Some(Self {
@@ -55,7 +55,7 @@ impl Entry {
             slot: pointer.slot,
             generation: pointer.generation,
             length: pointer.length,
-            region: pointer.region as u16,
+            region_low: pointer.region as u16,
             uses: 0,
             term_s: (term_ms / 1000).min(u8::MAX as u64) as u8,
             lease_end_ns: lease_end_ns.max(1),
@@ -68,15 +68,22 @@ impl Entry {
         Self { uses, ..self }
     }
 
-    /// The pointer.
+    /// The low half of the region's number.
     #[inline(always)]
-    pub fn pointer(&self) -> RemotePointer {
-        RemotePointer {
-            region: self.region as u32,
-            slot: self.slot,
-            length: self.length,
-            generation: self.generation,
-        }
+    pub fn region_low(&self) -> u32 {
+        self.region_low.into()
+    }
+
+    /// Whether the pointer may be one into the region with this number.
+    #[inline(always)]
+    pub fn is_into(&self, region: u32) -> bool {
+        self.region_low == region as u16
+    }
+
+    /// The pointer, into the region with this number.
+    #[inline(always)]
+    pub fn pointer(&self, region: u32) -> RemotePointer {
+        RemotePointer { region, slot: self.slot, length: self.length, generation: self.generation }
     }
 
     /// End of the lease on the client's clock, ns.
@@ -222,7 +229,7 @@ mod tests {
                     lookups += oracle.contains_key(&hash.0) as u32;
                     if let Some(entry) = cache.find(hash) {
                         hits += 1;
-                        assert_eq!(Some(&entry.pointer()), oracle.get(&hash.0));
+                        assert_eq!(Some(&entry.pointer(entry.region_low())), oracle.get(&hash.0));
                     }
                 }
             }
@@ -268,7 +275,7 @@ mod tests {
             cache.put(hash(number), pointer(number), 1_000, number as u64 + 1);
             assert!(entries(&cache) <= 4 * FIRST_ENTRIES);
             assert_eq!(
-                cache.find(hash(number)).map(|entry| entry.pointer()),
+                cache.find(hash(number)).map(|entry| entry.pointer(entry.region_low())),
                 Some(pointer(number))
             );
         }

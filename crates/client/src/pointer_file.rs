@@ -14,7 +14,7 @@
 //! would end its users by SIGBUS.
 
 use crate::error::ConnectError;
-use remora_arena::{MapError, Mapping, RegionKind, Words};
+use remora_arena::{MapError, Mapping, Words};
 use remora_layout::hash::mix;
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::POINTER_TABLE_BYTES;
@@ -52,7 +52,7 @@ impl PointerTable {
 
     /// The one that a server on this machine gives.
     pub fn of_server(fd: BorrowedFd<'_>, seed: u64) -> Result<Self, MapError> {
-        let mapping = Mapping::of_peer(fd, RegionKind::Hints, POINTER_TABLE_BYTES)?;
+        let mapping = Mapping::of_peer(fd, POINTER_TABLE_BYTES)?;
         Ok(Self { words: Words::new(mapping), seed, _lock: None })
     }
 

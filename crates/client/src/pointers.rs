@@ -103,18 +103,22 @@ impl Pointers {
 
 impl Session {
     /// The known pointer of a key at this shard, if a READ through it lies in
-    /// the shard's arena: what another process wrote may point anywhere.
+    /// the shard's arena: what another process wrote may point anywhere, its own
+    /// ones were looked at when they were kept.
     #[inline(always)]
     pub(crate) fn find_pointer(&mut self, hash: KeyHash, shard: usize) -> Option<Entry> {
         let entry = self.cache.find(hash)?;
-        self.is_readable(entry.pointer(), shard).then_some(entry)
+        let region = self.shards[shard].table.region;
+        let is_own = matches!(self.cache, Pointers::Private(_));
+        let may_be = is_own || self.is_readable(entry.pointer(region), shard);
+        (entry.is_into(region) && may_be).then_some(entry)
     }
 
     /// Whether a pointer of a key of this shard can be followed at all.
     #[inline(always)]
     pub(crate) fn is_readable(&self, pointer: RemotePointer, shard: usize) -> bool {
         pointer.is_some()
-            && pointer.region as usize == shard
+            && pointer.region == self.shards[shard].table.region
             && pointer.length as usize <= MAX_RECORD_BYTES
             && self.shards[shard].table.holds(pointer)
     }
@@ -138,7 +142,7 @@ mod tests {
     }
 
     fn seen(pointers: &mut Pointers) -> Option<(RemotePointer, u64)> {
-        pointers.find(HASH).map(|entry| (entry.pointer(), entry.lease_end_ns()))
+        pointers.find(HASH).map(|entry| (entry.pointer(2), entry.lease_end_ns()))
     }
 
     #[test]

@@ -6,18 +6,17 @@ use crate::error::Error;
 use crate::pointer_cache::Entry;
 use crate::session::Session;
 use remora_engine::command::Command;
-use remora_fabric::{Link, RemoteAddress, Work};
-use remora_index::hash::{Step, TableRef, Walk};
+use remora_fabric::Link;
+use remora_index::hash::{Found as Record, Lookup, TableRef};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_layout::limits::READ_RETRIES;
 use remora_layout::message::Status;
 use remora_layout::plant::{Plant, planted};
-use remora_layout::record::{Reject, verify};
-use remora_ring::WRITE_ID;
-
-/// Id of the one READ that is under way.
-const READ_ID: u64 = 0;
+use remora_layout::record::{Reject, Wanted, verify};
+use remora_walk::remote::{Reads, follow};
+use remora_walk::{End, Walk};
 
 /// What reading came to.
 pub(crate) enum Reading {
@@ -31,12 +30,12 @@ pub(crate) enum Reading {
 
 /// A value that was found, and where.
 pub(crate) struct Found {
-    place: Place,
+    pub place: Place,
     pub via: Via,
     pub counts: Counts,
 }
 
-enum Place {
+pub(crate) enum Place {
     /// In the landing memory.
     Landed { from: usize, bytes: usize },
     /// In the reply; `None`: the key does not exist.
@@ -160,35 +159,6 @@ impl Session {
         Ok(Found { place: Place::Reply(answer.value), via, counts })
     }
 
-    /// One READ into the start of the landing memory.
-    #[inline(always)]
-    fn fetch(&mut self, region: u32, offset: u64, bytes: usize) -> Result<(), Error> {
-        self.link.reserve_landing(bytes);
-        let from = RemoteAddress { region, offset };
-        self.link.post(&[Work::Read { id: READ_ID, from, into: 0, bytes }]);
-        self.complete(READ_ID)
-    }
-
-    /// Polls until the operation with this id has completed.
-    #[inline(always)]
-    pub(crate) fn complete(&mut self, id: u64) -> Result<(), Error> {
-        loop {
-            let completion = match self.link.poll() {
-                Some(completion) => completion,
-                None => self.await_completion()?,
-            };
-            if let Err(error) = completion.result
-                && !planted(Plant::BelieveFailedRead)
-            {
-                return Err(self.end(error.into()));
-            }
-            if completion.id == id {
-                return Ok(());
-            }
-            debug_assert_eq!(completion.id, WRITE_ID);
-        }
-    }
-
     /// One READ through the cached pointer (H19). What it fetched counts only
     /// if lease and reading right still held when it had completed.
     #[inline(always)]
@@ -207,9 +177,10 @@ impl Session {
             cost.renewals = 1;
             return Ok(Reading::Ask);
         }
-        let pointer = entry.pointer();
-        for retries in 0..=READ_RETRIES {
-            self.fetch(pointer.region, pointer.offset(), pointer.length as usize)?;
+        let pointer = entry.pointer(self.shards[shard].table.region);
+        let wanted = Wanted { kind: Kind::STRING, database: hash.database() };
+        for retries in 0..READ_RETRIES + 1 {
+            self.fetch(shard as u32, pointer.offset(), pointer.length as usize)?;
             cost.round_trips += 1;
             cost.bytes += pointer.length as u64;
             cost.nodes += 1;
@@ -227,9 +198,10 @@ impl Session {
             match verify(
                 bytes,
                 self.shards[shard].table.secret,
-                shard as u32,
+                pointer.region,
                 pointer.slot,
                 Some(pointer.generation),
+                wanted,
                 key,
             ) {
                 Ok(found) if self.right.may_have_expired(found.mutable.expires_at_ms, now_ns) => {
@@ -241,7 +213,12 @@ impl Session {
                     return Ok(Reading::Value { from, bytes, retries });
                 }
                 Err(Reject::Torn) => cost.retries += 1,
-                Err(Reject::Pending) => break,
+                Err(Reject::Pending | Reject::AskOnly) => break,
+                Err(Reject::OtherKind) => {
+                    // Whole, so it never becomes a string; the server says what it is.
+                    self.cache.forget_dead(hash, pointer);
+                    break;
+                }
                 Err(Reject::Dead | Reject::OtherKey) => {
                     // An invalid hit (H23).
                     cost.stale = 1;
@@ -259,7 +236,7 @@ impl Session {
     pub(crate) fn refresh_table(&mut self, shard: usize, cost: &mut Counts) -> Result<(), Error> {
         let table = &self.shards[shard].table;
         let (region, region_bytes) = (table.region, table.region_bytes);
-        self.fetch(region, 0, ARENA_HEADER_BYTES)?;
+        self.fetch(shard as u32, 0, ARENA_HEADER_BYTES)?;
         cost.round_trips += 1;
         cost.bytes += ARENA_HEADER_BYTES as u64;
         let page = self.link.landed(0, ARENA_HEADER_BYTES);
@@ -278,51 +255,37 @@ impl Session {
         cost: &mut Counts,
     ) -> Result<Reading, Error> {
         let table = &self.shards[shard].table;
-        let region = table.region;
-        let (mut walk, mut want) = Walk::begin(key, hash, table);
-        // Bounded: every walk is.
-        loop {
-            self.fetch(region, want.offset, want.bytes)?;
-            cost.round_trips += 1;
-            cost.bytes += want.bytes as u64;
-            cost.nodes += 1;
-            match walk.feed(self.link.landed(0, want.bytes)) {
-                Step::Fetch(next) => want = next,
-                Step::Ask(_) => {
-                    cost.retries += walk.retries() as u64;
-                    cost.undecided = 1;
-                    return Ok(Reading::Ask);
-                }
-                Step::Moved => {
+        let mut lookup = Lookup::begin(key, hash, Kind::STRING, table);
+        // Bounded: a walk begins again a bounded number of times.
+        let found = loop {
+            match follow(&mut lookup, shard as u32, self, cost)? {
+                End::Found(found) => break Some(found),
+                End::Ask(_) => break None,
+                End::Restart | End::Stale | End::Beyond => {
                     self.refresh_table(shard, cost)?;
-                    match walk.refresh(&self.shards[shard].table) {
-                        Ok(next) => want = next,
-                        Err(_) => {
-                            cost.retries += walk.retries() as u64;
-                            cost.undecided = 1;
-                            return Ok(Reading::Ask);
-                        }
+                    if lookup.restart(&self.shards[shard].table).is_err() {
+                        break None;
                     }
-                }
-                Step::Found(found) => {
-                    let (pointer, expires_at_ms) = (found.pointer, found.mutable.expires_at_ms);
-                    let bytes = found.value.len();
-                    let retries = walk.retries();
-                    cost.retries += retries as u64;
-                    let now_ns = self.now()?;
-                    if !self.right.holds(now_ns) {
-                        cost.right_lapsed = 1;
-                        return Ok(Reading::Ask);
-                    }
-                    if self.right.may_have_expired(expires_at_ms, now_ns) {
-                        cost.undecided = 1;
-                        return Ok(Reading::Ask);
-                    }
-                    self.remember(hash, pointer, 0, now_ns);
-                    let from = pointer.length as usize - bytes;
-                    return Ok(Reading::Value { from, bytes, retries });
                 }
             }
+        };
+        let retries = lookup.retries();
+        cost.retries += retries as u64;
+        let Some(Record { pointer, mutable, value_bytes, .. }) = found else {
+            cost.undecided = 1;
+            return Ok(Reading::Ask);
+        };
+        let now_ns = self.now()?;
+        if !self.right.holds(now_ns) {
+            cost.right_lapsed = 1;
+            return Ok(Reading::Ask);
         }
+        if self.right.may_have_expired(mutable.expires_at_ms, now_ns) {
+            cost.undecided = 1;
+            return Ok(Reading::Ask);
+        }
+        self.remember((hash, shard), pointer, 0, now_ns);
+        let from = pointer.length as usize - value_bytes;
+        Ok(Reading::Value { from, bytes: value_bytes, retries })
     }
 }

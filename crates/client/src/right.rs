@@ -5,10 +5,14 @@
 //! margin for clock drift, from the echoed value, on the client's clock. A
 //! READ counts only if its completion is seen before the right ends. A reply
 //! to a request renews it likewise, from the moment before it was sent.
+//!
+//! A server that lives answers a clock with a heartbeat. One that has not for
+//! `SERVER_SILENT_MS` is silent.
 
-use remora_arena::Words;
+use remora_arena::{ReadView, Words};
 use remora_layout::limits::{
-    CLOCK_DRIFT_PERCENT, CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, RIGHT_MARGIN_MS, RIGHT_MS,
+    CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, READER_CLOCK_PERCENT, RIGHT_MARGIN_MS, RIGHT_MS,
+    SERVER_SILENT_MS,
 };
 use remora_layout::plant::{Plant, planted};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
@@ -16,22 +20,25 @@ use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
 const RIGHT_NS: u64 = (RIGHT_MS - RIGHT_MARGIN_MS) * 1_000_000;
 const REFRESH_NS: u64 = CLOCK_REFRESH_MS * 1_000_000;
 const LOOK_NS: u64 = HEARTBEAT_LOOK_US * 1_000;
+const SILENT_NS: u64 = SERVER_SILENT_MS * 1_000_000;
 /// While the client's clock advances by one, the server's advances by at most
-/// one and this share of one: 1 in 4.
+/// one and this share of one, 1 in 4: the percentage that the limits argue.
 const DRIFT_SHIFT: u32 = 2;
-const _: () =
-    assert!((100 + CLOCK_DRIFT_PERCENT) << DRIFT_SHIFT <= (100 - CLOCK_DRIFT_PERCENT) * 5);
+const _: () = assert!(READER_CLOCK_PERCENT == 100 >> DRIFT_SHIFT);
 
 /// The right of one session. All times are ns of the client's clock.
 pub struct Right {
     to_server: Words,
-    to_client: Words,
+    to_client: ReadView,
     session: u64,
     life: u64,
     /// How long the right lasts from the echoed clock.
     term_ns: u64,
     until_ns: u64,
     clock_written_ns: u64,
+    /// The first clock that was written after the last heartbeat was seen; 0 if
+    /// none was.
+    unanswered_ns: u64,
     looked_ns: u64,
     sequence: u64,
     /// The server's clock, and the client's clock at the latest when it was read.
@@ -58,7 +65,7 @@ pub struct OtherLife;
 
 impl Right {
     /// No right yet. `to_server` and `to_client` are the session's mailboxes.
-    pub fn new(to_server: Words, to_client: Words, session: u64, life: u64) -> Self {
+    pub fn new(to_server: Words, to_client: ReadView, session: u64, life: u64) -> Self {
         Self {
             to_server,
             to_client,
@@ -67,6 +74,7 @@ impl Right {
             term_ns: RIGHT_NS,
             until_ns: 0,
             clock_written_ns: 0,
+            unanswered_ns: 0,
             looked_ns: 0,
             sequence: 0,
             server_unix_ms: 0,
@@ -82,7 +90,13 @@ impl Right {
         now_ns < self.until_ns || planted(Plant::TrustFormerLife)
     }
 
-    /// Writes the clock and looks for a heartbeat, if it is time to.
+    /// Whether the server has left a clock unanswered for too long, as far as
+    /// heartbeats have been looked for.
+    pub fn is_silent(&self, now_ns: u64) -> bool {
+        self.unanswered_ns != 0 && now_ns.saturating_sub(self.unanswered_ns) >= SILENT_NS
+    }
+
+    /// Looks for a heartbeat and writes the clock, if it is time to.
     #[inline(always)]
     pub fn refresh(&mut self, now_ns: u64) -> Result<(), OtherLife> {
         if now_ns - self.looked_ns.min(now_ns) >= LOOK_NS {
@@ -91,15 +105,25 @@ impl Right {
         Ok(())
     }
 
-    /// Writes the clock and looks for a heartbeat.
+    /// Looks for a heartbeat and writes the clock. In this order: a heartbeat
+    /// that has come already does not answer the clock that is written now.
     #[cold]
     pub fn refresh_now(&mut self, now_ns: u64) -> Result<(), OtherLife> {
         self.looked_ns = now_ns;
+        self.look(now_ns)?;
         if now_ns.saturating_sub(self.clock_written_ns) >= REFRESH_NS {
             self.clock_written_ns = now_ns;
             // 0 means "never written", and is echoed as such.
-            self.to_server.store_release(CLIENT_CLOCK_WORD, now_ns.max(1));
+            let written_ns = now_ns.max(1);
+            self.to_server.store_release(CLIENT_CLOCK_WORD, written_ns);
+            if self.unanswered_ns == 0 {
+                self.unanswered_ns = written_ns;
+            }
         }
+        Ok(())
+    }
+
+    fn look(&mut self, now_ns: u64) -> Result<(), OtherLife> {
         // A heartbeat is consumed by its sequence, once.
         if self.to_client.load_acquire(HEARTBEAT_WORD) == self.sequence {
             return Ok(());
@@ -125,6 +149,9 @@ impl Right {
             return Err(OtherLife);
         }
         self.sequence = beat.sequence;
+        // Another session may have written an older clock over this one's, so
+        // any heartbeat is an answer.
+        self.unanswered_ns = 0;
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
         self.wait_ns = beat.wait_ns;
         let fresh = planted(Plant::RightFromHeartbeat);
@@ -132,7 +159,8 @@ impl Right {
         // A clock that was never written, or lies in the future, gives nothing.
         if echoed_ns != 0 && echoed_ns <= now_ns {
             self.until_ns = self.until_ns.max(echoed_ns + self.term_ns);
-            if beat.server_unix_ms >= self.server_unix_ms {
+            // What is told may fall: of a step that does not come after all.
+            if echoed_ns >= self.server_at_ns {
                 self.server_unix_ms = beat.server_unix_ms;
                 self.server_at_ns = echoed_ns;
             }
@@ -152,7 +180,9 @@ impl Right {
     }
 
     /// Whether an expiry (Unix ms of the server, 0 for never) may have passed
-    /// by `now_ns`: the server's clock was at most as old as the echoed one.
+    /// by `now_ns`: what the heartbeat told was read after the echoed clock. It
+    /// bounds the server's clock for one term: a step of that clock is told for
+    /// as long before it counts (decision 0028).
     #[inline(always)]
     pub fn may_have_expired(&self, expires_at_ms: u64, now_ns: u64) -> bool {
         if expires_at_ms == 0 || planted(Plant::IgnoreExpiry) {
@@ -161,7 +191,8 @@ impl Right {
         let since_ns = now_ns.saturating_sub(self.server_at_ns);
         let passed_ms = (since_ns + (since_ns >> DRIFT_SHIFT)) / 1_000_000;
         let bound_ms = self.server_unix_ms.saturating_add(passed_ms + 1);
-        self.server_unix_ms == 0 || expires_at_ms <= bound_ms
+        let is_bound = self.server_unix_ms != 0 && since_ns < self.term_ns;
+        !is_bound || expires_at_ms <= bound_ms
     }
 
     /// The clock as it was last written; 0 before the first time.
@@ -184,6 +215,7 @@ mod clocks;
 mod tests {
     use super::*;
     use remora_arena::Mapping;
+    use remora_layout::limits::CLOCK_DRIFT_PERCENT;
 
     struct Bed {
         right: Right,
@@ -197,7 +229,7 @@ mod tests {
     fn bed() -> Bed {
         let to_server = Words::new(Mapping::heap(8192));
         let to_client = Words::new(Mapping::heap(8192));
-        let right = Right::new(to_server.clone(), to_client.clone(), 4, 77);
+        let right = Right::new(to_server.clone(), to_client.view(), 4, 77);
         Bed { right, to_server, to_client, beats: 0 }
     }
 
@@ -281,6 +313,22 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_silent_that_leaves_a_clock_unanswered() {
+        let mut bed = bed();
+        assert!(!bed.right.is_silent(90 * SILENT_NS), "no clock was written");
+        bed.right.refresh_now(5 * MS).unwrap();
+        assert!(!bed.right.is_silent(5 * MS + SILENT_NS - 1));
+        assert!(bed.right.is_silent(5 * MS + SILENT_NS));
+        // Written again meanwhile: the first one counts.
+        bed.right.refresh_now(9 * MS).unwrap();
+        assert!(bed.right.is_silent(5 * MS + SILENT_NS));
+        // It answered long ago, and nobody looked: the clock of now is another.
+        bed.beat(77, 1_000);
+        bed.right.refresh_now(8 * SILENT_NS).unwrap();
+        assert!(!bed.right.is_silent(9 * SILENT_NS - 1) && bed.right.is_silent(9 * SILENT_NS));
+    }
+
+    #[test]
     fn a_heartbeat_of_another_session_or_an_old_one_gives_nothing() {
         let mut bed = bed();
         bed.right.refresh_now(5 * MS).unwrap();
@@ -313,6 +361,25 @@ mod tests {
         assert!(!bed.right.may_have_expired(50_002, 10 * MS));
         assert!(!bed.right.may_have_expired(50_020, 15 * MS));
         assert!(bed.right.may_have_expired(50_020, 29 * MS));
+    }
+
+    #[test]
+    fn a_bound_of_the_servers_clock_lasts_as_long_as_a_right_and_may_fall() {
+        let mut bed = bed();
+        bed.right.refresh_now(10 * MS).unwrap();
+        // A step is told that does not come after all.
+        bed.beat(77, 900_000);
+        bed.right.refresh_now(12 * MS).unwrap();
+        assert!(bed.right.may_have_expired(60_000, 12 * MS));
+        bed.beat(77, 50_000);
+        bed.right.refresh_now(14 * MS).unwrap();
+        assert!(!bed.right.may_have_expired(60_000, 14 * MS));
+        // Replies renew the right, and tell nothing of the clock.
+        bed.right.renew_by_reply(77, 12 * MS + RIGHT_NS).unwrap();
+        // The clock of 12 ms is what the second beat echoes.
+        let end_ns = 12 * MS + RIGHT_NS;
+        assert!(!bed.right.may_have_expired(60_000, end_ns - 1));
+        assert!(bed.right.holds(end_ns) && bed.right.may_have_expired(60_000, end_ns));
     }
 
     /// At the very edge: the slowest client and the fastest new life. What lies

@@ -8,9 +8,11 @@ use crate::choosing::Explaining;
 use crate::connection::{Client, Connection};
 use crate::error::{ConnectError, Error};
 use crate::gather::Gathered;
+use crate::in_flight::{InFlight, RequestId};
 use crate::pointers::Pointers;
 use crate::right::Right;
-use remora_engine::command::{Command, Condition, Expiry};
+use crate::trees::Names;
+use remora_engine::command::{Command, Condition, ExpireCondition, Expiry};
 use remora_fabric::{Address, AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_index::hash::TableRef;
 use remora_index::rtree::Object;
@@ -61,8 +63,12 @@ pub struct Session {
     /// Length of the value that the last reply was too small for.
     pub(crate) needed_bytes: usize,
     pub(crate) batch: Batch,
+    /// READs that are gathered to be posted.
+    pub(crate) works: Vec<Work<'static>>,
     /// What the last search of a tree found.
     pub(crate) found: Vec<Object>,
+    /// The ids of those whose words are none.
+    pub(crate) found_names: Names,
     /// What a request about a tree is made in.
     pub(crate) tree_request: Vec<u8>,
 }
@@ -71,56 +77,21 @@ pub struct Session {
 pub(crate) struct Shard {
     /// The shard's table, as it was when last looked at.
     pub table: TableRef,
-    /// Sent and unanswered, oldest first.
+    /// Sequence up to which its changes were durable when that was last read.
+    pub durable: u64,
+    /// Made and unanswered, oldest first; abandoned ones too. Their sequences
+    /// follow one another, so that none is given out twice.
     pub in_flight: VecDeque<InFlight>,
     /// The last of `in_flight`, as far as they are not in the ring yet.
     pub gathered: Gathered,
     /// Replies that came while another one was waited for.
     pub arrived: VecDeque<(InFlight, Vec<u8>)>,
-    /// Unanswered writes.
+    /// Unanswered writes. Of an abandoned one nobody knows whether it was
+    /// executed, so it counts until its late reply has come.
     pub writes: u32,
     pub next_sequence: u16,
-}
-
-/// A request that was sent.
-#[derive(Clone, Copy)]
-pub(crate) struct InFlight {
-    pub id: RequestId,
-    /// The shard that it was sent to.
-    pub shard: usize,
-    pub ticket: Ticket,
-    pub is_write: bool,
-    /// The key's hash if the reply may bring a pointer to cache.
-    pub hash: Option<KeyHash>,
-    /// The clock before it was sent.
-    pub sent_ns: u64,
-    pub request_bytes: u32,
-    /// Bytes of the buffer that it named; 0 if it named none.
-    pub buffer_bytes: u32,
-    /// It may have several replies.
-    pub is_search: bool,
-}
-
-/// A request's id: the session that sent it, and which of its requests to
-/// the shard it is. A reply carries the same.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RequestId {
-    /// The session's number.
-    pub session: u16,
-    /// Grows by one with each request of the session to the shard.
-    pub sequence: u16,
-}
-
-impl RequestId {
-    /// The id as it stands in a message.
-    pub fn to_number(self) -> u32 {
-        (self.session as u32) << 16 | self.sequence as u32
-    }
-
-    /// The id that a message carries.
-    pub fn from_number(number: u32) -> Self {
-        Self { session: (number >> 16) as u16, sequence: number as u16 }
-    }
+    /// An abandoned request whose value has not been sent to its end.
+    pub cut_off: Option<RequestId>,
 }
 
 impl Session {
@@ -149,12 +120,14 @@ impl Session {
         }
         let number = connection.take_number().ok_or(Error::TooManySessions)?;
         let shards = connection.lanes.iter().map(|lane| Shard {
+            durable: if lane.table.lags { 0 } else { u64::MAX },
             table: lane.table.clone(),
             in_flight: VecDeque::new(),
             gathered: Gathered::default(),
             arrived: VecDeque::new(),
             writes: 0,
             next_sequence: 0,
+            cut_off: None,
         });
         let link = connection.link();
         let seed = connection.number << 16 ^ number as u64;
@@ -183,7 +156,9 @@ impl Session {
             clock_sent_ns: 0,
             needed_bytes: 0,
             batch: Batch::default(),
+            works: Vec::new(),
             found: Vec::new(),
+            found_names: Names::default(),
             tree_request: Vec::new(),
             connection,
         })
@@ -236,6 +211,25 @@ impl Session {
         Ok(self.ask(&Command::Exists { key })?.number == 1)
     }
 
+    /// Lets a key of any type expire at `at_ms`, Unix ms; a time in the past removes it.
+    /// False if there is no such key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn expire_at(&mut self, key: &[u8], at_ms: u64) -> Result<bool, Error> {
+        let condition = ExpireCondition::Always;
+        Ok(self.ask(&Command::Expire { key, at_ms, condition })?.number == 1)
+    }
+
+    /// When a key of any type expires, Unix ms; `None` if it is not there, or never
+    /// does.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn expires_at(&mut self, key: &[u8]) -> Result<Option<u64>, Error> {
+        Ok(u64::try_from(self.ask(&Command::ExpireTime { key })?.number).ok())
+    }
+
     /// Adds to an integer; gives the sum.
     ///
     /// # Errors
@@ -250,41 +244,52 @@ impl Session {
     /// # Errors
     /// See [`Error`]; some of the keys may have been set.
     pub fn set_many(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Error> {
-        let mut refused = None;
         let mut tickets = Vec::new();
         for chunk in pairs.chunks(PIPELINE_CHUNK) {
             tickets.clear();
-            for &(key, value) in chunk {
-                let (condition, expiry) = (Condition::Always, Expiry::Never);
-                let command = Command::Set { key, value, condition, expiry, get: false };
-                // What was sent before has to be answered in any case.
-                match self.send(&command) {
-                    Ok(sent) => tickets.push(sent),
-                    Err(error) if error.is_final() => return Err(error),
-                    Err(error) => refused = Some(error),
-                }
+            let set = self.set_chunk(chunk, &mut tickets);
+            if set.is_err() {
+                self.abandon_all(tickets.iter().copied());
             }
-            for &(shard, ticket) in &tickets {
-                let status = self.collect(shard, ticket)?.status;
-                if status != Status::Ok {
-                    refused = Some(Error::Refused(status));
-                }
-            }
-            if let Some(refused) = refused {
-                return Err(refused);
-            }
+            set?;
         }
         Ok(())
     }
 
-    /// A key's hash and its shard, by consistent hashing at the client (H1).
+    /// Sets some keys; tells of each request in `tickets`.
+    fn set_chunk(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        tickets: &mut Vec<(usize, Ticket)>,
+    ) -> Result<(), Error> {
+        let mut refused = None;
+        for &(key, value) in pairs {
+            let (condition, expiry) = (Condition::Always, Expiry::Never);
+            let command = Command::Set { key, value, condition, expiry, get: false };
+            // What was sent before has to be answered in any case.
+            match self.send(&command) {
+                Ok(sent) => tickets.push(sent),
+                Err(error) if error.is_final() || error == Error::TimedOut => return Err(error),
+                Err(error) => refused = Some(error),
+            }
+        }
+        for &(shard, ticket) in &*tickets {
+            let status = self.collect(shard, ticket)?.status;
+            if status != Status::Ok {
+                refused = Some(Error::Refused(status));
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// A key's hash and its shard, by the table that the server told (H1).
     #[inline(always)]
     pub(crate) fn route(&self, key: &[u8]) -> Result<(KeyHash, usize), Error> {
         if key.len() > MAX_KEY_BYTES {
             return Err(Error::KeyTooLong);
         }
-        let hash = KeyHash::of(key, self.connection.hash_seed);
-        Ok((hash, hash.shard(self.shards.len())))
+        let hash = KeyHash::within(self.options.database, key, self.connection.hash_seed);
+        Ok((hash, self.connection.slots.shard_of(key)))
     }
 
     /// Reads the clock, and does what is due by it.
@@ -356,8 +361,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // If it fails, the connection is over.
+        // If it fails, what was not sent is never executed.
         let _ = self.flush();
+        self.call_off_all();
         if let Some(inbox) = self.connection.inbox(self.number) {
             inbox.give_back();
         }

@@ -4,12 +4,11 @@
 //! a search's objects come once each, however many replies they took.
 
 mod asked;
+mod names;
 mod read;
-mod reading;
 mod records;
 mod refine;
 mod shapes;
-mod tops;
 
 use crate::api::{Counts, Path, Via};
 use crate::ask::Answer;
@@ -17,15 +16,15 @@ use crate::choose::{Class, ClassKey, Classes, Way};
 use crate::error::Error;
 use crate::session::Session;
 use records::Records;
-use remora_engine::command::{Command, Objects, TreeCommand};
+use remora_engine::command::{Command, Fields, ObjectId, Objects, PutObject, TreeCommand};
 use remora_index::rtree::{Object, Predicate, Query};
 use remora_layout::limits::STAGE_OBJECTS;
 use remora_layout::message::Status;
-use remora_layout::node::{ENTRY_BYTES, NodeRef};
+use remora_layout::node::ENTRY_BYTES;
 use remora_layout::rect::Rect;
-use remora_layout::tree::{TreeHeader, TreeInfo};
+use remora_layout::tree::{RootPlace, TreeHeader, TreeInfo};
+use remora_walk::remote::NodeCache;
 use std::time::Duration;
-use tops::Tops;
 
 /// How a client reads a tree itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,11 +69,11 @@ pub struct TreeEvents {
 pub struct OpenTree {
     name: Box<[u8]>,
     shard: usize,
-    at: NodeRef,
+    root: RootPlace,
     /// As it was read last.
     header: Option<TreeHeader>,
     reading: TreeRead,
-    tops: Tops,
+    node_cache: NodeCache,
     /// Where records of its objects lie, as far as that was told.
     records: Records,
     events: TreeEvents,
@@ -86,7 +85,7 @@ impl OpenTree {
     /// How it is read from now on.
     #[must_use]
     pub fn reading(self, reading: TreeRead) -> Self {
-        Self { reading, tops: Tops::new(reading.cache_bytes), ..self }
+        Self { reading, node_cache: NodeCache::new(reading.cache_bytes), ..self }
     }
 
     /// The tree's name.
@@ -101,7 +100,7 @@ impl OpenTree {
 
     /// Bytes of inner nodes that are kept now.
     pub fn cache_bytes(&self) -> usize {
-        self.tops.bytes()
+        self.node_cache.bytes()
     }
 }
 
@@ -109,8 +108,10 @@ impl OpenTree {
 #[derive(Clone, Copy, Debug)]
 pub struct TreeFound<'s> {
     /// The objects: of a window in no order, else the nearest first. Valid
-    /// until the session is used again.
+    /// until the session is used again. An object's word is its id, if that is an
+    /// integer and the object never had an expiry; [`TreeFound::id`] tells any.
     pub objects: &'s [Object],
+    names: &'s Names,
     /// How it was come by.
     pub via: Via,
     /// What it cost. `nodes` are those that crossed the fabric.
@@ -120,6 +121,18 @@ pub struct TreeFound<'s> {
     pub nodes_visited: u64,
 }
 
+impl<'s> TreeFound<'s> {
+    /// The id of one of the objects.
+    pub fn id(&self, object: &Object) -> ObjectId<'s> {
+        self.names.id_of(object)
+    }
+
+    /// Ids and rectangles, in the order of the objects.
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectId<'s>, Rect)> {
+        self.objects.iter().map(|object| (self.names.id_of(object), object.rect))
+    }
+}
+
 /// How a search was done whose objects are in `Session::found`.
 struct Searched {
     via: Via,
@@ -127,7 +140,7 @@ struct Searched {
     nodes_visited: u64,
 }
 
-/// An object's rectangle, bytes and geometry.
+/// An object: where it is, and what it carries.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Place<'s> {
     /// Where it is.
@@ -136,6 +149,10 @@ pub struct Place<'s> {
     pub data: Option<&'s [u8]>,
     /// Its geometry in WKB, if it has one; valid as long.
     pub geometry: Option<&'s [u8]>,
+    /// Its fields; valid as long.
+    pub fields: Fields<'s>,
+    /// When it expires, in Unix ms.
+    pub expires_at_ms: Option<u64>,
 }
 
 /// How long building a tree may take, for each object: many times what it does.
@@ -145,7 +162,7 @@ impl Session {
     fn ask_tree(&mut self, name: &[u8], command: TreeCommand<'_>) -> Result<Answer, Error> {
         let mut scratch = std::mem::take(&mut self.tree_request);
         let asked = match command.request(&mut scratch) {
-            Ok(request) => self.ask(&Command::Tree { name, request }),
+            Ok(request) => self.ask(&Command::Of { key: name, request }),
             Err(status) => Err(Error::Refused(status)),
         };
         self.tree_request = scratch;
@@ -187,20 +204,37 @@ impl Session {
         }
     }
 
+    /// Where a tree of this name lies.
+    fn root_of(&mut self, name: &[u8], info: &TreeInfo) -> Result<RootPlace, Error> {
+        let root = RootPlace::of(info.at, name.len());
+        root.ok_or_else(|| self.end(Error::Protocol("a tree that cannot be")))
+    }
+
     /// A view of a tree, to search it; `None` if there is none of that name.
     ///
     /// # Errors
     /// See [`Error`].
     pub fn open_tree(&mut self, name: &[u8]) -> Result<Option<OpenTree>, Error> {
         let Some(info) = self.tree_info(name)? else { return Ok(None) };
+        let root = self.root_of(name, &info)?;
         let (_, shard) = self.route(name)?;
         let reading = TreeRead::default();
-        let tops = Tops::new(reading.cache_bytes);
-        let (name, at, events) = (name.into(), info.at, TreeEvents::default());
+        let node_cache = NodeCache::new(reading.cache_bytes);
+        let (name, events) = (name.into(), TreeEvents::default());
         let classes = Classes::default();
         let records = Records::default();
         let header = None;
-        Ok(Some(OpenTree { name, shard, at, header, reading, tops, records, events, classes }))
+        Ok(Some(OpenTree {
+            name,
+            shard,
+            root,
+            header,
+            reading,
+            node_cache,
+            records,
+            events,
+            classes,
+        }))
     }
 
     /// Builds an empty tree, which is there, of many objects at once. They are
@@ -250,24 +284,42 @@ impl Session {
     /// reader. `None` as data leaves the bytes that it has. A tree that is not
     /// there is made. True if the object is new.
     ///
+    /// An id is an integer below 2^63, which costs least, or any other 1 to 512
+    /// bytes.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::Rect;
+    ///
+    /// let here = Rect { min_x: 8.5, max_x: 8.5, min_y: 47.3, max_y: 47.3 };
+    /// session.put_place(b"couriers", 17, here, None)?;
+    /// session.put_place(b"couriers", "bike:4711", here, Some(b"any bytes"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`Error`].
-    pub fn put_place(
+    pub fn put_place<'a>(
         &mut self,
         name: &[u8],
-        id: u64,
+        id: impl Into<ObjectId<'a>>,
         rect: Rect,
-        data: Option<&[u8]>,
+        data: Option<&'a [u8]>,
     ) -> Result<bool, Error> {
-        Ok(self.ask_tree(name, TreeCommand::Put { id, rect, data, geometry: None })?.number == 1)
+        self.put_object(name, &PutObject { data, ..PutObject::new(id, rect) })
     }
 
     /// Removes an object. Whether it was there.
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn remove_place(&mut self, name: &[u8], id: u64) -> Result<bool, Error> {
-        Ok(self.ask_tree(name, TreeCommand::Remove { id })?.number == 1)
+    pub fn remove_place<'a>(
+        &mut self,
+        name: &[u8],
+        id: impl Into<ObjectId<'a>>,
+    ) -> Result<bool, Error> {
+        Ok(self.ask_tree(name, TreeCommand::Remove { id: id.into() })?.number == 1)
     }
 
     /// How many objects a window has.
@@ -303,7 +355,8 @@ impl Session {
         let searched = self.search_by(tree, query, path, classes.get(ClassKey::of(query)));
         tree.classes = classes;
         let Searched { via, counts, nodes_visited } = searched?;
-        Ok(TreeFound { objects: &self.found, via, counts, nodes_visited })
+        let (objects, names) = (&self.found, &self.found_names);
+        Ok(TreeFound { objects, names, via, counts, nodes_visited })
     }
 
     /// Decides, searches, and learns; the objects are in `self.found` then.
@@ -331,15 +384,23 @@ impl Session {
     ) -> Result<Searched, Error> {
         let mut cost = Counts { operations: 1, ..Counts::default() };
         if let Some(walked) = self.read_tree(tree, query, most_reads, &mut cost)? {
-            cost.read = 1;
-            self.totals.add(&cost);
-            let via = Via::read_after(walked.retries);
-            return Ok(Searched { via, counts: cost, nodes_visited: walked.nodes });
+            let (asked, gone) = self.resolve_found(tree, &mut cost)?;
+            if gone == 0 || matches!(query, Query::Window { .. }) {
+                cost.read = u64::from(asked == 0);
+                cost.asked = u64::from(asked > 0);
+                self.totals.add(&cost);
+                let via = match asked {
+                    0 => Via::read_after(walked.retries),
+                    _ => Via::AskedAfterRead,
+                };
+                return Ok(Searched { via, counts: cost, nodes_visited: walked.nodes });
+            }
         }
         cost.undecided += (cost.right_lapsed + cost.behind_writes == 0) as u64;
         self.search_asked(tree, query, Counts { operations: 0, ..cost })
     }
 }
 
+pub(crate) use names::Names;
 pub use refine::{RefinedCount, RefinedFound};
 pub use remora_engine::command::TreeSettings;

@@ -13,22 +13,18 @@
 //!   a reply is due in, with nobody else at its receiver.
 
 use crate::api::Wake;
-use crate::connection::{Connection, Sleep, lock, try_lock};
+use crate::at_ring::{AtRing, Taken, is_followed};
+use crate::connection::{Connection, Sleep, try_lock};
 use crate::error::Error;
+use crate::in_flight::InFlight;
 use crate::inbox::Inbox;
-use crate::lane::Lane;
-use crate::session::{InFlight, RequestId, Session};
+use crate::session::Session;
 use crate::sync::{POLLS_PER_CLOCK, spin_loop};
-use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Work};
-use remora_layout::immediate;
-use remora_layout::message::{MORE, ReplyHeader};
+use remora_fabric::{Completion, Link, Waited};
 use remora_layout::plant::{Plant, planted};
-use remora_ring::{Poll, Receiver, WRITE_ID};
-use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use zerocopy::FromBytes;
 
 /// Hybrid mode polls this long for a reply before it blocks.
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
@@ -48,10 +44,28 @@ impl Session {
     /// Waits for the next reply of a shard to this session; its payload is
     /// then in `self.reply`. Gives the request that it answers.
     pub(crate) fn take_reply(&mut self, shard: usize) -> Result<InFlight, Error> {
+        // One time-out for all: late replies that come before do not prolong it.
+        let mut began_ns = None;
+        // Bounded by what is in flight, and by the session's timeout.
+        loop {
+            if let Some(flight) = self.take_next(shard, &mut began_ns)? {
+                return Ok(flight);
+            }
+        }
+    }
+
+    /// As [`Session::take_reply`], since `began_ns`; `None` if the next reply
+    /// was a late one, and is dropped.
+    pub(crate) fn take_next(
+        &mut self,
+        shard: usize,
+        began_ns: &mut Option<u64>,
+    ) -> Result<Option<InFlight>, Error> {
         if self.look(shard, POLLS_PER_CLOCK)? == Look::Nothing {
             let connection = std::sync::Arc::clone(&self.connection);
             let pollers = connection.pollers.fetch_add(1, Ordering::Relaxed);
-            let waited = self.wait_for_reply(shard, pollers < cores());
+            let began_ns = *began_ns.get_or_insert_with(|| connection.time.now_ns());
+            let waited = self.wait_for_reply(shard, pollers < cores(), began_ns);
             connection.pollers.fetch_sub(1, Ordering::Relaxed);
             if self.inbox().take_nudge() {
                 // The nudge was for whoever would sleep in the kernel next.
@@ -61,25 +75,30 @@ impl Session {
         }
         let in_flight = &mut self.shards[shard].in_flight;
         // A search's replies but the last leave the request under way.
-        let flight = match is_followed(&self.reply) {
+        let is_followed = is_followed(&self.reply);
+        let flight = match is_followed {
             true => in_flight.front().copied(),
             false => in_flight.pop_front(),
         };
-        flight.ok_or_else(|| self.end(Error::Protocol("a reply to nothing")))
+        let flight = flight.ok_or_else(|| self.end(Error::Protocol("a reply to nothing")))?;
+        if flight.is_abandoned {
+            self.drop_late(&flight, is_followed)?;
+            return Ok(None);
+        }
+        Ok(Some(flight))
     }
 
     pub(crate) fn inbox(&self) -> &Inbox {
         self.connection.inbox(self.number).expect("taken when the session was made")
     }
 
-    fn wait_for_reply(&mut self, shard: usize, may_poll: bool) -> Result<(), Error> {
-        let started_ns = self.connection.time.now_ns();
+    fn wait_for_reply(&mut self, shard: usize, may_poll: bool, began_ns: u64) -> Result<(), Error> {
         let mut looked = Duration::ZERO;
         // Bounded by the session's timeout.
         loop {
-            let waited = self.connection.time.since(started_ns);
+            let waited = self.connection.time.since(began_ns);
             if waited >= self.options.timeout {
-                return Err(self.end(Error::TimedOut));
+                return Err(self.time_is_up());
             }
             self.check()?;
             self.now()?;
@@ -123,7 +142,10 @@ impl Session {
         loop {
             let waited = self.connection.time.since(started_ns);
             if waited >= self.options.timeout {
-                return Err(self.end(Error::TimedOut));
+                let error = self.time_is_up();
+                // What is under way completes on a link that nobody looks at.
+                self.link = self.connection.link();
+                return Err(error);
             }
             if !self.polls_after(waited, may_poll)
                 && let Waited::Failed(error) = self.link.wait(Some(self.options.timeout - waited))
@@ -157,13 +179,13 @@ impl Session {
         }
         for _ in 0..polls {
             match at.take_frame(&mut receiver)? {
-                Some(Look::Mine) => {
+                Some(Taken::Own(_)) => {
                     if !is_followed(at.reply) {
                         at.inbox.took_reply();
                     }
                     return Ok(Look::Mine);
                 }
-                Some(Look::Nothing) => {}
+                Some(Taken::Delivered) => {}
                 None if at.link.completes_at_once() => spin_loop(),
                 // What the server wrote has to be taken in first.
                 None => at.connection.pass_over_writes(at.link)?,
@@ -185,15 +207,21 @@ impl Session {
         }
     }
 
+    /// Delivers every reply that has come, to any session of the process.
+    pub(crate) fn empty_rings(&mut self) -> Result<(), Error> {
+        self.connection.pass_over_writes(&mut self.link)?;
+        (0..self.shards.len()).try_for_each(|shard| self.empty_ring(shard))
+    }
+
     /// Delivers every reply in a shard's ring, this session's own ones too,
     /// unless somebody else is at it.
     fn empty_ring(&mut self, shard: usize) -> Result<(), Error> {
         let mut at = self.at_ring(shard);
         let Some(mut receiver) = try_lock(&at.lane.receiver) else { return Ok(()) };
         // Bounded by what is outstanding.
-        while let Some(look) = at.take_frame(&mut receiver)? {
-            if look == Look::Mine {
-                at.deliver(at.number)?;
+        while let Some(taken) = at.take_frame(&mut receiver)? {
+            if let Taken::Own(id) = taken {
+                at.deliver(id)?;
             }
         }
         Ok(())
@@ -274,92 +302,6 @@ impl Session {
         self.inbox().awake();
         Ok(())
     }
-}
-
-/// One session at the receiving end of one ring.
-struct AtRing<'s> {
-    connection: &'s Connection,
-    lane: &'s Lane,
-    shard: usize,
-    number: u16,
-    inbox: &'s Inbox,
-    link: &'s mut AnyLink,
-    reply: &'s mut Vec<u8>,
-}
-
-impl AtRing<'_> {
-    /// Takes this session's oldest reply that another thread has delivered.
-    #[inline(always)]
-    fn take_delivered(&mut self) -> bool {
-        match self.inbox.take(self.shard) {
-            Some(reply) => {
-                *self.reply = reply;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Takes one frame out of the ring into `self.reply`; another session's is
-    /// delivered to it. `None` if there is none.
-    #[inline]
-    fn take_frame(&mut self, receiver: &mut Receiver) -> Result<Option<Look>, Error> {
-        self.reply.clear();
-        match receiver.poll(self.reply) {
-            Poll::Frame(_) => {}
-            Poll::Violated(violation) => return Err(self.connection.end(violation.into())),
-            Poll::Empty | Poll::Torn => return Ok(None),
-        }
-        if !is_followed(self.reply) {
-            self.lane.outstanding.fetch_sub(1, Ordering::Relaxed);
-        }
-        if let Some(consumed) = receiver.credit_due() {
-            self.give_credit(consumed)?;
-        }
-        let Ok((header, _)) = ReplyHeader::ref_from_prefix(self.reply) else {
-            return Err(self.connection.end(Error::Protocol("a reply without a header")));
-        };
-        let id = RequestId::from_number(header.id.get());
-        if id.session == self.number {
-            return Ok(Some(Look::Mine));
-        }
-        self.deliver(id.session)?;
-        Ok(Some(Look::Nothing))
-    }
-
-    /// Puts the payload in `self.reply` into a session's inbox.
-    #[cold]
-    fn deliver(&mut self, session: u16) -> Result<(), Error> {
-        let inbox = self.connection.inbox(session);
-        match inbox.and_then(|inbox| inbox.deliver(self.shard, self.reply, is_followed(self.reply)))
-        {
-            None => Err(self.connection.end(Error::Protocol("a reply to nobody"))),
-            Some(sleeps_in_kernel) => {
-                if sleeps_in_kernel {
-                    self.connection.wake_sleeper();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn give_credit(&mut self, consumed: u64) -> Result<(), Error> {
-        let offset = self.lane.credit_word as u64 * 8;
-        let to = RemoteAddress { region: self.connection.mailbox(), offset };
-        let bytes = consumed.to_le_bytes();
-        // The shard may hold replies back for want of this credit: it is woken.
-        let imm = Some(immediate::of(immediate::Kind::Credit, self.shard));
-        let mut link = lock(&self.lane.credit_link);
-        let link = link.get_or_insert_with(|| self.connection.link());
-        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);
-        self.connection.pass_over_writes(link)
-    }
-}
-
-/// Whether another reply to the same request follows this one.
-#[inline(always)]
-fn is_followed(reply: &[u8]) -> bool {
-    reply.get(offset_of!(ReplyHeader, flags)).is_some_and(|flags| flags & MORE != 0)
 }
 
 /// Cores of this machine that the process may use.

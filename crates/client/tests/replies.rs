@@ -29,17 +29,17 @@ fn ask(reply: &[u8]) -> (Result<bool, Error>, Option<Error>) {
     hello.session_seed = SEED.into();
     hello.shards = 1.into();
     hello.pid = 4242.into();
-    let bell = Bell::new(to_server.clone(), 8, Bell::eventfd().unwrap());
-    let arena = owner.words().clone();
+    let bell = Bell::new(to_server.view(), 8, Bell::eventfd().unwrap());
+    let arena = owner.view().clone();
     let parts = Parts {
         hello,
         tables: vec![TableRef::read(0, &arena).unwrap()],
-        to_client: to_client.clone(),
-        large: Words::new(Mapping::heap(64)),
+        to_client: to_client.view(),
+        large: Words::new(Mapping::heap(64)).view(),
         link: Box::new(move || {
             let mut link = ShmLink::new(None);
-            link.add_region(0, arena.clone(), false);
-            link.add_region(1, to_server.clone(), true);
+            link.add_readable(0, arena.clone());
+            link.add_writable(1, to_server.clone());
             link.add_bell(0, bell.clone());
             AnyLink::Shm(link)
         }),
@@ -52,7 +52,7 @@ fn ask(reply: &[u8]) -> (Result<bool, Error>, Option<Error>) {
     assert_eq!(session.server_pid(), 4242);
     assert!(format!("{session:?}").contains("4242"), "{session:?}");
     let mut back = ShmLink::new(None);
-    back.add_region(0, to_client, true);
+    back.add_writable(0, to_client);
     let mut sender = Sender::new(0, ring_offset(0) as u64, ring_seed(SEED, 0, 1));
     sender.send(&mut back, &[reply]).unwrap();
     (session.exists(b"key"), client.session().err())

@@ -9,21 +9,22 @@
 
 use crate::command::{Centre, GeoSearch, Places};
 use crate::geo::{Area, Position};
-use remora_index::Memory;
 use remora_index::rtree::{AskReason, LocalWalk, Object, Predicate, Query};
+use remora_layout::kind::Kind;
 use remora_layout::limits::SLOT_UNIT_BYTES;
-use remora_layout::node::{Home, NodeRef};
+use remora_layout::node::Home;
 use remora_layout::record::{Lengths, RECORD_HEADER_BYTES};
 use remora_layout::rect::Rect;
+use remora_layout::tree::RootPlace;
+use remora_walk::Memory;
+use remora_walk::local::WalkLimits;
 
 /// What one search reads at most: a greater one is its shard's to answer, in
 /// turns.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
-    /// Bytes of nodes.
-    pub node_bytes: usize,
-    /// Members within the search's window.
-    pub members: usize,
+    /// Of the walk, whose objects are the members within the search's window.
+    pub walk: WalkLimits,
     /// Bytes of what was found, as [`Places`].
     pub found_bytes: usize,
 }
@@ -46,7 +47,10 @@ impl From<AskReason> for Unread {
     fn from(reason: AskReason) -> Self {
         match reason {
             AskReason::Broken => Self::Gone,
-            AskReason::TooManyRestarts | AskReason::TooManyRetries => Self::Ask,
+            AskReason::TooManyRestarts
+            | AskReason::TooManyRetries
+            | AskReason::Pending
+            | AskReason::Expired => Self::Ask,
         }
     }
 }
@@ -64,7 +68,7 @@ fn one_window(search: &GeoSearch<'_>) -> Option<(Position, Rect)> {
     (search.enough == 0).then_some((centre, window))
 }
 
-/// Searches the tree at `at` for members, which are appended to `found` as
+/// Searches the tree of a key at `at`, its place and the time in Unix ms, for members, which are appended to `found` as
 /// [`Places`]: with their distances and the scores of their positions, or with 0
 /// for both if `names_only`. The search is around a position, for all there are.
 /// `scratch` is grown as needed.
@@ -73,15 +77,16 @@ fn one_window(search: &GeoSearch<'_>) -> Option<(Position, Rect)> {
 /// Why the shard is to be asked. What was appended then is to be taken back.
 pub fn read_members<M: Memory>(
     memory: &M,
-    (home, at): (Home, NodeRef),
+    home: Home,
+    at: (RootPlace, u64),
     (search, names_only): (&GeoSearch<'_>, bool),
     limits: ReadLimits,
     (scratch, found): (&mut Vec<u8>, &mut Vec<u8>),
 ) -> Result<(), Unread> {
     let (centre, window) = one_window(search).ok_or(Unread::Ask)?;
     let query = Query::Window { window, predicate: Predicate::Intersects };
-    let mut walk = LocalWalk::begin(memory, home, at, query)?;
-    if !walk.run_within(limits.node_bytes, limits.members, scratch)? {
+    let mut walk = LocalWalk::begin_at(memory, home, at, query)?;
+    if !walk.run_within(&limits.walk, scratch)? {
         return Err(Unread::Ask);
     }
     for object in walk.walk().results() {
@@ -122,7 +127,9 @@ fn read_member<M: Memory>(
     let record = record_of(object);
     let mut lengths = [0; 8];
     memory.fetch(record + LENGTHS_AT, &mut lengths).then_some(())?;
-    let bytes = Lengths::from_word(u64::from_le_bytes(lengths))?.key_bytes as usize;
+    let lengths = Lengths::from_word(u64::from_le_bytes(lengths))?;
+    (lengths.kind == Kind::GEO_MEMBER).then_some(())?;
+    let bytes = lengths.key_bytes as usize;
     let fetch = |name: &mut [u8]| memory.fetch(record + RECORD_HEADER_BYTES as u64, name);
     (bytes <= NAME_BYTES && Places::push_fetched(found, (score, distance, bytes), fetch))
         .then_some(())

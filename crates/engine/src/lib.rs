@@ -3,15 +3,25 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod command;
+pub mod decimal;
 pub mod evict;
 pub mod geo;
 pub mod geo_read;
+pub mod glob;
 pub mod integer;
-pub mod oplog;
-pub mod shard;
+mod shard;
+mod store;
 pub mod string_edit;
+pub mod types;
 
+pub use clock::{ClockFollower, ServerClock};
 pub use command::{Command, Condition, ExpireCondition, Expiry, Reply};
 pub use evict::Eviction;
-pub use shard::{Download, LargeSet, Now, Outcome, Shard, ShardOptions, ShardStats, Upload};
+pub use shard::{Applied, ApplyError, Digest, DigestRead, Origin, Outcome, Shard};
+pub use store::{
+    Download, Durability, KeyCounts, Now, STREAM_CLASS, ShardOptions, ShardStats, table_end,
+};
+pub use types::string::{LargeSet, Upload};
+pub use types::{LongRead, Turn};

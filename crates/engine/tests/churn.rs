@@ -5,6 +5,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
+use remora_layout::kind::Kind;
 use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{RECORD_HEADER_BYTES, verify};
@@ -115,7 +116,9 @@ impl Day {
         let owner = self.shard.owner();
         let bytes = owner.slice(pointer.offset() as usize, pointer.length as usize);
         let generation = Some(pointer.generation);
-        verify(bytes, SECRET, 1, pointer.slot, generation, key).ok().map(|found| found.value)
+        verify(bytes, SECRET, 1, pointer.slot, generation, Kind::STRING, key)
+            .ok()
+            .map(|found| found.value)
     }
 
     /// Removes keys until so many more bytes are alive at most.
@@ -163,7 +166,7 @@ impl Day {
         let bytes = key.to_le_bytes();
         let hash = self.shard.hash(&bytes);
         let (now, table) = (self.now, self.shard.table_ref());
-        let words = self.shard.owner().words().clone();
+        let words = self.shard.owner().view().clone();
         let reply = self.shard.execute(&Command::Get { key: &bytes }, hash, now);
         if alive.expires_at_ms != 0 && alive.expires_at_ms <= now.unix_ms {
             assert_eq!(reply.status, Status::NotFound);
@@ -173,7 +176,8 @@ impl Day {
         value_of(alive.fill, alive.value_bytes, &mut self.value);
         let pointer = reply.pointer;
         assert_eq!(reply.value, Some(self.value.as_slice()));
-        let found = walk_locally(&words, &mut table.clone(), &bytes, hash, &mut self.scratch);
+        let found =
+            walk_locally(&words, &mut table.clone(), &bytes, hash, Kind::STRING, &mut self.scratch);
         assert_eq!(found.map(|found| found.value), Ok(self.value.as_slice()));
         // An old pointer leads to this very value, or the reader knows better.
         let before = self.follow(&bytes);

@@ -2,8 +2,13 @@
 //! what is decoded is encoded to the same bytes, and strays are refused.
 
 use proptest::prelude::*;
-use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Pairs, TreeCommand};
+use remora_engine::command::{
+    Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Operations, Pairs, Source,
+    TreeCommand,
+};
 use remora_geometry::{Refine, Shape};
+use remora_layout::database::Database;
+use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_VALUE_BYTES;
 use remora_layout::message::{Op, REQUEST_HEADER_BYTES, Status};
 use zerocopy::IntoBytes;
@@ -13,7 +18,26 @@ fn commands_round_trip() {
     let mut list = Vec::new();
     Pairs::push(&mut list, b"a", b"1");
     Pairs::push(&mut list, b"", b"");
+    let (mut whole, mut root) = (Vec::new(), Vec::new());
+    Dumped::push(&mut whole, Kind::HASH.whole(), 7, 9, b"value");
+    Dumped::push(&mut root, Kind::HASH, 0, u64::MAX, b"");
+    let [whole, dumped] = [&whole, &root].map(|bytes| Dumped::parse(bytes).unwrap());
+    let database = Database::new(13).unwrap();
+    let load = |load, step| Command::Load { key: b"k", load, step };
+    let enter = |replaces, from| load(3, LoadStep::Enter { replaces, from });
     let commands = [
+        Command::Transfer { key: b"k", to: b"", database, replaces: true, keeps: false },
+        Command::Dump { key: b"k" },
+        Command::DumpPart { key: b"k", record: u64::MAX },
+        Command::EndDump { key: b"k", record: 1 },
+        Command::Restore { key: b"k", dumped: whole, replaces: true },
+        Command::DelRecord { key: b"k", record: 1 },
+        load(0, LoadStep::Begin { dumped, replaces: false }),
+        load(u64::MAX, LoadStep::Begin { dumped, replaces: true }),
+        load(3, LoadStep::Piece(b"piece")),
+        load(3, LoadStep::Drop),
+        enter(true, None),
+        enter(false, Some(Source { key: b"from", database })),
         Command::Get { key: b"k" },
         Command::Set {
             key: b"k",
@@ -48,12 +72,21 @@ fn commands_round_trip() {
         Command::GetEx { key: b"k", at_ms: Some(u64::MAX) },
         Command::GetEx { key: b"k", at_ms: None },
         Command::Count,
+        Command::Digest { key: None },
+        Command::Digest { key: Some(b"key") },
         Command::Flush,
+        Command::FlushAll,
     ];
     for (id, command) in (0u32..).zip(commands) {
         let mut bytes = Vec::new();
         command.encode_into(id, &mut bytes);
         assert_eq!(Command::decode(&bytes), Ok((command, id)));
+        for database in Database::all() {
+            let mut within = Vec::new();
+            command.encode_within(database, id, &mut within);
+            assert_eq!(Command::decode_within(&within), Ok((database, command, id)));
+            assert_eq!(Command::decode(&within).is_ok(), database == Database::ZERO);
+        }
         for cut in 0..bytes.len() {
             assert!(Command::decode(&bytes[..cut]).is_err());
         }
@@ -61,7 +94,6 @@ fn commands_round_trip() {
     // One byte too many in what the operation does not use: reserved,
     // flags, argument.
     let strays = [
-        (Command::Get { key: b"k" }, 2),
         (Command::Get { key: b"k" }, 3),
         (Command::Get { key: b"k" }, 1),
         (Command::Append { key: b"k", value: b"v" }, 16),
@@ -69,6 +101,9 @@ fn commands_round_trip() {
         (Command::SetBit { key: b"k", offset: 1, bit: true }, 20),
         (Command::GetBit { key: b"k", offset: 1 }, 23),
         (Command::StrLen { key: b"k" }, 16),
+        (load(3, LoadStep::Drop), 1),
+        (load(3, LoadStep::Piece(b"")), 1),
+        (enter(true, None), 1),
         (Command::GetDel { key: b"k" }, 1),
         (Command::GetEx { key: b"k", at_ms: None }, 16),
     ];
@@ -91,8 +126,12 @@ fn commands_round_trip() {
     assert_eq!(pairs, [(&b"a"[..], &b"1"[..]), (b"", b"")]);
 }
 
-/// Highest number of an operation that is tried.
-const LAST_TRIED: u8 = 40;
+/// Every operation's type and number, and some that are none.
+fn operations() -> Vec<[u8; 2]> {
+    let typed = Operations::all().flat_map(|of| (0..=of.count).map(|op| [of.type_id, op]));
+    let digest = [[0, Op::Digest as u8]];
+    (0..=32).map(|op| [0, op]).chain(digest).chain(typed).collect()
+}
 
 /// The value of a request for a refined search.
 fn refine() -> Vec<u8> {
@@ -124,16 +163,16 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         4 => Just(Vec::new()), 4 => text(), 1 => pairs, 4 => numbers, 1 => Just(refine())
     ];
     let flags = prop_oneof![4 => Just(0u8), 2 => 0u8..40, 1 => any::<u8>()];
-    (0..=LAST_TRIED, flags, text(), value, prop::bool::weighted(0.05), argument).prop_map(
-        |(op, flags, key, value, reserved, argument)| {
-            let mut bytes = vec![op, flags, u8::from(reserved), 0, key.len() as u8, 0, 0, 0];
+    let numbers_of = prop::sample::select(operations());
+    (numbers_of, flags, text(), value, prop_oneof![9 => Just(0u8), 1 => any::<u8>()], argument)
+        .prop_map(|([of, op], flags, key, value, form, argument)| {
+            let mut bytes = vec![op, flags, form, of, key.len() as u8, 0, 0, 0];
             bytes.extend([value.len() as u8, 0, 0, 0, 7, 0, 0, 0]);
             bytes.extend(argument.to_le_bytes());
             bytes.extend(key);
             bytes.extend(value);
             bytes
-        },
-    )
+        })
 }
 
 proptest! {
@@ -141,10 +180,10 @@ proptest! {
 
     #[test]
     fn every_command_has_one_encoding(bytes in request()) {
-        if let Ok((command, id)) = Command::decode(&bytes) {
+        if let Ok((database, command, id)) = Command::decode_within(&bytes) {
             prop_assert_eq!(id, 7);
             let mut encoded = Vec::new();
-            command.encode_into(id, &mut encoded);
+            command.encode_within(database, id, &mut encoded);
             prop_assert_eq!(&encoded, &bytes, "{:?}", command);
         }
     }
@@ -154,17 +193,27 @@ proptest! {
 /// say nothing of it.
 #[test]
 fn every_operation_can_be_asked() {
-    for op in (0..=u8::MAX).filter(|&op| Op::from_number(op).is_some()) {
-        assert!(op <= LAST_TRIED, "the property above has to try it too");
-        // Nothing is in it that has no meaning: some trees' need numbers.
-        let values = [0, 16, 32, 48].map(|bytes| vec![0; bytes]).into_iter().chain([refine()]);
-        let plain = values.into_iter().find_map(|value| {
+    let is_one = |[of, op]: [u8; 2]| match of {
+        0 => Op::from_number(op).is_some(),
+        of => Operations::all().any(|all| all.type_id == of && op < all.count),
+    };
+    let strings = (0..=u8::MAX).map(|op| [0, op]);
+    for [of, op] in strings.chain(operations()).filter(|&numbers| is_one(numbers)) {
+        assert!(operations().contains(&[of, op]), "the property above has to try it too");
+        // Nothing is in it that has no meaning: some operations need numbers.
+        let values = [0, 8, 16, 32, 36, 40, 48].map(|bytes| vec![0; bytes]);
+        // An empty item, and one of 8 bytes.
+        let items = [0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].to_vec();
+        let values = values.into_iter().chain([refine(), items]);
+        let numbers = [(0, 0), (30, 0), (0, 1), (30, 1)];
+        let plain = values.flat_map(|value| numbers.map(|numbers| (value.clone(), numbers)));
+        let plain = plain.into_iter().find_map(|(value, (argument, flags))| {
             let mut bytes = vec![0; REQUEST_HEADER_BYTES];
-            (bytes[0], bytes[8]) = (op, value.len() as u8);
+            (bytes[0], bytes[3], bytes[8]) = (op, of, value.len() as u8);
             bytes.extend(value);
-            bytes[16] = if op == Op::TreeCreate as u8 { 30 } else { 0 };
-            Command::decode(&bytes).ok().map(|(command, _)| command.encode(0).0.op)
+            (bytes[1], bytes[16]) = (flags, argument);
+            Command::decode(&bytes).ok().map(|(command, _)| command.encode(0).0)
         });
-        assert_eq!(plain, Some(op));
+        assert_eq!(plain.map(|header| [header.of, header.op]), Some([of, op]));
     }
 }

@@ -3,7 +3,7 @@
 //! other members' names and strings, keys end and begin again. What is read has
 //! to be what some moments of the search had, and all that it had throughout.
 
-use remora_arena::{NoJournal, Owner, Words};
+use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::command::{
     Centre, Command, Condition, ExpireCondition, Expiry, GeoCommand, GeoQuery, GeoSearch, Place,
     Places,
@@ -11,14 +11,18 @@ use remora_engine::command::{
 use remora_engine::geo::{Position, Shape};
 use remora_engine::geo_read::{ReadLimits, Unread, read_members};
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_index::Memory;
+use remora_layout::kind::Kind;
 use remora_layout::node::{Home, NodeRef};
+use remora_layout::record::Lengths;
+use remora_layout::tree::RootPlace;
+use remora_walk::Memory;
+use remora_walk::local::WalkLimits;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const KEY: &[u8] = b"places";
-const LIMITS: ReadLimits = ReadLimits { node_bytes: 1 << 20, members: 1000, found_bytes: 1 << 16 };
+const LIMITS: ReadLimits = ReadLimits { walk: WalkLimits::REGION, found_bytes: 1 << 16 };
 const CENTRE: Position = Position { longitude: 13.4, latitude: 52.5 };
 
 struct Random(u64);
@@ -76,7 +80,7 @@ impl World {
             true => GeoCommand::Add { condition, tell_changed: false, places },
             false => GeoCommand::Remove { places },
         };
-        self.ask(&Command::Geo { key: KEY, command });
+        self.ask(&Command::Of { key: KEY, request: command.request() });
     }
 
     /// One change, most of them of one member.
@@ -126,7 +130,7 @@ impl World {
 
 /// The shard's memory; the shard works on between any two fetches.
 struct Busy<'w> {
-    words: Words,
+    words: ReadView,
     world: &'w RefCell<World>,
 }
 
@@ -179,14 +183,15 @@ fn judge(shape: Shape, tells: bool, moments: &[Moment], found: &[u8]) {
 }
 
 /// Where the shard says that the key's tree lies, once it has one.
-fn place(world: &mut World) -> Option<NodeRef> {
+fn place(world: &mut World) -> Option<RootPlace> {
     let mut encoded = Vec::new();
     let search =
         GeoSearch { centre: Centre::At(CENTRE), shape: Shape::Circle { radius: 1.0 }, enough: 1 };
     search.write(&mut encoded);
     let query = GeoQuery::parse(&encoded).unwrap();
-    let word = world.ask(&Command::Geo { key: KEY, command: GeoCommand::Search { query } });
-    (word != 0).then(|| NodeRef::from_word(word as u64))
+    let word =
+        world.ask(&Command::Of { key: KEY, request: GeoCommand::Search { query }.request() });
+    (word != 0).then(|| RootPlace::of(NodeRef::from_word(word as u64), KEY.len()).unwrap())
 }
 
 #[test]
@@ -194,7 +199,7 @@ fn what_is_read_was_there() {
     let (mut read, mut asked, mut gone, mut busy) = (0, 0, 0, 0);
     for seed in 0..3 {
         let world = World::new(seed);
-        let words = world.shard.owner().words().clone();
+        let words = world.shard.owner().view().clone();
         let home = Home { secret: 77, region: 3 };
         let (mut scratch, mut at) = (Vec::new(), None);
         let world = RefCell::new(world);
@@ -214,13 +219,15 @@ fn what_is_read_was_there() {
                 _ => Shape::Box { width: size, height: size * 1.5 },
             };
             let tells = here.random.below(2) == 0;
+            let now_ms = here.now.unix_ms;
             drop(guard);
             let search = GeoSearch { centre: Centre::At(CENTRE), shape, enough: 0 };
             let memory = Busy { words: words.clone(), world: &world };
             let mut found = Vec::new();
             let outcome = read_members(
                 &memory,
-                (home, known),
+                home,
+                (known, now_ms),
                 (&search, !tells),
                 LIMITS,
                 (&mut scratch, &mut found),
@@ -243,18 +250,60 @@ fn what_is_read_was_there() {
     assert!(read > 1500 && busy > 500 && asked > 500 && gone > 100, "{read} {busy} {asked} {gone}");
 }
 
-/// A key that may expire, or that a string replaces, is not read from then on,
-/// even under its old place.
+/// What is read, but every record says that it is of another kind.
+struct OtherKind(ReadView, Kind);
+
+impl Memory for OtherKind {
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        let done = self.0.fetch(offset, into);
+        if let Ok(word) = into.try_into()
+            && let Some(lengths) = Lengths::from_word(u64::from_le_bytes(word))
+            && lengths.kind == Kind::GEO_MEMBER
+        {
+            let other = Lengths { kind: self.1, ..lengths };
+            into.copy_from_slice(&other.to_word().to_le_bytes());
+        }
+        done
+    }
+}
+
 #[test]
-fn a_key_that_may_end_is_not_read() {
+fn a_record_that_is_no_member_is_not_read() {
+    let shape = Shape::Circle { radius: 1e6 };
+    let search = GeoSearch { centre: Centre::At(CENTRE), shape, enough: 0 };
+    let mut world = World::new(9);
+    for at in 0..100 {
+        let position = world.random.position();
+        world.geo(true, format!("m{at}").as_bytes(), position);
+    }
+    let at = place(&mut world).unwrap();
+    for kind in [Kind::GEO_MEMBER, Kind::STRING, Kind::OBJECT] {
+        let memory = OtherKind(world.shard.owner().view().clone(), kind);
+        let (mut scratch, mut found) = (Vec::new(), Vec::new());
+        let (home, buffers) = (Home { secret: 77, region: 3 }, (&mut scratch, &mut found));
+        let read =
+            read_members(&memory, home, (at, START.unix_ms), (&search, true), LIMITS, buffers);
+        let expected = if kind == Kind::GEO_MEMBER { Ok(()) } else { Err(Unread::Ask) };
+        assert_eq!(read, expected, "{kind:?}");
+    }
+}
+
+/// A key that has expired or gone, or that a string replaces, is not read from then
+/// on, even under its old place.
+#[test]
+fn a_key_that_has_ended_is_not_read() {
     let search =
         GeoSearch { centre: Centre::At(CENTRE), shape: Shape::Circle { radius: 1e6 }, enough: 0 };
     let home = Home { secret: 77, region: 3 };
-    let read = |world: &World, at| {
+    let read = |world: &World, at, now_ms| {
         let (mut scratch, mut found) = (Vec::new(), Vec::new());
-        let words = world.shard.owner().words().clone();
+        let words = world.shard.owner().view().clone();
         let buffers = (&mut scratch, &mut found);
-        read_members(&words, (home, at), (&search, true), LIMITS, buffers)
+        read_members(&words, home, (at, now_ms), (&search, true), LIMITS, buffers)
             .map(|()| Places::parse(&found).unwrap().iter().count())
     };
     for ends in 0..3 {
@@ -265,12 +314,16 @@ fn a_key_that_may_end_is_not_read() {
             world.geo(true, format!("m{at}").as_bytes(), position);
         }
         let at = place(&mut world).unwrap();
-        assert_eq!(read(&world, at), Ok(100));
+        assert_eq!(read(&world, at, START.unix_ms), Ok(100));
         let (condition, expiry) = (Condition::Always, Expiry::Never);
         match ends {
             0 => {
                 let (at_ms, condition) = (START.unix_ms + 1000, ExpireCondition::Always);
                 assert_eq!(world.ask(&Command::Expire { key: KEY, at_ms, condition }), 1);
+                assert_eq!(place(&mut world), Some(at));
+                assert_eq!(read(&world, at, at_ms - 1), Ok(100));
+                assert_eq!(read(&world, at, at_ms), Err(Unread::Ask));
+                world.now.unix_ms = at_ms;
                 assert_eq!(place(&mut world), None);
             }
             1 => {
@@ -278,6 +331,6 @@ fn a_key_that_may_end_is_not_read() {
             }
             _ => assert_eq!(world.ask(&Command::Del { key: KEY }), 1),
         }
-        assert_eq!(read(&world, at), Err(Unread::Gone));
+        assert_eq!(read(&world, at, world.now.unix_ms), Err(Unread::Gone));
     }
 }

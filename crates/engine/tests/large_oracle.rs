@@ -4,10 +4,11 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
-use remora_engine::shard::{Download, LargeSet, Outcome, Upload};
+use remora_engine::{Download, LargeSet, Outcome, Upload};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_layout::limits::{ASK_ONLY_BYTES, REPUBLISH_AFTER_S, STREAM_BYTES};
 use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
@@ -381,9 +382,16 @@ impl World {
     fn read(&mut self) {
         let (key, hash) = self.key();
         let present = self.present(&key);
-        let words = self.shard.owner().words().clone();
+        let words = self.shard.owner().view().clone();
         let mut scratch = Vec::new();
-        match walk_locally(&words, &mut self.shard.table_ref(), &key, hash, &mut scratch) {
+        match walk_locally(
+            &words,
+            &mut self.shard.table_ref(),
+            &key,
+            hash,
+            Kind::STRING,
+            &mut scratch,
+        ) {
             Ok(found) if found.mutable.expires_at_ms != 0 && present.is_none() => {
                 assert!(found.mutable.expires_at_ms <= self.now.unix_ms);
             }
@@ -404,7 +412,8 @@ impl World {
         let mut bytes = vec![0; pointer.length as usize];
         words.copy_out(pointer.offset() as usize, &mut bytes);
         let generation = Some(pointer.generation);
-        let found = verify(&bytes, SECRET, pointer.region, pointer.slot, generation, key);
+        let found =
+            verify(&bytes, SECRET, pointer.region, pointer.slot, generation, Kind::STRING, key);
         match found {
             Ok(found) => {
                 assert!(found.value == value, "one generation is one value");
@@ -453,10 +462,10 @@ impl World {
         self.present(b"");
         for (key, (value, _)) in &self.model {
             let hash = self.shard.hash(key);
-            let words = self.shard.owner().words().clone();
+            let words = self.shard.owner().view().clone();
             let mut scratch = Vec::new();
             let table = &mut self.shard.table_ref();
-            let found = walk_locally(&words, table, key, hash, &mut scratch).unwrap();
+            let found = walk_locally(&words, table, key, hash, Kind::STRING, &mut scratch).unwrap();
             assert!(found.value == value);
         }
         self.shard.execute(&Command::Flush, KeyHash(0), self.now);

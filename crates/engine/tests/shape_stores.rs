@@ -9,7 +9,8 @@ use remora_arena::{Journal, Owner};
 use remora_engine::command::{Command, TreeCommand, TreeSettings};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_geometry::{Refine, Shape};
-use remora_index::rtree::{Predicate, Query, Step, Walk};
+use remora_index::rtree::{Predicate, Query, Search};
+use remora_layout::kind::Kind;
 use remora_layout::message::Status;
 use remora_layout::node::{Home, NodeRef, Proof};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
@@ -17,6 +18,7 @@ use remora_layout::pointer::RemotePointer;
 use remora_layout::record::verify;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeInfo, verify_header};
+use remora_walk::{Step, Walk};
 use std::cell::RefCell;
 use std::rc::Rc;
 use zerocopy::FromBytes;
@@ -53,7 +55,7 @@ impl Random {
 fn ask(shard: &mut Shard<Recorder>, command: TreeCommand<'_>) -> (Status, Vec<u8>) {
     let mut scratch = Vec::new();
     let request = command.request(&mut scratch).unwrap();
-    let reply = shard.execute(&Command::Tree { name: NAME, request }, shard.hash(NAME), NOW);
+    let reply = shard.execute(&Command::Of { key: NAME, request }, shard.hash(NAME), NOW);
     (reply.status, reply.value.unwrap_or_default().to_vec())
 }
 
@@ -82,16 +84,16 @@ impl Memory {
         let header = verify_header(&header, HOME, at, Proof::Checksum).ok()?;
         let window = Rect::new(-1.0, 1e6, -1.0, 1e6).unwrap();
         let query = Query::Window { window, predicate: Predicate::Intersects };
-        let mut walk = Walk::begin(query, HOME, header, self.0.len() as u64 * 8);
+        let mut walk = Search::begin(query, HOME, header, self.0.len() as u64 * 8);
         while let Some(want) = walk.next_want() {
-            let node = self.read(want.at.offset(), walk.node_bytes());
+            let node = self.read(want.offset as usize, want.bytes);
             match walk.feed(want, &node, Proof::Checksum) {
                 Step::More => {}
-                Step::Done => {
+                Step::Found(()) => {
                     let found = walk.results().iter().find(|object| object.word == id);
                     return Some((header.has_geometries, found.map(|object| object.rect)));
                 }
-                Step::Again | Step::Ask(_) => return None,
+                Step::Restart | Step::Ask(_) => return None,
             }
         }
         None
@@ -101,7 +103,8 @@ impl Memory {
     fn record(&self, pointer: RemotePointer, id: u64) -> Option<Vec<u8>> {
         let bytes = self.read(pointer.offset() as usize, pointer.length as usize);
         let (generation, key) = (Some(pointer.generation), object_key(id));
-        let record = verify(&bytes, HOME.secret, HOME.region, pointer.slot, generation, &key);
+        let record =
+            verify(&bytes, HOME.secret, HOME.region, pointer.slot, generation, Kind::OBJECT, &key);
         record.ok().map(|record| record.value.to_vec())
     }
 }
@@ -115,9 +118,9 @@ fn change(shard: &mut Shard<Recorder>, random: &mut Random, id: u64) {
     let (rect, wkb) = (shape.bounds(), shape.to_wkb());
     let data = [None, Some(&b""[..]), Some(&b"bytes"[..])][random.below(3) as usize];
     let status = match random.below(8) {
-        0 => ask(shard, TreeCommand::Remove { id }).0,
-        1 => ask(shard, TreeCommand::Put { id, rect, data, geometry: None }).0,
-        _ => ask(shard, TreeCommand::Put { id, rect, data, geometry: Some(&wkb) }).0,
+        0 => ask(shard, TreeCommand::Remove { id: id.into() }).0,
+        1 => ask(shard, TreeCommand::put(id, rect, data, None)).0,
+        _ => ask(shard, TreeCommand::put(id, rect, data, Some(&wkb))).0,
     };
     assert_eq!(status, Status::Ok);
 }

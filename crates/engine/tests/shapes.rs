@@ -3,11 +3,11 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{
-    Command, HAS_DATA, HAS_GEOMETRY, Refined, TreeCommand, TreeRequest, TreeSettings,
+    Command, HAS_DATA, HAS_GEOMETRY, Refined, Request, TreeCommand, TreeSettings,
 };
-use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_geometry::{Refine, Shape};
-use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS};
+use remora_engine::{Eviction, Now, Shard, ShardOptions, Turn};
+use remora_geometry::{Refine, Shape, work_done};
+use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS, REFINE_TURN_WORK};
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict};
@@ -60,7 +60,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> (Status, i64, Vec<u8>) {
     let mut scratch = Vec::new();
     let request = command.request(&mut scratch).unwrap();
-    let command = Command::Tree { name, request };
+    let command = Command::Of { key: name, request };
     let reply = shard.execute(&command, shard.hash(name), NOW);
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
 }
@@ -85,7 +85,7 @@ fn put(shard: &mut Shard, map: &mut Map, random: &mut Random, ids: u64) -> Statu
     };
     let (rect, wkb) = (shape.bounds(), shape.to_wkb());
     let geometry = is_shape.then_some(&wkb[..]);
-    let put = TreeCommand::Put { id, rect, data: data.as_deref(), geometry };
+    let put = TreeCommand::put(id, rect, data.as_deref(), geometry);
     let (status, number, _) = ask(shard, b"t", put);
     if status == Status::Ok {
         assert_eq!(number == 1, !map.contains_key(&id));
@@ -97,15 +97,13 @@ fn put(shard: &mut Shard, map: &mut Map, random: &mut Random, ids: u64) -> Statu
 }
 
 fn get(shard: &mut Shard, id: u64) -> Option<Known> {
-    let (status, flags, value) = ask(shard, b"t", TreeCommand::Get { id });
+    let (status, flags, value) = ask(shard, b"t", TreeCommand::Get { id: id.into() });
     if status == Status::NotFound {
         return None;
     }
     let (rect, rest) = Rect::read_from_prefix(&value).unwrap();
-    let carried = match flags & i64::from(HAS_GEOMETRY) {
-        0 => Carried { geometry: &[], data: rest },
-        _ => Carried::parse(rest).unwrap(),
-    };
+    let carried = Carried::parse(&rest[8..]).unwrap();
+    assert_eq!(flags & i64::from(HAS_GEOMETRY) != 0, !carried.geometry.is_empty());
     assert_eq!(flags & i64::from(HAS_DATA) != 0, !carried.data.is_empty());
     let shape = Some(carried.geometry).filter(|wkb| !wkb.is_empty());
     let shape = shape.map(|wkb| Shape::from_wkb(wkb).unwrap());
@@ -169,7 +167,7 @@ fn histories_agree_with_a_map_and_their_log_makes_the_same() {
         let id = random.below(500);
         match random.below(8) {
             0 => {
-                let (_, number, _) = ask(&mut shard, b"t", TreeCommand::Remove { id });
+                let (_, number, _) = ask(&mut shard, b"t", TreeCommand::Remove { id: id.into() });
                 assert_eq!(number == 1, map.remove(&id).is_some());
             }
             1 => assert_eq!(get(&mut shard, id), map.get(&id).cloned()),
@@ -189,7 +187,7 @@ fn histories_agree_with_a_map_and_their_log_makes_the_same() {
     assert_eq!(info.with_data, count(|known| !known.data.is_empty()));
     let mut again = self::shard(32 << 20, Eviction::None);
     for entry in shard.log().entries() {
-        let (command, _) = Command::decode(&entry.command).unwrap();
+        let (command, _) = Command::decode(entry.operation()).unwrap();
         let hash = command.key().map_or(remora_layout::hash::KeyHash(0), |key| again.hash(key));
         again.execute(&command, hash, NOW);
     }
@@ -216,7 +214,7 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
     let put = |shard: &mut Shard, id: u64, turn: u64| {
         let shape = if id.is_multiple_of(2) { around(turn) } else { through(turn % 7) };
         let (rect, wkb) = (shape.bounds(), shape.to_wkb());
-        let put = TreeCommand::Put { id, rect, data: None, geometry: Some(&wkb) };
+        let put = TreeCommand::put(id, rect, None, Some(&wkb));
         assert_eq!(ask(shard, b"t", put).0, Status::Ok);
     };
     (0..3_000).for_each(|id| put(&mut shard, id, id));
@@ -224,36 +222,41 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
     let bytes = Refine::Intersects(middle).to_bytes();
     let command = TreeCommand::Refine { refine: &bytes, ids: None };
     let mut scratch = Vec::new();
-    let request: TreeRequest<'_> = command.request(&mut scratch).unwrap();
-    let mut search = shard.begin_search(b"t", request).unwrap();
+    let request: Request<'_> = command.request(&mut scratch).unwrap();
+    let on = (&b"t"[..], shard.hash(b"t"));
+    let mut search = shard.begin_read(on, request, Now::default()).unwrap();
     let mut scratch = Vec::new();
     let count = TreeCommand::CountRefined { refine: &bytes }.request(&mut scratch).unwrap();
-    let mut count = shard.begin_search(b"t", count).unwrap();
-    let (mut found, mut turns, mut is_counted) = (Vec::new(), 0, false);
-    while !shard.search_turn(&mut search, &mut found).unwrap() {
+    let mut count = shard.begin_read(on, count, Now::default()).unwrap();
+    let (mut found, mut turns) = (Vec::new(), 0);
+    let mut counted = None;
+    while !shard.read_turn(&mut search, &mut found, NOW).unwrap().ended {
         turns += 1;
         let mut none = Vec::new();
-        is_counted = is_counted || shard.search_turn(&mut count, &mut none).unwrap();
-        assert!(none.is_empty() && !count.gives_objects());
+        if counted.is_none_or(|turn: Turn| !turn.ended) {
+            counted = Some(shard.read_turn(&mut count, &mut none, NOW).unwrap());
+        }
+        assert!(none.is_empty() && counted.is_some_and(|turn| !turn.gives_value));
         for id in [turns % 3_000, turns * 7 % 3_000] {
             put(&mut shard, id, turns);
         }
         // One that goes is not found after that.
-        ask(&mut shard, b"t", TreeCommand::Remove { id: 2_999 });
+        ask(&mut shard, b"t", TreeCommand::Remove { id: 2_999.into() });
     }
     assert!(turns > 50, "{turns}");
-    while !is_counted {
-        is_counted = shard.search_turn(&mut count, &mut Vec::new()).unwrap();
+    let mut counted = counted.unwrap();
+    while !counted.ended {
+        counted = shard.read_turn(&mut count, &mut Vec::new(), NOW).unwrap();
     }
-    assert!(count.may_have_doubles(), "it began again");
-    assert!((1_499..=1_500).contains(&count.number()), "each once: {}", count.number());
+    assert!(counted.has_doubles, "it began again");
+    assert!((1_499..=1_500).contains(&counted.number), "each once: {}", counted.number);
     let mut ids = ids(&found);
     ids.dedup();
     assert!(ids.iter().all(|id| id % 2 == 1), "one that never met the middle was found");
     let missing = (0..1_499).map(|half| 2 * half + 1).filter(|id| ids.binary_search(id).is_err());
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<u64>::new());
     ask(&mut shard, b"t", TreeCommand::Drop);
-    assert_eq!(shard.search_turn(&mut search, &mut found), Err(Status::NoTree));
+    assert_eq!(shard.read_turn(&mut search, &mut found, NOW), Err(Status::NoTree));
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn what_makes_no_sense_is_refused() {
     let (rect, wkb) = (shape.bounds(), shape.to_wkb());
     let mut scratch = Vec::new();
     let mut put = |rect, geometry: &[u8]| {
-        let put = TreeCommand::Put { id: 1, rect, data: None, geometry: Some(geometry) };
+        let put = TreeCommand::put(1, rect, None, Some(geometry));
         put.request(&mut scratch).err()
     };
     assert_eq!(put(rect, &wkb), None);
@@ -311,8 +314,51 @@ fn a_full_shard_refuses_objects_whole_and_what_was_there_is_found() {
         shard.audit().unwrap();
         let all: Vec<u64> = map.keys().copied().collect();
         for id in all {
-            ask(&mut shard, b"t", TreeCommand::Remove { id });
+            ask(&mut shard, b"t", TreeCommand::Remove { id: id.into() });
         }
         shard.audit().unwrap();
     }
+}
+
+/// Two long rings that cross themselves and each other everywhere are compared in
+/// turns of the shard, each of which does a bounded amount of work.
+#[test]
+fn a_comparison_of_long_geometries_pauses_between_turns() {
+    const CORNERS: u64 = 600;
+    let mut random = Random(77);
+    let mut corners: Vec<String> = (0..CORNERS)
+        .map(|_| format!("{} {}", random.below(1 << 20), random.below(1 << 20)))
+        .collect();
+    corners.push(corners[0].clone());
+    let shape = Shape::from_wkt(&format!("POLYGON (({}))", corners.join(", "))).unwrap();
+    let mut shard = shard(8 << 20, Eviction::None);
+    let create = TreeCommand::Create(TreeSettings::default());
+    assert_eq!(ask(&mut shard, b"t", create).0, Status::Ok);
+    let wkb = shape.to_wkb();
+    for id in 0..2u64 {
+        let put = TreeCommand::put(id, shape.bounds(), None, Some(&wkb));
+        assert_eq!(ask(&mut shard, b"t", put).0, Status::Ok);
+    }
+    let refine = Refine::Within(shape).to_bytes();
+    let command = TreeCommand::Refine { refine: &refine, ids: None };
+    let mut scratch = Vec::new();
+    let request = command.request(&mut scratch).unwrap();
+    let mut read = shard.begin_read((b"t", shard.hash(b"t")), request, NOW).unwrap();
+    let (begun, mut found, mut turns) = (work_done(), Vec::new(), 0);
+    loop {
+        let before = work_done();
+        let turn = shard.read_turn(&mut read, &mut found, NOW).unwrap();
+        turns += 1;
+        // One more segment beside all of both.
+        let most = REFINE_TURN_WORK + 24 * CORNERS;
+        assert!(work_done() - before <= most, "{} in one turn", work_done() - before);
+        if turn.ended {
+            break;
+        }
+        // Others change the tree meanwhile.
+        let put = TreeCommand::put(100 + turns, Rect::point(-9.0, -9.0).unwrap(), None, None);
+        assert_eq!(ask(&mut shard, b"t", put).0, Status::Ok);
+    }
+    assert!(turns > 20 && turns > (work_done() - begun) / (REFINE_TURN_WORK + 24 * CORNERS));
+    assert_eq!(found.len(), 2 * ENTRY_BYTES, "both lie in it");
 }

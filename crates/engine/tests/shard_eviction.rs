@@ -116,7 +116,7 @@ impl Oracle {
         assert!(entries.first().is_none_or(|first| first.sequence <= self.seen + 1), "a gap");
         let seen = std::mem::replace(&mut self.seen, shard.log().last_sequence());
         for entry in entries.iter().filter(|entry| entry.sequence > seen) {
-            let Ok((command, _)) = Command::decode(&entry.command) else {
+            let Ok((command, _)) = Command::decode(entry.operation()) else {
                 let (key, value, at) = self.long.pop_front().expect("a long entry");
                 self.replica.insert(key, (value, at));
                 continue;

@@ -6,6 +6,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Pairs};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
+use remora_layout::kind::Kind;
 use remora_layout::limits::ASK_ONLY_BYTES;
 use remora_layout::message::Status;
 use remora_layout::record::RECORD_HEADER_BYTES;
@@ -137,8 +138,15 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
                 let is_ask_only = !pointer.is_some();
                 assert!(pointer.length as usize == length || is_ask_only);
                 let mut scratch = Vec::new();
-                let words = shard.owner().words().clone();
-                match walk_locally(&words, &mut shard.table_ref(), &key, hash, &mut scratch) {
+                let words = shard.owner().view().clone();
+                match walk_locally(
+                    &words,
+                    &mut shard.table_ref(),
+                    &key,
+                    hash,
+                    Kind::STRING,
+                    &mut scratch,
+                ) {
                     Ok(found) => {
                         assert_eq!((found.value, found.pointer), (value.as_slice(), pointer));
                     }
@@ -356,7 +364,7 @@ fn the_log_replays_to_the_same_keys() {
         let entries = first.log().entries();
         assert_eq!(entries[0].sequence, 1, "nothing was dropped");
         for entry in entries {
-            let (command, _) = Command::decode(&entry.command).unwrap();
+            let (command, _) = Command::decode(entry.operation()).unwrap();
             let hash = second.hash(command.key().unwrap_or_default());
             // At the first time: only what the log says removes anything.
             second.execute(&command, hash, Now { unix_ms: 1_000_000, since_start_s: 0 });
@@ -409,11 +417,11 @@ fn a_table_grows_with_its_keys_and_one_view_is_enough() {
     assert_eq!((stats.keys, view.buckets()), (20_000, 2));
     assert_eq!(stats.buckets, 20_000 * 4 / 21 + 1, "5.25 records a bucket");
     assert!(stats.table_bytes * 10 <= 159 * stats.keys, "{stats:?}");
-    let (words, mut scratch) = (shard.owner().words().clone(), Vec::new());
+    let (words, mut scratch) = (shard.owner().view().clone(), Vec::new());
     for number in 0..20_000u32 {
         let key = number.to_le_bytes();
         let hash = shard.hash(&key);
-        assert!(walk_locally(&words, &mut view, &key, hash, &mut scratch).is_ok());
+        assert!(walk_locally(&words, &mut view, &key, hash, Kind::STRING, &mut scratch).is_ok());
     }
     assert_eq!(view.buckets(), stats.buckets, "it was told");
 }

@@ -6,6 +6,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Now, Reply, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
+use remora_layout::kind::Kind;
 use remora_layout::limits::{ASK_ONLY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
 
@@ -93,9 +94,16 @@ fn reply_of(reply: &Reply<'_>) -> (Status, i64) {
 
 /// A reply that came with a pointer is where the record now is.
 fn check_record(shard: &Shard, key: &[u8], held: &Held) {
-    let words = shard.owner().words().clone();
+    let words = shard.owner().view().clone();
     let mut scratch = Vec::new();
-    let found = walk_locally(&words, &mut shard.table_ref(), key, shard.hash(key), &mut scratch);
+    let found = walk_locally(
+        &words,
+        &mut shard.table_ref(),
+        key,
+        shard.hash(key),
+        Kind::STRING,
+        &mut scratch,
+    );
     match (found, held) {
         (Ok(found), Some((value, at))) => {
             assert_eq!((found.value, found.mutable.expires_at_ms), (value.as_slice(), *at));
@@ -254,7 +262,7 @@ fn the_log_of_edits_replays_to_the_same_values() {
         let entries = first.log().entries();
         assert_eq!(entries[0].sequence, 1, "nothing was dropped");
         for entry in entries {
-            let (command, _) = Command::decode(&entry.command).unwrap();
+            let (command, _) = Command::decode(entry.operation()).unwrap();
             let hash = second.hash(command.key().unwrap_or_default());
             // At the first time: only what the log says removes anything.
             assert_eq!(second.execute(&command, hash, START).status, Status::Ok);
@@ -272,7 +280,7 @@ fn a_bit_of_a_long_value_costs_the_log_little() {
     let mut shard = shard();
     let hash = shard.hash(b"k");
     let bytes = |shard: &Shard| -> usize {
-        shard.log().entries().iter().map(|entry| entry.command.len()).sum()
+        shard.log().entries().iter().map(|entry| entry.operation().len()).sum()
     };
     let offset = LONG as u32 * 8 - 1;
     for round in 0..100 {

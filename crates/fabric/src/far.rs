@@ -14,7 +14,7 @@ use crate::detect::Wanted;
 use crate::tcp::{self, TcpLink};
 use crate::verbs::{self, VerbsError, VerbsLink};
 use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
-use remora_arena::{Mapping, Words};
+use remora_arena::{Mapping, ReadView, Words};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
@@ -118,7 +118,7 @@ impl Carrier {
 /// Memory of a client's own into which the server writes large replies.
 pub enum LargeMemory {
     /// A region of the connection.
-    Region(Words),
+    Region(ReadView),
     /// Registered when it is needed, and named by the requests.
     Registered(Box<verbs::DataMemory>),
 }
@@ -130,7 +130,7 @@ pub struct Connected {
     /// Its end is the session's end.
     pub carrier: Carrier,
     /// The mailbox that the server writes; our own memory.
-    pub to_client: Words,
+    pub to_client: ReadView,
     /// Where the server writes large replies.
     pub large: LargeMemory,
     /// Each shard's arena header.
@@ -165,6 +165,9 @@ pub(crate) fn dial(
     if shards == 0 || shards > MAX_SHARDS {
         return Err(not_a_server("it announces an impossible number of shards"));
     }
+    if hello.slot_table().is_none() {
+        return Err(not_a_server("its table of slots is impossible"));
+    }
     let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
     let (carrier, large) = match chosen {
         Transport::Verbs => {
@@ -194,8 +197,9 @@ pub(crate) fn dial(
         _ => error.into(),
     })?;
     for (shard, arena) in arenas.iter().enumerate() {
-        check_header(arena, shard, hello.life.get()).map_err(not_a_server)?;
+        check_header(arena, hello.region(shard), hello.life.get()).map_err(not_a_server)?;
     }
+    let to_client = to_client.view();
     Ok(Dialled::Session(Connected { hello, carrier, to_client, large, arenas, link }))
 }
 
@@ -228,14 +232,14 @@ fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, L
     Ok((0..shards).map(page).collect())
 }
 
-fn check_header(arena: &ArenaHeader, shard: usize, life: u64) -> Result<(), &'static str> {
+fn check_header(arena: &ArenaHeader, region: u32, life: u64) -> Result<(), &'static str> {
     if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&arena.word(word::REGION_BYTES)) {
         return Err("an arena has an impossible size");
     }
     let expected = [
         (word::MAGIC, ARENA_MAGIC),
         (word::VERSION, PROTOCOL_VERSION as u64),
-        (word::REGION, shard as u64),
+        (word::REGION, region as u64),
         (word::LIFE, life),
     ];
     if expected.iter().any(|&(index, value)| arena.word(index) != value) {

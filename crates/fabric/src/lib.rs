@@ -38,6 +38,7 @@ pub mod sim;
 mod sync;
 pub mod tcp;
 pub mod verbs;
+pub mod vital_thread;
 mod waiting;
 
 pub use address::{Address, UnknownAddress};

@@ -2,6 +2,7 @@
 //! connects that leave nothing behind.
 
 use remora_arena::{NoJournal, Region, RegionKind};
+use remora_fabric::conformance::DEADLINE;
 use remora_fabric::detect::{Offer, Unavailable, Wanted};
 use remora_fabric::tcp::State;
 use remora_fabric::{
@@ -132,7 +133,7 @@ impl Place {
         let grant = tcp::Grant {
             hello: self.hello(Transport::Tcp),
             to_server: remora_arena::Words::new(mailbox),
-            arenas: &[self.arena.words()],
+            arenas: &[self.arena.view()],
         };
         let connection = grant.send(stream).unwrap();
         loop {
@@ -161,7 +162,7 @@ impl Server {
         let unix = UnixListener::bind(&socket).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let bytes = MIN_ARENA_BYTES as usize;
-        let arena = Region::create("remora-arena", RegionKind::Readable, bytes).unwrap();
+        let arena = Region::create("remora-arena", RegionKind::Arena, bytes).unwrap();
         let mut owner = arena.owner(NoJournal).unwrap();
         owner.store(word::MAGIC, ARENA_MAGIC);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
@@ -194,7 +195,7 @@ impl Server {
                 }
             }),
         ];
-        Self { place, patience: Duration::from_secs(20), threads, _directory: directory }
+        Self { place, patience: DEADLINE, threads, _directory: directory }
     }
 
     fn connect(&self, by: Transport, wanted: Wanted) -> Result<Connected, ConnectError> {
@@ -333,21 +334,27 @@ fn a_busy_server_is_come_to_again() {
         let server = Server::start_with(|offer| offer.host ^= 1, true, Some(how));
         Server { patience, ..server }
     };
-    let server = busy(3, Duration::from_secs(20));
+    let server = busy(3, DEADLINE);
     // The fourth time it chooses RDMA, and goes.
     let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
     assert!(matches!(named, Err(ConnectError::Verbs { .. })), "{named:?}");
     assert_eq!(server.place.came.load(Ordering::Relaxed), 4);
     server.stop();
-    let server = busy(u32::MAX, Duration::from_secs(1));
-    let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
-    assert!(
-        matches!(named, Err(ConnectError::Refused { refusal: Refusal::Busy, .. })),
-        "{named:?}"
-    );
-    assert!(server.place.came.load(Ordering::Relaxed) >= 2);
-    assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
-    server.stop();
+    // With little time a client on a busy machine comes only once: then it is
+    // given more.
+    for time in [1, 10, 100].map(Duration::from_secs) {
+        let server = busy(u32::MAX, time);
+        let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
+        let is_busy = matches!(named, Err(ConnectError::Refused { refusal: Refusal::Busy, .. }));
+        assert!(is_busy, "{named:?}");
+        let came = server.place.came.load(Ordering::Relaxed);
+        assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
+        server.stop();
+        if came >= 2 {
+            return;
+        }
+    }
+    panic!("it does not come again");
 }
 
 fn descriptors() -> usize {

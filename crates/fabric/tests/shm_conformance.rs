@@ -1,14 +1,13 @@
 //! The conformance body on shared memory: two mappings of the same sealed
 //! memfds, as two processes have them.
 
-use remora_arena::{Mapping, Region, RegionKind, Words};
+use remora_arena::{AsleepWord, Mapping, ReadView, Region, RegionKind, Words};
 use remora_fabric::conformance::{self, EchoBed, TestBed};
 use remora_fabric::shm::{Bell, ShmLink, Sleeper, Woken};
 use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Immediates of the conformance body.
 const IMMEDIATES: u32 = 100;
@@ -33,12 +32,11 @@ impl TestBed for Bed {
         let readable = Region::create("readable", RegionKind::Readable, region_bytes).unwrap();
         let mailbox = Region::create("mailbox", RegionKind::Mailbox, region_bytes).unwrap();
         let control = Region::create("control", RegionKind::Readable, 4096).unwrap();
-        let view = |region: &Region, kind, bytes| {
-            Words::new(Mapping::of_peer(region.fd(), kind, bytes).unwrap())
-        };
-        let mut link = ShmLink::new(Some((view(&control, RegionKind::Readable, 4096), 3)));
-        link.add_region(0, view(&readable, RegionKind::Readable, region_bytes), false);
-        link.add_region(1, view(&mailbox, RegionKind::Mailbox, region_bytes), true);
+        let view = |region: &Region, bytes| ReadView::of_peer(region.fd(), bytes).unwrap();
+        let mut link = ShmLink::new(Some((view(&control, 4096), 3)));
+        link.add_readable(0, view(&readable, region_bytes));
+        let mapped = Mapping::of_peer(mailbox.fd(), region_bytes).unwrap();
+        link.add_writable(1, Words::new(mapped));
         link.reserve_landing(region_bytes);
         // Receivers that always sleep: every immediate is a signal.
         let asleep = Words::new(Mapping::heap(IMMEDIATES as usize * 8));
@@ -46,7 +44,7 @@ impl TestBed for Bed {
         for imm in 0..IMMEDIATES {
             let eventfd = Bell::eventfd().unwrap();
             asleep.store(imm as usize, 1);
-            link.add_bell(imm, Bell::new(asleep.clone(), imm as usize, Arc::clone(&eventfd)));
+            link.add_bell(imm, Bell::new(asleep.view(), imm as usize, Arc::clone(&eventfd)));
             eventfds.push(eventfd);
         }
         let local = Words::new(Mapping::heap(4096));
@@ -105,7 +103,7 @@ impl EchoBed for Bed {
         let back_fd = Bell::eventfd().unwrap();
         // Kept here: closing it would take a signal that is due with it.
         self.eventfds.push(Arc::clone(&back_fd));
-        let heard = Sleeper::new(self.local.clone(), 1).unwrap();
+        let heard = Sleeper::new(AsleepWord::new(self.local.clone(), 1)).unwrap();
         heard.watch(back_fd.as_fd()).unwrap();
         let (local, mut seen) = (self.local.clone(), 0);
         self.link.listen(heard, move || {
@@ -114,19 +112,19 @@ impl EchoBed for Bed {
             seen = word;
             new
         });
-        let mut sleeper = Sleeper::new(self.asleep.clone(), ECHO).unwrap();
+        let mut sleeper = Sleeper::new(AsleepWord::new(self.asleep.clone(), ECHO)).unwrap();
         sleeper.watch(self.eventfds[ECHO].as_fd()).unwrap();
         self.asleep.store(ECHO, 0);
         let (mailbox, local) = (self.mailbox.words(), self.local.clone());
         self.echo = Some(std::thread::spawn(move || {
             let mut back = ShmLink::new(None);
-            back.add_region(0, local.clone(), true);
-            back.add_bell(0, Bell::new(local, 1, back_fd));
+            back.add_writable(0, local.clone());
+            back.add_bell(0, Bell::new(local.view(), 1, back_fd));
             let mut lost = 0;
             for round in 1..=rounds {
                 let scan = || mailbox.load_acquire(0) >= round;
                 while !scan() {
-                    let woken = sleeper.sleep(Some(Duration::from_secs(6)), scan);
+                    let woken = sleeper.sleep(Some(conformance::DEADLINE), scan);
                     lost += (woken == Woken::TimedOut && scan()) as u64;
                 }
                 let (bytes, to) = (round.to_le_bytes(), RemoteAddress { region: 0, offset: 0 });

@@ -238,7 +238,7 @@ fn writer(options: SimOptions) -> Writer {
     let target = SimTarget::new();
     let journal = SimJournal::new();
     let owner = Owner::heap(WORDS * 8, journal.clone());
-    target.expose(0, owner.words().clone(), journal.clone());
+    target.expose(0, owner.view().clone(), journal.clone());
     Writer { world, target, owner: Arc::new(Mutex::new(owner)), journal }
 }
 

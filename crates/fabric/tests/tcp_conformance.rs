@@ -2,8 +2,8 @@
 //! in a thread of its own.
 
 use remora_arena::{Mapping, Words};
-use remora_fabric::conformance::{self, EchoBed, TestBed};
-use remora_fabric::tcp::{Access, Connection, Pumping, State, TcpLink};
+use remora_fabric::conformance::{self, DEADLINE, EchoBed, TestBed};
+use remora_fabric::tcp::{Connection, Exposed, Pumping, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::net::{TcpListener, TcpStream};
@@ -75,15 +75,15 @@ impl TestBed for Bed {
         let [readable, mailbox] = [(); 2].map(|()| Words::new(Mapping::heap(region_bytes)));
         let local = Words::new(Mapping::heap(4096));
         let target = Connection::new(far, Pumping::ByAgent).unwrap();
-        target.expose(5, readable.clone(), Access::Read);
-        target.expose(6, mailbox.clone(), Access::Write);
+        target.expose(5, Exposed::Readable(readable.view()));
+        target.expose(6, Exposed::Writable(mailbox.clone()));
         let shared = Arc::new(Shared::default());
         let agent = std::thread::spawn({
             let (target, mailbox, shared) = (target.clone(), mailbox.clone(), shared.clone());
             move || agent(target, mailbox, shared)
         });
         let connection = Connection::new(near, Pumping::ByLinks).unwrap();
-        connection.expose(LOCAL, local.clone(), Access::Write);
+        connection.expose(LOCAL, Exposed::Writable(local.clone()));
         let mut link = TcpLink::new(connection);
         link.reserve_landing(region_bytes);
         Self { readable, mailbox, local, link, target, shared, agent: Some(agent) }
@@ -203,7 +203,7 @@ fn one_of_many(mut link: TcpLink, thread: u64, rounds: u64) -> u64 {
                 if let Some(completion) = link.poll() {
                     break completion;
                 }
-                if link.wait(Some(Duration::from_secs(6))) == Waited::TimedOut {
+                if link.wait(Some(DEADLINE)) == Waited::TimedOut {
                     lost += link.poll().is_some() as u64;
                     silent += 1;
                     assert!(silent < 5, "no completion");
@@ -323,7 +323,7 @@ fn write_and_wait(mut link: TcpLink, thread: u64) -> u64 {
             if let Some(completion) = link.poll() {
                 break completion;
             }
-            if link.wait(Some(Duration::from_secs(6))) == Waited::TimedOut {
+            if link.wait(Some(DEADLINE)) == Waited::TimedOut {
                 lost += link.poll().is_some() as u64;
                 silent += 1;
                 assert!(silent < 5, "no answer");
@@ -348,8 +348,8 @@ fn two_ends_that_read_from_each_other_do_not_block() {
                 let readable = Words::new(Mapping::heap(BYTES));
                 readable.copy_in(0, &vec![own; BYTES]);
                 let mailbox = Words::new(Mapping::heap(64));
-                connection.expose(5, readable, Access::Read);
-                connection.expose(6, mailbox.clone(), Access::Write);
+                connection.expose(5, Exposed::Readable(readable.view()));
+                connection.expose(6, Exposed::Writable(mailbox.clone()));
                 let mut link = TcpLink::new(connection);
                 link.reserve_landing(BYTES);
                 let to = RemoteAddress { region: 6, offset: 0 };
@@ -363,7 +363,7 @@ fn two_ends_that_read_from_each_other_do_not_block() {
                             left -= 1;
                         }
                         None => {
-                            let waited = link.wait(Some(Duration::from_secs(30)));
+                            let waited = link.wait(Some(DEADLINE));
                             assert_ne!(waited, Waited::TimedOut, "both wait for each other");
                         }
                     }
@@ -403,7 +403,7 @@ fn one_read(link: &mut TcpLink, bytes: usize, barrier: &std::sync::Barrier) -> u
     link.post(&[read(1, 0, 0, bytes)]);
     let mut waited = Waited::Arrived;
     while waited == Waited::Arrived {
-        waited = link.wait(Some(Duration::from_secs(6)));
+        waited = link.wait(Some(DEADLINE));
     }
     let lost = (waited == Waited::TimedOut) as u64;
     while link.poll().is_none() {

@@ -4,7 +4,7 @@
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::sim::Random;
-use remora_fabric::tcp::{Access, Connection, Frame, Pumping, State, TcpLink};
+use remora_fabric::tcp::{Connection, Exposed, Frame, Pumping, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_layout::limits::{MAX_WRITE_BYTES, READ_WINDOW_BYTES, TCP_PIECE_BYTES};
 use remora_layout::wire::WIRE_HEADER_BYTES;
@@ -27,8 +27,8 @@ fn victim() -> Victim {
     let connection = Connection::new(stream, Pumping::ByAgent).unwrap();
     let readable = Words::new(Mapping::heap(TCP_PIECE_BYTES));
     let mailbox = Words::new(Mapping::heap(4096));
-    connection.expose(0, readable.clone(), Access::Read);
-    connection.expose(1, mailbox.clone(), Access::Write);
+    connection.expose(0, Exposed::Readable(readable.view()));
+    connection.expose(1, Exposed::Writable(mailbox.clone()));
     Victim { connection, readable, mailbox, attacker }
 }
 

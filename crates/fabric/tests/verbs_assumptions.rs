@@ -6,12 +6,14 @@
 mod verbs_world;
 
 use remora_arena::{Mapping, Words};
+use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{
     QueuePair, Registration, Request, Unconnected, Verb, access, bind_window, open,
 };
 use remora_verbs_sys::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use verbs_world::{MAILBOX_BYTES, Raw, Server, control, devices};
 
 /// Rounds count in one byte: no question about their order is one about torn
@@ -125,7 +127,11 @@ fn a_write_is_placed_before_the_next_one() {
     println!("of {ROUNDS} pairs of WRITEs {seen} were watched, {wrong} were out of order");
     assert_eq!(wrong, 0);
     assert_eq!(seen, ROUNDS);
-    assert!(placed(false).0 > 0, "the detector sees nothing");
+    // A busy machine may look too seldom: then the detector looks again.
+    let end = Instant::now() + DEADLINE;
+    while placed(false).0 == 0 {
+        assert!(Instant::now() < end, "the detector sees nothing");
+    }
 }
 
 /// A queue pair of each end in one domain each, by hand.
@@ -274,12 +280,14 @@ fn what_registering_and_binding_cost() {
     let (domain, far, _client) = ends();
     let arena = Words::new(Mapping::heap(1 << 30));
     let timed = |work: &dyn Fn()| {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         work();
         began.elapsed().as_micros()
     };
-    let first = timed(&|| drop(Registration::of(&domain, &arena, access::READ).unwrap()));
-    let again = timed(&|| drop(Registration::of(&domain, &arena, access::READ).unwrap()));
+    let first =
+        timed(&|| drop(Registration::readable(&domain, &arena.view(), 0..arena.bytes()).unwrap()));
+    let again =
+        timed(&|| drop(Registration::readable(&domain, &arena.view(), 0..arena.bytes()).unwrap()));
     let small = Words::new(Mapping::heap(1 << 20));
     let mailbox = timed(&|| drop(Registration::of(&domain, &small, access::WRITE).unwrap()));
     let memory = Registration::of(&domain, &small, access::BY_WINDOW).unwrap();

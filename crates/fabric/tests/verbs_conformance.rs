@@ -76,7 +76,7 @@ impl<const PIECES: usize> TestBed for Bed<PIECES> {
         let pieces: Vec<Registration> = (0..region_bytes)
             .step_by(piece_bytes)
             .map(|at| at..region_bytes.min(at + piece_bytes))
-            .map(|part| Registration::part(&far_domain, &readable, part, access::READ).unwrap())
+            .map(|part| Registration::readable(&far_domain, &readable.view(), part).unwrap())
             .collect();
         assert_eq!(pieces.len(), PIECES);
         let arena = PeerArena {

@@ -5,6 +5,7 @@
 mod verbs_world;
 
 use remora_arena::{Mapping, Words};
+use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{
     Parts, Registration, Unconnected, VerbsLink, access, bind_window, open,
 };
@@ -13,11 +14,7 @@ use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::IBV_WC_SUCCESS;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 use verbs_world::{MAILBOX_BYTES, Server, bare, control, devices, heard, in_child, side};
-
-/// No operation takes longer, tries included.
-const LONG: Duration = Duration::from_secs(20);
 
 /// How many objects of each kind the devices have.
 fn objects() -> String {
@@ -105,7 +102,7 @@ fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
             link.post(&[Work::Write { id: 1, to, bytes: &[1; 8], imm: None }]);
             // Nobody answers, or the client's device denies, or there is no
             // such place: never a hang.
-            let ended = link.wait(Some(LONG));
+            let ended = link.wait(Some(DEADLINE));
             let result = link.poll().map(|done| done.result);
             println!("lie {number}: {result:?}");
             assert!(matches!(result, Some(Err(_))), "lie {number}: {ended:?} {result:?}");

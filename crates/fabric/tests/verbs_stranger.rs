@@ -6,6 +6,7 @@ mod verbs_world;
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::client_hello;
+use remora_fabric::conformance::DEADLINE;
 use remora_fabric::detect::Wanted;
 use remora_fabric::verbs::{Registration, Unconnected, access, key_of, open, read_arenas};
 use remora_layout::hello::ServerHello;
@@ -37,7 +38,7 @@ impl Server {
 
     /// What it says to a client who wants RDMA.
     fn greets(&self) -> (TcpStream, VerbsEnd) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + DEADLINE;
         let mut stream = loop {
             match TcpStream::connect(ADDRESS) {
                 Ok(stream) => break stream,
@@ -108,7 +109,7 @@ fn nothing_is_sent_to_an_end_that_has_sent_nothing() {
     // has not broken its connection.
     let key = honest.mailbox;
     assert_eq!(honest.write(key.address.get() + clock, key.rkey.get(), 7), IBV_WC_SUCCESS);
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + DEADLINE;
     while mailbox.load_acquire(HEARTBEAT_WORD) == 0 {
         assert!(Instant::now() < end, "no heartbeat comes");
     }

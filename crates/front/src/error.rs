@@ -1,10 +1,11 @@
 //! Errors of commands, in the words of Redis 7: clients match on them.
 
-use crate::request::{GeoError, MAX_COMMAND_NAMES};
+use crate::request::{GeoError, MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
 use crate::resp::{Words, encode};
 use remora_layout::limits::{
-    MAX_GEO_KEYS, MAX_KEY_BYTES, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_TREES, MAX_VALUE_BYTES,
-    MIN_NODE_ENTRIES, RESP_MAX_REPLY_BYTES,
+    MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
+    MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES, MIN_NODE_ENTRIES,
+    RESP_MAX_REPLY_BYTES,
 };
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
@@ -42,6 +43,24 @@ pub enum CommandError {
     /// An argument is not a 64-bit integer.
     #[error("ERR value is not an integer or out of range")]
     NotAnInteger,
+    /// An argument is no number.
+    #[error("ERR value is not a valid float")]
+    NotAFloat,
+    /// An increment that is infinite.
+    #[error("ERR value is NaN or Infinity")]
+    Infinite,
+    /// A count that cannot be negated.
+    #[error("ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX)]
+    NotInLongRange,
+    /// A count of which the double is no 64-bit integer.
+    #[error("ERR value is out of range")]
+    CountOutOfRange,
+    /// A glob pattern beyond the limit.
+    #[error("ERR pattern is longer than {MAX_PATTERN_BYTES} bytes")]
+    PatternTooLong,
+    /// A scan's cursor that is none.
+    #[error("ERR invalid cursor")]
+    Cursor,
     /// An argument is not a 32-bit integer.
     #[error("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX)]
     OutOfRange,
@@ -74,6 +93,12 @@ pub enum CommandError {
     #[error("ERR Unsupported option {0}")]
     UnsupportedOption(String),
     /// A database other than 0.
+    #[error("ERR source and destination objects are the same")]
+    SameObject,
+    /// RENAME of a key that is not there.
+    #[error("ERR no such key")]
+    NoSuchKey,
+    /// No such database.
     #[error("ERR DB index is out of range")]
     DatabaseIndex,
     /// HELLO with a version other than 2 and 3.
@@ -106,6 +131,16 @@ pub enum CommandError {
     /// COMMAND INFO or DOCS with too many names.
     #[error("ERR more than {MAX_COMMAND_NAMES} command names")]
     TooManyNames,
+    /// OBJECT FREQ of a key whose touches are not counted.
+    #[error(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+         that when switching between policies at runtime LRU and LFU data will take some time to \
+         adjust."
+    )]
+    NotCounted,
+    /// CONFIG GET with too many patterns.
+    #[error("ERR more than {MAX_CONFIG_PATTERNS} patterns")]
+    TooManyPatterns,
     /// COMMAND GETKEYS of an unknown command.
     #[error("ERR Invalid command specified")]
     InvalidCommand,
@@ -146,6 +181,15 @@ pub enum CommandError {
     /// An object's data above [`MAX_OBJECT_BYTES`].
     #[error("ERR DATA is longer than {MAX_OBJECT_BYTES} bytes")]
     DataTooLong,
+    /// An object's id that is none.
+    #[error("ERR id is empty or longer than {MAX_OBJECT_ID_BYTES} bytes")]
+    ObjectId,
+    /// An object's fields beyond [`MAX_FIELDS`] or [`MAX_FIELDS_BYTES`].
+    #[error("ERR more than {MAX_FIELDS} fields, or more than {MAX_FIELDS_BYTES} bytes of them")]
+    TooManyFields,
+    /// More than [`MAX_COMMAND_ITEMS`] names and values of fields.
+    #[error("ERR more than {MAX_COMMAND_ITEMS} names and values in one command: use several")]
+    TooManyItems,
     /// A GEO command that makes no sense.
     #[error(transparent)]
     Geo(#[from] GeoError),
@@ -221,12 +265,21 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
              {MAX_VALUE_BYTES} bytes"
         )
         .into(),
-        // The last two are for rings only.
-        Status::Malformed | Status::AskOwner | Status::OtherLoad => {
-            "ERR internal error: the shard did not accept the request".into()
-        }
+        // The others never come here: for rings, or a step of many.
+        Status::Malformed
+        | Status::AskOwner
+        | Status::OtherLoad
+        | Status::Stalled
+        | Status::InPieces => "ERR internal error: the shard did not accept the request".into(),
         Status::InvalidExpiry => format!("ERR invalid expire time in '{command}' command").into(),
         Status::NoTree => "ERR no such tree: make it with RTREE.CREATE, or add an object".into(),
+        Status::TryAgain => {
+            "TRYAGAIN the key is being renamed, copied or moved, or too many keys are".into()
+        }
+        Status::Outrun => {
+            "ERR the value changed too much while it was read: read it again, or in smaller parts"
+                .into()
+        }
         Status::BadRectangle => "ERR a rectangle needs finite numbers, minima first".into(),
         Status::BadGeometry => "ERR not a geometry".into(),
         Status::BadCapacity => {
@@ -238,12 +291,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::WrongType => {
             "WRONGTYPE Operation against a key holding the wrong kind of value".into()
         }
-        Status::TooManyGeoKeys => {
-            format!("ERR the shard has {MAX_GEO_KEYS} GEO keys already: delete some").into()
-        }
-        Status::TooManyTrees => {
-            format!("ERR the shard has {MAX_TREES} trees already: drop some").into()
-        }
+        Status::ReadOnly => "READONLY You can't write against a read only replica.".into(),
     })
 }
 
@@ -269,7 +317,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=20 {
+        for number in 0..=23 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

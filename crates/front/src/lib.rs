@@ -12,13 +12,14 @@
 
 pub mod error;
 pub mod geo_reply;
-pub mod glob;
 pub mod markdown;
+pub mod object_reply;
 pub mod reply;
 pub mod request;
 pub mod resp;
 pub mod table;
 pub mod tree_reply;
+mod types;
 
 pub use error::CommandError;
 pub use request::{Request, request};

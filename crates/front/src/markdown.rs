@@ -17,16 +17,8 @@ pub fn commands() -> String {
         let cost = spec.complexity.split(" where ").next().unwrap_or(spec.complexity);
         line(&mut page, format_args!("| [{title}](#{anchor}) | {} | {cost} |", spec.summary));
     }
-    for group in Group::ALL {
-        let heading = match group {
-            Group::String => "Values",
-            Group::Generic => "Keys",
-            Group::Geo => "GEO keys",
-            Group::SortedSet => "Sorted sets",
-            Group::Tree => "Trees of places",
-            Group::Connection => "The connection",
-            Group::Server => "The server",
-        };
+    for group in Group::all() {
+        let heading = group.heading;
         line(&mut page, format_args!("\n## {heading}"));
         for spec in leaves().filter(|spec| spec.group == group) {
             section(&mut page, spec);
@@ -56,7 +48,7 @@ fn section(page: &mut String, spec: &CommandSpec) {
     line(page, format_args!("\n### {}\n", title(spec)));
     line(page, format_args!("    {}\n", spec.syntax()));
     line(page, format_args!("{}\n", spec.summary));
-    let origin = if spec.group == Group::Tree { "Remora" } else { "Redis" };
+    let origin = spec.group.origin;
     line(page, format_args!("Cost: {}. In {origin} since {}.", bare(spec.complexity), spec.since));
     if !spec.notes.is_empty() {
         line(page, format_args!("\n{}", spec.notes));
@@ -74,9 +66,9 @@ fn introduction() -> String {
 REMORA_UPDATE_DOCS=1. -->\n\n\
 Remora speaks RESP2 and RESP3, so any Redis client can be used. These are all the commands that it \
 knows. Their\nnames, options, replies and errors are those of Redis 7; where Remora differs, the \
-command's section says so.\nThose about trees of places (RTREE) are Remora's own: a tree has a name \
-of its own beside the keys, so that DEL, EXISTS,\nDBSIZE and expiry know nothing of it, and it is \
-never evicted.\n\n\
+command's section says so.\nThose about trees of places (RTREE) are Remora's own: a tree is a \
+key of a type of its own, so that DEL, EXISTS,\nEXPIRE, TYPE and DBSIZE know it. It \
+is never evicted.\n\n\
 ## What holds for all\n\n\
 - Words may be in upper or lower case. In the syntax `[a]` may be left out, `a | b` is a choice, and\n  \
 `a [a ...]` may be repeated.\n\

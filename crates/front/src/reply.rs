@@ -46,7 +46,7 @@ fn text_pair(out: &mut Vec<u8>, name: &str, value: &str) {
 pub fn config_get(
     out: &mut Vec<u8>,
     protocol: Protocol,
-    patterns: &Patterns<'_>,
+    patterns: &Patterns,
     parameters: &[(&str, &str)],
 ) {
     let matching = || parameters.iter().filter(|(name, _)| patterns.matches(name));

@@ -1,10 +1,10 @@
 //! Replies about trees of places, from the bytes that shards answer with.
 
-use crate::request::{ObjectForm, kind_name};
+use crate::request::{ObjectForm, ObjectParts, kind_name};
 use crate::resp::{Protocol, encode};
-use remora_engine::command::{HAS_DATA, HAS_GEOMETRY, Objects};
+use remora_engine::command::{Fields, FoundObjects, HAS_DATA, HAS_EXPIRY, HAS_GEOMETRY, ObjectId};
 use remora_geometry::Shape;
-use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_layout::node::Entry;
 use remora_layout::object::Carried;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
@@ -19,11 +19,11 @@ fn rect_items(out: &mut Vec<u8>, protocol: Protocol, rect: &Rect) {
     }
 }
 
-/// An id; as a string if it is greater than any RESP integer.
-fn id_item(out: &mut Vec<u8>, id: u64) {
-    match i64::try_from(id) {
-        Ok(id) => encode::integer(out, id),
-        Err(_) => encode::bulk(out, id.to_string().as_bytes()),
+/// An id; as a string if it is no integer.
+fn id_item(out: &mut Vec<u8>, id: ObjectId<'_>) {
+    match id {
+        ObjectId::Number(number) => encode::integer(out, number as i64),
+        ObjectId::Name(name) => encode::bulk(out, name),
     }
 }
 
@@ -39,7 +39,7 @@ pub struct ObjectsReply {
 }
 
 impl ObjectsReply {
-    /// The reply that tells of these objects (as [`Objects`] encodes them).
+    /// The reply that tells of these objects ([`FoundObjects`]).
     pub const fn new(objects: Vec<u8>, form: ObjectForm) -> Self {
         Self { objects, form, written: 0, is_open: false }
     }
@@ -52,29 +52,30 @@ impl ObjectsReply {
     /// Appends the next piece. Whether it was the last one.
     pub fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
         if !self.is_open {
-            encode::array(out, self.objects.len() / ENTRY_BYTES);
+            encode::array(out, FoundObjects::of(&self.objects).iter().count());
             self.is_open = true;
         }
-        let piece = &self.objects[self.written..];
-        let piece = &piece[..piece.len().min(PIECE_OBJECTS * ENTRY_BYTES)];
-        for (id, rect) in Objects::parse(piece).into_iter().flat_map(Objects::iter) {
-            self.form.write(out, protocol, id, &rect);
+        let mut rest = FoundObjects::of(&self.objects[self.written..]);
+        for _ in 0..PIECE_OBJECTS {
+            let Some(((object, id), after)) = rest.split() else { return true };
+            self.form.write(out, protocol, id, &object.rect);
+            rest = after;
         }
-        self.written += piece.len();
-        self.written == self.objects.len()
+        self.written = self.objects.len() - rest.bytes().len();
+        rest.bytes().is_empty()
     }
 }
 
-/// Appends an array of these objects in one piece.
+/// Appends an array of these objects, whose words are their ids, in one piece.
 pub fn objects(out: &mut Vec<u8>, protocol: Protocol, objects: &[Entry], form: &ObjectForm) {
     encode::array(out, objects.len());
     for Entry { rect, word } in objects {
-        form.write(out, protocol, *word, rect);
+        form.write(out, protocol, ObjectId::Number(*word), rect);
     }
 }
 
 impl ObjectForm {
-    fn write(&self, out: &mut Vec<u8>, protocol: Protocol, id: u64, rect: &Rect) {
+    fn write(&self, out: &mut Vec<u8>, protocol: Protocol, id: ObjectId<'_>, rect: &Rect) {
         let items = 4 * usize::from(self.rect) + usize::from(self.distance_from.is_some());
         if items > 0 {
             encode::array(out, 1 + items);
@@ -89,28 +90,43 @@ impl ObjectForm {
     }
 }
 
-/// RTREE.GET: a rectangle and what the object carries behind it, as `flags`
-/// say; its geometry, as WKT, if that was asked for. Null without a value.
+/// RTREE.GET: a rectangle and data, as `flags` say, and the parts that were asked
+/// for: the geometry, as WKT, the fields, and the expiry. Null without a value.
 pub fn object(
     out: &mut Vec<u8>,
     protocol: Protocol,
     value: Option<&[u8]>,
     flags: i64,
-    with_geometry: bool,
+    parts: ObjectParts,
 ) {
-    let Some((rect, rest)) = value.and_then(|value| Rect::read_from_prefix(value).ok()) else {
+    let parsed = value.and_then(|value| {
+        let (rect, rest) = Rect::read_from_prefix(value).ok()?;
+        let (&at_ms, rest) = rest.split_first_chunk()?;
+        Some((rect, u64::from_le_bytes(at_ms), Carried::parse(rest)?))
+    });
+    let Some((rect, expires_at_ms, carried)) = parsed else {
         return encode::null(out, protocol);
     };
     let has = |flag: u8| flags & i64::from(flag) != 0;
-    let data_alone = Carried { geometry: &[], data: rest };
-    let carried = if has(HAS_GEOMETRY) { Carried::parse(rest) } else { Some(data_alone) };
-    let Carried { geometry, data } = carried.unwrap_or_default();
-    encode::array(out, 5 + usize::from(with_geometry));
+    let asked = [parts.geometry, parts.fields, parts.expiry];
+    encode::array(out, 5 + asked.into_iter().filter(|is_asked| *is_asked).count());
     rect_items(out, protocol, &rect);
-    encode::bulk_or_null(out, protocol, has(HAS_DATA).then_some(data));
-    if with_geometry {
-        let wkt = Shape::from_wkb(geometry).ok().map(|shape| shape.to_wkt());
+    encode::bulk_or_null(out, protocol, has(HAS_DATA).then_some(carried.data));
+    if parts.geometry {
+        let shape = Shape::from_wkb(carried.geometry).ok().filter(|_| has(HAS_GEOMETRY));
+        let wkt = shape.map(|shape| shape.to_wkt());
         encode::bulk_or_null(out, protocol, wkt.as_deref().map(str::as_bytes));
+    }
+    if parts.fields {
+        let fields = Fields::parse(carried.fields).unwrap_or_default();
+        encode::map(out, protocol, fields.iter().count());
+        for (name, value) in fields.iter() {
+            encode::bulk(out, name);
+            encode::bulk(out, value);
+        }
+    }
+    if parts.expiry {
+        encode::integer(out, if has(HAS_EXPIRY) { expires_at_ms as i64 } else { -1 });
     }
 }
 
@@ -129,6 +145,9 @@ pub fn info(out: &mut Vec<u8>, protocol: Protocol, value: Option<&[u8]>) {
         ("index_bytes", info.index_bytes),
         ("with_data", info.with_data),
         ("with_geometry", info.with_geometry),
+        ("with_fields", info.with_fields),
+        ("with_expiry", info.with_expiry),
+        ("with_surrogate", info.with_surrogate),
     ];
     encode::map(out, protocol, 1 + numbers.len());
     encode::bulk(out, b"kind");

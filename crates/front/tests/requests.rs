@@ -118,7 +118,7 @@ fn errors_are_those_of_redis() {
         ("getex a nx", syntax),
         ("mset a", &arity("mset")),
         ("mset a b c", &arity("mset")),
-        ("select 1", "ERR DB index is out of range"),
+        ("select 16", "ERR DB index is out of range"),
         ("select -1", "ERR DB index is out of range"),
         ("select x", integer),
         (
@@ -231,6 +231,10 @@ fn limits_are_named() {
     let mut names = vec![&b"command"[..], b"info"];
     names.resize(1027, b"get");
     assert_eq!(outcome(&names), "ERR more than 1024 command names");
+    let mut names = vec![&b"hdel"[..], b"h"];
+    names.resize(2 + 65_537, b"f");
+    let too_many = "ERR more than 65536 names and values in one command: use several";
+    assert_eq!(outcome(&names), too_many);
 }
 
 fn set_options(line: &str) -> (Condition, Expiry, bool) {

@@ -1,18 +1,22 @@
 //! Requests about trees by hand: what they become, the words of every error,
 //! and the replies, byte by byte.
 
-use remora_engine::command::{Objects, Predicate, TreeCommand, TreeSettings};
-use remora_front::request::{ObjectForm, Render};
+use remora_engine::command::{
+    Expiry, Fields, FoundObjects, Items, ObjectId, Objects, Predicate, PutObject, TreeCommand,
+    TreeSettings,
+};
+use remora_front::request::{ObjectForm, ObjectParts, Render};
 use remora_front::resp::encode;
 use remora_front::tree_reply::{self, ObjectsReply};
 use remora_front::{Args, CommandError, Parsed, Protocol, Request, parse, request};
 use remora_geometry::{Refine, Shape};
 use remora_layout::limits::{
-    MAX_NEAREST, MAX_OBJECT_BYTES, NODE_ENTRIES, RESP_MAX_REPLY_BYTES, STREAM_BYTES,
+    MAX_FIELDS, MAX_FIELDS_BYTES, MAX_NEAREST, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, NODE_ENTRIES,
+    RESP_MAX_REPLY_BYTES, STREAM_BYTES,
 };
-use remora_layout::node::ENTRY_BYTES;
-use remora_layout::object::Carried;
-use remora_layout::rect::{RECT_BYTES, Rect};
+use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_layout::object::{Carried, SURROGATE};
+use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeInfo, TreeKind};
 use zerocopy::IntoBytes;
 
@@ -70,15 +74,15 @@ fn commands_are_understood() {
         (" DATA data", Some(b"data")),
         (" DATA ", Some(b"")),
     ] {
-        let put = TreeCommand::Put { id, rect: window, data, geometry: None };
+        let put = TreeCommand::put(id, window, data, None);
         becomes(&format!("rtree.add t {id} {numbers}{words}"), put, added, all);
-        let put = TreeCommand::Put { id: 0, rect: rect(2.0, 3.0, 2.0, 3.0), data, geometry: None };
+        let put = TreeCommand::put(0, rect(2.0, 3.0, 2.0, 3.0), data, None);
         becomes(&format!("rtree.addpoint t 0 2 3{words}"), put, added, all);
     }
     becomes(
         "rtree.get t 7",
-        TreeCommand::Get { id: 7 },
-        Render::TreeObject { geometry: false },
+        TreeCommand::Get { id: 7.into() },
+        Render::TreeObject(ObjectParts::default()),
         all,
     );
     becomes("rtree.info t", TreeCommand::Info, Render::TreeInfo, all);
@@ -111,9 +115,72 @@ fn commands_are_understood() {
         2_000,
     );
     with(&split("rtree.rem t 3 0 3"), |found| match found {
-        Ok(Request::TreeRemove { name: b"t", ids }) => assert_eq!(ids, [3, 0, 3]),
+        Ok(Request::TreeRemove { name: b"t", ids }) => {
+            assert_eq!(ids, [3, 0, 3].map(ObjectId::Number));
+        }
         other => panic!("{other:?}"),
     });
+}
+
+#[test]
+fn ids_fields_and_expiries_are_understood() {
+    let all = usize::MAX;
+    let rect = rect(2.0, 3.0, 2.0, 3.0);
+    let added = Render::Number("rtree.add");
+    for (text, id) in [
+        ("bike:7", ObjectId::Name(b"bike:7")),
+        ("-1", ObjectId::Name(b"-1")),
+        ("007", ObjectId::Name(b"007")),
+        ("9223372036854775808", ObjectId::Name(b"9223372036854775808")),
+        ("7", ObjectId::Number(7)),
+    ] {
+        let line = format!("rtree.addpoint t {text} 2 3");
+        becomes(&line, TreeCommand::put(id, rect, None, None), added, all);
+        let get = Render::TreeObject(ObjectParts::default());
+        becomes(&format!("rtree.get t {text}"), TreeCommand::Get { id }, get, all);
+    }
+    // The test's clock stands at 0.
+    for (words, expiry) in [
+        ("ex 5", Expiry::At(5_000)),
+        ("PX 5", Expiry::At(5)),
+        ("exat 1700000000", Expiry::At(1_700_000_000_000)),
+        ("pxat 1700000000000", Expiry::At(1_700_000_000_000)),
+        ("Persist", Expiry::Never),
+        ("data x", Expiry::Keep),
+    ] {
+        let data = (expiry == Expiry::Keep).then_some(&b"x"[..]);
+        let put = PutObject { expiry, data, ..PutObject::new("x", rect) };
+        becomes(&format!("rtree.addpoint t x 2 3 {words}"), TreeCommand::Put(put), added, all);
+    }
+    let made = |line: &str, expected: TreeCommand<'_>| {
+        with(&split(line), |found| match found {
+            Ok(Request::Object { key: b"t", request, .. }) => {
+                assert_eq!(TreeCommand::of(request.request()), expected, "{line}");
+            }
+            other => panic!("{line}: {other:?}"),
+        });
+    };
+    let bytes = Fields::encode([(&b"b"[..], &b"2"[..]), (b"a", b"1")]).unwrap();
+    let fields = Fields::parse(&bytes);
+    let put = PutObject { fields, data: Some(b"d"), ..PutObject::new("x", rect) };
+    let put = PutObject { expiry: Expiry::At(1), ..put };
+    made("rtree.addpoint t x 2 3 px 1 fields 3 b 9 a 1 b 2 data d", TreeCommand::Put(put));
+    let none = PutObject { fields: Some(Fields::default()), ..PutObject::new(7, rect) };
+    made("rtree.add t 7 2 3 2 3 FIELDS 0", TreeCommand::Put(none));
+    let set = TreeCommand::SetFields { id: "x".into(), fields: fields.unwrap() };
+    made("rtree.fset t x b 2 a 1", set);
+    let mut names = Vec::new();
+    Items::push(&mut names, b"a");
+    Items::push(&mut names, b"c");
+    let names = Items::parse(&names).unwrap();
+    made("rtree.fget t 7 a c", TreeCommand::GetFields { id: 7.into(), names });
+    let pairs: String = (0..65).map(|field| format!(" {field} x")).collect();
+    let text = "ERR more than 64 fields, or more than 8192 bytes of them";
+    assert_eq!(error(&format!("rtree.fset t x{pairs}")), text);
+    assert_eq!(error(&format!("rtree.add t 1 0 0 1 1 fields 65{pairs}")), text);
+    assert_eq!(error(&format!("rtree.fset t x a {}", "x".repeat(8_192))), text);
+    let long = "x".repeat(513);
+    assert_eq!(error(&format!("rtree.get t {long}")), "ERR id is empty or longer than 512 bytes");
 }
 
 #[test]
@@ -126,8 +193,14 @@ fn geometries_are_understood() {
             let words = [&["rtree.add", "t", "7", "Geometry", text], rest].concat();
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             with(&words, |found| match found {
-                Ok(Request::TreeAddShape { name: b"t", id: 7, shape, data }) => {
-                    assert_eq!((*shape, data), (polygon.clone(), expected));
+                Ok(Request::Object { key: b"t", request, reply }) => {
+                    let TreeCommand::Put(put) = TreeCommand::of(request.request()) else {
+                        panic!("{request:?}")
+                    };
+                    let wkb = polygon.to_wkb();
+                    let wanted = PutObject::new(7, polygon.bounds());
+                    let wanted = PutObject { data: expected, geometry: Some(&wkb), ..wanted };
+                    assert_eq!((put, reply.command), (wanted, "rtree.add"));
                 }
                 other => panic!("{other:?}"),
             });
@@ -171,10 +244,11 @@ fn geometries_are_understood() {
             }
         }
     }
+    let parts = ObjectParts { geometry: true, fields: false, expiry: true };
     becomes(
-        "rtree.get t 7 withgeometry",
-        TreeCommand::Get { id: 7 },
-        Render::TreeObject { geometry: true },
+        "rtree.get t 7 withexpiry withgeometry",
+        TreeCommand::Get { id: 7.into() },
+        Render::TreeObject(parts),
         usize::MAX,
     );
 }
@@ -183,7 +257,7 @@ fn geometries_are_understood() {
 fn errors_name_the_argument() {
     let syntax = "ERR syntax error";
     let arity = |command| format!("ERR wrong number of arguments for '{command}' command");
-    let id = "ERR id is not an integer from 0 to 9223372036854775807";
+    let count = "ERR FIELDS is not an integer from 0 to 9223372036854775807";
     let cases: &[(&str, &str)] = &[
         ("rtree.add t 1 0", &arity("rtree.add")),
         ("rtree.add t 1 0 0 1", syntax),
@@ -210,11 +284,21 @@ fn errors_name_the_argument() {
             "rtree.search t geometry within point(1",
             "ERR not a geometry: Missing closing parenthesis for type",
         ),
-        ("rtree.add t -1 0 0 1 1", id),
-        ("rtree.add t 9223372036854775808 0 0 1 1", id),
-        ("rtree.get t 18446744073709551615", id),
-        ("rtree.rem t 1 x", id),
-        ("rtree.rem t 1 1.5", id),
+        ("rtree.add t  0 0 1 1", "ERR id is empty or longer than 512 bytes"),
+        ("rtree.rem t 1 ", "ERR id is empty or longer than 512 bytes"),
+        ("rtree.get t 1 withfields withfields", syntax),
+        ("rtree.add t 1 0 0 1 1 fields x a b", count),
+        ("rtree.add t 1 0 0 1 1 fields 2 a b c", syntax),
+        ("rtree.add t 1 0 0 1 1 fields 0 fields 0", syntax),
+        ("rtree.add t 1 0 0 1 1 fields 9223372036854775807 a b", syntax),
+        ("rtree.add t 1 0 0 1 1 ex 1 px 1", syntax),
+        ("rtree.add t 1 0 0 1 1 persist ex 1", syntax),
+        ("rtree.add t 1 0 0 1 1 ex 0", "ERR invalid expire time in 'rtree.add' command"),
+        ("rtree.addpoint t 1 0 0 px -1", "ERR invalid expire time in 'rtree.addpoint' command"),
+        ("rtree.add t 1 0 0 1 1 ex x", "ERR value is not an integer or out of range"),
+        ("rtree.fset t 1 a", &arity("rtree.fset")),
+        ("rtree.fset t 1 a b c", syntax),
+        ("rtree.fget t 1", &arity("rtree.fget")),
         ("rtree.add t 1 x 0 1 1", "ERR minx is not a number"),
         ("rtree.add t 1 0  1 1", "ERR miny is not a number"),
         ("rtree.add t 1 0 0 0x10 1", "ERR maxx is not a number"),
@@ -282,7 +366,8 @@ fn replies() {
     use Protocol::{Resp2, Resp3};
     let mut found = Vec::new();
     Objects::push(&mut found, 3, &rect(0.5, -1.0, 2.0, 1e-9));
-    Objects::push(&mut found, u64::MAX, &rect(4.0, 4.0, 4.0, 4.0));
+    let named = Entry { rect: rect(4.0, 4.0, 4.0, 4.0), word: SURROGATE | 1 };
+    FoundObjects::push_named(&mut found, &named, b"18446744073709551615");
     let objects = |form, protocol| {
         written(|out| assert!(ObjectsReply::new(found.clone(), form).write_piece(out, protocol)))
     };
@@ -300,29 +385,46 @@ fn replies() {
         |out: &mut Vec<u8>| assert!(ObjectsReply::new(vec![], plain).write_piece(out, Resp2));
     assert_eq!(written(none), "*0\r\n");
 
-    let mut value = rect(1.0, 2.0, 3.0, 4.0).as_bytes().to_vec();
-    let object = |value: Option<&[u8]>, flags, protocol| {
-        written(|out| tree_reply::object(out, protocol, value, flags, false))
+    let value = |carried: Carried<'_>| {
+        let mut value = rect(1.0, 2.0, 3.0, 4.0).as_bytes().to_vec();
+        value.extend(1_700_000_000_000_u64.to_le_bytes());
+        carried.write(&mut value);
+        value
     };
+    let none = ObjectParts::default();
+    let object = |value: Option<&[u8]>, flags, protocol| {
+        written(|out| tree_reply::object(out, protocol, value, flags, none))
+    };
+    let plain = value(Carried::default());
     assert_eq!(object(None, 0, Resp3), "_\r\n");
-    assert_eq!(object(Some(&value), 0, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
-    value.extend(b"hi");
+    assert_eq!(object(Some(&plain), 0, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
+    let with_data = value(Carried { data: b"hi", ..Carried::default() });
     let text = "*5\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$2\r\nhi\r\n";
-    assert_eq!(object(Some(&value), 1, Resp2), text);
+    assert_eq!(object(Some(&with_data), 1, Resp2), text);
     let told = |value: &[u8], flags| {
-        let told = written(|out| tree_reply::object(out, Resp2, Some(value), flags, true));
+        let parts = ObjectParts { geometry: true, ..none };
+        let told = written(|out| tree_reply::object(out, Resp2, Some(value), flags, parts));
         told.strip_prefix("*6\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n").unwrap().to_owned()
     };
-    assert_eq!(told(&value, 1), "$2\r\nhi\r\n$-1\r\n");
+    assert_eq!(told(&with_data, 1), "$2\r\nhi\r\n$-1\r\n");
     let shape = Shape::from_wkt("LINESTRING (1 2, 3 4)").unwrap();
     let wkb = shape.to_wkb();
-    value.truncate(RECT_BYTES);
-    Carried { geometry: &wkb, data: b"hi" }.write(&mut value);
-    assert_eq!(told(&value, 3), "$2\r\nhi\r\n$19\r\nLINESTRING(1 2,3 4)\r\n");
-    assert_eq!(object(Some(&value), 3, Resp2), text, "not asked for");
+    let fields = Fields::encode([(&b"b"[..], &b"2"[..]), (b"a", b"")]).unwrap();
+    let whole = value(Carried { geometry: &wkb, data: b"hi", fields: &fields, id: b"" });
+    assert_eq!(told(&whole, 3), "$2\r\nhi\r\n$19\r\nLINESTRING(1 2,3 4)\r\n");
+    assert_eq!(object(Some(&whole), 3, Resp2), text, "not asked for");
+    let rest = |value: &[u8], flags| {
+        let parts = ObjectParts { fields: true, expiry: true, ..none };
+        let told = written(|out| tree_reply::object(out, Resp3, Some(value), flags, parts));
+        told.strip_prefix("*7\r\n,1\r\n,2\r\n,3\r\n,4\r\n").unwrap().to_owned()
+    };
+    let told = "$2\r\nhi\r\n%2\r\n$1\r\na\r\n$0\r\n\r\n$1\r\nb\r\n$1\r\n2\r\n:1700000000000\r\n";
+    assert_eq!(rest(&whole, 15), told);
+    assert_eq!(rest(&plain, 0), "_\r\n%0\r\n:-1\r\n");
     let facts = written(|out| tree_reply::info(out, Resp3, Some(info().to_words().as_bytes())));
-    assert!(facts.starts_with("%9\r\n$4\r\nkind\r\n$7\r\nguttman\r\n$8\r\ncapacity\r\n:30\r\n"));
-    assert!(facts.ends_with("$9\r\nwith_data\r\n:6\r\n$13\r\nwith_geometry\r\n:8\r\n"), "{facts}");
+    assert!(facts.starts_with("%12\r\n$4\r\nkind\r\n$7\r\nguttman\r\n$8\r\ncapacity\r\n:30\r\n"));
+    assert!(facts.contains("$9\r\nwith_data\r\n:6\r\n$13\r\nwith_geometry\r\n:8\r\n"), "{facts}");
+    assert!(facts.ends_with(":9\r\n$11\r\nwith_expiry\r\n:10\r\n$14\r\nwith_surrogate\r\n:11\r\n"));
     assert_eq!(written(|out| tree_reply::info(out, Resp2, None)), "$-1\r\n");
 }
 
@@ -338,6 +440,9 @@ fn info() -> TreeInfo {
         index_bytes: 5,
         with_data: 6,
         with_geometry: 8,
+        with_fields: 9,
+        with_expiry: 10,
+        with_surrogate: 11,
         staged: 7,
         bounds: Rect::default(),
     }
@@ -367,7 +472,10 @@ fn a_long_reply_comes_in_pieces() {
 fn the_page_tells_the_limits() {
     let page = remora_front::markdown::commands();
     for (limit, what) in [
-        (MAX_OBJECT_BYTES, "up to # bytes of data"),
+        (MAX_OBJECT_BYTES, "up to # bytes of DATA"),
+        (MAX_OBJECT_ID_BYTES, "any other 1 to # bytes"),
+        (MAX_FIELDS, "up to # FIELDS"),
+        (MAX_FIELDS_BYTES, "# bytes in all"),
         (MAX_NEAREST, "Count is 1 to #."),
         (NODE_ENTRIES, "# without it"),
         (RESP_MAX_REPLY_BYTES / ENTRY_BYTES, "More than # objects"),

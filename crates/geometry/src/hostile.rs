@@ -1,7 +1,7 @@
 //! Geometries that cost as much to compare as their length allows: a server
 //! takes them from anybody. Counted in steps, as times are a machine's.
 
-use crate::side::steps_taken;
+use crate::side::{steps_taken, work_done};
 use crate::{Refine, Shape};
 use geo_types::{
     Coord, Geometry, GeometryCollection, LineString, MultiPoint, MultiPolygon, Polygon,
@@ -210,6 +210,36 @@ fn twice_as_long_costs_four_times_as_much() {
         let most = 16 * (n * n) as u64;
         assert!(steps <= most, "{name}: {steps} steps for {n} coordinates each");
         assert!(steps > most / 4, "{name}: the shapes are no longer bad ones");
+    }
+}
+
+#[test]
+fn a_comparison_pauses_after_one_more_segment_and_comes_to_the_same() {
+    const WORK: u64 = 300;
+    let n = 150;
+    for (name, a, b) in pairs(n) {
+        for (shape, object) in [(&a, &b), (&b, &a)] {
+            for (predicate, refine) in refines(shape) {
+                let mut comparison = refine.compare(object.clone());
+                let (whole, mut turns) = (work_done(), 0);
+                let holds = loop {
+                    let before = work_done();
+                    let holds = comparison.turn(&refine, WORK);
+                    turns += 1;
+                    let work = work_done() - before;
+                    // A segment beside all of both, a small number of times.
+                    let most = WORK + 24 * n as u64;
+                    assert!(work <= most, "{name}: {predicate} did {work} in one turn");
+                    if let Some(holds) = holds {
+                        break holds;
+                    }
+                };
+                let whole = work_done() - whole;
+                assert!(turns >= whole / (WORK + 24 * n as u64), "{name}: {predicate}");
+                assert!(turns <= whole / WORK + 1, "{name}: {predicate} paused too early");
+                assert_eq!(holds, refine.holds(object), "{name}: {predicate}");
+            }
+        }
     }
 }
 

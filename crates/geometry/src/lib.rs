@@ -19,7 +19,7 @@ mod text;
 mod wkb;
 
 pub use geo_types;
-pub use refine::{Refine, is_point};
+pub use refine::{Comparison, Refine, is_point, work_done};
 pub use shape::Shape;
 
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_GEOMETRY_COORDINATE, MAX_GEOMETRY_DEPTH};

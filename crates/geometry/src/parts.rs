@@ -2,7 +2,7 @@
 //! over runs of them, so that those near a place are found without looking at
 //! all. A point is a segment without extent.
 
-use crate::side::{side, steps};
+use crate::side::{look, side, steps};
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::rect::Rect;
 use std::ops::Range;
@@ -229,6 +229,7 @@ impl Parts {
             None => 0..self.segments.len(),
         };
         let mut each = |at: usize| {
+            look();
             let segment = &self.segments[at];
             range.contains(&at) && segment.rect().intersects(window) && each(segment)
         };
@@ -236,6 +237,7 @@ impl Parts {
             return range.clone().any(each);
         }
         let is_wanted = |level: usize, at: usize| {
+            look();
             let (span, rect) = (RUN.pow(level as u32), &self.boxes[level - 1][at]);
             let in_range = at * span < range.end && range.start < (at + 1) * span;
             in_range && rect.intersects(window) && is_wanted(rect)

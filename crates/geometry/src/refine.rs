@@ -4,8 +4,8 @@
 //! 0 kind 1 | 0 7 | distance 8 | WKB
 //! ```
 
-use crate::predicate::{covers, inflated, intersects, is_near};
-use crate::{Shape, ShapeError};
+use crate::predicate::{Budget, Covers, Intersects, IsNear, inflated};
+use crate::{Shape, ShapeError, side};
 use remora_layout::rect::Rect;
 
 /// Bytes before the WKB.
@@ -31,6 +31,47 @@ pub enum Refine {
         /// The distance, not negative.
         most: f64,
     },
+}
+
+/// One object that is compared, in turns: with long geometries that takes a while.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    object: Shape,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Known(bool),
+    Intersects(Intersects),
+    Covers(Covers),
+    IsNear(IsNear),
+}
+
+impl Comparison {
+    /// Goes on, for so much `work` and what one more segment takes at the most: a
+    /// look at all segments of both. `None` if that was not enough. `with` is what
+    /// it was begun with.
+    pub fn turn(&mut self, with: &Refine, work: u64) -> Option<bool> {
+        let budget = Budget::of(work);
+        let (shape, object) = (with.shape().parts(), self.object.parts());
+        match (&mut self.state, with) {
+            (State::Known(holds), _) => Some(*holds),
+            (State::Intersects(state), _) => state.turn(shape, object, budget),
+            (State::Covers(state), Refine::Contains(_)) => state.turn(object, shape, budget),
+            (State::Covers(state), _) => state.turn(shape, object, budget),
+            (State::IsNear(state), &Refine::DistanceAtMost { most, .. }) => {
+                state.turn(shape, object, most, budget)
+            }
+            (State::IsNear(_), _) => Some(false),
+        }
+    }
+}
+
+/// Work that this thread has done to compare geometries, in the unit of
+/// [`Comparison::turn`].
+pub fn work_done() -> u64 {
+    side::work_done()
 }
 
 /// Whether a rectangle is a point: then its object's geometry is that too.
@@ -59,22 +100,46 @@ impl Refine {
 
     /// Whether an object with this geometry is one of those looked for.
     pub fn holds(&self, object: &Shape) -> bool {
-        match self {
-            Self::Intersects(shape) => intersects(shape, object),
-            Self::Within(shape) => covers(shape, object),
-            Self::Contains(shape) => covers(object, shape),
-            Self::DistanceAtMost { from, most } => is_near(from, object, *most),
-        }
+        let mut comparison = self.compare(object.clone());
+        let holds = comparison.turn(self, u64::MAX);
+        holds.expect("the budget is never spent")
+    }
+
+    /// Begins to compare an object with this geometry.
+    pub fn compare(&self, object: Shape) -> Comparison {
+        let bounds = object.bounds();
+        let may_hold = match self {
+            Self::Intersects(shape) => bounds.intersects(&shape.bounds()),
+            Self::Within(shape) => shape.bounds().contains(&bounds),
+            Self::Contains(shape) => bounds.contains(&shape.bounds()),
+            Self::DistanceAtMost { .. } => self.window().intersects(&bounds),
+        };
+        let state = match self {
+            _ if !may_hold => State::Known(false),
+            Self::Intersects(_) => State::Intersects(Intersects::Segments(0)),
+            Self::Within(_) | Self::Contains(_) => State::Covers(Covers::Lines(0)),
+            Self::DistanceAtMost { .. } => State::IsNear(IsNear::Meets(Intersects::Segments(0))),
+        };
+        Comparison { object, state }
     }
 
     /// Whether an object fits: by its geometry in WKB, or, if that is empty,
     /// by its rectangle. One whose rectangle is a point is that point, whatever
     /// its geometry. Bytes that are no geometry do not fit.
     pub fn fits(&self, rect: &Rect, wkb: &[u8]) -> bool {
-        if wkb.is_empty() || is_point(rect) {
-            return self.holds(&Shape::of_rect(rect));
+        let mut comparison = self.compare_with(rect, wkb);
+        let holds = comparison.turn(self, u64::MAX);
+        holds.expect("the budget is never spent")
+    }
+
+    /// Begins to find out whether an object fits, as [`Refine::fits`] says.
+    pub fn compare_with(&self, rect: &Rect, wkb: &[u8]) -> Comparison {
+        let of_rect = wkb.is_empty() || is_point(rect);
+        match (!of_rect).then(|| Shape::from_wkb(wkb)) {
+            Some(Ok(shape)) => self.compare(shape),
+            Some(Err(_)) => Comparison { object: Shape::of_rect(rect), state: State::Known(false) },
+            None => self.compare(Shape::of_rect(rect)),
         }
-        Shape::from_wkb(wkb).is_ok_and(|shape| self.holds(&shape))
     }
 
     /// Its bytes in a request.

@@ -3,13 +3,14 @@
 use crate::parts::Segment;
 use geo_types::Coord;
 use robust::orient2d;
+use std::cell::Cell;
 
 /// From here on a product of differences keeps all its digits, its error's too.
 const LEAST_PRODUCT: f64 = 1e-240;
 
-#[cfg(test)]
 thread_local! {
-    static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+    static LOOKS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What this thread has done so far: sides told, distances measured, places
@@ -19,12 +20,22 @@ pub fn steps_taken() -> u64 {
     STEPS.get()
 }
 
-/// Counts steps, in tests.
+/// The same, and boxes and segments looked at: what a comparison's turn is
+/// bounded by. It counts per thread, as a comparison stays on one while it works.
+pub fn work_done() -> u64 {
+    STEPS.get() + LOOKS.get()
+}
+
+/// Counts steps.
 #[inline]
 pub fn steps(count: usize) {
-    #[cfg(test)]
     STEPS.set(STEPS.get() + count as u64);
-    let _ = count;
+}
+
+/// Counts a look at a box or a segment.
+#[inline]
+pub fn look() {
+    LOOKS.set(LOOKS.get() + 1);
 }
 
 /// On which side of the line from `a` to `b` a point lies: positive is left;

@@ -6,9 +6,9 @@
 use remora_arena::{NoJournal, Owner, Slots};
 use remora_index::rtree::{Arena, Predicate, Tree, TreeOptions};
 use remora_layout::limits::PAGE_BYTES;
-use remora_layout::node::Home;
+use remora_layout::node::{Home, NodeRef};
 use remora_layout::rect::Rect;
-use remora_layout::tree::TreeKind;
+use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 
 /// Longest edge of an object (W1).
 const EDGE: f64 = 1e-4;
@@ -45,8 +45,10 @@ fn main() {
         let mut slots = Slots::new(PAGE_BYTES, bytes);
         let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
         let home = Home { secret: 1, region: 0 };
-        let mut tree =
-            Tree::create(&mut arena, home, TreeOptions { kind, capacity, bounds }).expect("memory");
+        let slot = arena.slots.allocate(arena.owner, TREE_HEADER_BYTES, 0).expect("memory");
+        let at = NodeRef { slot: slot.slot, generation: slot.generation };
+        let mut tree = Tree::create(&mut arena, home, at, TreeOptions { kind, capacity, bounds })
+            .expect("memory");
         let mut state = 0x9e37_79b9_7f4a_7c15;
         let all = (0..objects as u64).map(|id| (id, rectangle(&mut state, EDGE)));
         if bulk {

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod hash;
-mod memory;
 pub mod rtree;
+mod slot_table;
 
-pub use memory::Memory;
+pub use slot_table::SlotTable;

@@ -2,14 +2,19 @@
 //! found, or the walk says that it must look again or ask; no walk ever gives
 //! another record.
 
+mod feeder;
 mod store;
 
-use remora_arena::{Journal, Mapping, Words};
-use remora_index::hash::{AskReason, Step, TableRef, Walk, walk_locally};
+use feeder::{Source, feed};
+use remora_arena::{Journal, Mapping, ReadView, Words};
+use remora_index::hash::{AskReason, Lookup, TableRef, Want, walk_locally};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::bucket::BucketHeader;
+use remora_layout::kind::Kind;
+use remora_walk::{Proof, Step, Walk, What};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::{REGION, Store, plain_hash};
 
 const BYTES: usize = 512 << 10;
@@ -59,8 +64,45 @@ struct Seen {
     asked: u64,
 }
 
-/// Runs a walk whose `n`-th fetch, header pages included, takes each word from
-/// the frame that `frame_of(n, word)` names.
+/// Memory whose `n`-th fetch, header pages included, takes each word from the
+/// frame that `frame_of(n, word)` names.
+struct Frames<'f, F> {
+    film: &'f Film,
+    frame_of: F,
+    fetches: usize,
+    /// The view of the table that was read last.
+    view: TableRef,
+    moved: u64,
+}
+
+impl<F: Fn(usize, usize) -> usize> Frames<'_, F> {
+    fn fetch(&mut self, offset: u64, bytes: usize) -> Vec<u8> {
+        let mut into = vec![0; bytes];
+        for (word, into) in into.chunks_mut(8).enumerate() {
+            let at = offset as usize + word * 8;
+            let frame = (self.frame_of)(self.fetches, word);
+            into.copy_from_slice(&self.film.0[frame][at..at + into.len()]);
+        }
+        self.fetches += 1;
+        into
+    }
+}
+
+impl<'k, F: Fn(usize, usize) -> usize> Source<Lookup<'k>> for Frames<'_, F> {
+    fn bytes(&mut self, want: &Want) -> (Vec<u8>, Proof) {
+        (self.fetch(want.offset, want.bytes), Proof::Checksum)
+    }
+
+    fn head(&mut self) -> TableRef {
+        self.moved += 1;
+        let page = self.fetch(0, ARENA_HEADER_BYTES);
+        if let Some(newer) = TableRef::parse(REGION, BYTES as u64, &page) {
+            self.view = newer;
+        }
+        self.view.clone()
+    }
+}
+
 fn drive(
     film: &Film,
     view: &TableRef,
@@ -68,38 +110,18 @@ fn drive(
     frame_of: impl Fn(usize, usize) -> usize,
     seen: &mut Seen,
 ) -> Result<Vec<u8>, AskReason> {
-    let mut fetches = 0;
-    let mut fetch = |offset: u64, bytes: usize| {
-        let mut into = vec![0; bytes];
-        for (word, into) in into.chunks_mut(8).enumerate() {
-            let at = offset as usize + word * 8;
-            into.copy_from_slice(&film.0[frame_of(fetches, word)][at..at + into.len()]);
+    let mut lookup = Lookup::begin(key, plain_hash(key), Kind::STRING, view);
+    let mut frames = Frames { film, frame_of, fetches: 0, view: view.clone(), moved: 0 };
+    let ended = feed(&mut lookup, 1, &mut frames);
+    seen.moved += frames.moved;
+    match ended {
+        Ok((found, bytes)) => {
+            seen.found += 1;
+            Ok(found.record(&bytes).value.to_vec())
         }
-        fetches += 1;
-        into
-    };
-    let (mut walk, mut want) = Walk::begin(key, plain_hash(key), view);
-    let mut view = view.clone();
-    loop {
-        let bytes = fetch(want.offset, want.bytes);
-        match walk.feed(&bytes) {
-            Step::Fetch(next) => want = next,
-            Step::Found(found) => {
-                seen.found += 1;
-                return Ok(found.value.to_vec());
-            }
-            Step::Ask(reason) => {
-                seen.asked += 1;
-                return Err(reason);
-            }
-            Step::Moved => {
-                seen.moved += 1;
-                let page = fetch(0, ARENA_HEADER_BYTES);
-                if let Some(newer) = TableRef::parse(REGION, BYTES as u64, &page) {
-                    view = newer;
-                }
-                want = walk.refresh(&view)?;
-            }
+        Err(reason) => {
+            seen.asked += 1;
+            Err(reason)
         }
     }
 }
@@ -147,7 +169,9 @@ fn never_wrong(film: &Film, views: &[TableRef], keys: &[u32], seen: &mut Seen) {
             ) {
                 Ok(found) => assert_eq!(found, value(number), "key {number}"),
                 Err(AskReason::NotFound | AskReason::TooManyTries) => {}
-                Err(AskReason::Pending) => panic!("nothing is pending: key {number}"),
+                Err(reason @ (AskReason::Pending | AskReason::OtherKind)) => {
+                    panic!("{reason:?}: key {number}")
+                }
             };
             for from in 0..=last {
                 for to in [from + 1, from + 3, from + 8, last] {
@@ -314,14 +338,14 @@ fn buckets_visited(
     for number in (0..records).step_by(8) {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&number.to_le_bytes());
-        let (mut walk, mut want) = Walk::begin(&key, plain_hash(&key), &view);
+        let mut lookup = Lookup::begin(&key, plain_hash(&key), Kind::STRING, &view);
         loop {
-            // A record with its header takes 80 bytes.
-            buckets += (want.bytes == 64) as u64;
+            let want = lookup.next_want().expect("it has not ended");
+            buckets += (want.what == What::Words) as u64;
             scratch.resize(want.bytes, 0);
-            store.owner.words().copy_out(want.offset as usize, scratch);
-            match walk.feed(scratch) {
-                Step::Fetch(next) => want = next,
+            store.owner.view().copy_out(want.offset as usize, scratch);
+            match lookup.feed(want, scratch, Proof::Checksum) {
+                Step::More => {}
                 Step::Found(_) => break,
                 other => panic!("{other:?}"),
             }
@@ -339,10 +363,10 @@ fn a_reader_beside_the_owner_finds_what_stays() {
     for number in 0..STAYING {
         store.set(&key(number), &value(number));
     }
-    let words: Words = store.owner.words().clone();
+    let words: ReadView = store.owner.view().clone();
     let mut view = store.view();
-    let done = std::sync::atomic::AtomicBool::new(false);
-    let order = std::sync::atomic::Ordering::Relaxed;
+    let (done, changes) = (AtomicBool::new(false), AtomicU64::new(0));
+    let order = Ordering::Relaxed;
     let (found, asked) = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let (mut found, mut asked) = (0u64, 0u64);
@@ -350,12 +374,26 @@ fn a_reader_beside_the_owner_finds_what_stays() {
             while !done.load(order) || found < 1_000 {
                 let number = (found + asked) as u32 % STAYING;
                 let key = key(number);
-                match walk_locally(&words, &mut view, &key, plain_hash(&key), &mut scratch) {
+                match walk_locally(
+                    &words,
+                    &mut view,
+                    &key,
+                    plain_hash(&key),
+                    Kind::STRING,
+                    &mut scratch,
+                ) {
                     Ok(record) => {
                         assert_eq!(record.value, value(number));
                         found += 1;
                     }
-                    Err(_) => asked += 1,
+                    Err(_) => {
+                        // Once for each change, however long the owner is held up in it.
+                        asked += 1;
+                        let change = changes.load(order);
+                        while changes.load(order) == change && !done.load(order) {
+                            std::thread::yield_now();
+                        }
+                    }
                 }
             }
             (found, asked)
@@ -363,9 +401,11 @@ fn a_reader_beside_the_owner_finds_what_stays() {
         for round in 0..3 {
             for number in STAYING..STAYING + 6_000 * (round + 1) {
                 store.set(&key(number), &value(number));
+                changes.fetch_add(1, order);
             }
             for number in STAYING..STAYING + 6_000 * (round + 1) {
                 store.remove(&key(number));
+                changes.fetch_add(1, order);
             }
         }
         done.store(true, order);
@@ -377,6 +417,6 @@ fn a_reader_beside_the_owner_finds_what_stays() {
 
 #[test]
 fn a_region_of_nothing_has_no_table() {
-    assert_eq!(TableRef::read(REGION, &Words::new(Mapping::heap(4096))), None);
-    assert_eq!(TableRef::read(REGION, &Words::new(Mapping::heap(64))), None);
+    assert_eq!(TableRef::read(REGION, &Words::new(Mapping::heap(4096)).view()), None);
+    assert_eq!(TableRef::read(REGION, &Words::new(Mapping::heap(64)).view()), None);
 }

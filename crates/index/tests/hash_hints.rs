@@ -32,7 +32,7 @@ fn check_hints(store: &Store<NoJournal>, keys: u32) -> (u32, u32) {
             let expected = same.any(|(_, slot)| slot.class >= class);
             assert_eq!(store.table.may_hold_class(&store.owner, hash, class), expected);
             // A reader does not go to the end of a long chain, and says yes.
-            let hint = view.may_hold_class(store.owner.words(), hash, class);
+            let hint = view.may_hold_class(store.owner.view(), hash, class);
             assert!(hint == expected || (is_long && hint), "key {number}, class {class}");
             (yes, no) = (yes + expected as u32, no + !hint as u32);
         }
@@ -73,7 +73,7 @@ fn the_hint_of_an_old_view_never_denies_what_is_there() {
         let hash = plain_hash(&key(number));
         let (_, slot) = store.table.find(&store.owner, &key(number), hash).unwrap();
         for view in &views {
-            assert!(view.may_hold_class(store.owner.words(), hash, slot.class), "key {number}");
+            assert!(view.may_hold_class(store.owner.view(), hash, slot.class), "key {number}");
         }
     }
 }
@@ -90,7 +90,7 @@ fn growth_takes_the_run_that_it_names_when_the_table_is_too_full() {
         if runs == 5 && wants.is_some() {
             // Without memory it names none until it tries again.
             let mut none = Slots::new(BYTES, BYTES);
-            assert!(!store.table.grow(&mut store.owner, &mut none, 0, plain_hash));
+            assert!(!store.table.grow(&mut store.owner, &mut none, 0, |_, key| plain_hash(key)));
             for _ in 0..GROW_PAUSE_INSERTS {
                 assert_eq!(store.table.wants_run(), None);
                 assert!(!store.grow());

@@ -4,9 +4,11 @@
 mod store;
 
 use remora_arena::{NoJournal, Slots};
-use remora_index::hash::{AskReason, Step, TableRef, Walk, record_value, walk_locally};
+use remora_index::hash::{AskReason, Lookup, TableRef, record_value, walk_locally};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
+use remora_layout::kind::Kind;
 use remora_layout::limits::GROW_PAUSE_INSERTS;
+use remora_walk::{Proof, Step, Walk};
 use std::collections::HashMap;
 use store::{REGION, Store, plain_hash, poor_hash};
 
@@ -22,7 +24,7 @@ fn walk(
     key: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Result<Vec<u8>, AskReason> {
-    walk_locally(store.owner.words(), view, key, (store.hash)(key), scratch)
+    walk_locally(store.owner.view(), view, key, (store.hash)(key), Kind::STRING, scratch)
         .map(|found| found.value.to_vec())
 }
 
@@ -151,7 +153,7 @@ fn without_memory_nothing_changes_and_growth_comes_later() {
     for bytes in [0, 64] {
         let before = store.owner.slice(0, BYTES / 2).to_vec();
         let mut full = Slots::new(BYTES - bytes, BYTES);
-        assert!(!store.table.grow(&mut store.owner, &mut full, 0, plain_hash));
+        assert!(!store.table.grow(&mut store.owner, &mut full, 0, |_, key| plain_hash(key)));
         let mut after = store.owner.slice(0, BYTES / 2).to_vec();
         let directory = word::DIRECTORY * 8..word::DIRECTORY * 8 + 8;
         after[directory.clone()].copy_from_slice(&before[directory]);
@@ -176,20 +178,26 @@ fn without_memory_nothing_changes_and_growth_comes_later() {
 fn a_walk_survives_changes_between_its_fetches() {
     let mut store = new_store(1);
     store.set(b"moving", b"one");
-    let (mut walk, want) = Walk::begin(b"moving", poor_hash(b"moving"), &store.view());
+    let mut walk = Lookup::begin(b"moving", poor_hash(b"moving"), Kind::STRING, &store.view());
     assert_eq!((walk.nodes(), walk.retries()), (0, 0));
-    let bucket = store.owner.slice(want.offset as usize, want.bytes).to_vec();
-    let Step::Fetch(record) = walk.feed(&bucket) else { panic!("a candidate") };
+    let fetch = |store: &Store<NoJournal>, walk: &mut Lookup<'_>| {
+        let want = walk.next_want().expect("it has not ended");
+        (want, store.owner.slice(want.offset as usize, want.bytes).to_vec())
+    };
+    let (first, bucket) = fetch(&store, &mut walk);
+    assert_eq!(walk.feed(first, &bucket, Proof::Checksum), Step::More, "a candidate");
     // Between the two READs the key is rewritten: the old record is dead.
     store.set(b"moving", b"two");
-    let bytes = store.owner.slice(record.offset as usize, record.bytes).to_vec();
-    let Step::Fetch(again) = walk.feed(&bytes) else { panic!("the bucket again") };
-    assert_eq!(again, want);
-    let bucket = store.owner.slice(again.offset as usize, again.bytes).to_vec();
-    let Step::Fetch(record) = walk.feed(&bucket) else { panic!("the new candidate") };
-    let bytes = store.owner.slice(record.offset as usize, record.bytes).to_vec();
-    let Step::Found(found) = walk.feed(&bytes) else { panic!("the new record") };
-    assert_eq!((found.value, walk.retries(), walk.nodes()), (&b"two"[..], 1, 4));
+    let (record, bytes) = fetch(&store, &mut walk);
+    assert_eq!(walk.feed(record, &bytes, Proof::Checksum), Step::More, "the bucket again");
+    let (again, bucket) = fetch(&store, &mut walk);
+    assert_eq!(again, first);
+    assert_eq!(walk.feed(again, &bucket, Proof::Checksum), Step::More, "the new candidate");
+    let (record, bytes) = fetch(&store, &mut walk);
+    let step = walk.feed(record, &bytes, Proof::Checksum);
+    let Step::Found(found) = step else { panic!("the new record") };
+    let value = found.record(&bytes).value;
+    assert_eq!((value, walk.retries(), walk.nodes()), (&b"two"[..], 1, 4));
 }
 
 /// A header page that tells of a true table with several chunks.
@@ -241,7 +249,8 @@ proptest::proptest! {
         }
         if let Some(view) = TableRef::parse(REGION, BYTES as u64, &page) {
             for hash in hashes {
-                let (_, want) = Walk::begin(b"key", remora_layout::hash::KeyHash(hash), &view);
+                let hash = remora_layout::hash::KeyHash(hash);
+                let want = Lookup::begin(b"key", hash, Kind::STRING, &view).next_want().unwrap();
                 assert!(want.offset.is_multiple_of(64));
                 assert!(want.offset + want.bytes as u64 <= BYTES as u64);
             }
@@ -253,21 +262,23 @@ proptest::proptest! {
         feeds in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..200), 1..64),
     ) {
         let view = new_store(16).view();
-        let (mut walk, first) = Walk::begin(b"key", poor_hash(b"key"), &view);
-        let mut want = Some(first);
+        let mut walk = Lookup::begin(b"key", poor_hash(b"key"), Kind::STRING, &view);
         let mut turns = 0;
-        while let Some(bytes) = want {
-            assert!(bytes.offset + bytes.bytes as u64 <= BYTES as u64, "never out of bounds");
+        while let Some(want) = walk.next_want() {
+            assert!(want.offset + want.bytes as u64 <= BYTES as u64, "never out of bounds");
             turns += 1;
             assert!(turns < 64, "bounded");
             let mut fed = feeds[turns % feeds.len()].clone();
-            fed.resize(bytes.bytes, 0);
-            want = match walk.feed(&fed) {
-                Step::Fetch(next) => Some(next),
-                Step::Moved => walk.refresh(&view).ok(),
-                Step::Ask(_) => None,
+            fed.resize(want.bytes, 0);
+            let goes_on = match walk.feed(want, &fed, Proof::Checksum) {
+                Step::More => true,
+                Step::Restart => walk.restart(&view).is_ok(),
+                Step::Ask(_) => false,
                 Step::Found(_) => panic!("random bytes are no record"),
             };
+            if !goes_on {
+                break;
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ fn compare(grove: &Grove<NoJournal>, random: &mut Random) {
     let (x, y) = window.centre();
     let wanted = random.below(20) as usize;
     let expected = grove.expected_nearest(x, y, wanted);
-    assert_eq!(grove.tree.nearest(&grove.owner, x, y, wanted), expected);
+    assert_eq!(grove.tree.nearest(&grove.owner, (x, y), wanted, |_| true), expected);
     assert_eq!(grove.walk_in_order(Query::Nearest { x, y, wanted }), expected);
 }
 

@@ -60,7 +60,7 @@ fn compare(grove: &Grove<NoJournal>, other: &RTree<Theirs>, random: &mut Random)
         .take(wanted)
         .map(|(_, distance)| distance)
         .collect();
-    let found = grove.tree.nearest(&grove.owner, x, y, wanted);
+    let found = grove.tree.nearest(&grove.owner, (x, y), wanted, |_| true);
     let ours: Vec<f64> = found.iter().map(|object| object.rect.distance_squared(x, y)).collect();
     assert_eq!(ours, distances);
     assert_eq!(grove.walk_in_order(Query::Nearest { x, y, wanted }), found);

@@ -6,14 +6,17 @@
 //! while it went on, and not before what an earlier walk has shown; and what
 //! was true all the time is shown.
 
+mod feeder;
 mod grove;
 
+use feeder::{Source, feed};
 use grove::{Grove, HOME, KINDS, Random};
 use remora_arena::{Journal, NoJournal};
-use remora_index::rtree::{AskReason, Predicate, Query, Step, Walk, walk_locally};
+use remora_index::rtree::{AskReason, Predicate, Query, Search, Want, walk_locally};
 use remora_layout::node::{NodeRef, Proof, node_bytes, verify_node};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind, verify_header};
+use remora_walk::{Step, Walk, What};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -106,32 +109,44 @@ impl Replay<'_> {
     }
 
     /// A walk with many nodes under way, which come in any order.
-    fn walk(&mut self, at: NodeRef, query: Query, random: &mut Random) -> Result<Walk, AskReason> {
+    fn walk(
+        &mut self,
+        at: NodeRef,
+        query: Query,
+        random: &mut Random,
+    ) -> Result<Search, AskReason> {
         let header = self.header(at, random);
-        let mut walk = Walk::begin(query, HOME, header, self.words.len() as u64 * 8);
-        let (mut under_way, mut width) = (Vec::new(), 1 + random.below(8) as usize);
-        loop {
-            while under_way.len() < width
-                && let Some(want) = walk.next_want()
-            {
-                under_way.push(want);
-            }
-            let next = random.below(under_way.len() as u64) as usize;
-            let want = under_way.swap_remove(next);
-            let bytes = self.read(want.at, walk.node_bytes(), random);
-            match walk.feed(want, &bytes, Proof::Checksum) {
-                Step::More => {}
-                Step::Done => return Ok(walk),
-                Step::Ask(reason) => return Err(reason),
-                Step::Again => {
-                    // What is still under way is fed in vain, later.
-                    width += under_way.len();
-                    let header = self.header(at, random);
-                    walk.restart(header)?;
-                }
-            }
-        }
+        let mut walk = Search::begin(query, HOME, header, self.words.len() as u64 * 8);
+        let width = 1 + random.below(8) as usize;
+        feed(&mut walk, width, &mut Late { replay: self, random, header: at })?;
+        Ok(walk)
     }
+}
+
+/// Nodes that come late, torn and in any order.
+struct Late<'l, 'r> {
+    replay: &'l mut Replay<'r>,
+    random: &'l mut Random,
+    header: NodeRef,
+}
+
+impl Source<Search> for Late<'_, '_> {
+    fn bytes(&mut self, want: &Want) -> (Vec<u8>, Proof) {
+        (self.replay.read(node_of(want), want.bytes, self.random), Proof::Checksum)
+    }
+
+    fn head(&mut self) -> TreeHeader {
+        self.replay.header(self.header, self.random)
+    }
+
+    fn next(&mut self, under_way: usize) -> usize {
+        self.random.below(under_way as u64) as usize
+    }
+}
+
+fn node_of(want: &Want) -> NodeRef {
+    let What::Node { at, .. } = want.what else { panic!("a search wants nodes") };
+    at
 }
 
 /// A history of changes of small trees, recorded.
@@ -204,7 +219,13 @@ impl<'h> Checker<'h> {
     }
 
     /// One walk, over a window, from one time to another.
-    fn check(&mut self, window: &Rect, from: usize, to: usize, walk: &Walk) -> Result<(), String> {
+    fn check(
+        &mut self,
+        window: &Rect,
+        from: usize,
+        to: usize,
+        walk: &Search,
+    ) -> Result<(), String> {
         let results: HashMap<u64, Rect> =
             walk.results().iter().map(|object| (object.word, object.rect)).collect();
         if results.len() != walk.results().len() {
@@ -357,10 +378,10 @@ fn hostile_bytes_end_in_an_error_or_in_nothing() {
     let query = Query::Window { window, predicate: Predicate::Intersects };
     let header = grove.tree.header();
     for _ in 0..3_000 {
-        let mut walk = Walk::begin(query, HOME, header, grove.owner.region_bytes() as u64);
+        let mut walk = Search::begin(query, HOME, header, grove.owner.region_bytes() as u64);
         let mut fed = 0;
         while let Some(want) = walk.next_want() {
-            let mut bytes = grove.owner.slice(want.at.offset(), walk.node_bytes()).to_vec();
+            let mut bytes = grove.owner.slice(want.offset as usize, want.bytes).to_vec();
             let spoiled = random.below(10) == 0;
             if spoiled {
                 // Anything at all, which the reader believes for its version.
@@ -371,9 +392,9 @@ fn hostile_bytes_end_in_an_error_or_in_nothing() {
             }
             let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
             match walk.feed(want, &bytes, Proof::VersionAfter(version)) {
-                Step::Done | Step::Ask(_) => break,
-                Step::Again => {
-                    if walk.restart(header).is_err() {
+                Step::Found(()) | Step::Ask(_) => break,
+                Step::Restart => {
+                    if walk.restart(&header).is_err() {
                         break;
                     }
                 }
@@ -403,13 +424,13 @@ fn a_tree_that_always_changes_is_asked() {
         grove.insert(rect(&mut random));
         grove.remove_some(&mut random);
     }
-    let mut walk = Walk::begin(query, HOME, old, 1 << 20);
+    let mut walk = Search::begin(query, HOME, old, 1 << 20);
     let mut restarts = 0;
     let reason = loop {
         let want = walk.next_want().expect("it is not done");
-        let copy = bytes(&grove, want.at, walk.node_bytes());
+        let copy = bytes(&grove, node_of(&want), want.bytes);
         match walk.feed(want, &copy, Proof::Checksum) {
-            Step::Again => match walk.restart(old) {
+            Step::Restart => match walk.restart(&old) {
                 Ok(()) => restarts += 1,
                 Err(reason) => break reason,
             },
@@ -419,10 +440,10 @@ fn a_tree_that_always_changes_is_asked() {
     };
     assert_eq!((reason, restarts), (AskReason::TooManyRestarts, 8));
     // A node that is always torn.
-    let mut walk = Walk::begin(query, HOME, grove.tree.header(), 1 << 20);
+    let mut walk = Search::begin(query, HOME, grove.tree.header(), 1 << 20);
     let reason = loop {
         let want = walk.next_want().expect("it is not done");
-        let mut copy = bytes(&grove, want.at, walk.node_bytes());
+        let mut copy = bytes(&grove, node_of(&want), want.bytes);
         copy[8] ^= 1;
         match walk.feed(want, &copy, Proof::Checksum) {
             Step::More => {}
@@ -445,7 +466,7 @@ fn threads_search_while_the_owner_changes() {
         let stay: Vec<(u64, Rect)> =
             grove.objects.iter().copied().filter(|(id, _)| id % 2 == 0).collect();
         grove.objects.retain(|(id, _)| id % 2 == 1);
-        let (words, at) = (grove.owner.words().clone(), grove.tree.at());
+        let (words, at) = (grove.owner.view().clone(), grove.tree.at());
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {

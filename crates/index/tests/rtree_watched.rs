@@ -5,10 +5,11 @@
 mod grove;
 
 use grove::{Grove, HOME, KINDS, Random};
-use remora_arena::{NoJournal, Words};
-use remora_index::Memory;
+use remora_arena::{NoJournal, ReadView};
 use remora_index::rtree::{LocalWalk, Predicate, Query};
 use remora_layout::rect::Rect;
+use remora_walk::Memory;
+use remora_walk::local::WalkLimits;
 use std::cell::RefCell;
 
 /// Entries of a node: so few that leaves often change their parents.
@@ -37,7 +38,7 @@ impl World {
 
 /// The tree's memory; it is changed between any two fetches.
 struct Busy<'w> {
-    words: Words,
+    words: ReadView,
     world: &'w RefCell<World>,
 }
 
@@ -61,7 +62,7 @@ fn what_stands_is_still_there() {
     let mut stood = 0;
     for (number, kind) in KINDS.into_iter().enumerate() {
         let grove = Grove::new(kind, CAPACITY, 16 << 20, NoJournal);
-        let words = grove.owner.words().clone();
+        let words = grove.owner.view().clone();
         let world = RefCell::new(World { grove, random: Random::new(number as u64 + 9), rare: 1 });
         (0..400).for_each(|_| world.borrow_mut().change());
         for round in 0..25_000 {
@@ -74,7 +75,7 @@ fn what_stands_is_still_there() {
             let query = Query::Window { window, predicate: Predicate::Intersects };
             let memory = Busy { words: words.clone(), world: &world };
             let Ok(mut walk) = LocalWalk::begin(&memory, HOME, at, query) else { continue };
-            let ended = walk.run(u64::MAX, &mut Vec::new());
+            let ended = walk.run_within(&WalkLimits::REGION, &mut Vec::new());
             world.borrow_mut().rare = u64::MAX;
             let found = walk.walk().results();
             if ended != Ok(true) || found.is_empty() || !walk.stands() {

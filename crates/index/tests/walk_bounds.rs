@@ -1,15 +1,21 @@
 //! What a walk does with each thing that it can meet, fed by hand: what it
 //! takes for a candidate, how often it tries again, and where it stops.
 
+mod feeder;
+
+use feeder::{Source, feed};
 use remora_arena::{
     CLASSES, NewRecord, NoJournal, Owner, Slot, Slots, class_bytes, flip_dead, publish_live,
     write_pending,
 };
-use remora_index::hash::{AskReason, Step, Table, TableRef, Walk};
+use remora_index::hash::{AskReason, Lookup, Part, Table, TableRef, Want};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
+use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES};
+use remora_walk::{Proof, Step, Walk};
 
 const BYTES: usize = 1 << 20;
 const SECRET: u64 = 77;
@@ -22,14 +28,19 @@ fn hash() -> KeyHash {
 
 /// A table of one bucket, and a record of the key that nothing names yet.
 fn record_alone() -> (Owner<NoJournal>, TableRef, BucketSlot) {
+    record_of(Kind::STRING)
+}
+
+fn record_of(kind: Kind) -> (Owner<NoJournal>, TableRef, BucketSlot) {
     let mut owner = Owner::heap(BYTES, NoJournal);
     owner.store(word::RECORD_SECRET, SECRET);
     Table::new(&mut owner, ARENA_HEADER_BYTES, 1);
     let mut slots = Slots::new(ARENA_HEADER_BYTES + BUCKET_BYTES, BYTES);
-    let record = NewRecord { key: KEY, value: b"value", kind: 0, expires_at_ms: 0 };
+    let record =
+        NewRecord { database: Database::ZERO, key: KEY, value: b"value", kind, expires_at_ms: 0 };
     let slot = slots.allocate(&mut owner, record.record_bytes(), 0).unwrap();
     let pointer = write_pending(&mut owner, SECRET, 3, slot, &record);
-    let view = TableRef::read(3, owner.words()).unwrap();
+    let view = TableRef::read(3, owner.view()).unwrap();
     let generation_low = pointer.generation as u8;
     let signature = hash().signature();
     (owner, view, BucketSlot { slot: slot.slot, class: slot.class, generation_low, signature })
@@ -44,37 +55,59 @@ fn bucket(slot: BucketSlot, is_used: bool, link: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Walks where the bucket names `slot`, and each fetch of a record gives what
-/// the owner has there, its last `broken` bytes overwritten. Gives the end, and the
-/// fetches of the bucket and of the record.
+/// Memory where the bucket names `slot`, and each fetch of a record gives what
+/// the owner has there, its last `broken` bytes overwritten.
+struct Broken<'o> {
+    owner: &'o Owner<NoJournal>,
+    slot: BucketSlot,
+    broken: usize,
+    buckets: u32,
+    records: u32,
+}
+
+impl<'k> Source<Lookup<'k>> for Broken<'_> {
+    fn bytes(&mut self, want: &Want) -> (Vec<u8>, Proof) {
+        let bytes = match want.tag {
+            Part::Bucket => {
+                self.buckets += 1;
+                bucket(self.slot, true, 0)
+            }
+            Part::Record(_) => {
+                self.records += 1;
+                let mut bytes = self.owner.slice(want.offset as usize, want.bytes).to_vec();
+                let end = bytes.len();
+                bytes[end - self.broken..].fill(0xee);
+                bytes
+            }
+        };
+        (bytes, Proof::Checksum)
+    }
+
+    fn head(&mut self) -> TableRef {
+        panic!("there is one bucket");
+    }
+}
+
+/// Walks over such memory. Gives the end, and the fetches of the bucket and of
+/// the record.
 fn drive(
     owner: &Owner<NoJournal>,
     view: &TableRef,
     slot: BucketSlot,
     broken: usize,
 ) -> (Result<Vec<u8>, AskReason>, u32, u32) {
-    let (mut walk, first) = Walk::begin(KEY, hash(), view);
-    let (mut want, mut buckets, mut records) = (first, 0, 0);
-    loop {
-        let mut bytes = owner.slice(want.offset as usize, want.bytes).to_vec();
-        if want == first {
-            buckets += 1;
-            bytes = bucket(slot, true, 0);
-        } else {
-            records += 1;
-            assert!(records < 100, "it comes to an end");
-            let end = bytes.len();
-            bytes[end - broken..].fill(0xee);
-        }
-        let step = walk.feed(&bytes);
-        assert_eq!(walk.nodes(), (buckets + records) as usize);
-        match step {
-            Step::Fetch(next) => want = next,
-            Step::Found(found) => return (Ok(found.value.to_vec()), buckets, records),
-            Step::Ask(reason) => return (Err(reason), buckets, records),
-            Step::Moved => panic!("there is one bucket"),
-        }
-    }
+    let mut walk = Lookup::begin(KEY, hash(), Kind::STRING, view);
+    let mut memory = Broken { owner, slot, broken, buckets: 0, records: 0 };
+    let ended = feed(&mut walk, 1, &mut memory);
+    let Broken { buckets, records, .. } = memory;
+    assert_eq!(walk.nodes(), (buckets + records) as usize);
+    (ended.map(|(found, bytes)| found.record(&bytes).value.to_vec()), buckets, records)
+}
+
+/// Feeds the next want.
+fn feed_next(walk: &mut Lookup<'_>, bytes: &[u8]) -> Step<remora_index::hash::Found, AskReason> {
+    let want = walk.next_want().expect("it has not ended");
+    walk.feed(want, bytes, Proof::Checksum)
 }
 
 /// The slot of a slot word, first of its place.
@@ -90,6 +123,15 @@ fn a_record_is_found_live_and_asked_for_while_it_is_pending() {
     assert_eq!(drive(&owner, &view, slot, 0), (Err(AskReason::Pending), 1, 1));
     publish_live(&mut owner, record(slot));
     assert_eq!(drive(&owner, &view, slot, 0), (Ok(b"value".to_vec()), 1, 1));
+}
+
+#[test]
+fn a_record_of_another_kind_is_asked_for_at_once() {
+    for kind in [Kind::HASH.whole(), Kind::GEO_MEMBER, Kind::OBJECT] {
+        let (mut owner, view, slot) = record_of(kind);
+        publish_live(&mut owner, record(slot));
+        assert_eq!(drive(&owner, &view, slot, 0), (Err(AskReason::OtherKind), 1, 1), "{kind:?}");
+    }
 }
 
 #[test]
@@ -115,9 +157,9 @@ fn only_words_in_use_of_a_class_that_exists_are_candidates() {
     let (_, view, slot) = record_alone();
     let not_found = Step::Ask(AskReason::NotFound);
     let feed = |bucket: &[u8]| {
-        let (mut walk, _) = Walk::begin(KEY, hash(), &view);
-        let step = walk.feed(bucket);
-        matches!(step, Step::Fetch(_)) || {
+        let mut walk = Lookup::begin(KEY, hash(), Kind::STRING, &view);
+        let step = feed_next(&mut walk, bucket);
+        step == Step::More || {
             assert_eq!(step, not_found);
             false
         }
@@ -136,13 +178,16 @@ fn only_words_in_use_of_a_class_that_exists_are_candidates() {
 fn a_chain_is_followed_inside_the_region_and_so_far() {
     let (_, view, _) = record_alone();
     let last = (BYTES - BUCKET_BYTES) as u32 / 16;
-    let (mut walk, _) = Walk::begin(KEY, hash(), &view);
+    let mut walk = Lookup::begin(KEY, hash(), Kind::STRING, &view);
     for _ in 1..CHAIN_BUCKETS {
-        let Step::Fetch(want) = walk.feed(&bucket(NONE, false, last)) else { panic!("it fits") };
+        assert_eq!(feed_next(&mut walk, &bucket(NONE, false, last)), Step::More, "it fits");
+        let want = walk.clone().next_want().unwrap();
         assert_eq!((want.offset, want.bytes), (last as u64 * 16, BUCKET_BYTES));
     }
-    assert_eq!(walk.clone().feed(&bucket(NONE, false, 0)), Step::Ask(AskReason::NotFound));
-    assert_eq!(walk.feed(&bucket(NONE, false, last)), Step::Ask(AskReason::TooManyTries));
-    let (mut walk, _) = Walk::begin(KEY, hash(), &view);
-    assert_eq!(walk.feed(&bucket(NONE, false, last + 1)), Step::Ask(AskReason::TooManyTries));
+    let end = feed_next(&mut walk.clone(), &bucket(NONE, false, 0));
+    assert_eq!(end, Step::Ask(AskReason::NotFound));
+    let beyond = Step::Ask(AskReason::TooManyTries);
+    assert_eq!(feed_next(&mut walk, &bucket(NONE, false, last)), beyond);
+    let mut walk = Lookup::begin(KEY, hash(), Kind::STRING, &view);
+    assert_eq!(feed_next(&mut walk, &bucket(NONE, false, last + 1)), beyond);
 }

@@ -4,6 +4,7 @@
 //!    0  magic            8  layout version    16  life            24  epoch
 //!   32  region          40  hash seed         48  table offset    56  buckets
 //!   64  region bytes    72  base buckets        80  record secret
+//!  960  durable (a line of its own: it changes, and READs fetch it alone)
 //! 1024  asleep (a line of its own: the owner writes it, all senders read it)
 //! 1088  directory of the table's chunks (32 bits each, see `table`)
 //! 4096  the table's first buckets, then slots and the table's chunks
@@ -42,10 +43,28 @@ pub mod word {
     /// Seed of the records' checksums, random in each life: only who may read
     /// the arena can compute one (decision 0011).
     pub const RECORD_SECRET: usize = 10;
+    /// How far the shard's changes are durable, see [`super::durable_of`].
+    pub const DURABLE: usize = 120;
     /// 1 while the owner sleeps and wants to be woken.
     pub const ASLEEP: usize = 128;
     /// First word of the directory, which has `table::DIRECTORY_ENTRIES`.
     pub const DIRECTORY: usize = 136;
 }
 
+/// The word [`word::DURABLE`] for a sequence up to which all changes are durable;
+/// `u64::MAX` where each is at once.
+#[inline]
+pub const fn durable_word(sequence: u64) -> u64 {
+    sequence.wrapping_add(1)
+}
+
+/// The sequence up to which changes are durable, by the word [`word::DURABLE`]:
+/// nobody may show what has changed later. `u64::MAX` where each is at once.
+#[inline(always)]
+pub const fn durable_of(word: u64) -> u64 {
+    word.wrapping_sub(1)
+}
+
+const _: () = assert!(durable_of(0) == u64::MAX && durable_of(durable_word(7)) == 7);
 const _: () = assert!(word::ASLEEP * 8 == 1024);
+const _: () = assert!(word::DURABLE * 8 == 960);

@@ -2,24 +2,50 @@
 //!
 //! ```text
 //!  63            48 47            32 31                             0
-//! +----------------+----------------+--------------------------------+
-//! |   partition    |   signature    |             bucket             |
-//! +----------------+----------------+--------------------------------+
+//! +-----+----------+----------------+--------------------------------+
+//! | db  |   free   |   signature    |             bucket             |
+//! +-----+----------+----------------+--------------------------------+
 //! ```
-//! Shard, signature and bucket use disjoint bits, so that knowing one says
-//! nothing about another (design, "Memory"; HydraDB 4.1.1 and 4.1.3).
+//! Signature and bucket use disjoint bits, so that knowing one says nothing
+//! about the other (design, "Memory"; HydraDB 4.1.3). The shard comes from the
+//! key's slot ([`crate::slot`]), which has nothing to do with this hash. The
+//! highest four bits are no hash: they number the key's database, so that a
+//! lookup by hash looks in one database.
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+use crate::database::Database;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};
 
-/// A key's 64-bit hash.
+/// Lowest of the bits that number a key's database.
+const DATABASE_SHIFT: u32 = 60;
+
+/// A key's database, and 60 bits of its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct KeyHash(pub u64);
 
 impl KeyHash {
-    /// Hash of `key` under the cluster's seed.
+    /// Hash of a key of database 0 under the cluster's seed.
     #[inline]
     pub fn of(key: &[u8], seed: u64) -> Self {
-        Self(xxh3_64_with_seed(key, seed))
+        Self::within(Database::ZERO, key, seed)
+    }
+
+    /// Hash of a key of a database under the cluster's seed.
+    #[inline]
+    pub fn within(database: Database, key: &[u8], seed: u64) -> Self {
+        let hash = xxh3_64_with_seed(key, database.seed(seed));
+        Self(hash & !(15 << DATABASE_SHIFT) | (database.number() as u64) << DATABASE_SHIFT)
+    }
+
+    /// What goes with a command that has no key: its database.
+    #[inline(always)]
+    pub const fn without_key(database: Database) -> Self {
+        Self((database.number() as u64) << DATABASE_SHIFT)
+    }
+
+    /// The key's database.
+    #[inline(always)]
+    pub const fn database(self) -> Database {
+        Database::of_bits(self.0 >> DATABASE_SHIFT)
     }
 
     /// The 16-bit signature kept in a bucket slot (HydraDB 4.1.3, H9).
@@ -37,39 +63,18 @@ impl KeyHash {
         let wide = (self.0 & 0xffff_ffff) & (2 * round - 1);
         if wide < buckets { wide } else { wide & (round - 1) }
     }
-
-    /// The shard among `shards`, by consistent hashing of the upper 16 bits
-    /// (H1): when a shard is added, only the keys that it takes over move.
-    #[inline]
-    pub fn shard(self, shards: usize) -> usize {
-        if shards <= 1 {
-            return 0;
-        }
-        jump_consistent(self.0 >> 48, shards)
-    }
-}
-
-/// Jump consistent hash (Lamping and Veach, arXiv:1406.2294) of a 16-bit
-/// partition. The bound of the loop is `shards`.
-fn jump_consistent(partition: u64, shards: usize) -> usize {
-    // The generator of the paper needs well-mixed input; partitions are small
-    // integers, so they are spread over 64 bits first.
-    let mut state = partition.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut chosen = 0usize;
-    let mut next = 0usize;
-    while next < shards {
-        chosen = next;
-        state = state.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
-        let draw = ((state >> 33) + 1) as f64;
-        next = ((chosen + 1) as f64 * ((1u64 << 31) as f64 / draw)) as usize;
-    }
-    chosen
 }
 
 /// Checksum of bytes that cross a fabric, keyed by `seed`.
 #[inline]
 pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
+}
+
+/// 128 bits by which bytes are compared between servers: the same everywhere.
+#[inline]
+pub fn digest(bytes: &[u8]) -> u128 {
+    xxh3_128(bytes)
 }
 
 /// A [`checksum`] of bytes that come one piece after the other, with the same
@@ -107,28 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_share_the_partitions_evenly() {
-        for shards in [1usize, 2, 3, 7, 64] {
-            let mut counts = vec![0u32; shards];
-            for partition in 0..65_536u64 {
-                counts[KeyHash(partition << 48).shard(shards)] += 1;
-            }
-            let mean = 65_536 / shards as u32;
-            for count in counts {
-                assert!(count > mean * 8 / 10 && count < mean * 12 / 10, "{count} of {mean}");
-            }
+    fn a_hash_tells_its_database_and_its_bits_differ_by_it() {
+        let mut seen = std::collections::BTreeSet::new();
+        for database in Database::all() {
+            let hash = KeyHash::within(database, b"remora", 7);
+            assert_eq!(hash.database(), database);
+            assert!(seen.insert((hash.signature(), hash.0 as u32)), "another place in the table");
+            assert_eq!(KeyHash::without_key(database).database(), database);
         }
-    }
-
-    #[test]
-    fn a_new_shard_takes_keys_and_moves_no_others() {
-        for shards in 1..20usize {
-            for partition in (0..65_536u64).step_by(7) {
-                let before = KeyHash(partition << 48).shard(shards);
-                let after = KeyHash(partition << 48).shard(shards + 1);
-                assert!(after == before || after == shards);
-            }
-        }
+        assert_eq!(KeyHash::within(Database::ZERO, b"remora", 7), KeyHash::of(b"remora", 7));
     }
 
     #[test]
@@ -148,8 +140,9 @@ mod tests {
 
     #[test]
     fn the_hash_is_pinned() {
-        // XXH3 is specified; other languages must compute the same shard.
-        assert_eq!(KeyHash::of(b"", 0).0, 0x2d06_8005_38d3_94c2);
-        assert_eq!(xxhash_rust::xxh3::xxh3_64_with_seed(b"remora", 7), KeyHash::of(b"remora", 7).0);
+        // XXH3 is specified; other languages must compute the same.
+        assert_eq!(checksum(b"", 0), 0x2d06_8005_38d3_94c2);
+        assert_eq!(KeyHash::of(b"", 0).0, 0x0d06_8005_38d3_94c2);
+        assert_eq!(xxh3_64_with_seed(b"remora", 7) << 4 >> 4, KeyHash::of(b"remora", 7).0);
     }
 }

@@ -14,13 +14,15 @@
 //! * Chosen is the other one: there is no session (its number is 0), and the
 //!   client dials again where `socket_path` or `tcp_address` says.
 
-use zerocopy::little_endian::{U32, U64};
+use crate::limits::MAX_SHARDS;
+use crate::slot::SlotTable;
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Opens both hellos.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"remora\r\n");
 /// Version of every layout in this crate; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 /// Bytes of a Unix socket's path in a hello: all that the kernel takes
 /// (sun_path), filled up with zeros.
 pub const SOCKET_PATH_BYTES: usize = 108;
@@ -122,6 +124,34 @@ pub struct ServerHello {
     pub padding: [u8; 4],
     /// The server's TCP address, for a client that came by the Unix socket.
     pub tcp_address: [u8; TCP_ADDRESS_BYTES],
+    /// Numbers of the shards' regions: unique in the server's life, and not the
+    /// shards' own. Zero behind the last shard.
+    pub regions: [U32; MAX_SHARDS],
+    /// The first slot of each shard's range ([`crate::slot`]). Zero behind the
+    /// last shard.
+    pub first_slots: [U16; MAX_SHARDS],
+}
+
+impl ServerHello {
+    /// The number of a shard's region.
+    pub fn region(&self, shard: usize) -> u32 {
+        self.regions[shard].get()
+    }
+
+    /// Which shard has which slot; `None` if the hello makes no sense.
+    pub fn slot_table(&self) -> Option<SlotTable> {
+        let mut first = [0; MAX_SHARDS];
+        first.iter_mut().zip(&self.first_slots).for_each(|(to, from)| *to = from.get());
+        SlotTable::from_first_slots(first.get(..self.shards.get() as usize)?)
+    }
+
+    /// Tells of shards whose regions have these numbers, and of their slots.
+    pub fn tell_shards(&mut self, regions: impl IntoIterator<Item = u32>, slots: &SlotTable) {
+        self.shards = (slots.shards() as u32).into();
+        self.regions.iter_mut().zip(regions).for_each(|(to, region)| *to = region.into());
+        let first = slots.first_slots();
+        self.first_slots.iter_mut().zip(first).for_each(|(to, first)| *to = first.into());
+    }
 }
 
 /// Why a session is refused.
@@ -197,7 +227,7 @@ pub fn text_field<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
 
 const _: () = assert!(size_of::<WireOffer>() == 16);
 const _: () = assert!(size_of::<ClientHello>() == 40);
-const _: () = assert!(size_of::<ServerHello>() == 272);
+const _: () = assert!(size_of::<ServerHello>() == 272 + 6 * MAX_SHARDS);
 const _: () = assert!(std::mem::offset_of!(ServerHello, socket_path) == 96);
 
 #[cfg(test)]

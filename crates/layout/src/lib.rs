@@ -8,20 +8,25 @@
 
 pub mod arena_header;
 pub mod bucket;
+pub mod database;
 pub mod frame;
 pub mod hash;
 pub mod hello;
 pub mod immediate;
+pub mod kind;
 pub mod limits;
 pub mod message;
 pub mod node;
 pub mod object;
+pub mod packed;
+pub mod part;
 pub mod plant;
 pub mod pointer;
 pub mod pointer_table;
 pub mod record;
 pub mod rect;
 pub mod session;
+pub mod slot;
 pub mod table;
 pub mod tree;
 pub mod verbs;

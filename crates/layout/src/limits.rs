@@ -1,6 +1,8 @@
 //! Every bound of the system: a name, a unit and a reason.
 //! Relations between bounds are const assertions at the end of the file.
 
+use crate::node::{ENTRY_BYTES, node_bytes};
+
 /// Bytes in a word: the unit that is never torn on any transport we use.
 pub const WORD_BYTES: usize = 8;
 /// Bytes in a cache line; frames and buckets are aligned to it so that one
@@ -132,6 +134,27 @@ pub const RIGHT_MS: u64 = 200;
 pub const CLOCK_DRIFT_PERCENT: u64 = 10;
 /// Taken off the right for clock drift, and added to what a new life waits.
 pub const RIGHT_MARGIN_MS: u64 = RIGHT_MS * CLOCK_DRIFT_PERCENT / 100;
+/// What a reader that bounds the server's clock adds to the time that passed on
+/// its own clock, per cent: both clocks may drift, and the server's is slewed.
+pub const READER_CLOCK_PERCENT: u64 = 25;
+/// While the server's clock follows the wall clock it runs at most this much
+/// faster or slower than the monotonic clock, parts per million.
+pub const CLOCK_SLEW_PPM: u64 = 20_000;
+/// It is slewed by this much at a time, ms; heartbeats tell as much more.
+pub const CLOCK_SLEW_MS: u64 = 1;
+/// A difference to the wall clock below this is none, ms: both are cut off.
+pub const CLOCK_TOLERANCE_MS: u64 = 2;
+/// A wall clock that is ahead by more is followed by a step, which readers are
+/// told of before, ms: slewing would take longer than a minute.
+pub const CLOCK_STEP_MS: u64 = 1_000;
+/// While nobody wants heartbeats the server compares its clock this often, ms.
+pub const CLOCK_LOOK_MS: u64 = 1_000;
+/// A look at both clocks that took longer than this says nothing, ms.
+pub const CLOCK_LOOK_TAKES_MS: u64 = 5;
+/// When a request has timed out, a client takes the server for dead if no
+/// heartbeat has followed a clock that it wrote at least this long ago, ms: an
+/// idle server has looked for that clock ten times.
+pub const SERVER_SILENT_MS: u64 = 1_000;
 /// A client refreshes the clock in its mailbox when it is older than this.
 pub const CLOCK_REFRESH_MS: u64 = 2;
 /// A client looks for a new heartbeat this often.
@@ -196,6 +219,39 @@ pub const CHAIN_BUCKETS: usize = 8;
 pub const BUCKET_LOAD_QUARTERS: u64 = 21;
 /// Chunks of one doubling of a table: at most a 32nd of it lies idle.
 pub const CHUNKS_PER_DOUBLING: u64 = 32;
+/// Names of an object that lies whole in its record, at most: as Redis's
+/// `hash-max-listpack-entries`; a change writes the whole record anew.
+pub const WHOLE_ITEMS: usize = 128;
+/// Bytes of a name or a value in such an object, at most: as Redis's
+/// `hash-max-listpack-value`.
+pub const WHOLE_ITEM_BYTES: usize = 64;
+/// Names and values that one command about an object's fields gives: it is one turn
+/// of its shard, which so takes some tens of milliseconds at most.
+pub const MAX_COMMAND_ITEMS: usize = 65_536;
+/// Bytes that one turn of a read of an object's parts gives, about: one reply's.
+pub const PARTS_TURN_BYTES: usize = 48 << 10;
+/// What is kept for reads in turns of objects that change meanwhile: this share of
+/// the shard's memory at most. Beyond it the longest of them is broken off.
+pub const KEPT_PARTS_SHARE: u64 = 8;
+/// Longest glob pattern: of SCAN, HSCAN, KEYS, CONFIG GET and COMMAND LIST.
+pub const MAX_PATTERN_BYTES: usize = 1024;
+/// Parts that one step of a scan looks at, at most, whatever COUNT says: a
+/// fraction of a millisecond.
+pub const SCAN_PARTS: u64 = 4_096;
+/// Bytes of names that such a step compares with a pattern, about: some milliseconds
+/// with the longest one.
+pub const SCAN_BYTES: usize = 256 << 10;
+/// Chunks in which a doubling of an object's table is taken: fewer, as the
+/// directory lies in the object's root record; what is provided for ahead of use
+/// is a quarter of the table at most.
+pub const OBJECT_CHUNKS_PER_DOUBLING: u64 = 4;
+/// Parts per bucket of an object's table, in quarters, above which it grows: more
+/// than of a shard's, as parts are small and their buckets are to cost little beside
+/// them. Half of the chains have a second bucket then.
+pub const OBJECT_LOAD_QUARTERS: u64 = 28;
+/// Buckets that an object's table begins with, in the root record: enough for the
+/// objects that have just become too large for one record.
+pub const OBJECT_BASE_BUCKETS: u64 = 32;
 /// Buckets of the smallest chunk: one page.
 pub const SMALLEST_CHUNK_BUCKETS: u64 = 64;
 /// Doublings of a table: as many as the header page has directory for. From
@@ -227,17 +283,29 @@ pub const WALK_RETRIES: u32 = 32;
 /// Nodes are carved from runs of pages: the first run holds a few, each later
 /// one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;
-/// Trees of places in one shard: each is looked at when counts are made.
-pub const MAX_TREES: usize = 10_000;
 /// Bytes of a GEO key's member: as those of a key.
 pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES;
-/// GEO keys in one shard: their names lie beside the arena.
-pub const MAX_GEO_KEYS: usize = 100_000;
 /// Members of a GEO key that are looked at one by one; with more it has a tree.
 pub const GEO_TREE_MEMBERS: u64 = 64;
 /// Bytes that an object in a tree may carry: with its rectangle and its tree's
 /// name they fit a frame.
 pub const MAX_OBJECT_BYTES: usize = 16 << 10;
+/// Bytes of an object's id that is no integer: names and URNs fit, and a
+/// thousand of them are far below a reply's limit.
+pub const MAX_OBJECT_ID_BYTES: usize = 512;
+/// Fields of an object: it has some, and is no document.
+pub const MAX_FIELDS: usize = 64;
+/// Bytes of all fields of an object, 4 more for each: with its geometry and its
+/// bytes they fit a frame.
+pub const MAX_FIELDS_BYTES: usize = 8 << 10;
+/// Words that one request resolves: as many as one refines.
+pub const MAX_RESOLVE_WORDS: usize = MAX_REFINE_IDS;
+/// Words that are resolved in one turn of a shard: some cache misses each, less
+/// than 0.1 ms.
+pub const RESOLVE_TURN_WORDS: usize = 256;
+/// Objects that one tick removes because they have expired: each is a change of
+/// its tree, so that all take about 0.3 ms.
+pub const EXPIRE_TICK_OBJECTS: usize = 64;
 /// Bytes of a geometry in WKB: some 4,000 coordinates. With its object's bytes
 /// and a tree's name it fits a frame; two of them are compared in one turn of
 /// a shard.
@@ -258,9 +326,18 @@ pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.
 pub const SEARCH_TURN_BYTES: usize = 24 << 10;
+/// Bytes of nodes that a thread copies for one search of a tree that it does not
+/// own: 256 nodes of 30 entries. A larger search is its owner's, who copies none.
+pub const READ_SEARCH_NODE_BYTES: usize = 320 << 10;
+/// Objects of such a search: they are kept until its end, and fit one reply.
+pub const READ_SEARCH_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
 /// A turn of a refined search ends when it has compared geometries of so many
 /// bytes: the longest one.
 pub const REFINE_TURN_BYTES: usize = MAX_GEOMETRY_BYTES;
+/// It also ends when it has done so much work to compare them: sides told, boxes
+/// and segments looked at. A comparison pauses then, behind its present segment;
+/// some hundred microseconds, with the longest geometries a few milliseconds.
+pub const REFINE_TURN_WORK: u64 = 8_192;
 /// What an object without a geometry counts for in that.
 pub const REFINE_LEAST_BYTES: usize = 256;
 /// Objects that one request lets a server refine.
@@ -276,6 +353,10 @@ pub const MAX_ISSUED: usize = 64;
 pub const MAX_VERSION_CHECKS: usize = 256;
 /// Most objects that one message brings for a tree that is to be built.
 pub const STAGE_OBJECTS: usize = 1_000;
+/// What is staged for a tree goes after so many seconds in which nothing was
+/// added to it: long enough for a client that takes its objects from a slow
+/// source, short enough that one which died gives its memory back.
+pub const STAGE_IDLE_S: u64 = 30;
 
 /// The table of pointers that a machine's clients share: two million hints of
 /// a line each. Only what is used is ever backed by memory.
@@ -310,6 +391,19 @@ pub const STREAM_PIECE_BYTES: usize = 64 << 10;
 /// Values on their way in or out at once on one ring pair: each holds memory
 /// of the shard.
 pub const MAX_STREAMS: usize = 16;
+/// Replies of one ring pair that are held back, until they are durable or behind a
+/// large value, above which its further requests wait in the ring: as many as a
+/// RESP connection has under way.
+pub const HELD_REPLIES: usize = 1024;
+/// Bytes of such replies, the same.
+pub const HELD_REPLY_BYTES: usize = 1 << 20;
+/// Held replies that one turn hands to a RESP thread once they are durable.
+pub const RELEASED_REPLIES: usize = 1024;
+/// An upload is abandoned after so many seconds without a piece, unless
+/// `upload_idle_s` says otherwise: twice what a client waits for an answer.
+pub const UPLOAD_IDLE_S: u64 = 10;
+/// Longest `upload_idle_s`: what a silent client can hold has an end.
+pub const UPLOAD_IDLE_MAX_S: u64 = 3_600;
 /// Pages of the buffer for large replies are given back to the system after
 /// use if there are at least so many bytes of them.
 pub const DISCARD_BYTES: usize = 1 << 20;
@@ -321,8 +415,66 @@ pub const MAX_CLIENT_SESSIONS: usize = 4096;
 /// Operations in flight that one client session keeps for one shard.
 pub const MAX_IN_FLIGHT: usize = 1024;
 
-/// Bytes of operation log that a shard keeps in memory.
+/// Keys that one turn of FLUSHALL removes before it lets others go on, and buckets
+/// that it looks at; the last bucket may bring more. Some ten microseconds.
+pub const FLUSH_TURN_KEYS: u64 = 256;
+/// See [`FLUSH_TURN_KEYS`].
+pub const FLUSH_TURN_BUCKETS: u64 = 512;
+/// Parts that one turn of releasing a removed object gives back: so many records,
+/// or one run of nodes. Some ten microseconds.
+pub const RELEASE_RECORDS: usize = 128;
+/// Turns of releasing that a tick, or a command that changes something, makes
+/// while removed objects hold memory. A command pays for its own room.
+pub const RELEASE_TURNS: usize = 4;
+
+/// Changed keys of one shard, not yet durable, that are told apart: 2 MiB. With
+/// more, replies wait for the newest change of all keys.
+pub const PENDING_KEYS: usize = 65_536;
+/// Records that one turn makes live once their changes are durable: some ten
+/// microseconds.
+pub const SHOW_TURN_RECORDS: usize = 1024;
+/// Bytes beside its own that a command wants to be free while removed objects
+/// hold memory: two runs of nodes, and what records round up to.
+pub const RELEASE_ROOM_BYTES: u64 = 4 * NODE_RUN_BYTES as u64;
+
+/// Runs of pages that a shard sets aside or gives back in one command for what
+/// types keep on the heap: 4 MiB, more than a table of objects grows by at once.
+pub const COVER_TURN_RUNS: usize = 64;
+/// Buckets that one step of a scan visits: some ten microseconds.
+pub const SCAN_TURN_BUCKETS: usize = 256;
+/// A step of a scan ends when it has found so many bytes of keys: with the
+/// longest key more they fit a frame.
+pub const SCAN_TURN_BYTES: usize = 24 << 10;
+/// Places that one search for any key looks at in vain before it goes from
+/// bucket to bucket.
+pub const RANDOM_KEY_TRIES: u64 = 256;
+/// Buckets that it then goes through before it gives up for this turn.
+pub const RANDOM_KEY_BUCKETS: u64 = 4096;
+/// Parts of an object that one piece of a dump has, and buckets that are looked
+/// through for them: less than a millisecond, also where they go into a tree.
+pub const DUMP_PIECE_PARTS: usize = 128;
+/// A piece of a dump ends when it has so many bytes.
+pub const DUMP_PIECE_BYTES: usize = 64 << 10;
+/// Objects of parts that a shard gives away at a time, and as many that it takes.
+pub const MAX_MOVES: usize = 64;
+/// Times that a RENAME between shards begins again, as its key has changed.
+pub const RENAME_TRIES: u32 = 8;
+
+/// Bytes of operation log that a shard keeps in memory while nobody holds them.
 pub const OPLOG_BYTES: usize = 1 << 20;
+/// Bytes of it that a shard keeps for readers that hold them: twice the longest
+/// entry of one key, so that such an entry breaks no hold by itself.
+pub const LOG_HELD_BYTES: usize = 160 << 20;
+/// Segments that the log drops its oldest entries by: a quarter at a time.
+pub const LOG_SEGMENTS: usize = 4;
+/// What one turn of a digest looks at: so many records, parts of objects or KiB of
+/// values. Some hundred microseconds, but for one long value.
+pub const DIGEST_TURN_PARTS: usize = 2048;
+/// A digest begins again when something is changed meanwhile; after so many times it
+/// goes to its end in one turn.
+pub const DIGEST_RESTARTS: u32 = 8;
+/// Longest body of one of the log's frames: a longer entry goes in pieces.
+pub const LOG_PIECE_BYTES: usize = 64 << 10;
 
 /// Arguments of one RESP command, as Redis.
 pub const RESP_MAX_ARGS: usize = 1 << 20;
@@ -333,6 +485,10 @@ pub const RESP_MAX_INLINE_BYTES: usize = 64 << 10;
 pub const RESP_PAUSE_OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of values in one RESP reply: the longest value.
 pub const RESP_MAX_REPLY_BYTES: usize = MAX_VALUE_BYTES;
+/// A reply of which the number of items is known at once is sent to a RESP
+/// connection in pieces of about so many bytes of items, one when the one before it
+/// is written.
+pub const RESP_PIECE_BYTES: usize = 256 << 10;
 /// Requests of one RESP connection that wait for shards, above which its
 /// further requests wait too.
 pub const RESP_PAUSE_PENDING: usize = 1024;
@@ -343,6 +499,9 @@ pub const RESP_MAX_OUTPUT_BYTES: usize = 160 << 20;
 /// Unparsed bytes of one RESP command after which the connection is cut off:
 /// the longest key and value, with most of 1 MiB in hand.
 pub const RESP_MAX_QUERY_BYTES: usize = 65 << 20;
+/// A RESP request of which more than this is kept, and no more comes, is given
+/// up as an upload over rings is. Less is kept for every connection anyway.
+pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 
@@ -355,16 +514,24 @@ const _: () = assert!(
         + RESP_PAUSE_PENDING * STREAM_BYTES
         <= RESP_MAX_OUTPUT_BYTES
 );
+const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
+const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
 const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
 const _: () = assert!(MAX_KEY_BYTES < MAX_INLINE_BYTES && MAX_INLINE_BYTES < MAX_FRAME_BYTES);
-const _: () = assert!(MAX_KEY_BYTES < 1 << 24 && MAX_VALUE_BYTES < 1 << 32);
+const _: () = assert!(MAX_KEY_BYTES < 1 << 20 && MAX_VALUE_BYTES < 1 << 32);
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES < MAX_READ_BYTES);
 const _: () = assert!(SPAN_BYTES.is_multiple_of(PAGE_BYTES) && SMALL_SLOT_BYTES <= SPAN_BYTES);
 const _: () = assert!(PAGE_BYTES.is_multiple_of(SLOT_UNIT_BYTES));
 // Ask-only records have pages of their own.
 const _: () = assert!(SMALL_SLOT_BYTES < ASK_ONLY_BYTES);
 const _: () = assert!(STREAM_BYTES <= MAX_INLINE_BYTES);
+const _: () = assert!(READ_SEARCH_OBJECTS <= SEARCH_FRAME_OBJECTS);
+const _: () = assert!(node_bytes(MAX_NODE_ENTRIES) <= READ_SEARCH_NODE_BYTES);
+const _: () = assert!(
+    MAX_GEOMETRY_BYTES + MAX_OBJECT_BYTES + MAX_FIELDS_BYTES + MAX_OBJECT_ID_BYTES + 1024
+        <= MAX_INLINE_BYTES
+);
 const _: () = assert!(STREAM_PIECE_BYTES <= MAX_INLINE_BYTES);
 const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
 // The longest right on a slow clock ends within the shortest wait on a fast one.
@@ -372,7 +539,14 @@ const _: () = assert!(
     (RIGHT_MS - RIGHT_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
         <= (RIGHT_MS + RIGHT_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
 );
+// A fast server's clock that is slewed forward stays within what a slow reader adds.
+const _: () = assert!(
+    (100 + CLOCK_DRIFT_PERCENT) * (1_000_000 + CLOCK_SLEW_PPM) * 100
+        <= (100 - CLOCK_DRIFT_PERCENT) * (100 + READER_CLOCK_PERCENT) * 1_000_000
+);
+const _: () = assert!(CLOCK_SLEW_MS < CLOCK_TOLERANCE_MS && CLOCK_TOLERANCE_MS < CLOCK_STEP_MS);
 const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
+const _: () = assert!(10 * IDLE_HEARTBEAT_MS <= SERVER_SILENT_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);
 const _: () = assert!(MAX_CLIENT_SESSIONS <= 1 << 16 && MAX_IN_FLIGHT < 1 << 16);
 const _: () = assert!(2 * MAX_SHARDS + 5 <= 253);

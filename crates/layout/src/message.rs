@@ -1,7 +1,7 @@
 //! Requests and replies as they stand in a frame's payload.
 //!
 //! ```text
-//! request   0 op 1 | flags 1 | form 1 | 0 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 | key | value
+//! request   0 op 1 | flags 1 | form 1 | of 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 | key | value
 //! reply     0 status 1 | flags 1 | 0 2 | value_bytes 4 | id 4 | lease_ms 4 |
 //!          16 remote pointer 16 | number 8 | life 8 | value
 //! ```
@@ -9,8 +9,26 @@
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// How a request stands in its frame, or frames.
+/// How a request stands in its frame, or frames. The high four bits of the form
+/// number the database.
 pub mod form {
+    use crate::database::Database;
+
+    /// Bits of a form that say how the request stands.
+    pub const MASK: u8 = 15;
+
+    /// The database that a form numbers.
+    #[inline(always)]
+    pub const fn database(form: u8) -> Database {
+        Database::of_bits((form >> 4) as u64)
+    }
+
+    /// A form of this database.
+    #[inline(always)]
+    pub const fn within(database: Database) -> u8 {
+        database.number() << 4
+    }
+
     /// Only the key follows; the value's bytes come in [`super::PIECE`]s with
     /// the same id.
     pub const IN_PIECES: u8 = 1;
@@ -24,6 +42,10 @@ pub const PIECE: u8 = 200;
 /// In place of an [`Op`]: the client has taken what stood in the buffer that
 /// the [`BufferName`] at the frame's end names. Has no reply.
 pub const RELEASE: u8 = 201;
+/// In place of an [`Op`]: the client will not send the rest of the value of the
+/// request with this id, which is not executed. Has a reply if that request has
+/// had none.
+pub const CALL_OFF: u8 = 202;
 /// Flag of a reply: it has a value, in the frame.
 pub const HAS_VALUE: u8 = 1;
 /// Flag of a reply: its value stands at the start of the named buffer.
@@ -54,10 +76,10 @@ pub struct RequestHeader {
     pub op: u8,
     /// Flags of the operation.
     pub flags: u8,
-    /// Bits of [`form`].
+    /// Bits of [`form`], and the number of the database.
     pub form: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// The type whose operation `op` is; 0 for keys of any type, and strings.
+    pub of: u8,
     /// Bytes of the key.
     pub key_bytes: U32,
     /// Bytes of the value.
@@ -92,7 +114,8 @@ pub struct ReplyHeader {
     pub life: U64,
 }
 
-/// What is asked.
+/// What is asked of a key of any type, or of a string. Other types number
+/// their operations themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Op {
@@ -112,9 +135,9 @@ pub enum Op {
     Ttl = 7,
     /// Sets several keys of one shard at once; the value holds the pairs.
     MultiSet = 8,
-    /// Number of keys of the shard.
+    /// Number of keys of the database in the shard.
     Count = 9,
-    /// Removes all keys of the shard.
+    /// Removes all keys of the database in the shard.
     Flush = 10,
     /// Appends to a value.
     Append = 11,
@@ -132,57 +155,51 @@ pub enum Op {
     GetDel = 17,
     /// Value of a key, whose expiry is set or cleared.
     GetEx = 18,
-    /// Makes a tree of places; the key is its name, here and below.
-    TreeCreate = 19,
-    /// Removes a tree.
-    TreeDrop = 20,
-    /// Adds an object to a tree, or moves it.
-    TreePut = 21,
-    /// Removes an object.
-    TreeRemove = 22,
-    /// An object's rectangle and bytes.
-    TreeGet = 23,
-    /// The objects in a window, in as many replies as it takes.
-    TreeSearch = 24,
-    /// How many objects are in a window.
-    TreeCount = 25,
-    /// The objects nearest to a point, the nearest first.
-    TreeNearest = 26,
-    /// Where a tree lies, and what is in it.
-    TreeInfo = 27,
-    /// Objects that a tree is to be built of.
-    TreeStage = 28,
-    /// Builds a tree of what was staged.
-    TreeBuild = 29,
-    /// The objects in a window of another shard's tree.
-    TreeSearchAt = 30,
-    /// The objects whose geometries have to do with a given one.
-    TreeRefine = 31,
-    /// Adds members to a GEO key, or moves them.
-    GeoAdd = 32,
-    /// Removes members.
-    GeoRemove = 33,
-    /// Scores of members.
-    GeoScores = 34,
-    /// How many members there are.
-    GeoMembers = 35,
-    /// The members around a position.
-    GeoSearch = 36,
-    /// Makes a GEO key of these members.
-    GeoStore = 37,
+    /// What a key holds: a record's kind.
+    Type = 19,
+    /// Removes all keys of the shard.
+    FlushAll = 20,
+    /// Digest of the shard, or of one key's value.
+    Digest = 60,
+    /// Takes an expiry away.
+    Persist = 21,
+    /// When a key expires.
+    ExpireTime = 22,
+    /// How a key's value is kept, in Redis's words.
+    Encoding = 23,
+    /// Some keys of the database, in the order of a scan.
+    Scan = 24,
+    /// Any key of the database.
+    RandomKey = 25,
+    /// Gives another key what this one has.
+    Transfer = 26,
+    /// All that a key has.
+    Dump = 27,
+    /// Gives a key what another one had.
+    Restore = 28,
+    /// Removes a key if its record is still this one.
+    DelRecord = 29,
+    /// The next part of an object that is dumped in pieces.
+    DumpPart = 30,
+    /// Ends such a dump.
+    EndDump = 31,
+    /// One step of filling an object that no key leads to yet.
+    Load = 32,
 }
 
 impl Op {
-    /// Whether it is about a tree of places.
+    /// Whether the operation is about a database, and not about one key.
     #[inline]
-    pub const fn is_tree(self) -> bool {
-        self as u8 >= Self::TreeCreate as u8 && !self.is_geo()
-    }
-
-    /// Whether it is about a GEO key.
-    #[inline]
-    pub const fn is_geo(self) -> bool {
-        self as u8 >= Self::GeoAdd as u8
+    pub const fn has_no_key(self) -> bool {
+        matches!(
+            self,
+            Self::MultiSet
+                | Self::Count
+                | Self::Flush
+                | Self::FlushAll
+                | Self::Scan
+                | Self::RandomKey
+        )
     }
 
     /// The operation with this number.
@@ -207,25 +224,21 @@ impl Op {
             16 => Self::StrLen,
             17 => Self::GetDel,
             18 => Self::GetEx,
-            19 => Self::TreeCreate,
-            20 => Self::TreeDrop,
-            21 => Self::TreePut,
-            22 => Self::TreeRemove,
-            23 => Self::TreeGet,
-            24 => Self::TreeSearch,
-            25 => Self::TreeCount,
-            26 => Self::TreeNearest,
-            27 => Self::TreeInfo,
-            28 => Self::TreeStage,
-            29 => Self::TreeBuild,
-            30 => Self::TreeSearchAt,
-            31 => Self::TreeRefine,
-            32 => Self::GeoAdd,
-            33 => Self::GeoRemove,
-            34 => Self::GeoScores,
-            35 => Self::GeoMembers,
-            36 => Self::GeoSearch,
-            37 => Self::GeoStore,
+            19 => Self::Type,
+            20 => Self::FlushAll,
+            60 => Self::Digest,
+            21 => Self::Persist,
+            22 => Self::ExpireTime,
+            23 => Self::Encoding,
+            24 => Self::Scan,
+            25 => Self::RandomKey,
+            26 => Self::Transfer,
+            27 => Self::Dump,
+            28 => Self::Restore,
+            29 => Self::DelRecord,
+            30 => Self::DumpPart,
+            31 => Self::EndDump,
+            32 => Self::Load,
             _ => return None,
         })
     }
@@ -266,19 +279,27 @@ pub enum Status {
     NotEmpty = 13,
     /// Two of the objects to be loaded have one id.
     TwiceGiven = 14,
-    /// A shard has as many trees as it may have.
-    TooManyTrees = 15,
     /// Reading another shard's tree did not conclude: its own shard knows.
-    AskOwner = 16,
-    /// Another load of the tree has begun meanwhile.
-    OtherLoad = 17,
+    AskOwner = 15,
+    /// This load of the tree is no longer under way: another has begun
+    /// meanwhile, or nothing came for too long.
+    OtherLoad = 16,
     /// What was given is no geometry, or no predicate on one, or the rectangle
     /// is not the geometry's.
-    BadGeometry = 18,
+    BadGeometry = 17,
     /// The key holds a value of another kind.
-    WrongType = 19,
-    /// A shard has as many GEO keys as it may have.
-    TooManyGeoKeys = 20,
+    WrongType = 18,
+    /// The value's pieces stopped coming: what had come was given up.
+    Stalled = 19,
+    /// The shard applies another one's log: nothing else changes it.
+    ReadOnly = 20,
+    /// The object has parts: it goes to another key in pieces.
+    InPieces = 21,
+    /// The key is on its way to another one, or too many are: ask again.
+    TryAgain = 22,
+    /// The object has changed so much since the read began that the rest of it is
+    /// lost.
+    Outrun = 23,
 }
 
 impl Status {
@@ -301,12 +322,15 @@ impl Status {
             12 => Self::BadCapacity,
             13 => Self::NotEmpty,
             14 => Self::TwiceGiven,
-            15 => Self::TooManyTrees,
-            16 => Self::AskOwner,
-            17 => Self::OtherLoad,
-            18 => Self::BadGeometry,
-            19 => Self::WrongType,
-            20 => Self::TooManyGeoKeys,
+            15 => Self::AskOwner,
+            16 => Self::OtherLoad,
+            17 => Self::BadGeometry,
+            18 => Self::WrongType,
+            19 => Self::Stalled,
+            20 => Self::ReadOnly,
+            21 => Self::InPieces,
+            22 => Self::TryAgain,
+            23 => Self::Outrun,
             _ => return None,
         })
     }
@@ -331,7 +355,7 @@ mod tests {
             let status = Status::from_number(number);
             assert!(status.is_none_or(|status| status as u8 == number), "{number}");
         }
-        let status = Status::TooManyGeoKeys;
+        let status = Status::TryAgain;
         assert_eq!(Status::from_number(status as u8), Some(status), "the last of them");
     }
 }

@@ -7,7 +7,7 @@
 //!  word 2  checksum   | XXH3 of word 3 to the last entry; seed: see below |
 //!  word 3  shape      | entries 16 | level 8 | kind 8 | 0 32 |
 //!  word 4  left_at    tree counter from which on entries may be missing here
-//!  word 5  changed_at position in the operation log of the last change
+//!  word 5  changed_at sequence of the last change; readers ask while it is not durable
 //!  word 6  lhv        largest Hilbert value (Hilbert R-trees only, else 0)
 //!  word 7  0
 //!  then    entries    40 bytes each: a rectangle and a word
@@ -220,14 +220,6 @@ pub(crate) fn word_at(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
 }
 
-/// Whether bytes that were fetched from `at` begin as a live node or header
-/// there does, in whatever version. Without them, no.
-pub fn is_live(bytes: &[u8], at: NodeRef) -> bool {
-    let guardian =
-        bytes.first_chunk().and_then(|word| Guardian::from_word(u64::from_le_bytes(*word)));
-    guardian.is_some_and(|found| found.generation == at.generation && found.state == State::Live)
-}
-
 /// Whether bytes that were fetched from `at`, at least [`VERSIONED_BYTES`], begin
 /// as the node there did in this version.
 pub fn is_version(bytes: &[u8], at: NodeRef, version: u64) -> bool {
@@ -335,8 +327,8 @@ mod tests {
     fn every_flipped_bit_is_noticed() {
         let good = node(4, 3);
         for bit in 0..good.len() * 8 {
-            if (40..48).contains(&bit) {
-                continue; // the guardian's class: nodes have none
+            if (40..49).contains(&bit) {
+                continue; // the guardian's class, which nodes do not have, and its colour
             }
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -1,34 +1,54 @@
 //! What an object of a tree has beside its rectangle: a record of its own.
 //!
 //! ```text
-//! record's key     id 8
-//! record's value   WKB's length 4 | WKB | bytes
-//! verdict          rectangle 32 | id 8 | remote pointer 16 | holds 8
+//! record's key     word 8
+//! record's word 1  when the object expires, Unix ms; 0 for never
+//! record's value   lengths of the next three, 4 each | WKB | fields | id | bytes
+//! field            name's length 2 | value's length 2 | name | value
+//! verdict          rectangle 32 | word 8 | remote pointer 16 | holds 8
 //! ```
 //! No key leads to such a record: who is to read it is told where it lies. Its
-//! checksum covers the id, and its kind tells it from a key's record.
+//! checksum covers the word, and its kind ([`crate::kind::Kind::OBJECT`]) tells
+//! it from a key's record.
+//!
+//! The word is what the object's entry in the tree says. An id that is an
+//! integer below 2^63 is the word itself, if the object does not expire. Any
+//! other object has a *surrogate*: a word of its own with the highest bit set,
+//! that its shard never gives to another object. Its record says the id. So
+//! a reader of a surrogate knows neither the id nor whether the object has
+//! expired, and asks the tree's owner.
 
 use crate::node::Entry;
 use crate::pointer::RemotePointer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Kind of an object's record.
-pub const OBJECT_KIND: u8 = 1;
 /// Bytes before the WKB.
-pub const OBJECT_HEAD_BYTES: usize = 4;
+pub const OBJECT_HEAD_BYTES: usize = 12;
 /// Bytes of a verdict.
 pub const VERDICT_BYTES: usize = 64;
+/// The bit that tells a surrogate from an id.
+pub const SURROGATE: u64 = 1 << 63;
 
-/// The key of an object's record.
-pub const fn object_key(id: u64) -> [u8; 8] {
-    id.to_le_bytes()
+/// Whether an object's word is a surrogate, not its id.
+#[inline(always)]
+pub const fn is_surrogate(word: u64) -> bool {
+    word & SURROGATE != 0
 }
 
-/// What an object carries; both parts may be empty.
+/// The key of the record of an object with this word.
+pub const fn object_key(word: u64) -> [u8; 8] {
+    word.to_le_bytes()
+}
+
+/// What an object carries; each part may be empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried<'a> {
     /// Its geometry in WKB.
     pub geometry: &'a [u8],
+    /// Its fields, as they are encoded.
+    pub fields: &'a [u8],
+    /// Its id, an integer as text, if its word is a surrogate.
+    pub id: &'a [u8],
     /// Its bytes.
     pub data: &'a [u8],
 }
@@ -36,22 +56,31 @@ pub struct Carried<'a> {
 impl<'a> Carried<'a> {
     /// Whether it is nothing.
     pub const fn is_empty(&self) -> bool {
-        self.geometry.is_empty() && self.data.is_empty()
+        let Self { geometry, fields, id, data } = self;
+        geometry.is_empty() && fields.is_empty() && id.is_empty() && data.is_empty()
     }
 
     /// What a record's value says; `None` if it is no object's.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let (length, rest) = value.split_first_chunk::<OBJECT_HEAD_BYTES>()?;
-        let (geometry, data) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        Some(Self { geometry, data })
+        let (head, rest) = value.split_first_chunk::<OBJECT_HEAD_BYTES>()?;
+        let length = |at: usize| {
+            u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
+        };
+        let (geometry, rest) = rest.split_at_checked(length(0))?;
+        let (fields, rest) = rest.split_at_checked(length(4))?;
+        let (id, data) = rest.split_at_checked(length(8))?;
+        Some(Self { geometry, fields, id, data })
     }
 
     /// Appends the value of its record.
-    #[allow(clippy::cast_possible_truncation, reason = "a geometry's length is bounded")]
+    #[allow(clippy::cast_possible_truncation, reason = "the parts' lengths are bounded")]
     pub fn write(&self, value: &mut Vec<u8>) {
-        value.extend_from_slice(&(self.geometry.len() as u32).to_le_bytes());
-        value.extend_from_slice(self.geometry);
-        value.extend_from_slice(self.data);
+        for part in [self.geometry, self.fields, self.id] {
+            value.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        }
+        for part in [self.geometry, self.fields, self.id, self.data] {
+            value.extend_from_slice(part);
+        }
     }
 }
 
@@ -59,7 +88,7 @@ impl<'a> Carried<'a> {
 #[derive(Clone, Copy, PartialEq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Verdict {
-    /// Its rectangle and id.
+    /// Its rectangle and word.
     pub object: Entry,
     pointer: [u64; 2],
     holds: u64,
@@ -90,15 +119,21 @@ mod tests {
 
     #[test]
     fn what_an_object_carries_comes_back() {
-        for (geometry, data) in [(&b"wkb"[..], &b"bytes"[..]), (b"", b"x"), (b"y", b""), (b"", b"")]
-        {
-            let carried = Carried { geometry, data };
-            let mut value = Vec::new();
-            carried.write(&mut value);
-            assert_eq!(Carried::parse(&value), Some(carried));
-            assert_eq!(carried.is_empty(), value.len() == OBJECT_HEAD_BYTES);
+        let parts = [&b""[..], b"x", b"longer bytes"];
+        for (geometry, fields) in parts.iter().flat_map(|one| parts.map(|two| (*one, two))) {
+            for (id, data) in parts.iter().flat_map(|one| parts.map(|two| (*one, two))) {
+                let carried = Carried { geometry, fields, id, data };
+                let mut value = Vec::new();
+                carried.write(&mut value);
+                assert_eq!(Carried::parse(&value), Some(carried));
+                assert_eq!(carried.is_empty(), value.len() == OBJECT_HEAD_BYTES);
+            }
         }
-        assert_eq!(Carried::parse(&[1, 0, 0]), None);
-        assert_eq!(Carried::parse(&[2, 0, 0, 0, 9]), None);
+        assert_eq!(Carried::parse(&[0; OBJECT_HEAD_BYTES - 1]), None);
+        for at in [0, 4, 8] {
+            let mut value = [0; OBJECT_HEAD_BYTES + 1];
+            value[at] = 2;
+            assert_eq!(Carried::parse(&value), None);
+        }
     }
 }

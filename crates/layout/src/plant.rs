@@ -76,8 +76,8 @@ pub enum Plant {
     StaleParentBox = 29,
     /// A node that is freed, as a root that is replaced, stays live.
     FreedStaysLive = 30,
-    /// The nodes and the header of a tree that is removed stay live.
-    DroppedStaysLive = 31,
+    /// A client believes a tree's nodes although its root has gone.
+    TreeWithoutRoot = 31,
     /// An object that moves to another leaf keeps its entry in the old one.
     MoveKeepsOldEntry = 32,
     /// Where an object is, by its id, is not told of its moves.
@@ -108,11 +108,13 @@ pub enum Plant {
     FailedWalkStays = 44,
     /// Who reads what a tree's objects lead to does not look at the leaves again.
     LeavesUnchecked = 45,
+    /// A step of the server's clock counts before readers were told of it.
+    StepUntold = 46,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 45] = [
+    pub const ALL: [(&'static str, Self); 46] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -143,7 +145,7 @@ impl Plant {
         ("move-is-no-loss", Self::MoveIsNoLoss),
         ("stale-parent-box", Self::StaleParentBox),
         ("freed-stays-live", Self::FreedStaysLive),
-        ("dropped-stays-live", Self::DroppedStaysLive),
+        ("tree-without-root", Self::TreeWithoutRoot),
         ("move-keeps-old-entry", Self::MoveKeepsOldEntry),
         ("move-keeps-old-index", Self::MoveKeepsOldIndex),
         ("doubles-stay", Self::DoublesStay),
@@ -158,6 +160,7 @@ impl Plant {
         ("hidden-too-late", Self::HiddenTooLate),
         ("failed-walk-stays", Self::FailedWalkStays),
         ("leaves-unchecked", Self::LeavesUnchecked),
+        ("step-untold", Self::StepUntold),
     ];
 }
 

@@ -2,7 +2,7 @@
 //! machine (HydraDB 4.2.4, H28): hints, a cache line each.
 //!
 //! ```text
-//!  word 0 key's hash | 1, 2 remote pointer | 3 lease end, ns of CLOCK_MONOTONIC
+//!  word 0 key's hash | 1, 2 remote pointer | 3 lease end, ns of CLOCK_BOOTTIME
 //!       4 lease term, ms | 5 checksum of words 0 to 4 | 6 uses | 7 free
 //! ```
 //! Everyone may write every word at any time, and may die between any two
@@ -36,7 +36,7 @@ pub struct Hint {
     pub hash: KeyHash,
     /// Where the key's record was.
     pub pointer: RemotePointer,
-    /// End of the lease, ns of the machine's monotonic clock.
+    /// End of the lease, ns of the machine's CLOCK_BOOTTIME.
     pub lease_end_ns: u64,
     /// The lease's term, ms.
     pub term_ms: u64,

@@ -1,11 +1,11 @@
 //! A record: the immutable unit that a reader fetches with one READ.
 //!
 //! ```text
-//!  word 0  guardian   | generation 32 | state 8 | class 8 | 0 16 |
+//!  word 0  guardian   | generation 32 | state 8 | class 8 | colour 1 | 0 15 |
 //!  word 1  mutable    | expires_at, Unix ms 44 | lease end, s mod 2^16 16 | popularity 4 |
 //!  word 2  checksum   | XXH3 of word 3, key and value; seed: secret, region, slot, generation |
-//!  word 3  lengths    | key_bytes 24 | kind 8 | value_bytes 32 |
-//!  then    key, value, zero to the end of the slot
+//!  word 3  lengths    | key_bytes 20 | database 4 | kind 8 | value_bytes 32 |
+//!  then    key, value, zero to the end of the word
 //! ```
 //! (Fields are listed from the low bits up.) The guardian word has a fixed
 //! place, at the start of the slot: behind the bytes, where HydraDB 4.2.3 puts
@@ -16,9 +16,17 @@
 //!
 //! A page may come to hold slots of another class, so that an old pointer may
 //! point into the middle of somebody's value. The checksum's seed holds the
-//! arena's secret for that reason: who chooses values cannot compute it.
+//! arena's secret for that reason: who chooses values cannot compute it. And a
+//! record that dies loses its checksum, as a root's state block and a tree's nodes
+//! do: a value that ends at its guardian would otherwise revive what is still
+//! there behind it.
+//!
+//! The colour is for snapshots: which of two sweeps has seen the slot last.
+//! Readers mask it, and it says nothing of what the slot holds.
 
+use crate::database::Database;
 use crate::hash::{checksum, mix};
+use crate::kind::Kind;
 use crate::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::plant::{Plant, planted};
 use crate::pointer::RemotePointer;
@@ -30,6 +38,21 @@ pub const MAX_RECORD_BYTES: usize = RECORD_HEADER_BYTES + MAX_KEY_BYTES + MAX_VA
 /// Offset of the checksummed part: word 3, key, value.
 pub const CHECKED_FROM: usize = 24;
 
+/// Byte offset of the state block in the root record of an object whose key has
+/// so many bytes: the first place behind the key where a slot could begin, so
+/// that the block is named as a node is.
+///
+/// ```text
+/// record header 32 | key | zeros to a multiple of 16 | state block
+/// ```
+/// A root record keeps slot and generation while its object lives. Its checksum
+/// covers word 3 and the key alone: the state block changes, and begins with a
+/// guardian, a version and a checksum of its own, as a node does.
+#[inline]
+pub const fn state_offset(key_bytes: usize) -> usize {
+    (RECORD_HEADER_BYTES + key_bytes).next_multiple_of(crate::limits::SLOT_UNIT_BYTES)
+}
+
 /// State of the record in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -40,7 +63,12 @@ pub enum State {
     Pending = 1,
     /// The current record of its key.
     Live = 2,
+    /// Current, but its owner changes it in place: readers ask.
+    AskOnly = 3,
 }
+
+/// The colour bit of a guardian word, which says nothing to readers.
+pub const COLOUR_BIT: u64 = 1 << 48;
 
 /// The guardian word (HydraDB 4.2.3, H21).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,9 +95,10 @@ impl Guardian {
             0 => State::Dead,
             1 => State::Pending,
             2 => State::Live,
+            3 => State::AskOnly,
             _ => return None,
         };
-        if word >> 48 != 0 {
+        if (word & !COLOUR_BIT) >> 48 != 0 {
             return None;
         }
         Some(Self { generation: word as u32, state, class: (word >> 40) as u8 })
@@ -100,6 +129,13 @@ impl Mutable {
             | ((self.popularity & 15) as u64) << 60
     }
 
+    /// Whether the record has expired by `now_ms`, Unix ms: from its expiry on, as
+    /// Redis does it.
+    #[inline]
+    pub const fn has_expired(self, now_ms: u64) -> bool {
+        self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
+    }
+
     /// The value that a word encodes.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
@@ -111,13 +147,20 @@ impl Mutable {
     }
 }
 
+/// Lowest of the bits of word 3 that number the database.
+const DATABASE_SHIFT: u32 = 20;
+/// The bits of word 3 that hold the key's length.
+const KEY_BYTES_MASK: u32 = (1 << DATABASE_SHIFT) - 1;
+
 /// Word 3 of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lengths {
     /// Bytes of the key, 0 to [`MAX_KEY_BYTES`].
     pub key_bytes: u32,
-    /// What kind of record it is (0: a string).
-    pub kind: u8,
+    /// The key's database; 0 in a part, which no key names.
+    pub database: Database,
+    /// What the record is.
+    pub kind: Kind,
     /// Bytes of the value, 0 to [`MAX_VALUE_BYTES`].
     pub value_bytes: u32,
 }
@@ -126,8 +169,8 @@ impl Lengths {
     /// The word as it stands in memory.
     #[inline]
     pub const fn to_word(self) -> u64 {
-        (self.key_bytes & 0xff_ffff) as u64
-            | (self.kind as u64) << 24
+        Self::named(self.key_bytes as usize, self.database) as u64
+            | (self.kind.0 as u64) << 24
             | (self.value_bytes as u64) << 32
     }
 
@@ -135,8 +178,9 @@ impl Lengths {
     #[inline]
     pub const fn from_word(word: u64) -> Option<Self> {
         let lengths = Self {
-            key_bytes: word as u32 & 0xff_ffff,
-            kind: (word >> 24) as u8,
+            key_bytes: word as u32 & KEY_BYTES_MASK,
+            database: Database::of_bits(word >> DATABASE_SHIFT),
+            kind: Self::kind_in(word),
             value_bytes: (word >> 32) as u32,
         };
         if lengths.key_bytes as usize > MAX_KEY_BYTES
@@ -145,6 +189,25 @@ impl Lengths {
             return None;
         }
         Some(lengths)
+    }
+
+    /// The part of such a word that is compared with a key: its length and its
+    /// database.
+    #[inline(always)]
+    pub const fn named(key_bytes: usize, database: Database) -> u32 {
+        key_bytes as u32 & KEY_BYTES_MASK | (database.number() as u32) << DATABASE_SHIFT
+    }
+
+    /// That part of a word that was written.
+    #[inline(always)]
+    pub const fn named_in(word: u64) -> u32 {
+        word as u32 & ((1 << 24) - 1)
+    }
+
+    /// The kind in such a word, whatever the lengths.
+    #[inline(always)]
+    pub const fn kind_in(word: u64) -> Kind {
+        Kind((word >> 24) as u8)
     }
 
     /// Bytes of the whole record, header included.
@@ -167,13 +230,57 @@ pub const fn checksum_seed(secret: u64, region: u32, slot: u32, generation: u32)
 pub enum Reject {
     /// The guardian says that the record is not yet durable: ask the server.
     Pending,
+    /// The guardian says that the record is changed in place: ask the server.
+    AskOnly,
     /// The guardian says that the record was replaced or removed, or the slot
     /// is of another generation.
     Dead,
     /// Header, checksum and guardian do not agree: a torn READ. Read again.
     Torn,
-    /// A whole record, of another key (equal signatures).
+    /// A whole record, of another key or database (equal signatures).
     OtherKey,
+    /// A whole record of this key, but not of the kind that the reader came
+    /// for: ask the server, which knows the key's type.
+    OtherKind,
+}
+
+/// Bytes of a root record that say whether its object counts.
+pub const ROOT_WORDS_BYTES: usize = 16;
+
+/// Checks the first words of a root record, read behind a part of its object: the
+/// part counts if the root is live, of the generation under which the part was
+/// looked for, and has not expired by the word that this returns.
+///
+/// # Errors
+/// The object has gone, or is to be asked for.
+pub fn verify_root_words(bytes: &[u8], generation: u32) -> Result<Mutable, Reject> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let &[guardian, mutable, ..] = words else { return Err(Reject::Torn) };
+    let guardian = Guardian::from_word(u64::from_le_bytes(guardian)).ok_or(Reject::Torn)?;
+    match guardian.state {
+        _ if guardian.generation != generation => Err(Reject::Dead),
+        State::Live => Ok(Mutable::from_word(u64::from_le_bytes(mutable))),
+        State::Pending => Err(Reject::Pending),
+        State::AskOnly => Err(Reject::AskOnly),
+        State::Dead => Err(Reject::Dead),
+    }
+}
+
+/// What a reader comes for: a record of this kind, of a key of this database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The record's kind.
+    pub kind: Kind,
+    /// The key's database.
+    pub database: Database,
+}
+
+impl From<Kind> for Wanted {
+    /// Of database 0, as parts are.
+    #[inline(always)]
+    fn from(kind: Kind) -> Self {
+        Self { kind, database: Database::ZERO }
+    }
 }
 
 /// A record whose bytes have passed every check.
@@ -185,12 +292,16 @@ pub struct Verified<'a> {
     pub mutable: Mutable,
     /// Where the record lies; the length is the record's own.
     pub pointer: RemotePointer,
+    /// What it is.
+    pub kind: Kind,
 }
 
 /// Checks bytes that were fetched from `slot` of `region`: guardian, header,
-/// checksum and full key must agree (H10, H21). `generation` is what the
-/// pointer demands; `None` when the slot was found through a bucket. `secret`
-/// is the arena's ([`crate::arena_header::word::RECORD_SECRET`]).
+/// checksum, full key, database and kind must agree (H10, H21). `generation` is
+/// what the pointer demands; `None` when the slot was found through a bucket.
+/// `wanted` is what the reader came for; for the root of an object it takes a record
+/// that holds one of the type whole, too. `secret` is the arena's
+/// ([`crate::arena_header::word::RECORD_SECRET`]).
 ///
 /// `bytes` may be longer than the record (a slot's whole size class).
 #[inline]
@@ -200,8 +311,10 @@ pub fn verify<'a>(
     region: u32,
     slot: u32,
     generation: Option<u32>,
+    wanted: impl Into<Wanted>,
     key: &[u8],
 ) -> Result<Verified<'a>, Reject> {
+    let Wanted { kind, database } = wanted.into();
     if bytes.len() < RECORD_HEADER_BYTES {
         return Err(Reject::Torn);
     }
@@ -218,6 +331,7 @@ pub fn verify<'a>(
     match guardian.state {
         State::Live => {}
         State::Pending => return Err(Reject::Pending),
+        State::AskOnly => return Err(Reject::AskOnly),
         State::Dead => return Err(Reject::Dead),
     }
     let lengths = Lengths::from_word(word(3)).ok_or(Reject::Torn)?;
@@ -226,14 +340,20 @@ pub fn verify<'a>(
         return Err(Reject::Torn);
     }
     let seed = checksum_seed(secret, region, slot, guardian.generation);
-    if checksum(&bytes[CHECKED_FROM..length], seed) != word(2) {
+    let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
+    // The state block of a root record changes, and proves itself.
+    let checked_to = if lengths.kind.is_root() { value_from } else { length };
+    if checksum(&bytes[CHECKED_FROM..checked_to], seed) != word(2) {
         return Err(Reject::Torn);
     }
-    let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
-    if &bytes[RECORD_HEADER_BYTES..value_from] != key {
+    if lengths.database != database || &bytes[RECORD_HEADER_BYTES..value_from] != key {
         return Err(Reject::OtherKey);
     }
+    if lengths.kind != kind && !(kind.is_root() && lengths.kind == kind.whole()) {
+        return Err(Reject::OtherKind);
+    }
     Ok(Verified {
+        kind: lengths.kind,
         value: &bytes[value_from..length],
         mutable: Mutable::from_word(word(1)),
         pointer: RemotePointer {
@@ -246,14 +366,20 @@ pub fn verify<'a>(
 }
 
 /// The planted bug: whatever the bytes say is believed.
-fn unverified(bytes: &[u8], region: u32, slot: u32, lengths: u64) -> Result<Verified<'_>, Reject> {
-    let lengths = Lengths::from_word(lengths).ok_or(Reject::Torn)?;
+fn unverified(
+    bytes: &[u8],
+    region: u32,
+    slot: u32,
+    lengths_word: u64,
+) -> Result<Verified<'_>, Reject> {
+    let lengths = Lengths::from_word(lengths_word).ok_or(Reject::Torn)?;
     let length = lengths.record_bytes();
     let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
     Ok(Verified {
         value: bytes.get(value_from..length).ok_or(Reject::Torn)?,
         mutable: Mutable::default(),
         pointer: RemotePointer { region, slot, length: length as u32, generation: 0 },
+        kind: Lengths::kind_in(lengths_word),
     })
 }
 
@@ -267,8 +393,21 @@ mod tests {
     const SECRET: u64 = 0x0123_4567_89ab_cdef;
 
     fn record(region: u32, slot: u32, generation: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
-        let lengths =
-            Lengths { key_bytes: key.len() as u32, kind: 0, value_bytes: value.len() as u32 };
+        record_of(Kind::STRING, (region, slot, generation), key, value)
+    }
+
+    fn record_of(
+        kind: Kind,
+        (region, slot, generation): (u32, u32, u32),
+        key: &[u8],
+        value: &[u8],
+    ) -> Vec<u8> {
+        let lengths = Lengths {
+            key_bytes: key.len() as u32,
+            database: Database::ZERO,
+            kind,
+            value_bytes: value.len() as u32,
+        };
         let guardian = Guardian { generation, state: State::Live, class: 2 };
         let mut bytes = vec![0u8; lengths.record_bytes()];
         bytes[0..8].copy_from_slice(&guardian.to_word().to_le_bytes());
@@ -283,7 +422,7 @@ mod tests {
     #[test]
     fn a_whole_record_passes() {
         let bytes = record(1, 9, 4, b"key", b"value");
-        let found = verify(&bytes, SECRET, 1, 9, Some(4), b"key").unwrap();
+        let found = verify(&bytes, SECRET, 1, 9, Some(4), Kind::STRING, b"key").unwrap();
         assert_eq!(found.value, b"value");
         assert_eq!(found.pointer.generation, 4);
         assert_eq!(found.pointer.length as usize, bytes.len());
@@ -294,33 +433,89 @@ mod tests {
         let good = record(1, 9, 4, b"key", b"some value of a record");
         for bit in 0..good.len() * 8 {
             let in_word = bit / 64;
-            let class_bits = in_word == 0 && (40..48).contains(&(bit % 64));
-            if in_word == 1 || class_bits {
+            let class_or_colour = in_word == 0 && (40..49).contains(&(bit % 64));
+            if in_word == 1 || class_or_colour {
                 continue; // outside the checksum by design
             }
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(verify(&bytes, SECRET, 1, 9, Some(4), b"key").is_err(), "bit {bit}");
+            assert!(
+                verify(&bytes, SECRET, 1, 9, Some(4), Kind::STRING, b"key").is_err(),
+                "bit {bit}"
+            );
         }
     }
 
     #[test]
     fn a_record_is_bound_to_its_place_and_generation() {
         let bytes = record(1, 9, 4, b"key", b"value");
-        assert_eq!(verify(&bytes, SECRET, 1, 9, Some(5), b"key"), Err(Reject::Dead));
-        assert_eq!(verify(&bytes, SECRET, 1, 8, Some(4), b"key"), Err(Reject::Torn));
-        assert_eq!(verify(&bytes, SECRET, 2, 9, None, b"key"), Err(Reject::Torn));
-        assert_eq!(verify(&bytes, SECRET, 1, 9, None, b"kez"), Err(Reject::OtherKey));
-        assert_eq!(verify(&bytes, SECRET + 1, 1, 9, None, b"key"), Err(Reject::Torn));
+        assert_eq!(verify(&bytes, SECRET, 1, 9, Some(5), Kind::STRING, b"key"), Err(Reject::Dead));
+        assert_eq!(verify(&bytes, SECRET, 1, 8, Some(4), Kind::STRING, b"key"), Err(Reject::Torn));
+        assert_eq!(verify(&bytes, SECRET, 2, 9, None, Kind::STRING, b"key"), Err(Reject::Torn));
+        assert_eq!(verify(&bytes, SECRET, 1, 9, None, Kind::STRING, b"kez"), Err(Reject::OtherKey));
+        assert_eq!(verify(&bytes, SECRET + 1, 1, 9, None, Kind::STRING, b"key"), Err(Reject::Torn));
+    }
+
+    #[test]
+    fn a_whole_record_of_another_kind_is_not_believed() {
+        let whole = Kind::HASH.whole();
+        let kinds = [Kind::STRING, whole, Kind::GEO_MEMBER, Kind::OBJECT, Kind(255)];
+        for (is, wanted) in kinds.iter().flat_map(|is| kinds.map(|wanted| (*is, wanted))) {
+            let bytes = record_of(is, (1, 9, 4), b"key", b"value");
+            for generation in [Some(4), None] {
+                let found = verify(&bytes, SECRET, 1, 9, generation, wanted, b"key");
+                let believed = found.map(|found| found.value.to_vec());
+                let expected =
+                    if is == wanted { Ok(b"value".to_vec()) } else { Err(Reject::OtherKind) };
+                assert_eq!(believed, expected, "{is:?} for {wanted:?}");
+            }
+        }
+        // A reader of an object takes one that lies whole in its record too.
+        let bytes = record_of(whole, (1, 9, 4), b"key", b"value");
+        assert!(verify(&bytes, SECRET, 1, 9, None, Kind::HASH, b"key").is_ok());
+        let bytes = record_of(Kind::STRING.whole(), (1, 9, 4), b"key", b"value");
+        let found = verify(&bytes, SECRET, 1, 9, None, Kind::STRING, b"key");
+        assert_eq!(found.map(drop), Err(Reject::OtherKind));
+    }
+
+    #[test]
+    fn a_record_of_another_database_is_another_keys() {
+        for (is, wanted) in Database::all().flat_map(|is| Database::all().map(move |to| (is, to))) {
+            let mut bytes = record(1, 9, 4, b"key", b"value");
+            let lengths =
+                Lengths { key_bytes: 3, database: is, kind: Kind::STRING, value_bytes: 5 };
+            bytes[24..32].copy_from_slice(&lengths.to_word().to_le_bytes());
+            let sum = checksum(&bytes[CHECKED_FROM..], checksum_seed(SECRET, 1, 9, 4));
+            bytes[16..24].copy_from_slice(&sum.to_le_bytes());
+            let wanted = Wanted { kind: Kind::STRING, database: wanted };
+            let found = verify(&bytes, SECRET, 1, 9, Some(4), wanted, b"key");
+            match is == wanted.database {
+                true => assert_eq!(found.unwrap().value, b"value"),
+                false => assert_eq!(found, Err(Reject::OtherKey)),
+            }
+        }
+    }
+
+    #[test]
+    fn readers_mask_the_colour() {
+        let mut bytes = record(1, 9, 4, b"key", b"value");
+        bytes[6] |= 1;
+        assert!(verify(&bytes, SECRET, 1, 9, Some(4), Kind::STRING, b"key").is_ok());
+        bytes[6] |= 2;
+        assert!(verify(&bytes, SECRET, 1, 9, Some(4), Kind::STRING, b"key").is_err());
     }
 
     #[test]
     fn states_are_told_apart() {
         let mut bytes = record(1, 9, 4, b"key", b"value");
-        for (state, reject) in [(State::Pending, Reject::Pending), (State::Dead, Reject::Dead)] {
+        for (state, reject) in [
+            (State::Pending, Reject::Pending),
+            (State::Dead, Reject::Dead),
+            (State::AskOnly, Reject::AskOnly),
+        ] {
             let guardian = Guardian { generation: 4, state, class: 2 };
             bytes[0..8].copy_from_slice(&guardian.to_word().to_le_bytes());
-            assert_eq!(verify(&bytes, SECRET, 1, 9, Some(4), b"key"), Err(reject));
+            assert_eq!(verify(&bytes, SECRET, 1, 9, Some(4), Kind::STRING, b"key"), Err(reject));
         }
     }
 
@@ -328,14 +523,15 @@ mod tests {
     fn words_round_trip() {
         let guardian = Guardian { generation: u32::MAX, state: State::Pending, class: 200 };
         assert_eq!(Guardian::from_word(guardian.to_word()), Some(guardian));
-        assert_eq!(Guardian::from_word(3 << 32), None);
+        assert_eq!(Guardian::from_word(4 << 32), None);
         let mutable =
             Mutable { expires_at_ms: MAX_EXPIRES_AT_MS, lease_end_s: 65_535, popularity: 15 };
         assert_eq!(Mutable::from_word(mutable.to_word()), mutable);
         assert_eq!(Lengths::from_word(u64::MAX), None);
         let longest = Lengths {
             key_bytes: MAX_KEY_BYTES as u32,
-            kind: 255,
+            database: Database::of_bits(13),
+            kind: Kind(255),
             value_bytes: MAX_VALUE_BYTES as u32,
         };
         assert_eq!(Lengths::from_word(longest.to_word()), Some(longest));

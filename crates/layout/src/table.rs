@@ -13,12 +13,56 @@
 //! `base` buckets, by which its keys were chosen: bucket `i` of depth `d`
 //! holds the keys whose hash is `i` modulo `base << d`.
 
-use crate::arena_header::{ARENA_HEADER_BYTES, word};
+use crate::arena_header::{self, ARENA_HEADER_BYTES};
 use crate::bucket::{BUCKET_BYTES, MAX_DEPTH};
-use crate::limits::{CHUNKS_PER_DOUBLING, MAX_DOUBLINGS, SMALLEST_CHUNK_BUCKETS};
+use crate::hash::KeyHash;
+use crate::limits::{
+    CHUNKS_PER_DOUBLING, MAX_DOUBLINGS, OBJECT_BASE_BUCKETS, OBJECT_CHUNKS_PER_DOUBLING,
+    SMALLEST_CHUNK_BUCKETS,
+};
 
-/// Entries of the directory.
+/// Entries of the directory of a shard's table.
 pub const DIRECTORY_ENTRIES: usize = CHUNKS_PER_DOUBLING as usize * MAX_DOUBLINGS as usize;
+/// Entries of the directory of an object's table.
+pub const OBJECT_DIRECTORY_ENTRIES: usize =
+    OBJECT_CHUNKS_PER_DOUBLING as usize * MAX_DOUBLINGS as usize;
+
+/// Where a table's numbers stand: word offsets in the region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableHead {
+    /// Number of buckets that it began with.
+    pub base: usize,
+    /// Number of buckets.
+    pub buckets: usize,
+    /// First word of the directory.
+    pub directory: usize,
+}
+
+impl TableHead {
+    /// A shard's table: its numbers stand in the arena's header page.
+    pub const SHARD: Self = Self {
+        base: arena_header::word::BASE_BUCKETS,
+        buckets: arena_header::word::BUCKETS,
+        directory: arena_header::word::DIRECTORY,
+    };
+
+    /// An object's table: its numbers stand in the state block that begins at this
+    /// word, behind the guardian.
+    ///
+    /// ```text
+    /// state block  guardian 8 | base buckets 8 | buckets 8 | directory 368 | 0 8 | the first buckets
+    /// ```
+    pub const fn of_object(state: usize) -> Self {
+        Self { base: state + 1, buckets: state + 2, directory: state + 3 }
+    }
+}
+
+/// Words of an object's state block before the first buckets of its table, which
+/// begin where a slot could.
+pub const OBJECT_HEAD_WORDS: usize = (3 + OBJECT_DIRECTORY_ENTRIES / 2).next_multiple_of(2);
+/// Bytes of the state block of an object that has a table.
+pub const OBJECT_STATE_BYTES: usize =
+    OBJECT_HEAD_WORDS * 8 + OBJECT_BASE_BUCKETS as usize * BUCKET_BYTES;
 /// Bytes by which directory entries count.
 pub const CHUNK_UNIT_BYTES: u64 = 64;
 /// Most buckets of any table: as many as 32 bits of a hash can number.
@@ -28,6 +72,8 @@ pub const MAX_BUCKETS: u64 = 1 << 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableShape {
     base_log2: u32,
+    /// Chunks of a doubling at most.
+    chunks_log2: u32,
     buckets: u64,
 }
 
@@ -41,13 +87,22 @@ pub struct ChunkPlace {
 }
 
 impl TableShape {
-    /// A shape from numbers that may have come from elsewhere; `None` if no
-    /// table can have it.
+    /// The shape of a shard's table, from numbers that may have come from
+    /// elsewhere; `None` if no table can have it.
     pub fn checked(base: u64, buckets: u64) -> Option<Self> {
+        Self::with_chunks(base, buckets, CHUNKS_PER_DOUBLING.ilog2())
+    }
+
+    /// As [`TableShape::checked`], for an object's table.
+    pub fn of_object(base: u64, buckets: u64) -> Option<Self> {
+        Self::with_chunks(base, buckets, OBJECT_CHUNKS_PER_DOUBLING.ilog2())
+    }
+
+    fn with_chunks(base: u64, buckets: u64, chunks_log2: u32) -> Option<Self> {
         if !base.is_power_of_two() || base > MAX_BUCKETS {
             return None;
         }
-        let shape = Self { base_log2: base.ilog2(), buckets };
+        let shape = Self { base_log2: base.ilog2(), chunks_log2, buckets };
         (base..=shape.most_buckets()).contains(&buckets).then_some(shape)
     }
 
@@ -80,10 +135,30 @@ impl TableShape {
         1 << self.buckets.ilog2()
     }
 
+    /// The buckets of this table that hold what stood in `bucket` when the table
+    /// had so many buckets.
+    pub fn came_from(self, bucket: u64, buckets_then: u64) -> impl Iterator<Item = u64> + use<> {
+        let then = Self { buckets: buckets_then, ..self };
+        let step = self.base() << then.depth(bucket);
+        (bucket..self.buckets).step_by(step as usize)
+    }
+
     /// The bucket that is split next; its other half is bucket
     /// [`TableShape::buckets`].
     pub const fn splits_next(self) -> u64 {
         self.buckets - self.round()
+    }
+
+    /// The bucket that holds the keys at a place in the order of a scan, and the
+    /// place behind its last one: 2^32 at the end.
+    ///
+    /// That order is the one of the hashes' low 32 bits, reversed. So a bucket of
+    /// any table holds one range of places, a split halves it, and a scan that
+    /// reached a place has met all keys before it, however the table has grown.
+    pub fn at_scan_place(self, place: u32) -> (u64, u64) {
+        let bucket = KeyHash(place.reverse_bits().into()).bucket(self.buckets);
+        let width = 32 - (self.base_log2 + self.depth(bucket)).min(32);
+        (bucket, ((u64::from(place) >> width) + 1) << width)
     }
 
     /// The depth of a bucket of this table.
@@ -105,7 +180,7 @@ impl TableShape {
         let within_doubling = bucket - (self.base() << doubling);
         let chunk = within_doubling >> chunk_log2;
         Some(ChunkPlace {
-            entry: doubling as usize * CHUNKS_PER_DOUBLING as usize + chunk as usize,
+            entry: ((doubling as usize) << self.chunks_log2) + chunk as usize,
             within: within_doubling & ((1 << chunk_log2) - 1),
         })
     }
@@ -124,7 +199,7 @@ impl TableShape {
 
     /// Bytes of a chunk of the doubling that `entry` belongs to.
     pub fn chunk_bytes(self, entry: usize) -> u64 {
-        (BUCKET_BYTES as u64) << self.chunk_log2((entry as u64 / CHUNKS_PER_DOUBLING) as u32)
+        (BUCKET_BYTES as u64) << self.chunk_log2((entry >> self.chunks_log2) as u32)
     }
 
     /// The directory entries that a table of this shape uses.
@@ -133,15 +208,16 @@ impl TableShape {
             let first = self.base() << doubling;
             let made = self.buckets.min(first << 1).saturating_sub(first);
             let chunks = made.div_ceil(1 << self.chunk_log2(doubling));
-            (0..chunks).map(move |chunk| (doubling as u64 * CHUNKS_PER_DOUBLING + chunk) as usize)
+            let first = (doubling as usize) << self.chunks_log2;
+            (0..chunks).map(move |chunk| first + chunk as usize)
         })
     }
 
-    /// A 32nd of the doubling, a page at least, the doubling at most.
+    /// An equal share of the doubling, a page at least, the doubling at most.
     #[inline(always)]
     const fn chunk_log2(self, doubling: u32) -> u32 {
         let whole = self.base_log2 + doubling;
-        let share = whole.saturating_sub(CHUNKS_PER_DOUBLING.ilog2());
+        let share = whole.saturating_sub(self.chunks_log2);
         let least = SMALLEST_CHUNK_BUCKETS.ilog2();
         let least = if whole < least { whole } else { least };
         if share > least { share } else { least }
@@ -151,13 +227,17 @@ impl TableShape {
 const _: () = assert!(CHUNKS_PER_DOUBLING.is_power_of_two());
 const _: () = assert!(SMALLEST_CHUNK_BUCKETS.is_power_of_two());
 const _: () = assert!(MAX_DOUBLINGS <= MAX_DEPTH);
-const _: () = assert!(word::DIRECTORY > word::ASLEEP + 7 && DIRECTORY_ENTRIES.is_multiple_of(2));
-const _: () = assert!(word::DIRECTORY * 8 + DIRECTORY_ENTRIES * 4 <= ARENA_HEADER_BYTES);
+const _: () = assert!(OBJECT_CHUNKS_PER_DOUBLING.is_power_of_two());
+const _: () = assert!(OBJECT_BASE_BUCKETS.is_power_of_two());
+const _: () = assert!(DIRECTORY_ENTRIES.is_multiple_of(2));
+const _: () = assert!(OBJECT_DIRECTORY_ENTRIES.is_multiple_of(2));
+const _: () = assert!(arena_header::word::DIRECTORY > arena_header::word::ASLEEP + 7);
+const DIRECTORY_END: usize = arena_header::word::DIRECTORY * 8 + DIRECTORY_ENTRIES * 4;
+const _: () = assert!(DIRECTORY_END <= ARENA_HEADER_BYTES);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::KeyHash;
 
     /// The definition, with the two moduli spelled out.
     fn naive_bucket(hash: u64, base: u64, buckets: u64) -> (u64, u32) {
@@ -188,11 +268,49 @@ mod tests {
             // What "depth" means: the hash modulo `base << depth` is the bucket.
             let modulus = base << shape.depth(bucket);
             assert_eq!((hash & 0xffff_ffff) & (modulus - 1), bucket);
+            // What stood in a bucket of a smaller table stands in those that came
+            // from it, and nothing else does.
+            let then = base + more / 3;
+            let was = KeyHash(hash).bucket(then);
+            assert!(shape.came_from(was, then).any(|now| now == bucket));
+            for now in shape.came_from(was, then).take(9) {
+                assert_eq!(KeyHash(now).bucket(then), was);
+            }
             // One split moves a key to the new bucket or not at all.
             let Some(grown) = shape.grown() else { return Ok(()) };
             let after = KeyHash(hash).bucket(grown.buckets());
             assert!(after == bucket || (bucket == shape.splits_next() && after == buckets));
         }
+    }
+
+    #[test]
+    fn a_scan_meets_every_bucket_once_and_misses_none_while_the_table_grows() {
+        for (base, buckets) in [(1u64, 1u64), (1, 7), (4, 9), (64, 64), (64, 1000)] {
+            let shape = TableShape::checked(base, buckets).unwrap();
+            let (mut place, mut met) = (0u64, vec![0; buckets as usize]);
+            while place < 1 << 32 {
+                let (bucket, end) = shape.at_scan_place(place as u32);
+                met[bucket as usize] += 1;
+                assert!(end > place);
+                place = end;
+            }
+            assert!(met.iter().all(|&times| times == 1), "{base} {buckets}");
+        }
+        // Some hashes, and a table that grows between any two steps.
+        let hashes: Vec<u32> = (0..5_000u32).map(|at| at.wrapping_mul(0x9e37_79b9)).collect();
+        let mut shape = TableShape::checked(2, 2).unwrap();
+        let (mut place, mut met) = (0u64, std::collections::BTreeSet::new());
+        while place < 1 << 32 {
+            let (bucket, end) = shape.at_scan_place(place as u32);
+            let in_bucket =
+                |hash: &&u32| KeyHash(u64::from(**hash)).bucket(shape.buckets()) == bucket;
+            met.extend(hashes.iter().filter(in_bucket).copied());
+            place = end;
+            for _ in 0..place % 13 {
+                shape = shape.grown().unwrap();
+            }
+        }
+        assert!(shape.buckets() > 100 && met.len() == hashes.len());
     }
 
     #[test]

@@ -10,11 +10,12 @@
 //! ```
 //! Height counts levels, so that a tree of one leaf has 1.
 
-use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, MIN_NODE_ENTRIES};
+use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, MIN_NODE_ENTRIES, SLOT_UNIT_BYTES};
 use crate::node::{
     Home, NodeRef, NotANode, Part, Proof, check_head, check_proof, node_bytes, word as node_word,
     word_at,
 };
+use crate::record::{Mutable, ROOT_WORDS_BYTES, Reject, state_offset, verify_root_words};
 use crate::rect::Rect;
 
 /// Bytes of a tree's header.
@@ -42,6 +43,62 @@ impl TreeKind {
             1 => Some(Self::Guttman),
             2 => Some(Self::Hilbert),
             _ => None,
+        }
+    }
+}
+
+/// Where a tree lies that is a key's: its root record, and the header in that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RootPlace {
+    /// Slot of the root record.
+    pub record: u32,
+    /// Where the header lies, behind the key.
+    pub at: NodeRef,
+}
+
+impl RootPlace {
+    /// Bytes of a root record that are fetched with one READ, header included; of a
+    /// longer one the first words and the header are.
+    const SPAN_BYTES: usize = 256;
+
+    /// The place of the root record of a key of so many bytes, whose header lies at
+    /// `at`; `None` if there can be none.
+    pub fn of(at: NodeRef, key_bytes: usize) -> Option<Self> {
+        let units = u32::try_from(state_offset(key_bytes) / SLOT_UNIT_BYTES).ok()?;
+        let record = at.slot.checked_sub(units).filter(|record| *record > 0)?;
+        Some(Self { record, at })
+    }
+
+    /// Offset of the root record's first words.
+    pub const fn words_at(&self) -> u64 {
+        self.record as u64 * SLOT_UNIT_BYTES as u64
+    }
+
+    /// What is to be fetched behind a tree's nodes, in this order: offsets and bytes.
+    /// The first [`ROOT_WORDS_BYTES`] of it all are the root record's first words, the
+    /// last [`TREE_HEADER_BYTES`] the header. A second range is empty where one is enough.
+    pub fn ranges(&self) -> [(u64, usize); 2] {
+        let (words, header) = (self.words_at(), self.at.offset() as u64);
+        let span = (header - words) as usize + TREE_HEADER_BYTES;
+        if span <= Self::SPAN_BYTES {
+            return [(words, span), (header, 0)];
+        }
+        [(words, ROOT_WORDS_BYTES), (header, TREE_HEADER_BYTES)]
+    }
+
+    /// Checks what was fetched of [`RootPlace::ranges`]: the nodes that were fetched
+    /// before were the tree's own, and it has not expired by the word that comes with
+    /// the header.
+    ///
+    /// # Errors
+    /// The tree has gone, or is to be asked for, or the bytes are torn.
+    pub fn verify(&self, bytes: &[u8], home: Home) -> Result<(TreeHeader, Mutable), NotANode> {
+        let header = bytes.last_chunk::<TREE_HEADER_BYTES>().ok_or(NotANode::Torn)?;
+        let header = verify_header(header, home, self.at, Proof::Checksum)?;
+        match verify_root_words(bytes, self.at.generation) {
+            Ok(mutable) => Ok((header, mutable)),
+            Err(Reject::Torn) => Err(NotANode::Torn),
+            Err(_) => Err(NotANode::Dead),
         }
     }
 }
@@ -101,7 +158,7 @@ impl TreeHeader {
 }
 
 /// Words of a [`TreeInfo`].
-pub const TREE_INFO_WORDS: usize = 13;
+pub const TREE_INFO_WORDS: usize = 16;
 
 /// What a server tells of a tree: where it is to be read, and what is in it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -126,6 +183,12 @@ pub struct TreeInfo {
     pub with_data: u64,
     /// Objects that have a geometry.
     pub with_geometry: u64,
+    /// Objects that have fields.
+    pub with_fields: u64,
+    /// Objects that are to expire.
+    pub with_expiry: u64,
+    /// Objects whose words are no ids ([`crate::object::SURROGATE`]).
+    pub with_surrogate: u64,
     /// Objects that are kept for building it.
     pub staged: u64,
     /// What a Hilbert R-tree's curve fills; 0 for other kinds.
@@ -139,19 +202,22 @@ impl TreeInfo {
         let Rect { min_x, max_x, min_y, max_y } = self.bounds;
         let [a, b, c, d] = [min_x, max_x, min_y, max_y].map(f64::to_bits);
         let Self { objects, nodes, node_bytes, index_bytes, with_data, staged, .. } = *self;
-        let with_geometry = self.with_geometry;
+        let Self { with_geometry, with_fields, with_expiry, with_surrogate, .. } = *self;
+        let with = [with_geometry, with_fields, with_expiry, with_surrogate];
         let at = self.at.to_word();
         let sizes = [at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged];
         let mut words = [0; TREE_INFO_WORDS];
         words[..sizes.len()].copy_from_slice(&sizes);
-        words[sizes.len()..].copy_from_slice(&[a, b, c, d, with_geometry]);
+        words[sizes.len()..].copy_from_slice([[a, b, c, d], with].as_flattened());
         words
     }
 
     /// What the words say; `None` if no server says so.
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let (sizes, rest) = words.split_first_chunk::<8>()?;
-        let &[a, b, c, d, with_geometry] = rest else { return None };
+        let &[a, b, c, d, with_geometry, with_fields, with_expiry, with_surrogate] = rest else {
+            return None;
+        };
         let &[at, shape, objects, nodes, node_bytes, index_bytes, with_data, staged] = sizes;
         let [min_x, max_x, min_y, max_y] = [a, b, c, d].map(f64::from_bits);
         Some(Self {
@@ -165,6 +231,9 @@ impl TreeInfo {
             index_bytes,
             with_data,
             with_geometry,
+            with_fields,
+            with_expiry,
+            with_surrogate,
             staged,
             bounds: Rect { min_x, max_x, min_y, max_y },
         })
@@ -192,6 +261,59 @@ const _: () = assert!(TREE_HEADER_BYTES <= node_bytes(MIN_NODE_ENTRIES));
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Guardian, State};
+
+    #[test]
+    fn a_root_counts_only_live_and_whole() {
+        let home = Home { secret: 5, region: 2 };
+        for key_bytes in [0, 1, 90, 143, 145, 5000] {
+            let record = 100;
+            let slot = record + (state_offset(key_bytes) / SLOT_UNIT_BYTES) as u32;
+            let at = NodeRef { slot, generation: 9 };
+            let place = RootPlace::of(at, key_bytes).unwrap();
+            assert_eq!(place.record, record);
+            let [first, second] = place.ranges();
+            assert_eq!((first.0, second.0), (1600, at.offset() as u64));
+            assert!(first.1 + second.1 <= RootPlace::SPAN_BYTES);
+            let header = TreeHeader {
+                kind: TreeKind::RStar,
+                capacity: 30,
+                height: 1,
+                root: NodeRef { slot: 7, generation: 3 },
+                counter: 4,
+                bounds: Rect::default(),
+                has_geometries: false,
+            };
+            let guardian = |state| Guardian { generation: 9, state, class: 0 }.to_word();
+            let words = header.to_words().map(u64::to_le_bytes).concat();
+            let sum = home.checksum(Part::Header, at, 2, &words);
+            let mutable = Mutable { expires_at_ms: 77, ..Mutable::default() };
+            let root = |record, block| {
+                let words_of = [guardian(record), mutable.to_word()];
+                let mut bytes = words_of.map(u64::to_le_bytes).concat();
+                bytes.resize(first.1 + second.1 - TREE_HEADER_BYTES, 0xee);
+                bytes.extend([guardian(block), 2, sum].map(u64::to_le_bytes).concat());
+                bytes.extend(&words);
+                bytes
+            };
+            let live = root(State::Live, State::Live);
+            assert_eq!(place.verify(&live, home), Ok((header, mutable)));
+            for state in [State::Dead, State::Pending, State::AskOnly] {
+                let dead = Err(NotANode::Dead);
+                assert_eq!(place.verify(&root(state, State::Live), home), dead);
+                assert_eq!(place.verify(&root(State::Live, state), home), dead);
+            }
+            for bit in (live.len() - TREE_HEADER_BYTES) * 8 + 64..live.len() * 8 {
+                let mut bytes = live.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(place.verify(&bytes, home), Err(NotANode::Torn), "bit {bit}");
+            }
+            let other = RootPlace { at: NodeRef { generation: 8, ..at }, ..place };
+            assert_eq!(other.verify(&live, home), Err(NotANode::Dead));
+        }
+        assert_eq!(RootPlace::of(NodeRef { slot: 2, generation: 1 }, 0), None);
+        assert_eq!(RootPlace::of(NodeRef { slot: 9, generation: 1 }, usize::MAX / 2), None);
+    }
 
     #[test]
     fn headers_round_trip_and_break_no_limit() {

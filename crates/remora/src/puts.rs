@@ -1,7 +1,7 @@
 //! Objects into a tree, many requests outstanding.
 
 use anyhow::Context;
-use remora_client::{Error, Rect, Session, TreeSettings};
+use remora_client::{Error, ObjectId, PutObject, Rect, Session, TreeSettings};
 use remora_engine::Command;
 use remora_engine::command::TreeCommand;
 use remora_layout::message::Status;
@@ -41,20 +41,20 @@ impl Puts {
 
     /// Sends one object. An error may be that of one sent before.
     pub fn put(&mut self, id: u64, rect: Rect, data: Option<&[u8]>) -> anyhow::Result<()> {
-        self.put_shape(id, rect, None, data)
+        self.put_shape(id.into(), rect, None, data)
     }
 
     /// The same with a geometry in WKB, whose bounds `rect` is.
     pub fn put_shape(
         &mut self,
-        id: u64,
+        id: ObjectId<'_>,
         rect: Rect,
         geometry: Option<&[u8]>,
         data: Option<&[u8]>,
     ) -> anyhow::Result<()> {
-        let put = TreeCommand::Put { id, rect, data, geometry };
+        let put = TreeCommand::Put(PutObject { data, geometry, ..PutObject::new(id, rect) });
         let request = put.request(&mut self.scratch).map_err(Error::Refused)?;
-        self.session.submit(&Command::Tree { name: &self.name, request })?;
+        self.session.submit(&Command::Of { key: &self.name, request })?;
         if self.session.in_flight() >= OUTSTANDING {
             self.take_until(OUTSTANDING / 2)?;
         }

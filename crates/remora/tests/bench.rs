@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 #[test]
 fn version_is_one_line() {
     let finished = run_clean("version");
-    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 2)\n"));
+    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 3)\n"));
 }
 
 #[test]
@@ -48,12 +48,25 @@ fn a_mixed_run_reads_and_writes_on_several_shards() {
     }
 }
 
+/// A count of a report.
+fn count(report: &serde_json::Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"))
+}
+
+/// What was asked for, but for what a reading right that lapsed on a busy machine
+/// was asked for.
+fn asked_in_time(report: &serde_json::Value) -> u64 {
+    count(report, "asked") - count(report, "right_lapsed")
+}
+
 #[test]
 fn cached_reads_take_one_round_trip_each() {
     let report = json("bench keys --path read --records 2000 --ops 20000 --dist zipf:0.99");
-    // A few pointers may have been pushed out of the cache by others.
-    assert!(report["round_trips_per_op"].as_f64().unwrap() < 1.05, "{report}");
-    assert!(report["hits"].as_u64().unwrap() > 19_000, "{report}");
+    // A few pointers may have been pushed out of the cache by others; and a READ
+    // that comes too late is asked for after all.
+    let trips = report["round_trips_per_op"].as_f64().unwrap() * 20_000.0;
+    assert!(trips - (count(&report, "right_lapsed") as f64) < 21_000.0, "{report}");
+    assert!(count(&report, "hits") > 19_000, "{report}");
 }
 
 #[test]
@@ -71,7 +84,7 @@ fn shared_pointers_warm_every_client() {
         let run = "bench keys --path choose --policy pointer --records 2000 --ops 8000 --clients 2 --cold";
         let report = json(&format!("{run} --pointer-cache {cache}"));
         assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()));
-        report["asked"].as_u64().unwrap()
+        asked_in_time(&report)
     };
     // 8000 even draws from 2000 records touch all but one in e^4 of them, and one
     // client's 4000 all but one in e^2. Private: each client asks for each that it
@@ -94,7 +107,7 @@ fn over_tcp_pointers_are_shared_through_the_users_directory() {
     let report: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
     assert_eq!((&report["missing"], &report["wrong"]), (&0.into(), &0.into()));
     // About once for each key: what one asked for, the other reads.
-    assert!((1900..2400).contains(&report["asked"].as_u64().unwrap()), "{report}");
+    assert!((1900..2400).contains(&asked_in_time(&report)), "{report}");
     let tables = std::fs::read_dir(runtime.path().join("remora")).unwrap();
     assert_eq!(tables.count(), 1, "one for the life of the bench's server");
 }
@@ -115,7 +128,7 @@ fn a_trace_is_replayed() {
             trace.display()
         ));
         assert_eq!((&report["records"], &report["ops"]), (&100.into(), &3000.into()));
-        assert_eq!((&report["asked"], &report["hits"]), (&100.into(), &2900.into()));
+        assert_eq!((asked_in_time(&report), count(&report, "hits")), (100, 2900));
     }
 }
 

@@ -123,3 +123,26 @@ fn a_bench_that_is_killed_takes_its_server_along() {
         assert!(is_empty(directory.path()), "{messages} leaves files");
     }
 }
+
+/// The owner may be gone before the server says that it is ready.
+#[test]
+fn a_server_whose_owner_is_gone_at_once_leaves_nothing() {
+    let outer = tempfile::tempdir().unwrap();
+    let directory = outer.path().join("owned");
+    std::fs::create_dir(&directory).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = remora();
+    command
+        .args(["bench", "variant-server", "--messages", "sendrecv", "--shard-model", "single"])
+        .args(["--message-bytes", "4096", "--shards", "1", "--max-memory-bytes", "67108864"])
+        .args(["--buckets", "1024", "--lease-min-ms", "1000", "--wake", "poll", "--pin", "false"])
+        .arg("--socket")
+        .arg(directory.join("remora.sock"))
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(Stdio::piped());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(is_empty(outer.path()));
+}

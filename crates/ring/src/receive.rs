@@ -1,6 +1,6 @@
 //! The receiving end of a ring: polls one's own memory.
 
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, frame_bytes, frame_checksum, payload_of,
 };
@@ -33,7 +33,7 @@ pub enum Poll {
 
 /// Takes frames out of a ring in one's own mailbox.
 pub struct Receiver {
-    words: Words,
+    words: ReadView,
     base: usize,
     seed: u64,
     sequence: u32,
@@ -45,7 +45,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver for the fresh ring at `base` of this mailbox.
-    pub fn new(words: Words, base: usize, seed: u64) -> Self {
+    pub fn new(words: ReadView, base: usize, seed: u64) -> Self {
         Self { words, base, seed, sequence: 0, consumed: 0, told: 0 }
     }
 

@@ -26,10 +26,10 @@ struct Ends {
 fn ends() -> Ends {
     let words = Words::new(Mapping::heap(BASE + RING_BYTES));
     let mut link = ShmLink::new(None);
-    link.add_region(0, words.clone(), true);
+    link.add_writable(0, words.clone());
     Ends {
         sender: Sender::new(0, BASE as u64, SEED),
-        receiver: Receiver::new(words.clone(), BASE, SEED),
+        receiver: Receiver::new(words.view(), BASE, SEED),
         words,
         link,
     }

@@ -105,8 +105,7 @@ impl Agent {
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
-                tracing::error!(%error, "the agent of TCP clients cannot poll");
-                return;
+                panic!("the agent cannot poll: {error}");
             }
             self.unfinished.extend(events.iter().map(|event| event.token()));
             while let Some(served) = self.inbox.new.pop() {

@@ -1,21 +1,22 @@
-//! The server's clock.
+//! The server's clock, over the machine's clocks.
 
-use remora_engine::Now;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use remora_engine::{ClockFollower, Now, ServerClock};
+use remora_layout::limits::CLOCK_LOOK_TAKES_MS;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Unix time that never goes back: wall clock at the start, monotonic clock
-/// from then on.
-#[derive(Clone, Copy, Debug)]
+/// Unix time that never goes back, and follows the wall clock as readers allow
+/// for. While the machine is suspended the monotonic clock stands: the wall clock
+/// is ahead then, and is followed by a step.
+#[derive(Debug)]
 pub struct Clock {
     start: Instant,
-    unix_ms_at_start: u64,
+    unix: ServerClock,
 }
 
 impl Clock {
     /// A clock that starts now.
     pub fn start() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { start: Instant::now(), unix_ms_at_start: unix.as_millis() as u64 }
+        Self { start: Instant::now(), unix: ServerClock::starting_at(wall_unix_ms()) }
     }
 
     /// The time, read once for as many commands as are executed together.
@@ -25,12 +26,35 @@ impl Clock {
 
     /// The time at an instant already read.
     pub fn at(&self, instant: Instant) -> Now {
-        let since = instant.duration_since(self.start).as_millis() as u64;
-        Now { unix_ms: self.unix_ms_at_start + since, since_start_s: since / 1000 }
+        let since_ms = self.since_ms(instant);
+        Now { unix_ms: self.unix.unix_ms(since_ms), since_start_s: since_ms / 1000 }
+    }
+
+    /// What a heartbeat tells of it, Unix ms.
+    pub fn told_unix_ms(&self) -> u64 {
+        self.unix.told_unix_ms(self.since_ms(Instant::now()))
+    }
+
+    /// Compares it with the wall clock.
+    pub fn follow(&self, follower: &mut ClockFollower) {
+        let before = Instant::now();
+        let wall_unix_ms = wall_unix_ms();
+        // Between the two looks the thread, or the machine, may have stood still.
+        if before.elapsed() <= Duration::from_millis(CLOCK_LOOK_TAKES_MS) {
+            follower.follow(&self.unix, self.since_ms(before), wall_unix_ms);
+        }
     }
 
     /// When the clock was started.
     pub fn started(&self) -> Instant {
         self.start
     }
+
+    fn since_ms(&self, instant: Instant) -> u64 {
+        instant.duration_since(self.start).as_millis() as u64
+    }
+}
+
+fn wall_unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

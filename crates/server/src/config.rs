@@ -40,6 +40,9 @@ pub struct Config {
     /// Bytes of freed records, of all shards together, that may wait for
     /// their leases to end; 0 derives it from the memory.
     pub quarantine_bytes: u64,
+    /// An upload is abandoned after so many seconds without a piece: 1 to
+    /// [`remora_layout::limits::UPLOAD_IDLE_MAX_S`].
+    pub upload_idle_s: u64,
     /// What happens when memory is full.
     pub eviction: Eviction,
     /// Queue pairs of clients over RDMA, one for each process: 1 to

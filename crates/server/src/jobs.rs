@@ -8,7 +8,7 @@ use remora_engine::Reply;
 use remora_fabric::shm::{Bell, asleep};
 use remora_layout::message::Status;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What other threads tell a shard.
 pub enum Message {
@@ -18,20 +18,39 @@ pub enum Message {
     Attach(Box<RingSession>),
     /// The session with this number has ended.
     Detach(u64),
+    /// Changes up to this sequence are durable.
+    Durable(u64),
     /// Finish what is there and end.
     Stop,
 }
 
-/// One command for a shard.
+/// What a shard is to do for a connection.
+pub enum Order {
+    /// Execute this encoded command.
+    Execute(Vec<u8>),
+    /// Send the next piece of the reply to the command with the job's token.
+    Continue,
+    /// Send no more of it.
+    Abandon,
+}
+
+/// One order for a shard.
 pub struct Job {
-    /// The encoded command.
-    pub command: Vec<u8>,
+    /// What to do.
+    pub order: Order,
     /// Where the reply goes.
     pub reply_to: Arc<ReplyQueue>,
     /// What the reply answers.
     pub token: Token,
     /// Objects that a search of a tree gives at most.
     pub most_objects: usize,
+}
+
+impl Job {
+    /// Executes an encoded command, which finds as many objects as there are.
+    pub fn execute(command: Vec<u8>, reply_to: Arc<ReplyQueue>, token: Token) -> Self {
+        Self { order: Order::Execute(command), reply_to, token, most_objects: usize::MAX }
+    }
 }
 
 /// Names the request that a reply answers.
@@ -45,6 +64,8 @@ pub struct Token {
     pub request: u64,
     /// Which part of the request.
     pub part: usize,
+    /// The shard that is asked first.
+    pub shard: usize,
 }
 
 /// A reply that owns its value.
@@ -56,18 +77,21 @@ pub struct OwnedReply {
     pub number: i64,
     /// The value, if any.
     pub value: Option<Vec<u8>>,
+    /// More of the value is sent when it is asked for ([`Order::Continue`]).
+    pub has_more: bool,
 }
 
 impl OwnedReply {
     /// A reply with nothing but a status.
     pub const fn status(status: Status) -> Self {
-        Self { status, number: 0, value: None }
+        Self { status, number: 0, value: None, has_more: false }
     }
 }
 
 impl From<Reply<'_>> for OwnedReply {
     fn from(reply: Reply<'_>) -> Self {
-        Self { status: reply.status, number: reply.number, value: reply.value.map(<[u8]>::to_vec) }
+        let value = reply.value.map(<[u8]>::to_vec);
+        Self { status: reply.status, number: reply.number, value, has_more: false }
     }
 }
 
@@ -121,7 +145,7 @@ impl ReplyQueue {
     /// Sends a reply back.
     pub fn push(&self, token: Token, reply: OwnedReply) {
         self.queue.push((token, reply));
-        if asleep::must_signal(&self.asleep) {
+        if asleep::must_signal(|| self.asleep.load(Ordering::Relaxed)) {
             self.wake();
         }
     }

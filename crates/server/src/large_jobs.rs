@@ -1,21 +1,21 @@
-//! Jobs, one at once or, if they move a large value or search a tree, piece
-//! by piece.
+//! Jobs, one at once or, if they move a large value, search a tree or add up a
+//! digest, piece by piece.
 //!
 //! What it keeps true: in one turn of the shard one piece of one large value
 //! is moved, so that rings and other jobs never wait for a whole one; the jobs
 //! of one RESP connection are executed in the order in which they came, those
 //! behind a large one after it.
 
-use crate::jobs::{Job, OwnedReply, ReplyQueue, Token};
+use crate::jobs::{Job, Order, OwnedReply, ReplyQueue, Token};
 use remora_arena::Journal;
-use remora_engine::command::{Command, GeoCommand};
-use remora_engine::shard::{GeoWalk, TreeSearch};
-use remora_engine::{Download, LargeSet, Now, Outcome, Reply, Shard, Upload};
-use remora_layout::hash::KeyHash;
-use remora_layout::limits::{JOBS_PER_TURN, RESP_MAX_REPLY_BYTES, STREAM_PIECE_BYTES};
+use remora_engine::command::Command;
+use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
+use remora_layout::limits::{
+    JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
+};
 use remora_layout::message::Status;
-use remora_layout::node::{ENTRY_BYTES, Entry};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use remora_layout::node::ENTRY_BYTES;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// One connection of one RESP thread.
@@ -30,19 +30,37 @@ fn origin_of(job: &Job) -> Origin {
 enum Work {
     /// A SET: the encoded command, of whose value the last bytes are missing.
     Upload { command: Vec<u8>, upload: Upload },
-    /// A reply and what has been copied of its value.
-    Download { reply: OwnedReply, value: Vec<u8>, download: Download },
-    /// A search of a tree, the objects found so far, and the bytes of those
-    /// that the reply may have at most.
-    Search { search: TreeSearch, found: Vec<u8>, most: usize },
-    /// A search of a GEO key.
-    GeoSearch(GeoWalk),
+    /// A reply, the sequence that it waits for, and what has been copied of its
+    /// value.
+    Download { reply: OwnedReply, wait: u64, value: Vec<u8>, download: Download },
+    /// A read that goes in turns, what it has found so far, and how many parts of
+    /// that the reply may have at most. What was found waits for a sequence.
+    Read { read: LongRead, found: Vec<u8>, most: usize, wait: u64 },
+    /// A read of which some was sent.
+    Paused(LongRead),
+    /// The digest of all keys.
+    Digest(Box<DigestRead>),
 }
 
 struct LargeJob {
     reply_to: Arc<ReplyQueue>,
     token: Token,
     work: Work,
+}
+
+impl LargeJob {
+    fn is_paused(&self) -> bool {
+        matches!(self.work, Work::Paused { .. })
+    }
+}
+
+/// A command that was asked.
+struct Asked {
+    command: Vec<u8>,
+    reply_to: Arc<ReplyQueue>,
+    token: Token,
+    /// Objects that a search of a tree gives at most.
+    most: usize,
 }
 
 /// What is under way for one connection.
@@ -52,37 +70,107 @@ struct Line {
     large: Option<LargeJob>,
 }
 
-/// The large jobs under way, and those that wait for them.
+/// Replies that are held back until what they tell of is durable. A connection
+/// has a bounded number of requests under way, and so of replies here. It puts
+/// replies in order itself.
+#[derive(Default)]
+struct Held {
+    /// By the sequence that they wait for, then by number.
+    replies: BTreeMap<(u64, u64), (Arc<ReplyQueue>, Token, OwnedReply)>,
+    number: u64,
+    /// Some that may go have not gone yet.
+    has_due: bool,
+}
+
+impl Held {
+    /// Replies, now or once this sequence is durable.
+    fn reply(&mut self, to: Arc<ReplyQueue>, token: Token, reply: OwnedReply, wait: u64) {
+        if wait == 0 {
+            return to.push(token, reply);
+        }
+        self.number += 1;
+        self.replies.insert((wait, self.number), (to, token, reply));
+    }
+
+    /// Lets replies go whose sequence is durable: a bounded part.
+    fn release(&mut self, durable: u64) {
+        for _ in 0..RELEASED_REPLIES {
+            let due = self.replies.first_entry().filter(|first| first.key().0 <= durable);
+            self.has_due = due.is_some();
+            let Some((to, token, reply)) = due.map(|due| due.remove()) else { return };
+            to.push(token, reply);
+        }
+    }
+}
+
+/// The large jobs under way, those that wait for them, and held replies.
 #[derive(Default)]
 pub struct LargeJobs {
     lines: VecDeque<Line>,
     /// The jobs behind the large one of each line.
-    behind: BTreeMap<Origin, VecDeque<Job>>,
+    behind: BTreeMap<Origin, VecDeque<Asked>>,
+    /// Reads of which a piece was sent, until the next one is asked for.
+    paused: BTreeMap<Origin, LargeJob>,
+    held: Held,
 }
 
 impl LargeJobs {
-    /// Whether nothing is under way.
+    /// Whether nothing is to be done in the next turn.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.lines.is_empty() && !self.held.has_due
+    }
+
+    /// Replies that are held back.
+    pub fn held_replies(&self) -> usize {
+        self.held.replies.len()
     }
 
     /// Executes a job, begins it if it is large, or lets it wait for an
     /// earlier one of its connection.
     pub fn execute<J: Journal>(&mut self, shard: &mut Shard<J>, job: Job, now: Now) {
         let origin = origin_of(&job);
+        let command = match job.order {
+            Order::Execute(command) => command,
+            Order::Continue => return self.resume(origin, job.token, true),
+            Order::Abandon => return self.resume(origin, job.token, false),
+        };
+        let job =
+            Asked { command, reply_to: job.reply_to, token: job.token, most: job.most_objects };
         if let Some(behind) = self.behind.get_mut(&origin) {
             behind.push_back(job);
-        } else if let Some(large) = begin(shard, job, now) {
+        } else if let Some(large) = begin(shard, job, &mut self.held, now) {
             self.behind.insert(origin, VecDeque::new());
-            self.lines.push_back(Line { origin, large: Some(large) });
+            self.put(Line { origin, large: Some(large) });
         }
     }
 
-    /// Moves one piece; with the last one goes on with the jobs behind it.
+    /// Goes on with a read that has paused, or with the jobs behind it alone.
+    fn resume(&mut self, origin: Origin, token: Token, goes_on: bool) {
+        let Some(paused) = self.paused.remove(&origin) else { return };
+        if paused.token != token {
+            self.paused.insert(origin, paused);
+            return;
+        }
+        self.lines.push_back(Line { origin, large: Some(paused).filter(|_| goes_on) });
+    }
+
+    /// Puts a line where its large job is looked for.
+    fn put(&mut self, line: Line) {
+        match line.large {
+            Some(large) if large.is_paused() => drop(self.paused.insert(line.origin, large)),
+            large => self.lines.push_back(Line { large, ..line }),
+        }
+    }
+
+    /// Moves one piece; with the last one goes on with the jobs behind it. Lets
+    /// replies go that have become durable.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
+        if !self.held.replies.is_empty() {
+            self.held.release(shard.durable_sequence());
+        }
         let Some(mut line) = self.lines.pop_front() else { return };
         if let Some(large) = line.large.take() {
-            line.large = advance(shard, large, now);
+            line.large = advance(shard, large, &mut self.held, now);
         }
         let behind = self.behind.get_mut(&line.origin).expect("each line has its list");
         for _ in 0..JOBS_PER_TURN {
@@ -90,24 +178,29 @@ impl LargeJobs {
                 break;
             }
             let Some(job) = behind.pop_front() else { break };
-            line.large = begin(shard, job, now);
+            line.large = begin(shard, job, &mut self.held, now);
         }
         if line.large.is_none() && behind.is_empty() {
             self.behind.remove(&line.origin);
         } else {
-            self.lines.push_back(line);
+            self.put(line);
         }
     }
 }
 
 /// Executes a job, or begins it if it moves a large value.
-fn begin<J: Journal>(shard: &mut Shard<J>, job: Job, now: Now) -> Option<LargeJob> {
-    let Job { command: bytes, reply_to, token, most_objects } = job;
-    let outcome = match Command::decode(&bytes) {
-        Ok((Command::Set { key, value, condition, expiry, get }, _))
+fn begin<J: Journal>(
+    shard: &mut Shard<J>,
+    job: Asked,
+    held: &mut Held,
+    now: Now,
+) -> Option<LargeJob> {
+    let Asked { command: bytes, reply_to, token, most } = job;
+    let outcome = match Command::decode_within(&bytes) {
+        Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))
             if value.len() > STREAM_PIECE_BYTES =>
         {
-            let (hash, value_bytes) = (shard.hash(key), value.len());
+            let (hash, value_bytes) = (shard.hash_of(database, &command), value.len());
             let set = LargeSet { key, hash, value_bytes, condition, expiry, get };
             match shard.begin_upload(set, now) {
                 Ok(upload) => {
@@ -117,54 +210,71 @@ fn begin<J: Journal>(shard: &mut Shard<J>, job: Job, now: Now) -> Option<LargeJo
                 Err(status) => Outcome::Reply(Reply::status(status)),
             }
         }
-        Ok((Command::Tree { name, request }, _)) if request.is_search() => {
-            match shard.begin_search(name, request) {
-                Ok(search) => {
-                    let most = most_objects.saturating_mul(ENTRY_BYTES);
-                    let work = Work::Search { search, found: Vec::new(), most };
-                    return advance(shard, LargeJob { reply_to, token, work }, now);
+        Ok((database, command @ Command::Of { key, request }, _)) if request.is_long() => {
+            match shard.begin_read((key, shard.hash_of(database, &command)), request, now) {
+                Ok(read) => {
+                    let work = Work::Read { read, found: Vec::new(), most, wait: 0 };
+                    return advance(shard, LargeJob { reply_to, token, work }, held, now);
                 }
-                Err(status) => Outcome::Reply(Reply::status(status)),
+                Err(reply) => Outcome::Reply(reply),
             }
         }
-        Ok((Command::Geo { key, command: GeoCommand::Search { query } }, _)) => {
-            let hash = shard.hash(key);
-            match shard.begin_geo_search(key, hash, query, now) {
-                Ok(walk) => {
-                    let work = Work::GeoSearch(walk);
-                    return advance(shard, LargeJob { reply_to, token, work }, now);
+        Ok((_, Command::Digest { key: None }, _)) => {
+            let work = Work::Digest(Box::default());
+            return advance(shard, LargeJob { reply_to, token, work }, held, now);
+        }
+        Ok((database, command @ (Command::Flush | Command::FlushAll), _)) => {
+            let only = matches!(command, Command::Flush).then_some(database);
+            match shard.begin_flush(only) {
+                Ok(read) => {
+                    let work = Work::Read { read, found: Vec::new(), most: usize::MAX, wait: 0 };
+                    return advance(shard, LargeJob { reply_to, token, work }, held, now);
                 }
-                Err(status) => Outcome::Reply(Reply::status(status)),
+                Err(reply) => Outcome::Reply(reply),
             }
         }
-        Ok((command, _)) => {
-            let hash = command.key().map_or(KeyHash(0), |key| shard.hash(key));
+        Ok((database, command, _)) => {
+            let hash = shard.hash_of(database, &command);
             shard.execute_or_stream(&command, hash, now)
         }
         Err((status, _)) => Outcome::Reply(Reply::status(status)),
     };
-    answer(outcome, reply_to, token)
+    answer(outcome, reply_to, token, held)
 }
 
 /// Sends a reply, or begins to copy its value.
-fn answer(outcome: Outcome<'_>, reply_to: Arc<ReplyQueue>, token: Token) -> Option<LargeJob> {
+fn answer(
+    outcome: Outcome<'_>,
+    reply_to: Arc<ReplyQueue>,
+    token: Token,
+    held: &mut Held,
+) -> Option<LargeJob> {
     match outcome {
         Outcome::Reply(reply) => {
-            reply_to.push(token, reply.into());
+            held.reply(reply_to, token, reply.into(), reply.wait);
             None
         }
         Outcome::Stream(reply, download) => {
             let value = Vec::with_capacity(download.len());
-            let work = Work::Download { reply: reply.into(), value, download };
+            let work = Work::Download { reply: reply.into(), wait: reply.wait, value, download };
             Some(LargeJob { reply_to, token, work })
         }
     }
 }
 
 /// Moves one piece of a large value. What is left of the job.
-fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Option<LargeJob> {
+fn advance<J: Journal>(
+    shard: &mut Shard<J>,
+    large: LargeJob,
+    held: &mut Held,
+    now: Now,
+) -> Option<LargeJob> {
     let LargeJob { reply_to, token, work } = large;
     match work {
+        Work::Paused(read) => {
+            let work = Work::Read { read, found: Vec::new(), most: usize::MAX, wait: 0 };
+            advance(shard, LargeJob { reply_to, token, work }, held, now)
+        }
         Work::Upload { command, mut upload } => {
             // The value is the end of the command.
             let from = command.len() - upload.missing();
@@ -175,64 +285,61 @@ fn advance<J: Journal>(shard: &mut Shard<J>, large: LargeJob, now: Now) -> Optio
                 let work = Work::Upload { command, upload };
                 return Some(LargeJob { reply_to, token, work });
             }
-            answer(shard.finish_upload(upload, now), reply_to, token)
+            answer(shard.finish_upload(upload, now), reply_to, token, held)
         }
-        Work::Download { mut reply, mut value, download } => {
+        Work::Download { mut reply, wait, mut value, download } => {
             value.extend_from_slice(shard.piece(&download, value.len(), STREAM_PIECE_BYTES));
             if value.len() < download.len() {
-                let work = Work::Download { reply, value, download };
+                let work = Work::Download { reply, wait, value, download };
                 return Some(LargeJob { reply_to, token, work });
             }
             shard.end_download(download, now);
             reply.value = Some(value);
-            reply_to.push(token, reply);
+            held.reply(reply_to, token, reply, wait);
             None
         }
-        Work::Search { mut search, mut found, most } => {
-            let turn = shard.search_turn(&mut search, &mut found);
-            if search.may_have_doubles() && (turn == Ok(true) || found.len() >= most) {
-                drop_doubles(&mut found);
+        Work::Read { mut read, mut found, most, wait } => {
+            let turn = shard.read_turn(&mut read, &mut found, now);
+            let wait = wait.max(shard.wait_of(&read));
+            // No part is shorter than an entry.
+            let may_be_enough = found.len() / ENTRY_BYTES >= most;
+            if turn.is_ok_and(|turn| turn.has_doubles && (turn.ended || may_be_enough)) {
+                shard.tidy(&read, &mut found);
             }
-            let is_enough = found.len() >= most;
-            found.truncate(most);
+            let is_enough = may_be_enough && shard.cut(&read, &mut found, most);
             let reply = match turn {
                 Err(status) => OwnedReply::status(status),
-                Ok(_) if found.len() > RESP_MAX_REPLY_BYTES => OwnedReply::status(Status::TooLarge),
-                Ok(ended) if ended || is_enough => {
-                    let value = search.gives_objects().then_some(found);
-                    OwnedReply { status: Status::Ok, number: search.number(), value }
+                Ok(turn) if !turn.is_counted && found.len() > RESP_MAX_REPLY_BYTES => {
+                    OwnedReply::status(Status::TooLarge)
+                }
+                Ok(turn) if turn.ended || is_enough => {
+                    let value = turn.gives_value.then_some(found);
+                    OwnedReply { status: Status::Ok, number: turn.number, value, has_more: false }
+                }
+                Ok(turn) if turn.is_counted && found.len() >= RESP_PIECE_BYTES => {
+                    let (number, value) = (turn.number, Some(found));
+                    let reply = OwnedReply { status: Status::Ok, number, value, has_more: true };
+                    held.reply(Arc::clone(&reply_to), token, reply, wait);
+                    return Some(LargeJob { reply_to, token, work: Work::Paused(read) });
                 }
                 Ok(_) => {
-                    let work = Work::Search { search, found, most };
+                    let work = Work::Read { read, found, most, wait };
                     return Some(LargeJob { reply_to, token, work });
                 }
             };
-            reply_to.push(token, reply);
+            held.reply(reply_to, token, reply, wait);
             None
         }
-        Work::GeoSearch(mut walk) => {
-            let ended = shard.geo_search_turn(&mut walk);
-            let reply = if walk.found_bytes() > RESP_MAX_REPLY_BYTES {
-                OwnedReply::status(Status::TooLarge)
-            } else if ended {
-                let number = shard.geo_place(&walk);
-                let value = Some(walk.into_found());
-                OwnedReply { status: Status::Ok, number, value }
-            } else {
-                return Some(LargeJob { reply_to, token, work: Work::GeoSearch(walk) });
-            };
-            reply_to.push(token, reply);
-            None
-        }
+        Work::Digest(mut read) => match shard.digest_turn(&mut read) {
+            None => Some(LargeJob { reply_to, token, work: Work::Digest(read) }),
+            Some(digest) => {
+                let value = Some(digest.0.to_le_bytes().to_vec());
+                let reply = OwnedReply { value, ..OwnedReply::status(Status::Ok) };
+                held.reply(reply_to, token, reply, shard.digest_wait());
+                None
+            }
+        },
     }
-}
-
-/// Leaves one object of each id.
-fn drop_doubles(found: &mut Vec<u8>) {
-    let (objects, _) = found.as_chunks::<ENTRY_BYTES>();
-    let mut known = BTreeSet::new();
-    let once = |object: &&[u8; ENTRY_BYTES]| known.insert(Entry::from_bytes(object).word);
-    *found = objects.iter().filter(once).flatten().copied().collect();
 }
 
 #[cfg(test)]

@@ -24,12 +24,14 @@ pub mod jobs;
 pub mod large_jobs;
 mod numa;
 mod random;
+mod regions;
 pub mod resp;
 pub mod ring_session;
 mod server;
 mod session;
 mod shard_loop;
 mod shared;
+mod socket_file;
 pub mod touch_hints;
 mod utilisation;
 

@@ -7,24 +7,26 @@ use crate::control::{self, Control};
 use crate::jobs::{Inbox, Message};
 use crate::numa::{self, Place, Topology};
 use crate::random::random_u64;
+use crate::regions::RegionNumbers;
 use crate::resp::RespThread;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{Counts, PointerTable, ShardHandle, Shared};
+use crate::socket_file::SocketFile;
 use crate::touch_hints::TouchHints;
-use remora_arena::{MapError, NoJournal, Region, RegionKind, Words};
-use remora_engine::shard::table_end;
-use remora_engine::{Shard, ShardOptions};
+use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
+use remora_engine::{Durability, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::verbs::{self, VerbsError};
+use remora_fabric::vital_thread;
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
     RIGHT_MARGIN_MS, RIGHT_MS, SMALLEST_CHUNK_BUCKETS,
 };
+use remora_layout::slot::SlotTable;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, mpsc};
@@ -65,7 +67,8 @@ pub enum StartError {
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
-    socket_path: PathBuf,
+    /// Dropped, and so removed, after all threads have ended.
+    socket: SocketFile,
     shards: Vec<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     agent: Option<(JoinHandle<()>, Arc<AgentInbox>)>,
@@ -76,7 +79,27 @@ impl Server {
     /// Starts a server. Its listeners are bound and its shards run when this
     /// returns, which takes at least as long as a reading right of a former
     /// server on the same socket can last: until then nothing is acknowledged.
-    pub fn start(mut config: Config) -> Result<Self, StartError> {
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, Durability::Memory)
+    }
+
+    /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
+    /// so. For tests, until there is a disk.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    #[doc(hidden)]
+    pub fn start_told(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, Durability::Told)
+    }
+
+    /// A shard's changes up to this sequence are durable.
+    #[doc(hidden)]
+    pub fn set_durable(&self, shard: usize, sequence: u64) {
+        self.shared.shards[shard].inbox.push(Message::Durable(sequence));
+    }
+
+    fn start_with(mut config: Config, durability: Durability) -> Result<Self, StartError> {
         check(&config)?;
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
@@ -87,7 +110,7 @@ impl Server {
         config.resp_address = resp_address;
         let fabric = config.fabric_address.map(bind_tcp).transpose()?;
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
-        let unix = bind_unix(&config.socket_path)?;
+        let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let clock = Clock::start();
         let (life, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = 1;
@@ -96,9 +119,10 @@ impl Server {
         numa::tell(&topology, &places);
         let mut handles = Vec::with_capacity(shards);
         let mut loops = Vec::with_capacity(shards);
-        for (number, place) in places.iter().enumerate() {
-            let region =
-                Region::create("remora-arena", RegionKind::Readable, arena_bytes as usize)?;
+        let mut regions = RegionNumbers::begin(random_u64());
+        for place in &places {
+            let region_number = regions.next();
+            let region = Region::create("remora-arena", RegionKind::Arena, arena_bytes as usize)?;
             // Before the first byte is touched.
             if let Some(node) = place.node.filter(|_| topology.has_several())
                 && let Err(error) = region.prefer_node(node)
@@ -107,28 +131,33 @@ impl Server {
             }
             let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
             let options = ShardOptions {
-                region: number as u32,
+                region: region_number,
                 life,
                 epoch,
                 hash_seed,
                 buckets,
                 lease_min_s: config.lease_min_ms.div_ceil(1000),
                 record_secret: random_u64(),
+                log_secret: random_u64(),
+                log_shard: handles.len() as u32,
                 quarantine_bytes: config.quarantine_bytes.div_ceil(shards as u64),
                 eviction: config.eviction,
                 last_generation: u32::MAX,
+                upload_idle_s: config.upload_idle_s,
+                durability,
             };
             let shard = Shard::new(owner, options);
-            let words = region.words();
+            let view = region.view();
             let eventfd = Bell::eventfd()?;
-            let sleeper = Sleeper::new(words.clone(), word::ASLEEP)?;
+            let sleeper = Sleeper::new(region.asleep_word())?;
             sleeper.watch(eventfd.as_fd())?;
-            let bell = Bell::new(words.clone(), word::ASLEEP, eventfd);
+            let bell = Bell::new(view.clone(), word::ASLEEP, eventfd);
             handles.push(ShardHandle {
                 inbox: Inbox::new(bell),
                 node: place.node,
                 region,
-                words,
+                region_number,
+                view,
                 stats: shard.stats().into(),
                 touched: TouchHints::new(config.eviction),
                 busy_ns: 0.into(),
@@ -136,6 +165,8 @@ impl Server {
                 sleeps: 0.into(),
                 frames: 0.into(),
                 jobs: 0.into(),
+                held_replies: 0.into(),
+                searches: Arc::default(),
             });
             loops.push((shard, sleeper));
         }
@@ -151,6 +182,7 @@ impl Server {
             numa_nodes: topology.nodes(),
             hash_seed,
             shards: handles,
+            slots: Box::new(SlotTable::even(shards)),
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -160,15 +192,9 @@ impl Server {
         // A client of a former life may read its memory as fresh until its
         // right has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(RIGHT_MS + RIGHT_MARGIN_MS);
-        std::thread::sleep(lapse.saturating_sub(clock.started().elapsed()));
-        let mut server = Self {
-            socket_path: shared.config.socket_path.clone(),
-            shared,
-            shards: Vec::new(),
-            control: None,
-            agent: None,
-            resp: None,
-        };
+        std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
+        let mut server =
+            Self { socket, shared, shards: Vec::new(), control: None, agent: None, resp: None };
         server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }
@@ -187,7 +213,7 @@ impl Server {
             let core = place.core.map(|id| core_affinity::CoreId { id });
             let name = format!("shard-{number}");
             let placed = placed.clone();
-            let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let thread = vital_thread::spawn(&name, move || {
                 if let Some(core) = core
                     && !core_affinity::set_for_current(core)
                 {
@@ -214,16 +240,15 @@ impl Server {
             None => None,
         };
         let (agent, served) = Agent::new(Arc::clone(&self.shared))?;
-        let thread = std::thread::Builder::new().name("agent".into()).spawn(move || agent.run())?;
+        let thread = vital_thread::spawn("agent", move || agent.run())?;
         self.agent = Some((thread, Arc::clone(&served)));
         let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric, served)?;
-        let thread =
-            std::thread::Builder::new().name("control".into()).spawn(move || control.run())?;
+        let thread = vital_thread::spawn("control", move || control.run())?;
         self.control = Some(thread);
         listener.set_nonblocking(true)?;
         let listener = mio::net::TcpListener::from_std(listener);
         let (resp, replies) = RespThread::new(Arc::clone(&self.shared), listener)?;
-        let thread = std::thread::Builder::new().name("resp".into()).spawn(move || resp.run())?;
+        let thread = vital_thread::spawn("resp", move || resp.run())?;
         self.resp = Some((thread, replies));
         Ok(())
     }
@@ -240,7 +265,7 @@ impl Server {
 
     /// Where clients ask for shared memory.
     pub fn socket_path(&self) -> &Path {
-        &self.socket_path
+        self.socket.path()
     }
 
     /// The RDMA devices by which clients may have sessions, now.
@@ -254,7 +279,7 @@ impl Server {
     }
 
     /// Drains: takes no new clients, finishes what was accepted, withdraws
-    /// all sessions, joins all threads, removes the socket.
+    /// all sessions, joins all threads, removes the socket if it is still its own.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -264,25 +289,23 @@ impl Server {
         // First RESP, which still needs the shards for its last replies.
         if let Some((thread, replies)) = self.resp.take() {
             replies.wake();
-            join(thread);
+            vital_thread::join(thread);
         }
         if let Some(thread) = self.control.take() {
             self.shared.wake_control();
-            join(thread);
+            vital_thread::join(thread);
         }
         // Every connection is withdrawn and closed by now.
         if let Some((thread, inbox)) = self.agent.take() {
             inbox.wake();
-            join(thread);
+            vital_thread::join(thread);
         }
         for shard in &self.shared.shards {
             shard.inbox.push(Message::Stop);
         }
         for thread in self.shards.drain(..) {
-            join(thread);
+            vital_thread::join(thread);
         }
-        // Gone already is fine.
-        let _ = std::fs::remove_file(&self.socket_path);
     }
 }
 
@@ -291,13 +314,6 @@ impl Drop for Server {
         if self.control.is_some() {
             self.stop();
         }
-    }
-}
-
-fn join(thread: JoinHandle<()>) {
-    let name = thread.thread().name().unwrap_or("a thread").to_owned();
-    if thread.join().is_err() {
-        tracing::error!(name, "a thread ended by a panic: please report this bug");
     }
 }
 
@@ -334,7 +350,7 @@ fn rdma_devices(
     if !may || (!is_wanted && !verbs::has_devices()) {
         return Ok(None);
     }
-    let arenas: Vec<Words> = shards.iter().map(|shard| shard.words.clone()).collect();
+    let arenas: Vec<ReadView> = shards.iter().map(|shard| shard.view.clone()).collect();
     match verbs::Host::new(&arenas, &config.rdma_devices) {
         Ok(host) if is_wanted && host.devices().is_empty() => Err(VerbsError::NoPlace),
         Ok(host) => Ok(Some(host)),
@@ -372,26 +388,4 @@ fn buckets_per_shard(config: &Config, arena_bytes: u64) -> Result<u64, StartErro
 fn bind_tcp(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address)
         .map_err(|source| StartError::Listen { what: address.to_string(), source })
-}
-
-/// Binds the socket, for its owner only. A stale file of a killed server is
-/// replaced; a server that answers is left alone.
-fn bind_unix(path: &Path) -> Result<UnixListener, StartError> {
-    let listen = |source| StartError::Listen { what: path.display().to_string(), source };
-    if path.exists() {
-        if UnixStream::connect(path).is_ok() {
-            return Err(StartError::Taken(path.to_owned()));
-        }
-        let kind = std::fs::symlink_metadata(path).map_err(listen)?.file_type();
-        if !std::os::unix::fs::FileTypeExt::is_socket(&kind) {
-            return Err(StartError::Config(format!(
-                "{} exists and is not a socket: choose another path",
-                path.display()
-            )));
-        }
-        std::fs::remove_file(path).map_err(listen)?;
-    }
-    let listener = UnixListener::bind(path).map_err(listen)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(listen)?;
-    Ok(listener)
 }

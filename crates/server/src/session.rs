@@ -6,7 +6,7 @@ use crate::jobs::Message;
 use crate::ring_session::{ClientEnd, RingParts, RingSession};
 use crate::shared::{Shared, count};
 use crate::utilisation::Utilisation;
-use remora_arena::{Mapping, Words};
+use remora_arena::{Mapping, ReadView, Words};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, far, tcp, verbs};
@@ -23,7 +23,7 @@ pub struct Session {
     /// Its number.
     pub number: u64,
     carrier: Carrier,
-    to_server: Words,
+    to_server: ReadView,
     beats: u64,
     /// The client's clock as it was last echoed.
     echoed_ns: u64,
@@ -68,13 +68,13 @@ impl Session {
         for _ in 0..shards {
             eventfds.push(Bell::eventfd().map_err(no_room)?);
         }
-        let (to_server, to_client) = (memory.to_server(), memory.to_client());
+        let (to_server, to_client) = (memory.to_server().view(), memory.to_client());
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let arenas = shared.arenas();
         for (shard, eventfd) in eventfds.iter().enumerate() {
             let mut link = ShmLink::new(None);
-            link.add_region(CLIENT_MAILBOX, to_client.clone(), true);
-            link.add_region(CLIENT_LARGE, memory.large().words(), true);
+            link.add_writable(CLIENT_MAILBOX, to_client.clone());
+            link.add_writable(CLIENT_LARGE, memory.large().words());
             attach(
                 shared,
                 RingParts {
@@ -92,6 +92,7 @@ impl Session {
                     },
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
+                    searches: Arc::clone(&shared.shards[shard].searches),
                 },
             );
         }
@@ -137,7 +138,13 @@ impl Session {
         let arenas = shared.arenas();
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let connection = grant.send(stream).map_err(no_room)?;
-        Ok(Self::over(shared, agent, (number, seed), far::Carrier::Tcp(connection), to_server))
+        Ok(Self::over(
+            shared,
+            agent,
+            (number, seed),
+            far::Carrier::Tcp(connection),
+            to_server.view(),
+        ))
     }
 
     /// A session of this number and seed over RDMA, whose queue pairs are
@@ -147,7 +154,7 @@ impl Session {
         agent: &AgentInbox,
         granted: (u64, u64),
         connection: Arc<verbs::Connection>,
-        to_server: Words,
+        to_server: ReadView,
     ) -> Self {
         Self::over(shared, agent, granted, far::Carrier::Verbs(connection), to_server)
     }
@@ -157,7 +164,7 @@ impl Session {
         agent: &AgentInbox,
         (number, seed): (u64, u64),
         carrier: far::Carrier,
-        to_server: Words,
+        to_server: ReadView,
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let arenas = shared.arenas();
@@ -176,6 +183,7 @@ impl Session {
                     client: ClientEnd::Far,
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
+                    searches: Arc::clone(&shared.shards[shard].searches),
                 },
             );
         }
@@ -190,7 +198,7 @@ impl Session {
     fn new(
         number: u64,
         carrier: Carrier,
-        to_server: Words,
+        to_server: ReadView,
         violated: Arc<AtomicBool>,
         threads: Arc<AtomicU64>,
     ) -> Self {
@@ -252,7 +260,7 @@ impl Session {
             wait_ns: utilisation.wait_ns(),
             life: shared.life,
             epoch: shared.epoch,
-            server_unix_ms: shared.clock.now().unix_ms,
+            server_unix_ms: shared.clock.told_unix_ms(),
             echoed_client_clock_ns,
             session: self.number,
         }

@@ -7,7 +7,7 @@
 use crate::config::Wake;
 use crate::jobs::Message;
 use crate::large_jobs::LargeJobs;
-use crate::ring_session::RingSession;
+use crate::ring_session::{RingSession, SessionError};
 use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 const HYBRID_SPIN: Duration = Duration::from_micros(20);
 /// How often an awake shard publishes its counts and sweeps.
 const TICK: Duration = Duration::from_millis(10);
-/// How often a sleeping shard wakes while leases or expiries want it.
+/// How often a sleeping shard wakes while leases, expiries or idle limits want
+/// it.
 const SLEEPING_TICK: Duration = Duration::from_millis(100);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
@@ -100,6 +101,7 @@ impl ShardLoop {
     fn turn(&mut self) -> bool {
         let has_work = !self.handle().inbox.is_empty()
             || !self.large_jobs.is_empty()
+            || self.shard.wants_release()
             || self.sessions.iter().any(RingSession::has_work);
         if !has_work {
             return false;
@@ -109,6 +111,9 @@ impl ShardLoop {
         self.take_hints();
         let jobs = self.take_messages(now);
         self.large_jobs.turn(&mut self.shard, now);
+        if self.shard.wants_release() {
+            self.shard.release_some(now);
+        }
         let served = jobs + self.serve_rings(now);
         let busy = started.elapsed().as_nanos() as u64;
         count(&self.handle().busy_ns, busy);
@@ -146,6 +151,7 @@ impl ShardLoop {
                 Message::Detach(number) => {
                     self.detach(now, |session| session.session == number);
                 }
+                Message::Durable(sequence) => self.shard.set_durable(sequence),
                 Message::Stop => self.stopping = true,
             }
         }
@@ -187,35 +193,44 @@ impl ShardLoop {
     /// Takes frames from every ring. The number of sessions that had any.
     fn serve_rings(&mut self, now: Now) -> u64 {
         let (mut frames, mut sessions) = (0, 0);
-        let mut lost = false;
-        for session in &mut self.sessions {
-            match session.turn(&mut self.shard, now) {
-                Ok(taken) => {
-                    frames += taken as u64;
-                    sessions += (taken > 0) as u64;
-                }
-                Err(error) => {
-                    let first = session.give_up(error);
-                    count(&self.shared.counts.sessions_violated, first as u64);
-                    lost = true;
-                }
-            }
-        }
-        if lost {
-            self.detach(now, |session| session.violated.load(Ordering::Relaxed));
-            self.shared.wake_control();
-        }
+        self.each_session(now, |session, shard| {
+            let taken = session.turn(shard, now)? as u64;
+            frames += taken;
+            sessions += (taken > 0) as u64;
+            Ok(())
+        });
         if frames > 0 {
             count(&self.handle().frames, frames);
         }
         sessions
     }
 
+    /// Does something with each session, and gives up those that fail.
+    fn each_session(
+        &mut self,
+        now: Now,
+        mut act: impl FnMut(&mut RingSession, &mut Shard<NoJournal>) -> Result<(), SessionError>,
+    ) {
+        let mut lost = false;
+        for session in &mut self.sessions {
+            if let Err(error) = act(session, &mut self.shard) {
+                let first = session.give_up(error);
+                count(&self.shared.counts.sessions_violated, first as u64);
+                lost = true;
+            }
+        }
+        if lost {
+            self.detach(now, |session| session.violated.load(Ordering::Relaxed));
+            self.shared.wake_control();
+        }
+    }
+
     fn sleep(&mut self) {
         // Nothing will publish them while it sleeps.
         self.publish_stats();
-        let timeout = self.shard.wants_ticks().then_some(SLEEPING_TICK);
         let (shared, sessions) = (&self.shared, &self.sessions);
+        let wants_ticks = self.shard.wants_ticks() || sessions.iter().any(RingSession::may_stall);
+        let timeout = wants_ticks.then_some(SLEEPING_TICK);
         let inbox = &shared.shards[self.number].inbox;
         let before = self.sleeper.sleeps();
         self.sleeper
@@ -224,13 +239,18 @@ impl ShardLoop {
     }
 
     fn tick(&mut self, instant: Instant) {
-        self.shard.tick(self.shared.clock.at(instant));
+        let now = self.shared.clock.at(instant);
+        self.shard.tick(now);
+        self.each_session(now, |session, shard| session.abandon_stalled(shard, now));
         self.publish_stats();
     }
 
     /// Shows the shard's counts to the other threads.
     fn publish_stats(&self) {
         let stats = self.shard.stats();
+        let held = self.sessions.iter().map(RingSession::held_replies).sum::<usize>();
+        let held = held + self.large_jobs.held_replies();
+        self.handle().held_replies.store(held as u64, Ordering::Relaxed);
         if let Ok(mut published) = self.handle().stats.lock() {
             *published = stats;
         }

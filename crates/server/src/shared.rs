@@ -4,10 +4,11 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::jobs::Inbox;
 use crate::touch_hints::TouchHints;
-use remora_arena::{Region, Words};
+use remora_arena::{ReadView, Region};
 use remora_engine::ShardStats;
 use remora_fabric::{Transport, verbs};
 use remora_layout::immediate::{self, Kind};
+use remora_layout::slot::SlotTable;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,8 +21,10 @@ pub struct ShardHandle {
     pub node: Option<u32>,
     /// Its arena, to be granted to clients.
     pub region: Region,
+    /// The number of that region.
+    pub region_number: u32,
     /// Its arena, for optimistic reads by other threads.
-    pub words: Words,
+    pub view: ReadView,
     /// Its counts, some milliseconds old at most.
     pub stats: Mutex<ShardStats>,
     /// Records that other threads have read there.
@@ -37,6 +40,21 @@ pub struct ShardHandle {
     pub frames: AtomicU64,
     /// Jobs it executed.
     pub jobs: AtomicU64,
+    /// Replies that it holds back until they are durable, or behind others.
+    pub held_replies: AtomicU64,
+    /// Searches of other shards' trees that it was asked.
+    pub searches: Arc<OtherSearches>,
+}
+
+/// Searches over rings of trees of other shards, by what they came to.
+#[derive(Default)]
+pub struct OtherSearches {
+    /// Answered by reading the other shard's memory.
+    pub answered: AtomicU64,
+    /// Sent on to the owner, as they cost more than one turn.
+    pub beyond: AtomicU64,
+    /// Sent on to the owner, as the tree had gone or changed too fast.
+    pub unsettled: AtomicU64,
 }
 
 impl ShardHandle {
@@ -74,6 +92,8 @@ pub struct Shared {
     pub hash_seed: u64,
     /// The shards, by number.
     pub shards: Vec<ShardHandle>,
+    /// Which of them has which slot.
+    pub slots: Box<SlotTable>,
     /// The table of shared pointers, if clients may have one.
     pub pointer_table: Option<PointerTable>,
     /// Set once when the server is to end.
@@ -121,6 +141,8 @@ pub struct Counts {
     pub protocol_errors: AtomicU64,
     /// RESP connections closed because too much of their output was unread.
     pub output_cut_off: AtomicU64,
+    /// RESP requests that were given up because no more of them came.
+    pub requests_abandoned: AtomicU64,
     /// RESP commands since the start.
     pub commands: AtomicU64,
     /// RESP reads that were concluded without asking a shard.
@@ -164,8 +186,8 @@ impl Shared {
     }
 
     /// The arenas of all shards.
-    pub fn arenas(&self) -> Arc<[Words]> {
-        self.shards.iter().map(|shard| shard.words.clone()).collect()
+    pub fn arenas(&self) -> Arc<[ReadView]> {
+        self.shards.iter().map(|shard| shard.view.clone()).collect()
     }
 
     /// Whether clients can have sessions over RDMA, now.

@@ -10,6 +10,8 @@ use std::ops::RangeInclusive;
 pub enum Fault {
     /// The server stands still, as by SIGSTOP or a busy machine.
     ServerStall,
+    /// One shard is at a long step; the others serve, and heartbeats go on.
+    ShardStall,
     /// The server's process dies and comes back with empty memory.
     ServerCrash,
     /// One client's connection breaks.
@@ -24,12 +26,17 @@ pub enum Fault {
     RespStall,
     /// A RESP connection breaks.
     RespLost,
+    /// Somebody sets the wall clock of the server's machine.
+    WallClock,
+    /// A disk takes up to seconds for a write.
+    DiskStall,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::ServerStall,
+        Self::ShardStall,
         Self::ServerCrash,
         Self::SessionLost,
         Self::ClientStall,
@@ -37,12 +44,15 @@ impl Fault {
         Self::LinkStall,
         Self::RespStall,
         Self::RespLost,
+        Self::WallClock,
+        Self::DiskStall,
     ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::ServerStall => "server-stall",
+            Self::ShardStall => "shard-stall",
             Self::ServerCrash => "server-crash",
             Self::SessionLost => "session-lost",
             Self::ClientStall => "client-stall",
@@ -50,6 +60,8 @@ impl Fault {
             Self::LinkStall => "link-stall",
             Self::RespStall => "resp-stall",
             Self::RespLost => "resp-lost",
+            Self::WallClock => "wall-clock",
+            Self::DiskStall => "disk-stall",
         }
     }
 

@@ -14,6 +14,7 @@ pub mod check;
 pub mod client;
 pub mod clock;
 pub mod compare;
+pub mod disk;
 pub mod faults;
 pub mod history;
 pub mod node;

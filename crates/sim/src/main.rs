@@ -34,6 +34,9 @@ struct Args {
     /// Stops after so many minutes.
     #[arg(long, value_name = "M", requires = "seeds")]
     minutes: Option<f64>,
+    /// Stops after the first world that breaks a promise.
+    #[arg(long, requires = "seeds")]
+    until_broken: bool,
     /// Prints every call.
     #[arg(long)]
     trace: bool,
@@ -133,7 +136,8 @@ fn main() -> ExitCode {
     let time = args.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let mut totals = Totals::default();
     for seed in seeds {
-        if time.is_some_and(|time| began.elapsed() >= time) {
+        let is_broken = args.until_broken && totals.violations > 0;
+        if is_broken || time.is_some_and(|time| began.elapsed() >= time) {
             break;
         }
         let seed_began = Instant::now();
@@ -218,7 +222,7 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 38] = [
+    const HUNTED: [Plant; 39] = [
         Plant::SkipRecordValidation,
         Plant::TrustFormerLife,
         Plant::UpdatedStaysLive,
@@ -245,7 +249,7 @@ mod plants {
         Plant::MoveIsNoLoss,
         Plant::StaleParentBox,
         Plant::FreedStaysLive,
-        Plant::DroppedStaysLive,
+        Plant::TreeWithoutRoot,
         Plant::MoveKeepsOldEntry,
         Plant::MoveKeepsOldIndex,
         Plant::DoublesStay,
@@ -257,6 +261,7 @@ mod plants {
         Plant::RefineBelievesDead,
         Plant::RefineTakesRectangle,
         Plant::FailedWalkStays,
+        Plant::StepUntold,
     ];
 
     /// Bugs for which a policy misses its bound, and in which workload.

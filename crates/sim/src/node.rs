@@ -8,20 +8,25 @@
 //! protocol is withdrawn.
 
 mod session;
+mod time;
+
+pub use time::NodeTime;
 
 use crate::clock::HostClock;
+use crate::disk::{Disk, DiskSwarm};
 use crate::faults::{Fault, Faults};
-use crate::probes::Probes;
+use crate::probes::{Probe, Probes};
 use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::Parts;
-use remora_engine::{Command, Now, Shard, ShardOptions};
+use remora_engine::{Command, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, RIGHT_MARGIN_MS, RIGHT_MS,
+    CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, RIGHT_MARGIN_MS, RIGHT_MS,
 };
-use remora_server::ring_session::{RingSession, SessionError};
+use remora_layout::slot::SlotTable;
+use remora_server::ring_session::SessionError;
 use session::Session;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,6 +52,9 @@ pub struct NodeOptions {
     pub pointer_lines: usize,
     /// Whether its memory is audited while it serves: nothing is uploaded then.
     pub audits: bool,
+    /// How changes become durable; `None`: they are at once, and lost with the
+    /// process.
+    pub disk: Option<DiskSwarm>,
 }
 
 struct Life {
@@ -54,6 +62,8 @@ struct Life {
     began_ns: u64,
     shards: Vec<Shard<SimJournal>>,
     journals: Vec<SimJournal>,
+    /// Until when each shard is at one long step, virtual ns.
+    busy_until_ns: Vec<u64>,
     jobs: Vec<ShardJobs>,
     sessions: Vec<Session>,
     /// The pointers that clients share.
@@ -63,7 +73,7 @@ struct Life {
 /// A server.
 pub struct Node {
     world: SimWorld,
-    clock: HostClock,
+    time: NodeTime,
     options: NodeOptions,
     faults: Rc<Faults>,
     /// None while it is down.
@@ -75,34 +85,60 @@ pub struct Node {
     pub violations: Vec<SessionError>,
     /// What did not fit when memory was audited.
     pub misfits: Vec<String>,
+    /// Of each shard, if there are any.
+    disks: Vec<Disk>,
+    /// Turns in which replies were held back, and changes that were lost.
+    held: u64,
+    lost: u64,
 }
 
 impl Node {
     /// A server that is down.
     pub fn new(world: &SimWorld, options: NodeOptions, faults: Rc<Faults>) -> Self {
-        let clock = HostClock::new(world, 1_700_000_000_000 * MS, options.clock_gains_ppm);
+        let time = NodeTime::new(world, options.clock_gains_ppm);
         let world = world.clone();
         let (life, lives, sessions) = (None, 0, 0);
         let (violations, misfits) = (Vec::new(), Vec::new());
-        Self { world, clock, options, faults, life, lives, sessions, violations, misfits }
+        let disks = options.disk.iter().flat_map(|_| 0..options.shards).map(|_| Disk::default());
+        let (disks, held, lost) = (disks.collect(), 0, 0);
+        Self {
+            world,
+            time,
+            options,
+            faults,
+            life,
+            lives,
+            sessions,
+            violations,
+            misfits,
+            disks,
+            held,
+            lost,
+        }
     }
 
     /// The server's clock, ms.
     pub fn unix_ms(&self) -> u64 {
-        self.clock.now_ns() / MS
+        self.time.unix_ms()
     }
 
     /// When its clock shows this time, in virtual ns.
     pub fn virtual_ns(&self, unix_ms: u64) -> u64 {
-        self.clock.virtual_ns(unix_ms * MS)
+        self.time.virtual_ns(unix_ms)
     }
 
-    /// How long it takes until its clock has gone on by so much, virtual ns.
+    /// How long it takes until its monotonic clock has gone on by so much, virtual ns.
     pub fn clock_takes_ns(&self, ns: u64) -> u64 {
-        self.clock.virtual_ns(self.clock.now_ns() + ns).saturating_sub(self.world.now_ns()) + 1
+        let shows_ns = self.time.monotonic_ns() + ns;
+        self.time.virtual_ns_of_monotonic(shows_ns).saturating_sub(self.world.now_ns()) + 1
     }
 
-    /// Begins a life with empty memory.
+    /// Whether a new life begins with what was durable.
+    pub fn has_disks(&self) -> bool {
+        self.options.disk.is_some()
+    }
+
+    /// Begins a life with empty memory, or with what the disks have.
     pub fn start(&mut self) {
         assert!(self.life.is_none());
         self.lives += 1;
@@ -112,35 +148,74 @@ impl Node {
             journals.push(journal.clone());
             let owner = Owner::heap(self.options.arena_bytes, journal);
             let life = self.lives;
-            let options = ShardOptions { region: number as u32, life, ..self.options.shard };
+            // Unlike the numbers by which links address arenas, and those of any
+            // other life.
+            let region = MAX_REGIONS as u32 * life as u32 + number as u32;
+            let options = ShardOptions { region, life, ..self.options.shard };
             Shard::new(owner, options)
         });
-        let shards = shards.collect();
-        let (number, began_ns) = (self.lives, self.clock.now_ns());
+        let mut shards: Vec<_> = shards.collect();
+        for (disk, shard) in self.disks.iter_mut().zip(&mut shards) {
+            disk.replay(shard, &self.world);
+        }
+        let (number, began_ns) = (self.lives, self.time.monotonic_ns());
         let jobs = || ShardJobs::new(&self.world, self.options.shard.eviction);
         let jobs = std::iter::repeat_with(jobs).take(self.options.shards).collect();
         let lines = self.options.pointer_lines;
         let pointers = (lines > 0).then(|| {
             (Words::new(Mapping::heap(lines * CACHE_LINE_BYTES)), self.options.shard.hash_seed | 1)
         });
-        let sessions = Vec::new();
-        self.life = Some(Life { number, began_ns, shards, journals, jobs, sessions, pointers });
+        let (sessions, busy_until_ns) = (Vec::new(), vec![0; self.options.shards]);
+        self.life = Some(Life {
+            number,
+            began_ns,
+            shards,
+            journals,
+            busy_until_ns,
+            jobs,
+            sessions,
+            pointers,
+        });
     }
 
     /// The process ends, as by kill -9. What is given back loses the links of
     /// its clients; until that is called its memory can be read, as memory
     /// that a client of the same host has mapped.
     pub fn crash(&mut self) -> impl FnOnce() + use<> {
+        if let Some(life) = &self.life {
+            for (disk, shard) in self.disks.iter_mut().zip(&life.shards) {
+                self.lost += disk.crash(shard, &self.world);
+            }
+        }
         let sessions = self.life.take().map_or(Vec::new(), |life| life.sessions);
         let world = self.world.clone();
         move || sessions.into_iter().for_each(|session| session.lose(&world))
     }
 
+    /// Keeps a shard busy with one long step: it serves nobody for so long, while
+    /// the other shards do, and heartbeats go on.
+    pub fn occupy_shard(&mut self, shard: usize, for_ns: u64) {
+        if let Some(life) = &mut self.life {
+            life.busy_until_ns[shard] = self.world.now_ns() + for_ns;
+        }
+    }
+
+    /// As [`Node::occupy_shard`], of any shard, for up to some seconds.
+    fn occupy_any_shard(&mut self) {
+        let (shard, for_ns) = self.world.draw(|random| {
+            let longest = [500 * MS, 2_000 * MS, 7_000 * MS][random.below(3) as usize];
+            (random.below(self.options.shards as u64), 1 + random.below(longest))
+        });
+        self.occupy_shard(shard as usize, for_ns);
+    }
+
     /// Tells of the shards of this life, if there is one.
-    pub fn tell(&self, probes: &mut Probes) {
+    pub fn tell(&mut self, probes: &mut Probes) {
         for shard in self.life.iter().flat_map(|life| &life.shards) {
             probes.add_shard(&shard.stats(), self.options.shard.buckets);
         }
+        probes.add(Probe::ReplyHeld, std::mem::take(&mut self.held));
+        probes.add(Probe::ChangeLost, std::mem::take(&mut self.lost));
     }
 
     /// How long a new life waits before it serves, ns of its clock.
@@ -153,7 +228,7 @@ impl Node {
         if let Some(life) = &mut self.life
             && !life.sessions.is_empty()
         {
-            life.end((draw % life.sessions.len() as u64) as usize, &self.world, &self.clock);
+            life.end((draw % life.sessions.len() as u64) as usize, &self.world, &self.time);
         }
     }
 
@@ -162,7 +237,7 @@ impl Node {
         if let Some(life) = &mut self.life
             && let Some(at) = life.sessions.iter().position(|session| session.number == number)
         {
-            life.end(at, &self.world, &self.clock);
+            life.end(at, &self.world, &self.time);
         }
     }
 
@@ -181,25 +256,45 @@ impl Node {
         let life = self.life.as_ref()?;
         let shards = life.shards.iter().zip(&life.journals).zip(&life.jobs);
         let shards = shards.map(|((shard, journal), jobs)| {
-            let words = shard.owner().words().clone();
+            let words = shard.owner().view().clone();
             let memory = BesideMemory::new(&self.world, words, journal.clone(), read_ns);
             ShardBeside { memory, inbox: jobs.inbox() }
         });
         let hash_seed = self.options.shard.hash_seed;
-        let (clock, shards) = (self.clock.clone(), shards.collect());
-        Some(SimHost { clock, hash_seed, shards, counts: Default::default() })
+        let (time, shards) = (self.time.clone(), shards.collect());
+        let slots = Box::new(SlotTable::even(self.options.shards));
+        Some(SimHost { time, hash_seed, slots, shards, counts: Default::default() })
     }
 
     /// Takes jobs and serves every ring once. Whether there was anything to do.
     fn turn(&mut self) -> bool {
         let Some(life) = &mut self.life else { return false };
-        let now = now(&self.clock, life.began_ns);
+        let now = self.time.now(life.began_ns);
+        let is_free = life.free_shards(&self.world);
         let mut worked = false;
-        for (jobs, shard) in life.jobs.iter_mut().zip(&mut life.shards) {
+        if let Some(swarm) = &self.options.disk {
+            let disks = self.disks.iter_mut().zip(&mut life.shards).zip(&is_free);
+            for ((disk, shard), _) in disks.filter(|(_, free)| **free) {
+                worked |= disk.turn(shard, (&self.world, &self.faults), swarm);
+                if shard.wants_release() {
+                    shard.release_some(now);
+                }
+            }
+            let rings = life.sessions.iter().flat_map(|session| &session.rings);
+            self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
+        }
+        for ((jobs, shard), _) in
+            life.jobs.iter_mut().zip(&mut life.shards).zip(&is_free).filter(|(_, free)| **free)
+        {
             worked |= jobs.turn(shard, now);
+            if shard.wants_release() {
+                shard.release_some(now);
+                worked = true;
+            }
         }
         for session in &mut life.sessions {
-            for (ring, shard) in session.rings.iter_mut().zip(&mut life.shards) {
+            let rings = session.rings.iter_mut().zip(&mut life.shards).zip(&is_free);
+            for ((ring, shard), _) in rings.filter(|(_, free)| **free) {
                 match ring.turn(shard, now) {
                     Ok(frames) => worked |= frames > 0,
                     Err(error) => {
@@ -215,35 +310,58 @@ impl Node {
         while let Some(at) =
             life.sessions.iter().position(|session| session.violated.load(Ordering::Relaxed))
         {
-            life.end(at, &self.world, &self.clock);
+            life.end(at, &self.world, &self.time);
         }
         worked
     }
 
+    /// When a disk has something to tell, virtual ns.
+    fn disks_due_ns(&self) -> u64 {
+        self.disks.iter().map(Disk::due_ns).min().unwrap_or(u64::MAX)
+    }
+
     fn has_work(&self) -> bool {
-        if self.life.iter().flat_map(|life| &life.jobs).any(ShardJobs::has_work) {
-            return true;
-        }
-        let sessions = self.life.iter().flat_map(|life| &life.sessions);
-        sessions.flat_map(|session| &session.rings).any(RingSession::has_work)
+        let Some(life) = &self.life else { return false };
+        let is_free = life.free_shards(&self.world);
+        (0..is_free.len()).filter(|&shard| is_free[shard]).any(|shard| {
+            let mut sessions = life.sessions.iter();
+            life.shards[shard].wants_release()
+                || life.jobs[shard].has_work()
+                || sessions.any(|session| session.rings[shard].has_work())
+        })
     }
 
     /// What is due every few milliseconds.
     fn tick(&mut self) {
         let Some(life) = &mut self.life else { return };
-        let now = now(&self.clock, life.began_ns);
-        for shard in &mut life.shards {
+        let now = self.time.now(life.began_ns);
+        let is_free = life.free_shards(&self.world);
+        for (shard, _) in life.shards.iter_mut().zip(&is_free).filter(|(_, free)| **free) {
             shard.tick(now);
         }
         for session in &mut life.sessions {
-            session.beat(life.number, self.options.shard.epoch, now.unix_ms);
+            for (ring, shard) in session.rings.iter_mut().zip(&mut life.shards) {
+                if ring.abandon_stalled(shard, now).is_err() {
+                    session.violated.store(true, Ordering::Relaxed);
+                }
+            }
+            session.beat(life.number, self.options.shard.epoch, self.time.told_unix_ms());
         }
         if self.options.audits && self.world.draw(|random| random.below(AUDIT_TICKS)) == 0 {
             self.audit("while it served");
         }
+        if self.faults.strikes(Fault::WallClock) {
+            self.time.set_wall(self.world.draw(|random| {
+                let by_ms = [30, 900, 5_000][random.below(3) as usize];
+                random.below(2 * by_ms) as i64 - by_ms as i64
+            }));
+        }
+        // After the heartbeats, as in production.
+        self.time.follow();
     }
 
-    fn audit(&mut self, when: &str) {
+    /// Audits memory; what does not fit is in `misfits` then.
+    pub fn audit(&mut self, when: &str) {
         let shards = self.life.iter().flat_map(|life| &life.shards);
         let misfits = shards.filter_map(|shard| shard.audit().err());
         self.misfits.extend(misfits.map(|misfit| format!("{when}: {misfit}")));
@@ -254,18 +372,23 @@ impl Node {
     pub fn close(&mut self) {
         let Some(life) = &mut self.life else { return };
         while !life.sessions.is_empty() {
-            life.end(0, &self.world, &self.clock);
+            life.end(0, &self.world, &self.time);
         }
         self.audit("after all sessions");
         let Some(life) = &mut self.life else { return };
-        let mut now = now(&self.clock, life.began_ns);
+        let mut now = self.time.now(life.began_ns);
         for shard in &mut life.shards {
             shard.execute(&Command::Flush, KeyHash(0), now);
+            // Bounded: each turn releases something.
+            while shard.wants_release() {
+                shard.release_some(now);
+            }
             now.since_start_s += 2 * LEASE_MAX_S;
             shard.tick(now);
             let stats = shard.stats();
             let SlotStats { used_bytes, quarantine_bytes, .. } = stats.slots;
-            if used_bytes + quarantine_bytes + stats.keys + stats.pinned + stats.ask_only > 0 {
+            let held = stats.keys + stats.pinned + stats.ask_only + stats.staged_bytes;
+            if used_bytes + quarantine_bytes + held > 0 {
                 self.misfits.push(format!("left after FLUSHALL: {stats:?}"));
             }
         }
@@ -295,6 +418,9 @@ impl Node {
             if faults.strikes(Fault::ServerStall) {
                 faults.pause(&world, task, 1..=400 * MS);
             }
+            if faults.strikes(Fault::ShardStall) {
+                node.borrow_mut().occupy_any_shard();
+            }
             if node.borrow_mut().turn() {
                 // What the work takes.
                 let takes_ns = world.draw(|random| random.within(&(200..=3_000)));
@@ -306,25 +432,28 @@ impl Node {
                 continue;
             }
             node.borrow().set_waiting(Some(task));
-            world.suspend_until(task, next_tick_ns);
+            // A disk of a shard that is not free is looked at with the tick.
+            let due_ns = node.borrow().disks_due_ns();
+            let due_ns = if due_ns <= world.now_ns() { u64::MAX } else { due_ns };
+            world.suspend_until(task, next_tick_ns.min(due_ns));
             node.borrow().set_waiting(None);
         }
     }
 }
 
 impl Life {
+    /// Which shards are not at a long step.
+    fn free_shards(&self, world: &SimWorld) -> Vec<bool> {
+        self.busy_until_ns.iter().map(|until_ns| *until_ns <= world.now_ns()).collect()
+    }
+
     /// Gives up a session and what its rings hold of the shards.
-    fn end(&mut self, at: usize, world: &SimWorld, clock: &HostClock) {
-        let now = now(clock, self.began_ns);
+    fn end(&mut self, at: usize, world: &SimWorld, time: &NodeTime) {
+        let now = time.now(self.began_ns);
         let mut session = self.sessions.remove(at);
         for (ring, shard) in session.rings.iter_mut().zip(&mut self.shards) {
             ring.abandon(shard, now);
         }
         session.lose(world);
     }
-}
-
-fn now(clock: &HostClock, began_ns: u64) -> Now {
-    let now_ns = clock.now_ns();
-    Now { unix_ms: now_ns / MS, since_start_s: (now_ns - began_ns) / (1_000 * MS) }
 }

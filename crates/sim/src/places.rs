@@ -2,7 +2,7 @@
 //! rectangles that name the change that wrote them.
 
 use crate::check::places::Number;
-use remora_client::{Issue, Rect, TreeKind, TreeRead, TreeSettings};
+use remora_client::{Issue, ObjectId, Rect, TreeKind, TreeRead, TreeSettings};
 use remora_fabric::sim::{Random, SimOptions};
 use remora_geometry::{Refine, Shape, geo_types};
 
@@ -67,6 +67,35 @@ impl PlacesSwarm {
 pub fn tree_name(tree: u32) -> Vec<u8> {
     format!("tree:{tree}").into_bytes()
 }
+
+/// The id of an object in its tree, as text: one of four is no integer.
+pub fn id_text(id: u64) -> String {
+    if has_name(id) { format!("object {id}") } else { id.to_string() }
+}
+
+/// Whether an object's id is no integer. Such ones are not loaded.
+pub fn has_name(id: u64) -> bool {
+    id % 4 == 3
+}
+
+/// Whether an object may be given an expiry, though its id is an integer.
+pub fn may_expire(id: u64) -> bool {
+    id % 4 == 2
+}
+
+/// Which object a search has found.
+pub fn number_of_id(id: ObjectId<'_>) -> u64 {
+    match id {
+        ObjectId::Number(number) => number,
+        ObjectId::Name(name) => {
+            let text = name.strip_prefix(b"object ").and_then(|text| str::from_utf8(text).ok());
+            text.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+/// An expiry that no world reaches: an object with one has a surrogate.
+pub const FAR_MS: u64 = (1 << 44) - 1;
 
 /// What a new tree is to be: small nodes, so that there are many.
 pub fn settings(draw: &mut impl FnMut(u64) -> u64) -> TreeSettings {

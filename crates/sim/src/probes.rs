@@ -37,8 +37,10 @@ pub enum Probe {
     LinkLost,
     /// A server ended a session, or another life began.
     SessionEnded,
-    /// A call timed out.
+    /// A call timed out while heartbeats went on.
     TimedOut,
+    /// One did after they had stopped.
+    ServerSilent,
     /// An optimistic read behind RESP concluded.
     RespRead,
     /// One did not, and the shard was asked.
@@ -65,11 +67,15 @@ pub enum Probe {
     TreeRefinedRead,
     /// Such a pointer led to a record that has gone.
     TreeRecordStale,
+    /// A reply was held back until it was durable.
+    ReplyHeld,
+    /// A change was lost with the process, as it was not durable.
+    ChangeLost,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -85,6 +91,7 @@ impl Probe {
         Self::LinkLost,
         Self::SessionEnded,
         Self::TimedOut,
+        Self::ServerSilent,
         Self::RespRead,
         Self::RespAsked,
         Self::RespTorn,
@@ -98,6 +105,8 @@ impl Probe {
         Self::TreeAskedAfterRead,
         Self::TreeRefinedRead,
         Self::TreeRecordStale,
+        Self::ReplyHeld,
+        Self::ChangeLost,
     ];
 }
 
@@ -146,6 +155,7 @@ impl Probes {
             Error::Link(_) | Error::ServerGone => self.add(Probe::LinkLost, 1),
             Error::SessionEnded => self.add(Probe::SessionEnded, 1),
             Error::TimedOut => self.add(Probe::TimedOut, 1),
+            Error::ServerSilent => self.add(Probe::ServerSilent, 1),
             _ => {}
         }
     }

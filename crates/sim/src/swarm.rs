@@ -1,19 +1,24 @@
 //! What a seed draws before its world begins: every world is of its own kind.
 
 use crate::client::Mix;
+use crate::disk::DiskSwarm;
 use crate::faults::Fault;
 use crate::node::NodeOptions;
 use crate::places::PlacesSwarm;
 use crate::resp::RespSwarm;
 use crate::values::Lengths;
-use remora_engine::ShardOptions;
 use remora_engine::evict::Eviction;
+use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{Random, SimOptions};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
+/// Mixed into the seed: whether shards stall changes nothing else.
+const SHARD_SALT: u64 = 0x7368_6172_645f_6f66;
+/// Mixed into the seed: so it is with setting the wall clock.
+const CLOCK_SALT: u64 = 0x7761_6c6c_5f6f_6674;
 
 /// A kind of world.
 #[derive(Clone, Debug)]
@@ -134,7 +139,17 @@ impl Swarm {
             last_generation: draw.one_of([u32::MAX, u32::MAX, 300, 20]),
             ..ShardOptions::default()
         };
+        let disk = DiskSwarm::of(seed, lengths.most_bytes);
+        let (shard, arena_bytes) = match disk {
+            // What is replayed takes room in another order.
+            Some(_) => (
+                ShardOptions { durability: Durability::Told, eviction: Eviction::None, ..shard },
+                arena_bytes.max(8 << 20),
+            ),
+            None => (shard, arena_bytes),
+        };
         let node = NodeOptions {
+            disk,
             shards: shards as usize,
             arena_bytes: arena_bytes as usize,
             shard,
@@ -157,7 +172,7 @@ impl Swarm {
             timeout: Duration::from_millis(draw.one_of([1_000, 5_000])),
             resp: RespSwarm::of(&mut |range| draw.within(range)),
             places,
-            faults: if with_faults { Self::faults(&mut draw) } else { BTreeMap::new() },
+            faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
         }
@@ -178,10 +193,16 @@ impl Swarm {
         }
     }
 
-    fn faults(draw: &mut Draws) -> BTreeMap<Fault, u32> {
+    fn faults(seed: u64, draw: &mut Draws) -> BTreeMap<Fault, u32> {
+        let mut of_shards = Draws(Random::new(seed ^ SHARD_SALT));
+        let mut of_clocks = Draws(Random::new(seed ^ CLOCK_SALT));
         let mut chance = |fault: Fault| match fault {
             // At each turn of the server's loop.
             Fault::ServerStall => draw.one_of([0, 100, 1_000]),
+            // The same, in one world of four.
+            Fault::ShardStall => of_shards.one_of([0, 0, 0, 200]),
+            // At each tick, in one world of two.
+            Fault::WallClock => of_clocks.one_of([0, 0, 2_000, 30_000]),
             // Each time that a chance comes from outside.
             Fault::ServerCrash => draw.one_of([0, 300, 3_000]),
             Fault::SessionLost => draw.one_of([0, 1_000, 10_000]),
@@ -192,7 +213,12 @@ impl Swarm {
             Fault::RespLost => draw.one_of([0, 2_000, 20_000]),
             // At each operation of the fabric.
             Fault::LinkLost | Fault::LinkStall => draw.one_of([0, 20, 500]),
+            // At each write of a disk, in worlds that have some.
+            Fault::DiskStall => 5_000,
         };
-        Fault::ALL.into_iter().map(|fault| (fault, chance(fault))).collect()
+        let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
+        // A chance of 0 would be drawn for, and so change a world without it.
+        let is_salted = |fault| matches!(fault, Fault::ShardStall | Fault::WallClock);
+        chances.filter(|(fault, ppm)| !is_salted(*fault) || *ppm > 0).collect()
     }
 }

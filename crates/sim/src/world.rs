@@ -120,7 +120,7 @@ impl World {
 
     /// The server's present life tells of itself.
     fn tell(&self) {
-        self.node.borrow().tell(&mut self.probes.borrow_mut());
+        self.node.borrow_mut().tell(&mut self.probes.borrow_mut());
         self.resp.tell(&mut self.probes.borrow_mut());
     }
 
@@ -213,7 +213,9 @@ impl World {
                 let down_ns = wait_ns + self.sim.draw(|random| random.below(50 * MS));
                 self.faults.pause(&self.sim, task, down_ns..=down_ns);
                 self.start_server();
-                self.history.borrow_mut().clear_all(from_ns, self.sim.now_ns());
+                if !self.node.borrow().has_disks() {
+                    self.history.borrow_mut().clear_all(from_ns, self.sim.now_ns());
+                }
             }
         }
     }
@@ -250,14 +252,28 @@ impl World {
             || (needs_buffer && error == Error::Refused(Status::NeedsBuffer))
     }
 
+    /// A call of a client timed out, and its session goes on.
+    pub fn timed_out(&self, client: u32) {
+        self.probes.borrow_mut().add_error(Error::TimedOut);
+        let now_ns = self.sim.now_ns();
+        self.history.borrow_mut().note(now_ns, client, 0, format_args!("a call timed out"));
+        self.suspect_time_out(client);
+    }
+
+    fn suspect_time_out(&self, client: u32) {
+        if self.faults.struck().is_empty() {
+            let seen = format!("client {client} at {} ns", self.sim.now_ns());
+            self.history.borrow_mut().violate("without faults nothing times out", seen);
+        }
+    }
+
     /// A client's session came to its end.
     pub fn ended(&self, client: u32, error: Error) {
         self.probes.borrow_mut().add_error(error);
         let now_ns = self.sim.now_ns();
         self.history.borrow_mut().note(now_ns, client, 0, format_args!("session ended: {error}"));
-        if error == Error::TimedOut && self.faults.struck().is_empty() {
-            let seen = format!("client {client} at {now_ns} ns");
-            self.history.borrow_mut().violate("without faults nothing times out", seen);
+        if error == Error::ServerSilent {
+            self.suspect_time_out(client);
         }
         let is_ours = matches!(error, Error::Protocol(_) | Error::Forked);
         if is_ours {
@@ -279,6 +295,7 @@ impl World {
         let trace = history.trace.take().unwrap_or_default();
         let (operations, hash) = (history.calls, history.hash());
         let evicts = self.swarm.node.shard.eviction != Eviction::None;
+        history.place_windows(|unix_ms| self.node.borrow().virtual_ns(unix_ms));
         let judgement = history.judge(Keys { evicts });
         let Judgement { violations, undecided, keys, looks } = judgement;
         let (faults, probes) = (self.faults.struck(), self.probes.take());

@@ -1,6 +1,7 @@
 //! Worlds of RESP clients alone: every call goes through the production
 //! connections, and all reading is the server's own.
 
+use remora_engine::Durability;
 use remora_sim::probes::Probe;
 use remora_sim::shrink::Less;
 use remora_sim::swarm::Swarm;
@@ -38,6 +39,9 @@ fn values_that_go_in_pieces_keep_every_promise() {
     for seed in 0..12 {
         let mut swarm = resp_only(seed);
         swarm.lengths.most_bytes = 300_000;
+        // A world's disk is for short values.
+        swarm.node.disk = None;
+        swarm.node.shard.durability = Durability::Memory;
         swarm.node.audits = false;
         swarm.node.arena_bytes = 32 << 20;
         swarm.operations = 400;

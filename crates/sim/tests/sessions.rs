@@ -2,9 +2,10 @@
 //! need not ask for, and what that costs.
 
 mod alone;
+mod late;
 
-use alone::{Alone, MS, alone, read};
-use remora_client::{Counts, Error, Path, PointerCacheKind, Session, SetOptions, Via};
+use alone::{Alone, MS, alone, alone_by, read};
+use remora_client::{Counts, Error, Path, PointerCacheKind, Policy, Session, SetOptions, Via};
 use remora_engine::{Command, Condition, Expiry, Reply};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::bucket::BUCKET_BYTES;
@@ -199,6 +200,27 @@ fn walks_follow_a_table_that_has_grown() {
         let least = costs.first().expect("there are keys").2;
         let more = (ARENA_HEADER_BYTES + BUCKET_BYTES) as u64;
         assert_eq!(costs, BTreeSet::from([(2, 0, least), (4, 1, least + more)]));
+    });
+}
+
+/// READs of absent keys conclude nothing. They take the time of the READs and
+/// of the requests that follow, so that reading them gains nothing.
+#[test]
+fn keys_that_are_absent_are_asked_for() {
+    alone_by(Policy::Cost, PointerCacheKind::Private, |alone| {
+        let absent: Vec<[u8; 2]> = (0..16).map(u16::to_le_bytes).collect();
+        let absent: Vec<&[u8]> = absent.iter().map(|key| &key[..]).collect();
+        let mut session = alone.session();
+        let [mut asked, mut read] = [0, 0];
+        let mut each = |_, value: Option<&[u8]>, via| {
+            assert_eq!(value, None);
+            *if via == Via::Asked { &mut asked } else { &mut read } += 1;
+        };
+        for _ in 0..4_000 {
+            session.get_batch(&absent, Path::Choose, &mut each).expect("answers");
+        }
+        // By the READs alone, a small part of the whole, nearly all would be read.
+        assert!(read < asked / 9, "{asked} asked, {read} read in vain");
     });
 }
 

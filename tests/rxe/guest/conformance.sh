@@ -9,7 +9,7 @@ rxe_up 2
 export REMORA_TEST_DEVICES=rxe0,rxe1
 said=$(mktemp)
 status=0
-timeout 150 "$1" --test-threads=1 --nocapture 2>&1 | tee "$said" || status=$?
+timeout 450 "$1" --test-threads=1 --nocapture 2>&1 | tee "$said" || status=$?
 
 awk -v status="$status" '
     match($0, /conformance: [0-9]+ checks/) { split(substr($0, RSTART), words, " "); all += words[2] }

@@ -23,7 +23,7 @@ works() { # by what is wanted, by what it has to be
     REMORA_BIN=$work/elsewhere bench works --path ask --transport "$1" --ops 50 || fail "by $1: it does not work"
     grep -q "\"transport\":\"$2\"" "$work/works" || fail "by $1: it is not over $2: $(<"$work/works")"
 }
-by_shm() { timeout 60 "$REMORA_BIN" bench keys --server "$work/socket" --ops 50 --records 50 --path read >/dev/null 2>&1; }
+by_shm() { timeout 180 "$REMORA_BIN" bench keys --server "$work/socket" --ops 50 --records 50 --path read >/dev/null 2>&1; }
 # What the device has pinned of the server's memory, in KiB.
 pinned() { sed -n 's/^VmPin:\s*\([0-9]*\) kB/\1/p' "/proc/$server/status"; }
 lost='the connection to the peer is lost|RDMA device does not answer'

@@ -20,7 +20,7 @@ failures=0
 run() { # wanted exit status, command
     local status=0
     echo "== ${*:2}"
-    timeout 60 "${@:2}" >"$work/out" 2>&1 || status=$?
+    timeout 180 "${@:2}" >"$work/out" 2>&1 || status=$?
     cat "$work/out"
     [[ $status == "$1" ]] || fail "exit status $status, not $1"
 }

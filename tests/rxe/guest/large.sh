@@ -8,6 +8,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/remora.sh"
 rxe_up 2
 server_start
 export REMORA_RDMA_DEVICES=rxe1 REMORA_SERVER=10.0.0.1:7000
-timeout 150 "$1" --test-threads=1 --nocapture || fail "large replies"
+timeout 450 "$1" --test-threads=1 --nocapture || fail "large replies"
 server_stop
 passed "large replies"

@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/remora.sh"
 
 rxe_up 2
 ulimit -n 4096
-REMORA_RDMA_DEVICES=rxe1 timeout 120 "$1" --test-threads=1 --nocapture
+REMORA_RDMA_DEVICES=rxe1 timeout 360 "$1" --test-threads=1 --nocapture
 
 server_start
 bench pairs --path read --transport verbs --clients 3 --ops 90 || fail "the bench"

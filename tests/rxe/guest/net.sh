@@ -28,14 +28,14 @@ rxe_active() {
     [[ $state == *ACTIVE ]]
 }
 
-# Waits up to 10 s until a command succeeds.
+# Waits up to 60 s until a command succeeds: the machine may be a busy one.
 rxe_wait() {
-    local until=$((SECONDS + 10))
+    local until=$((SECONDS + 60))
     while ((SECONDS <= until)); do
         "$@" >/dev/null && return
         sleep 0.1
     done
-    echo "net: waited 10 s in vain for: $*" >&2
+    echo "net: waited 60 s in vain for: $*" >&2
     return 1
 }
 

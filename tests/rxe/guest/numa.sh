@@ -19,7 +19,7 @@ work=$(mktemp -d)
     >"$work/ready" 2>"$work/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || cat "$work/log"' EXIT
-for ((tries = 0; tries < 100; tries++)); do
+for ((tries = 0; tries < 300; tries++)); do
     [[ -s $work/ready ]] && break
     sleep 0.2
 done

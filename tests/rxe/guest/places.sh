@@ -14,7 +14,7 @@ node=384 # bytes, of 8 entries
 
 # usage: places NAME ARGUMENTS: as `bench`, for trees.
 places() {
-    REMORA_RDMA_DEVICES=rxe1 timeout 100 "$REMORA_BIN" bench places --server 10.0.0.1:6379 --json --records $objects \
+    REMORA_RDMA_DEVICES=rxe1 timeout 300 "$REMORA_BIN" bench places --server 10.0.0.1:6379 --json --records $objects \
         --capacity 8 --load bulk --scale 0.1 --ops $searches --cold "${@:2}" >"$work/$1" 2>"$work/$1.log"
 }
 # What the seed decides, if nothing was late.
@@ -26,11 +26,15 @@ results() { number "$1" results_per_op; }
 
 run=0
 same() {
-    local late
+    local late tries
     run=$((run + 1))
-    places "$run.shm" "$@" --transport shm || fail "over shm: $*"
-    places "$run.verbs" "$@" --transport verbs || fail "over verbs: $*"
-    late=$(($(number "$run.shm" right_lapsed) + $(number "$run.verbs" right_lapsed)))
+    # A run that was late for the most part tells nothing: then there is another.
+    for ((tries = 0; tries < 5; tries++)); do
+        places "$run.shm" "$@" --transport shm || fail "over shm: $*"
+        places "$run.verbs" "$@" --transport verbs || fail "over verbs: $*"
+        late=$(($(number "$run.shm" right_lapsed) + $(number "$run.verbs" right_lapsed)))
+        ((2 * late < searches)) && break
+    done
     [[ $(results "$run.shm") == "$(results "$run.verbs")" ]] || fail "other results over verbs: $*"
     ((late > 0)) || diff <(counted "$run.shm") <(counted "$run.verbs") >&2 ||
         fail "over verbs other counts than over shm: $*"

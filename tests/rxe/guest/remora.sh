@@ -31,7 +31,7 @@ server_stop() {
     ended "$server" || fail "the server failed at its end: $?"
 }
 
-# Waits up to 10 s for the end of a process, and gives its exit status.
+# Waits for the end of a process, and gives its exit status.
 ended() {
     rxe_wait eval "! kill -0 $1 2>/dev/null" || fail "process $1 hangs"
     wait "$1"
@@ -52,7 +52,7 @@ info() {
 # said beside it into NAME.log. With all records looked up once before. What is
 # chosen goes by pointers: times decide nothing, so that counts are known.
 bench() {
-    REMORA_RDMA_DEVICES=rxe1 timeout 60 "$REMORA_BIN" bench keys --server 10.0.0.1:6379 --json \
+    REMORA_RDMA_DEVICES=rxe1 timeout 180 "$REMORA_BIN" bench keys --server 10.0.0.1:6379 --json \
         --policy pointer --records "$records" "${@:2}" >"$work/$1" 2>"$work/$1.log"
 }
 records=200

@@ -14,10 +14,10 @@ pair() {
     shift 2
     [[ $1 == ibv_rc_pingpong ]] || gid_option=-x
     # The server prints more than the client; it listens once its queue pair is there.
-    timeout 60 "$@" -d "rxe$server" "$gid_option" "$(rxe_gid_index "$server")" >"$work/server" 2>&1 &
+    timeout 180 "$@" -d "rxe$server" "$gid_option" "$(rxe_gid_index "$server")" >"$work/server" 2>&1 &
     server_process=$!
     rxe_wait listening
-    timeout 60 "$@" -d "rxe$client" "$gid_option" "$(rxe_gid_index "$client")" 127.0.0.1 >"$work/client" 2>&1 &&
+    timeout 180 "$@" -d "rxe$client" "$gid_option" "$(rxe_gid_index "$client")" 127.0.0.1 >"$work/client" 2>&1 &&
         wait "$server_process" && return
     echo "smoke: failed: $*" >&2
     cat "$work/client" "$work/server" >&2

@@ -10,6 +10,6 @@ rxe_up 2 || exit
 export REMORA_RXE_NET REMORA_TEST_DEVICES=rxe0,rxe1
 status=0
 for binary; do
-    timeout 200 "$binary" --test-threads=1 --nocapture || status=$?
+    timeout 600 "$binary" --test-threads=1 --nocapture || status=$?
 done
 exit "$status"

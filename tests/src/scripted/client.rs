@@ -5,6 +5,7 @@
 //! not, or with anything; it writes any word of the client's mailbox, and any
 //! word of its own arena. What must hold:
 //! * no operation panics, and each ends: with a result, or within its timeout;
+//! * a late answer ends nothing, and is not taken for another one's;
 //! * an operation that ends the session ends it for good;
 //! * a value that was READ is the true one, whatever lies in the memory.
 
@@ -32,6 +33,8 @@ pub struct Seen {
     pub values_read: usize,
     /// Requests that were refused.
     pub refused: usize,
+    /// Operations that timed out, with the session going on.
+    pub timed_out: usize,
     /// How the session ended, if it did.
     pub ended: Option<Error>,
 }
@@ -74,6 +77,7 @@ pub fn run(script: &[u8]) -> Seen {
                 assert!(client.session().is_err_and(|other| other == error));
                 break;
             }
+            Err(Error::TimedOut) => seen.timed_out += 1,
             Err(_) => seen.refused += 1,
         }
         if operations.one_in(16) && sessions.len() > 1 {

@@ -14,9 +14,9 @@ mod model;
 mod stream;
 
 use super::{Script, await_any};
-use model::{Answer, Model, REGIONS, WITHDRAWN, pattern};
+use model::{Access, Answer, Model, REGIONS, WITHDRAWN, pattern};
 use remora_arena::{Mapping, Words};
-use remora_fabric::tcp::{Access, Connection, Frame, Pumping, State, TcpLink, parse};
+use remora_fabric::tcp::{Connection, Exposed, Frame, Pumping, State, TcpLink, parse};
 use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::limits::READ_WINDOW_BYTES;
 use remora_layout::wire::{WIRE_HEADER_BYTES, reason};
@@ -127,10 +127,14 @@ pub fn run(script: &[u8]) -> Seen {
     for (number, ((access, _), bytes)) in (0u32..).zip(REGIONS.iter().zip(&model.regions)) {
         let words = Words::new(Mapping::heap(bytes.len()));
         words.copy_in(0, bytes);
-        connection.expose(number, words.clone(), *access);
+        let exposed = match access {
+            Access::Read => Exposed::Readable(words.view()),
+            Access::Write => Exposed::Writable(words.clone()),
+        };
+        connection.expose(number, exposed);
         memory.push(words);
     }
-    connection.expose(WITHDRAWN, Words::new(Mapping::heap(64)), Access::Write);
+    connection.expose(WITHDRAWN, Exposed::Writable(Words::new(Mapping::heap(64))));
     connection.withdraw(WITHDRAWN);
     let (mut link, flights) = post(&connection, &mut script);
     let posted = flights.clone();

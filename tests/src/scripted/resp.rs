@@ -64,6 +64,7 @@ fn host() -> &'static Mutex<Host> {
             lease_min_ms: 1_000,
             pointer_sharing: false,
             quarantine_bytes: 0,
+            upload_idle_s: remora_layout::limits::UPLOAD_IDLE_S,
             eviction: Eviction::None,
             max_queue_pairs: 1,
             reads_per_client: 1,
@@ -151,7 +152,7 @@ impl Host {
         let replies = send(self.address, stream, piece.max(1));
         let judged = judge(stream, &replies, expected);
         let has_all = judged.replies.len() == expected.requests;
-        if has_all && let Some(keys) = judged.model.keys() {
+        if has_all && let Some(keys) = judged.model.keys_of_first() {
             let size = self.control.call("DBSIZE");
             assert_eq!(size, crate::Value::Integer(keys as i64), "DBSIZE");
         }

@@ -125,7 +125,9 @@ impl<'s> Peer<'s> {
     fn new(mut script: Script<'s>) -> Self {
         let evicts = script.one_in(4);
         let eviction = if evicts { Eviction::S3Fifo } else { Eviction::None };
-        let options = ShardOptions { life: LIFE, eviction, ..ShardOptions::default() };
+        let upload_idle_s = 1;
+        let options =
+            ShardOptions { life: LIFE, eviction, upload_idle_s, ..ShardOptions::default() };
         let shard = Shard::new(Owner::heap(ARENA_BYTES, NoJournal), options);
         let to_server = Words::new(Mapping::heap(mailbox_bytes(1)));
         let to_client = Words::new(Mapping::heap(mailbox_bytes(1)));
@@ -138,13 +140,14 @@ impl<'s> Peer<'s> {
             seed: SEED,
             shard: 0,
             life: LIFE,
-            arenas: Arc::from([shard.owner().words().clone()]),
-            to_server: to_server.clone(),
+            arenas: Arc::from([shard.owner().view().clone()]),
+            to_server: to_server.view(),
             link: AnyLink::Other(Box::new(Direct::new(back, Arc::clone(&lost)))),
             client: ClientEnd::Far,
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
+            searches: Arc::default(),
         });
         let never = Arc::new(AtomicBool::new(false));
         let link = AnyLink::Other(Box::new(Direct::new(vec![to_server.clone()], never)));
@@ -154,7 +157,7 @@ impl<'s> Peer<'s> {
             shard,
             session,
             sender: Sender::new(MAILBOX, ring as u64, ring_seed(SEED, 0, 0)),
-            receiver: Receiver::new(to_client.clone(), ring, ring_seed(SEED, 0, 1)),
+            receiver: Receiver::new(to_client.view(), ring, ring_seed(SEED, 0, 1)),
             to_server,
             to_client,
             sent: 0,
@@ -206,6 +209,10 @@ impl<'s> Peer<'s> {
 
     fn turns(&mut self, most: usize) {
         for _ in 0..most {
+            // As the shard's loop does.
+            if self.shard.wants_release() {
+                self.shard.release_some(self.now);
+            }
             let has_work = self.session.has_work();
             match self.session.turn(&mut self.shard, self.now) {
                 Ok(frames) => {
@@ -227,6 +234,8 @@ impl<'s> Peer<'s> {
         self.now.unix_ms += ms;
         self.now.since_start_s = (self.now.unix_ms - 1_700_000_000_000) / 1_000 + 1;
         self.shard.tick(self.now);
+        let looked = self.session.abandon_stalled(&mut self.shard, self.now);
+        assert!(looked.is_ok() || !self.is_honest, "an honest client was cut off: {looked:?}");
     }
 
     /// Takes up to so many replies, and gives credit as it becomes due.
@@ -338,6 +347,10 @@ impl<'s> Peer<'s> {
         }
         // Without keys and leases nothing is in use: what was is a leak.
         self.shard.execute(&Command::Flush, remora_layout::hash::KeyHash(0), self.now);
+        // Bounded: each turn releases something.
+        while self.shard.wants_release() {
+            self.shard.release_some(self.now);
+        }
         self.now.unix_ms += 1_000_000;
         self.now.since_start_s += 1_000;
         self.shard.tick(self.now);

@@ -16,6 +16,7 @@ const DRIVEN: &[&str] = &[
     "crates/layout/src/",
     "crates/arena/src/",
     "crates/ring/src/",
+    "crates/walk/src/",
     "crates/index/src/",
     "crates/engine/src/",
     "crates/client/src/",

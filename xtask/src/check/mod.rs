@@ -8,6 +8,8 @@ mod imports;
 mod leftovers;
 mod papers;
 mod sizes;
+mod threads;
+mod types;
 mod unsafety;
 
 use crate::tree::Tree;
@@ -50,6 +52,8 @@ type TreeCheck = fn(&Tree) -> Vec<Violation>;
 enum Check {
     /// Looks at the files.
     Tree(TreeCheck),
+    /// Looks whether the planted patches apply.
+    Patches,
     /// Runs cargo with these arguments; the text says what to do if it fails.
     Cargo(&'static [&'static str], &'static str),
 }
@@ -59,10 +63,14 @@ const CHECKS: &[(&str, Check)] = &[
     ("imports", Check::Tree(imports::check)),
     ("unsafe", Check::Tree(unsafety::check)),
     ("determinism", Check::Tree(determinism::check)),
+    ("threads", Check::Tree(threads::check)),
+    ("types", Check::Tree(types::check)),
     ("sizes", Check::Tree(sizes::check)),
     ("documents", Check::Tree(documents::check)),
     ("papers", Check::Tree(papers::check)),
     ("leftovers", Check::Tree(leftovers::check)),
+    ("planted", Check::Patches),
+    ("newcomer", Check::Tree(crate::newcomer::check)),
     (
         "format",
         Check::Cargo(&["fmt", "--all", "--check", "--", "--color=never"], "run cargo fmt --all"),
@@ -100,6 +108,7 @@ pub fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
         }
         let violations = match check {
             Check::Tree(check) => check(&tree),
+            Check::Patches => crate::patches::check(root, &tree),
             Check::Cargo(arguments, advice) => cargo::check(root, arguments, advice)?,
         };
         let errors = violations.iter().filter(|violation| !violation.warning).count();

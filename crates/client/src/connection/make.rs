@@ -8,7 +8,7 @@ use crate::error::ConnectError;
 use crate::lane::lanes;
 use crate::pointer_file::PointerTable;
 use crate::sync::{OwnBell, Sleeper};
-use remora_arena::{Mapping, Words};
+use remora_arena::{AsleepWord, Mapping, ReadView, Words};
 use remora_fabric::far::{self, LargeMemory};
 use remora_fabric::{Address, shm};
 use remora_index::hash::TableRef;
@@ -28,9 +28,9 @@ pub struct Parts {
     /// Each shard's table.
     pub tables: Vec<TableRef>,
     /// The mailbox that the server writes.
-    pub to_client: Words,
+    pub to_client: ReadView,
     /// The buffer into which the server writes large replies.
-    pub large: Words,
+    pub large: ReadView,
     /// Makes each session's link. It does not complete operations at once.
     pub link: Box<MakeLink>,
     /// The clock of the client's machine.
@@ -47,22 +47,22 @@ impl Connection {
     ) -> Result<Self, ConnectError> {
         let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
         let hello = connected.hello;
-        let tables: Option<Vec<TableRef>> = (0u32..)
-            .zip(&connected.arenas)
-            .map(|(region, arena)| TableRef::read(region, arena))
-            .collect();
+        let arenas = connected.arenas.iter().enumerate();
+        let tables: Option<Vec<TableRef>> =
+            arenas.map(|(shard, arena)| TableRef::read(hello.region(shard), arena)).collect();
         let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
         let seed = hello.pointer_table_seed.get();
         let pointer_table = connected.pointer_table.as_ref();
         let pointer_table =
             pointer_table.map(|fd| PointerTable::of_server(fd.as_fd(), seed)).transpose()?;
-        let sleeper = Sleeper::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD)?;
+        let sleeper =
+            Sleeper::new(AsleepWord::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD))?;
         sleeper.watch(connected.eventfd.as_fd())?;
         sleeper.watch(connected.socket.as_fd())?;
         connected.socket.set_nonblocking(true)?;
         let clock = connected.to_server.clone();
         let eventfd = Arc::new(connected.eventfd);
-        let own_bell = OwnBell::new(clock.clone(), CLIENT_ASLEEP_WORD, eventfd);
+        let own_bell = OwnBell::new(clock.view(), CLIENT_ASLEEP_WORD, eventfd);
         let carrier = Carrier::Shm {
             socket: connected.socket,
             to_server: connected.to_server,
@@ -82,12 +82,11 @@ impl Connection {
     ) -> Result<Self, ConnectError> {
         let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
         let hello = connected.hello;
-        let tables: Option<Vec<TableRef>> = (0u32..)
-            .zip(&connected.arenas)
-            .map(|(region, arena)| {
-                TableRef::parse(region, arena.word(word::REGION_BYTES), arena.page())
-            })
-            .collect();
+        let arenas = connected.arenas.iter().enumerate();
+        let table = |(shard, arena): (usize, &far::ArenaHeader)| {
+            TableRef::parse(hello.region(shard), arena.word(word::REGION_BYTES), arena.page())
+        };
+        let tables: Option<Vec<TableRef>> = arenas.map(table).collect();
         let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
         let is_shared = options.pointer_cache == PointerCacheKind::Shared
             && hello.pointer_table_seed.get() != 0;
@@ -97,7 +96,7 @@ impl Connection {
         let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
         let carrier = Carrier::Far(connected.carrier);
         let large = match connected.large {
-            LargeMemory::Region(words) => DataBuffers::region(words),
+            LargeMemory::Region(view) => DataBuffers::region(view),
             LargeMemory::Registered(memory) => {
                 let base_bytes = options.data_buffer_bytes;
                 DataBuffers::registered(Box::new(ByLoad { memory, base_bytes }), Clock::default())

@@ -1,5 +1,7 @@
 //! Threads that share a connection, in thousands of orders of their steps: no
-//! reply is lost, and nobody sleeps for ever while its reply has come.
+//! reply is lost, and nobody sleeps for ever while its reply has come. A thread
+//! that gives up waiting, while heartbeats come, disturbs nobody, and its late
+//! replies reach nobody.
 //!
 //! The client is production's, over rings in ordinary memory. The server is a
 //! few lines: it takes requests out of the rings and answers each with the
@@ -10,7 +12,7 @@ use crate::api::Wake;
 use crate::ask::Answer;
 use crate::lane::lanes;
 use crate::sync::{SLEEPS, Sleeper};
-use remora_arena::Mapping;
+use remora_arena::{AsleepWord, Mapping};
 use remora_engine::command::Command;
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
@@ -19,12 +21,13 @@ use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES};
 use remora_layout::message::{ReplyHeader, RequestHeader, Status};
 use remora_layout::session::ring_offset;
 use remora_layout::session::{CLIENT_ASLEEP_WORD, mailbox_bytes};
+use remora_layout::slot::SlotTable;
 use remora_ring::Poll;
 use remora_ring::{Receiver, Sender};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner, thread};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize as Count, Ordering};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 const SHARDS: usize = 2;
@@ -47,17 +50,17 @@ impl Bed {
         let mut hello = ServerHello::new_zeroed();
         hello.life.set(LIFE);
         hello.session_seed.set(SEED);
-        hello.shards.set(SHARDS as u32);
+        hello.tell_shards(0..SHARDS as u32, &SlotTable::even(SHARDS));
         let eventfd = Bell::eventfd().expect("an eventfd");
-        let arenas: Vec<Words> =
-            (0..SHARDS).map(|_| Words::new(Mapping::heap(ARENA_HEADER_BYTES))).collect();
+        let arenas: Vec<ReadView> =
+            (0..SHARDS).map(|_| Words::new(Mapping::heap(ARENA_HEADER_BYTES)).view()).collect();
         let (socket, of_server) = UnixStream::pair().expect("a pair of sockets");
         let carrier = Carrier::Shm {
             socket,
             to_server: to_server.clone(),
             bells: arenas.iter().map(|a| Bell::new(a.clone(), 0, Arc::clone(&eventfd))).collect(),
             arenas,
-            own_bell: OwnBell::new(to_server.clone(), CLIENT_ASLEEP_WORD, eventfd),
+            own_bell: OwnBell::new(to_server.view(), CLIENT_ASLEEP_WORD, eventfd),
         };
         let mut page = vec![0; ARENA_HEADER_BYTES];
         for at in [word::BUCKETS, word::BASE_BUCKETS] {
@@ -67,13 +70,14 @@ impl Bed {
         let connection = Connection::new(
             &hello,
             to_server.clone(),
-            to_client.clone(),
+            to_client.view(),
             None,
-            lanes(&hello, &to_client, vec![table; SHARDS]),
-            DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES))),
+            lanes(&hello, &to_client.view(), vec![table; SHARDS]),
+            DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)).view()),
             carrier,
             Sleep::Shm(
-                Sleeper::new(to_server.clone(), CLIENT_ASLEEP_WORD).expect("no system call"),
+                Sleeper::new(AsleepWord::new(to_server.clone(), CLIENT_ASLEEP_WORD))
+                    .expect("no system call"),
             ),
         );
         // Each look takes a while, and nobody's time is ever up.
@@ -92,12 +96,12 @@ impl Bed {
     /// Answers so many requests.
     fn serve(&self, requests: u32) {
         let mut link = ShmLink::new(None);
-        link.add_region(0, self.to_client.clone(), true);
+        link.add_writable(0, self.to_client.clone());
         let mut ends: Vec<(Receiver, Sender)> = (0..SHARDS)
             .map(|shard| {
                 let ring = ring_offset(shard);
                 let requests =
-                    Receiver::new(self.to_server.clone(), ring, ring_seed(SEED, shard, 0));
+                    Receiver::new(self.to_server.view(), ring, ring_seed(SEED, shard, 0));
                 (requests, Sender::new(0, ring as u64, ring_seed(SEED, shard, 1)))
             })
             .collect();
@@ -129,20 +133,38 @@ type Asker = (Wake, u32);
 /// How it asks.
 type Ask = fn(&mut Session, &Command<'_>) -> Result<Answer, Error>;
 
-fn share(askers: &[Asker], ask: Ask) {
+/// Requests whose time was up, in all runs.
+static TIMED_OUT: Count = Count::new(0);
+
+/// Lets threads ask. If `gives_up` says so, the time of the first one's requests
+/// is up after some looks at the clock.
+fn share(askers: &[Asker], ask: Ask, gives_up: bool) {
     let bed = Bed::new();
     let threads: Vec<_> = (0i64..)
         .zip(askers)
         .map(|(thread, &(wake, times))| {
             let mut client = bed.client.clone();
             client.options.wake = wake;
+            let gives_up = gives_up && thread == 0;
+            if gives_up {
+                client.options.timeout = Duration::from_micros(100);
+            }
             thread::spawn(move || {
                 let mut session = client.session().expect("a free number");
                 for time in 0..times {
                     // Keys of either shard.
                     let key = [thread as u8, time as u8];
                     let by = thread << 8 | time as i64;
-                    let answer = ask(&mut session, &Command::Incr { key: &key, by });
+                    let command = Command::Incr { key: &key, by };
+                    let mut answer = ask(&mut session, &command);
+                    while gives_up && matches!(answer, Err(Error::NoFreeBuffer)) {
+                        // Nothing was sent.
+                        answer = ask(&mut session, &command);
+                    }
+                    if gives_up && matches!(answer, Err(Error::TimedOut)) {
+                        TIMED_OUT.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
                     assert_eq!(answer.expect("an answer").number, by);
                 }
             })
@@ -156,11 +178,20 @@ fn share(askers: &[Asker], ask: Ask) {
 const RUNS: usize = 1_000;
 
 fn run(scheduler: impl Scheduler + 'static, askers: &'static [Asker], ask: Ask) {
+    run_with(scheduler, askers, ask, false);
+}
+
+fn run_with(
+    scheduler: impl Scheduler + 'static,
+    askers: &'static [Asker],
+    ask: Ask,
+    gives_up: bool,
+) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
     // A thread that sleeps for ever is a deadlock, or the server waits in vain.
     config.max_steps = MaxSteps::FailAfter(200_000);
-    Runner::new(scheduler, config).run(move || share(askers, ask));
+    Runner::new(scheduler, config).run(move || share(askers, ask, gives_up));
 }
 
 const CROWDS: [&[Asker]; 6] = {
@@ -189,15 +220,51 @@ fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep in the kernel: {sleeps}");
 }
 
+const LARGE_CROWD: &[Asker] = &[(Wake::Poll, 2), (Wake::Hybrid, 2), (Wake::Event, 2)];
+
+fn ask_for_large(session: &mut Session, command: &Command<'_>) -> Result<Answer, Error> {
+    const { assert!(LARGE_BUFFER_BYTES < 3 * MAX_VALUE_BYTES, "two have room, three do not") }
+    session.ask_by_buffer(command, MAX_VALUE_BYTES)
+}
+
 /// Nobody gives up while others hold all of the buffer: they give it back.
 #[test]
 fn threads_wait_for_parts_of_the_buffer() {
     let _guard = lock_for_test();
-    const { assert!(LARGE_BUFFER_BYTES < 3 * MAX_VALUE_BYTES, "two have room, three do not") }
-    let crowd: &[Asker] = &[(Wake::Event, 2), (Wake::Hybrid, 2), (Wake::Poll, 2)];
-    let ask: Ask = |session, command| session.ask_by_buffer(command, MAX_VALUE_BYTES);
-    run(RandomScheduler::new_from_seed(1, RUNS), crowd, ask);
-    run(PctScheduler::new_from_seed(2, 3, RUNS), crowd, ask);
+    run(RandomScheduler::new_from_seed(1, RUNS), LARGE_CROWD, ask_for_large);
+    run(PctScheduler::new_from_seed(2, 3, RUNS), LARGE_CROWD, ask_for_large);
+}
+
+/// The others get their own replies, and so does the next request of the same
+/// session, or of the one that gets its number.
+#[test]
+fn a_thread_that_gives_up_disturbs_nobody() {
+    let _guard = lock_for_test();
+    use Wake::{Event, Hybrid, Poll};
+    let crowds: [&[Asker]; 3] = [
+        &[(Poll, 4), (Event, 2), (Event, 2)],
+        &[(Hybrid, 4), (Hybrid, 2), (Event, 2)],
+        &[(Event, 4), (Event, 2), (Poll, 2)],
+    ];
+    for askers in crowds {
+        let before = TIMED_OUT.load(Ordering::Relaxed);
+        run_with(RandomScheduler::new_from_seed(1, RUNS), askers, Session::ask, true);
+        run_with(PctScheduler::new_from_seed(2, 3, RUNS), askers, Session::ask, true);
+        let timed_out = TIMED_OUT.load(Ordering::Relaxed) - before;
+        assert!(timed_out > RUNS / 4, "{askers:?}: {timed_out} requests timed out");
+    }
+}
+
+/// What an abandoned request holds of the buffer comes back by its late reply,
+/// which somebody else takes, who waits for that memory.
+#[test]
+fn a_late_reply_gives_its_part_of_the_buffer_back() {
+    let _guard = lock_for_test();
+    let before = TIMED_OUT.load(Ordering::Relaxed);
+    run_with(RandomScheduler::new_from_seed(1, RUNS), LARGE_CROWD, ask_for_large, true);
+    run_with(PctScheduler::new_from_seed(2, 3, RUNS), LARGE_CROWD, ask_for_large, true);
+    let timed_out = TIMED_OUT.load(Ordering::Relaxed) - before;
+    assert!(timed_out > RUNS / 4, "{timed_out} requests timed out");
 }
 
 #[cfg(feature = "plants")]

@@ -2,7 +2,7 @@
 //! than there should be.
 
 use super::*;
-use remora_arena::Mapping;
+use remora_arena::{Mapping, Words};
 use remora_fabric::verbs::memlock::Locked;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
 use shuttle::rand::{Rng, thread_rng};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Default)]
 struct Device {
     limit: AtomicUsize,
-    /// Address and length of each buffer that is registered.
-    registered: StdMutex<Vec<(u64, usize)>>,
+    /// Address and memory of each buffer that is registered.
+    registered: StdMutex<Vec<(u64, Words)>>,
     next_address: AtomicU64,
     /// Registrations that are to fail, one after the other.
     failures: AtomicUsize,
@@ -22,7 +22,14 @@ struct Device {
 
 impl Device {
     fn bytes(&self) -> usize {
-        self.registered.lock().unwrap().iter().map(|(_, bytes)| bytes).sum()
+        self.registered.lock().unwrap().iter().map(|(_, words)| words.bytes()).sum()
+    }
+
+    /// The memory of a buffer, as the peer writes it.
+    fn memory(&self, address: u64) -> Words {
+        let registered = self.registered.lock().unwrap();
+        let (_, words) = registered.iter().find(|(at, _)| *at == address).unwrap();
+        words.clone()
     }
 }
 
@@ -44,11 +51,11 @@ impl Registrar for ByDevice {
             return Err(NotRegistered { wanted: bytes as u64, locked, errno: None });
         }
         let address = self.0.next_address.fetch_add(1 << 32, Ordering::Relaxed);
-        self.0.registered.lock().unwrap().push((address, bytes));
         let _registration: Option<Box<dyn Any + Send + Sync>> =
             Some(Box::new(Registration(Arc::clone(&self.0), address)));
         let words = Words::new(Mapping::heap(bytes));
-        Ok(Buffer { words, address, key: (address >> 32) as u32 + 1, _registration })
+        self.0.registered.lock().unwrap().push((address, words.clone()));
+        Ok(Buffer { view: words.view(), address, key: (address >> 32) as u32 + 1, _registration })
     }
 
     fn limit_bytes(&self, _: usize) -> usize {
@@ -82,7 +89,7 @@ fn first_gap(held: &mut [Part], bytes: usize) -> Option<Range<usize>> {
 #[test]
 fn parts_of_a_region_never_overlap_and_come_back() {
     once(|| {
-        let buffers = DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)));
+        let buffers = DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)).view());
         let mut held: Vec<Part> = Vec::new();
         let mut refused = 0;
         for _ in 0..20_000 {
@@ -124,10 +131,11 @@ fn registered_memory_grows_to_its_limit_and_shrinks_with_it() {
                         let (from, key) = (name.address.get(), name.key.get());
                         let to = from + name.bytes.get() as u64;
                         let all = device.registered.lock().unwrap();
-                        let lies =
-                            |(at, bytes): &(u64, usize)| *at <= from && to <= *at + *bytes as u64;
+                        let lies = |(at, words): &(u64, Words)| {
+                            *at <= from && to <= *at + words.bytes() as u64
+                        };
                         assert_eq!(key as u64, (from >> 32) + 1);
-                        assert!(all.iter().any(lies), "{name:?} in {all:?}");
+                        assert!(all.iter().any(lies), "{name:?}");
                         let apart = |held: &Part| {
                             let other = held.name();
                             let start = other.address.get();
@@ -206,7 +214,7 @@ fn threads_share_memory_and_everybody_gets_a_part() {
         let (device, buffers) = registered(2 << 20);
         device.failures.store(thread_rng().gen_range(0..3), Ordering::Relaxed);
         let ask = |bytes: usize| {
-            let buffers = Arc::clone(&buffers);
+            let (buffers, device) = (Arc::clone(&buffers), Arc::clone(&device));
             shuttle::thread::spawn(move || {
                 let place = buffers.line_up(bytes);
                 let part = loop {
@@ -218,13 +226,13 @@ fn threads_share_memory_and_everybody_gets_a_part() {
                     }
                 };
                 drop(place);
-                let words = &part.buffer.words;
+                let (words, view) = (device.memory(part.buffer.address), &part.buffer.view);
                 // Nobody else writes there meanwhile.
                 let (first, last) = (part.range.start / 8, part.range.end / 8 - 1);
                 words.store(first, bytes as u64);
                 words.store(last, bytes as u64);
                 shuttle::thread::yield_now();
-                assert_eq!([words.load(first), words.load(last)], [bytes as u64; 2]);
+                assert_eq!([view.load(first), view.load(last)], [bytes as u64; 2]);
             })
         };
         let threads: Vec<_> = [9, 300_000, 1 << 20, 3 << 20, 16].map(ask).into_iter().collect();

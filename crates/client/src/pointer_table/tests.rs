@@ -33,7 +33,7 @@ fn is_proven(hash: u64, seen: (RemotePointer, u64)) -> bool {
 }
 
 fn seen(table: &SharedPointers, hash: u64) -> Option<(RemotePointer, u64)> {
-    table.find(KeyHash(hash)).map(|entry| (entry.pointer(), entry.lease_end_ns()))
+    table.find(KeyHash(hash)).map(|entry| (entry.pointer(entry.region_low()), entry.lease_end_ns()))
 }
 
 fn of(hint: &Hint) -> (RemotePointer, u64) {
@@ -173,7 +173,7 @@ fn many_at_once_never_see_what_nobody_put() {
     const BYTES: usize = 64 * CACHE_LINE_BYTES;
     let region = Region::create("test", RegionKind::Hints, BYTES).unwrap();
     let view = || {
-        let mapping = Mapping::of_peer(region.fd(), RegionKind::Hints, BYTES).unwrap();
+        let mapping = Mapping::of_peer(region.fd(), BYTES).unwrap();
         SharedPointers::new(Words::new(mapping), SEED)
     };
     let hash = |draw: u64| mix(draw % HASHES, 3);

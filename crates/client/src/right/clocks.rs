@@ -13,11 +13,14 @@ use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use remora_arena::Mapping;
+use remora_engine::{ClockFollower, ServerClock};
+use remora_layout::limits::CLOCK_DRIFT_PERCENT;
 
 const LIFE: u64 = 77;
 const SESSION: u64 = 4;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_US: u64 = 1_000;
+const UNIX_MS: u64 = 1_700_000_000_000;
 const WAIT_MS: u64 = RIGHT_MS + RIGHT_MARGIN_MS;
 
 /// A clock: what it shows as true time passes.
@@ -58,6 +61,10 @@ enum Step {
     Beat,
     /// The server executes a request.
     Reply,
+    /// The wall clock is set, or stood while the machine was suspended.
+    Wall { by_ms: i64 },
+    /// The server compares its clock with the wall clock.
+    Follow,
 }
 
 /// What the model may do wrong.
@@ -72,6 +79,8 @@ enum Planted {
     ReplyFromArrival,
     /// A new life does not wait.
     NoWait,
+    /// A step of the server's clock counts at once.
+    StepUntold,
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +120,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Stamp),
         2 => Just(Step::Beat),
         1 => Just(Step::Reply),
+        1 => (-3_000i64..5_000).prop_map(|by_ms| Step::Wall { by_ms }),
+        2 => Just(Step::Follow),
     ]
 }
 
@@ -148,6 +159,12 @@ struct World {
     to_server: Words,
     to_client: Words,
     beats: u64,
+    clock: ServerClock,
+    follower: ClockFollower,
+    /// By how much the wall clock was set.
+    wall_ms: i64,
+    /// By how much a clock with the planted step is ahead.
+    stepped_ms: u64,
     copied_ns: Option<u64>,
     stamped_ms: Option<u64>,
     /// When requests were sent, by the client's clock: sent, and answered.
@@ -167,7 +184,7 @@ impl World {
     fn new(case: Case, planted: Planted) -> Self {
         let to_server = Words::new(Mapping::heap(8192));
         let to_client = Words::new(Mapping::heap(8192));
-        let mut right = Right::new(to_server.clone(), to_client.clone(), SESSION, LIFE);
+        let mut right = Right::new(to_server.clone(), to_client.view(), SESSION, LIFE);
         if planted == Planted::MarginIgnored {
             right.term_ns = RIGHT_MS * NS_PER_MS;
         }
@@ -179,6 +196,10 @@ impl World {
             to_server,
             to_client,
             beats: 0,
+            clock: ServerClock::starting_at(UNIX_MS),
+            follower: ClockFollower::default(),
+            wall_ms: 0,
+            stepped_ms: 0,
             copied_ns: None,
             stamped_ms: None,
             requests: Vec::new(),
@@ -193,8 +214,23 @@ impl World {
         self.case.client.at(self.now_ns)
     }
 
+    fn server_since_ms(&self) -> u64 {
+        self.case.server.at(self.now_ns) / NS_PER_MS
+    }
+
     fn server_unix_ms(&self) -> u64 {
-        1_700_000_000_000 + self.case.server.at(self.now_ns) / NS_PER_MS
+        self.clock.unix_ms(self.server_since_ms()) + self.stepped_ms
+    }
+
+    fn follow(&mut self) {
+        let since_ms = self.server_since_ms();
+        let wall_ms = (UNIX_MS + since_ms).saturating_add_signed(self.wall_ms);
+        if self.planted == Planted::StepUntold {
+            let behind_ms = wall_ms.saturating_sub(self.server_unix_ms());
+            self.stepped_ms += behind_ms;
+        } else {
+            self.follower.follow(&self.clock, since_ms, wall_ms);
+        }
     }
 
     fn pause(&mut self, us: u64) {
@@ -252,11 +288,14 @@ impl World {
                 self.stamped_ms = None;
             }
             Step::Stamp if alive && self.copied_ns.is_some() => {
-                self.stamped_ms = Some(self.server_unix_ms());
+                let told_ms = self.clock.told_unix_ms(self.server_since_ms());
+                self.stamped_ms = Some(told_ms + self.stepped_ms);
             }
             Step::Beat if alive => self.beat(),
             Step::Reply if alive => self.replies.extend(self.requests.pop()),
-            Step::Copy | Step::Stamp | Step::Beat | Step::Reply => {}
+            Step::Wall { by_ms } => self.wall_ms += by_ms,
+            Step::Follow if alive => self.follow(),
+            Step::Copy | Step::Stamp | Step::Beat | Step::Reply | Step::Follow => {}
         }
         Ok(())
     }
@@ -366,6 +405,7 @@ fn planted_bugs_are_caught() {
         Planted::RightFromReceipt,
         Planted::ReplyFromArrival,
         Planted::NoWait,
+        Planted::StepUntold,
     ] {
         let found = first_failure(planted, 30_000);
         assert!(found.is_some(), "{planted:?} was not caught");

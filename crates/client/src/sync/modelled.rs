@@ -6,7 +6,7 @@ pub use shuttle::sync::atomic::{AtomicU32, AtomicUsize};
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
 pub use shuttle::thread::yield_now;
 
-use remora_arena::Words;
+use remora_arena::{AsleepWord, ReadView};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct OwnBell;
 
 impl OwnBell {
     /// A bell for the client.
-    pub fn new(_asleep: Words, _word: usize, _eventfd: Arc<OwnedFd>) -> Self {
+    pub fn new(_asleep: ReadView, _word: usize, _eventfd: Arc<OwnedFd>) -> Self {
         Self
     }
 
@@ -62,7 +62,7 @@ pub struct Sleeper {
 
 impl Sleeper {
     /// The sleeper of the client.
-    pub fn new(_asleep: Words, _word: usize) -> std::io::Result<Self> {
+    pub fn new(_asleep: AsleepWord) -> std::io::Result<Self> {
         Ok(Self { sleeps: 0 })
     }
 

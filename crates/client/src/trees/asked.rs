@@ -1,14 +1,15 @@
 //! Searches of trees that are asked for.
 
-use super::{OpenTree, Searched};
+use super::{Names, OpenTree, Searched};
 use crate::api::{Counts, Via};
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::{Command, TreeCommand};
+use remora_engine::command::{Command, FoundObjects, TreeCommand};
 use remora_index::rtree::{Object, Query};
-use remora_layout::limits::MAX_NEAREST;
+use remora_layout::limits::{MAX_NEAREST, MAX_OBJECT_ID_BYTES};
 use remora_layout::message::Status;
-use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_layout::node::ENTRY_BYTES;
+use remora_layout::object::is_surrogate;
 use remora_layout::rect::RECT_BYTES;
 
 impl Session {
@@ -36,8 +37,8 @@ impl Session {
             && shard != tree.shard
             && self.may_read(tree.shard)
         {
-            let (owner, at) = (tree.shard as u8, tree.at);
-            let command = TreeCommand::SearchAt { window, predicate, shard: owner, at };
+            let (owner, root) = (tree.shard as u8, tree.root);
+            let command = TreeCommand::SearchAt { window, predicate, shard: owner, root };
             let before = self.totals;
             match self.ask_search_of(shard, &[], command) {
                 Err(Error::Refused(Status::AskOwner)) => {
@@ -68,20 +69,33 @@ impl Session {
         name: &[u8],
         command: TreeCommand<'_>,
     ) -> Result<(Counts, u64), Error> {
+        let is_ordered = matches!(command, TreeCommand::Nearest { .. });
         let mut found = std::mem::take(&mut self.found);
+        let mut names = std::mem::take(&mut self.found_names);
         found.clear();
-        let mut parts = 0;
+        names.clear();
+        // What the parts so far have begun.
+        let (mut parts, mut begun) = (0, Vec::new());
         let asked = self.ask_in_parts(shard, name, command, |value| {
-            let (objects, rest) = value.as_chunks::<ENTRY_BYTES>();
-            found.extend(objects.iter().map(Entry::from_bytes));
             parts += 1;
-            rest.is_empty()
+            if begun.is_empty() {
+                begun.extend_from_slice(take_objects(value, &mut found, &mut names));
+            } else {
+                begun.extend_from_slice(value);
+                let left = take_objects(&begun, &mut found, &mut names).len();
+                begun.drain(..begun.len() - left);
+            }
+            begun.len() <= MAX_FOUND_BYTES
         });
-        if parts > 1 {
+        if parts > 1 && !is_ordered {
             // The tree may have changed between two of them.
             drop_doubles(&mut found);
+            names.drop_doubles(&mut found);
         }
-        self.found = found;
+        (self.found, self.found_names) = (found, names);
+        if asked.is_ok() && !begun.is_empty() {
+            return Err(self.end(Error::Protocol("a part of an object")));
+        }
         asked
     }
 
@@ -96,7 +110,7 @@ impl Session {
     ) -> Result<(Counts, u64), Error> {
         let mut scratch = Vec::with_capacity(RECT_BYTES);
         let request = command.request(&mut scratch).map_err(Error::Refused)?;
-        let ticket = self.send_to(shard, &Command::Tree { name, request })?;
+        let ticket = self.send_to(shard, &Command::Of { key: name, request })?;
         let mut counts = Counts::default();
         // Bounded by the server, which ends every search.
         loop {
@@ -111,6 +125,22 @@ impl Session {
             }
         }
     }
+}
+
+/// Bytes that an object takes at most in what was found.
+const MAX_FOUND_BYTES: usize = ENTRY_BYTES + 2 + MAX_OBJECT_ID_BYTES;
+
+/// Takes the whole objects of a part; what is left over belongs to the next one.
+fn take_objects<'p>(part: &'p [u8], found: &mut Vec<Object>, names: &mut Names) -> &'p [u8] {
+    let mut rest = FoundObjects::of(part);
+    while let Some(((object, id), after)) = rest.split() {
+        if is_surrogate(object.word) {
+            id.with_text(|text| names.insert(object.word, text));
+        }
+        found.push(object);
+        rest = after;
+    }
+    rest.bytes()
 }
 
 /// Leaves each object once, in the order of their ids.

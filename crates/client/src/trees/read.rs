@@ -3,30 +3,30 @@
 //! What it keeps true:
 //! * what was found counts only if the reading right still held when the last
 //!   READ had completed;
+//! * what was found counts only if the tree's root, read behind the last node, is
+//!   whole by its checksum, live, of the generation that is known, and has not
+//!   expired. So all nodes were the tree's own, those that were kept too;
 //! * a node that was kept counts only if its version was read anew and is the
-//!   same (`tops`);
+//!   same (`node_cache`);
+//! * where changes are not durable at once, how far they are is read in the batch
+//!   of the root, and a node that has changed since is asked for;
 //! * a walk begins under the header as it was read last. An old one has an old
 //!   counter, so that too many nodes seem to have lost entries: the walk then
 //!   begins again under a new header.
 
-use super::reading::{End, Reading};
-use super::{Issue, OpenTree, Tops};
+use super::{Issue, OpenTree};
 use crate::admission::{Admission, Admitted};
 use crate::api::Counts;
 use crate::error::Error;
 use crate::session::Session;
-use remora_fabric::{Link, RemoteAddress, Work};
-use remora_index::rtree::{Query, Walk};
+use remora_fabric::{RemoteAddress, Work};
+use remora_index::rtree::{Query, Search};
 use remora_layout::limits::{MAX_ISSUED, READ_RETRIES, WALK_RETRIES};
-use remora_layout::node::{Home, NotANode, Proof, VERSIONED_BYTES};
+use remora_layout::node::{Home, NotANode, Proof};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
-use remora_ring::WRITE_ID;
-
-/// READs of version words have ids from here on.
-const CHECK_ID: u64 = 1 << 32;
-/// Id of a READ of a tree's header.
-const HEADER_ID: u64 = 2 << 32;
+use remora_walk::remote::{NodeCache, Reads, Wide};
+use remora_walk::{End, Walk};
 
 /// What a walk by READs cost beside its [`Counts`].
 pub(super) struct Walked {
@@ -142,21 +142,28 @@ impl Session {
             Issue::Single => 1,
             Issue::Multi => MAX_ISSUED,
         };
-        let mut tops = std::mem::replace(&mut tree.tops, Tops::new(0));
-        let walk = Walk::begin(*query, home, header, table.region_bytes);
-        let mut reading = Reading::new(walk, table.region, issued, &mut tops);
-        reading.most_reads = most_reads.unwrap_or(u64::MAX);
-        self.link.reserve_landing(reading.landing_bytes());
-        let concluded = self.walk_tree(tree, &mut reading, cost);
-        let torn = reading.walk.torn() as u64;
-        let walked = Walked { nodes: reading.walk.nodes(), retries: reading.walk.retries() };
+        let mut node_cache = std::mem::replace(&mut tree.node_cache, NodeCache::new(0));
+        let mut search = Search::begin(*query, home, header, table.region_bytes);
+        search.set_durable(self.shards[tree.shard].durable);
+        if table.lags {
+            search.want_durable();
+        }
+        let most = (issued, most_reads.unwrap_or(u64::MAX));
+        let node_bytes = search.node_bytes();
+        let place = (tree.shard as u32, tree.root.ranges());
+        let mut wide = Wide::new(search, place, node_bytes, most, &mut node_cache);
+        let concluded = self.walk_tree(tree, &mut wide, cost);
+        let search = wide.walk;
+        let walked = Walked { nodes: search.nodes(), retries: search.retries() };
         cost.retries += walked.retries as u64;
         if concluded == Ok(true) {
             self.found.clear();
-            self.found.extend_from_slice(reading.walk.results());
+            self.found.extend_from_slice(search.results());
         }
-        tree.tops = tops;
-        tree.events.torn += torn;
+        let known = &mut self.shards[tree.shard].durable;
+        *known = search.durable().max(*known);
+        tree.node_cache = node_cache;
+        tree.events.torn += u64::from(search.torn());
         Ok(concluded?.then_some(walked))
     }
 
@@ -164,21 +171,19 @@ impl Session {
     fn walk_tree(
         &mut self,
         tree: &mut OpenTree,
-        reading: &mut Reading<'_>,
+        wide: &mut Wide<'_, Search>,
         cost: &mut Counts,
     ) -> Result<bool, Error> {
         // Bounded: a walk begins again a bounded number of times.
         loop {
-            let end = self.walk_once(reading, cost);
-            cost.round_trips += reading.rounds;
-            let header = match (end?, tree.header) {
-                (End::Done, _) => return Ok(true),
-                (End::Ask, _) => return Ok(false),
+            let header = match (wide.run(self, cost)?, tree.header) {
+                (End::Found(()), _) => return self.root_stands(tree, wide.root_landed(), cost),
+                (End::Ask(_) | End::Beyond, _) => return Ok(false),
                 (End::Stale, Some(header)) => {
                     tree.events.stale_kept += 1;
                     header
                 }
-                _ => {
+                (End::Stale | End::Restart, _) => {
                     tree.events.began_again += 1;
                     match self.read_tree_header(tree, cost)? {
                         Some(header) => header,
@@ -186,96 +191,67 @@ impl Session {
                     }
                 }
             };
-            if reading.walk.restart(header).is_err() {
+            if wide.walk.restart(&header).is_err() {
                 return Ok(false);
             }
-            reading.begin_again();
         }
     }
 
-    /// Walks from the root. No READ is under way when it returns.
-    fn walk_once(&mut self, reading: &mut Reading<'_>, cost: &mut Counts) -> Result<End, Error> {
-        let mut end = reading.plan(0);
-        // Bounded: every walk is.
-        loop {
-            if end.is_none() {
-                self.post_planned(reading, cost);
+    /// Whether what was found counts: the root, which was read behind all nodes and
+    /// landed at `from`, is live and has not expired. False: ask.
+    fn root_stands(
+        &mut self,
+        tree: &mut OpenTree,
+        (mut from, bytes): (usize, usize),
+        cost: &mut Counts,
+    ) -> Result<bool, Error> {
+        let table = &self.shards[tree.shard].table;
+        let home = Home { secret: table.secret, region: table.region };
+        for _ in 0..=WALK_RETRIES {
+            match tree.root.verify(self.landed(from, bytes), home) {
+                Ok((header, root)) => {
+                    tree.header = Some(header);
+                    let now_ns = self.now()?;
+                    return Ok(!self.right.may_have_expired(root.expires_at_ms, now_ns));
+                }
+                Err(NotANode::Torn) => {
+                    cost.retries += 1;
+                    tree.events.torn += 1;
+                    self.fetch_root(tree, cost)?;
+                    from = 0;
+                }
+                Err(NotANode::Dead) if planted(Plant::TreeWithoutRoot) => return Ok(true),
+                Err(NotANode::Dead) => {
+                    tree.events.header_gone += 1;
+                    self.look_up(tree)?;
+                    break;
+                }
             }
-            if reading.under_way == 0 {
-                return Ok(end.unwrap_or(End::Done));
-            }
-            let id = self.next_completion()?;
-            reading.under_way -= 1;
-            let landed = self.take_node(reading, id);
-            // The first reason to end counts; what is under way is awaited.
-            end = end.or(landed);
         }
+        Ok(false)
     }
 
-    /// Posts READs for as many nodes as there are places for, and for the
-    /// versions of the nodes that were kept.
-    fn post_planned(&mut self, reading: &mut Reading<'_>, cost: &mut Counts) {
-        let mut works = std::mem::take(&mut self.batch.works);
-        works.clear();
-        let region = reading.region;
-        for (index, at) in reading.checks.iter().enumerate().skip(reading.checked) {
-            let into = reading.check_from(index);
-            let from = RemoteAddress { region, offset: at.offset() as u64 };
-            let id = CHECK_ID + index as u64;
-            works.push(Work::Read { id, from, into, bytes: VERSIONED_BYTES });
-            cost.bytes += VERSIONED_BYTES as u64;
+    /// Reads a tree's root once more, by itself.
+    fn fetch_root(&mut self, tree: &OpenTree, cost: &mut Counts) -> Result<(), Error> {
+        let region = tree.shard as u32;
+        let [words, header] = tree.root.ranges();
+        let bytes = words.1 + header.1;
+        if header.1 == 0 {
+            self.fetch(region, words.0, words.1)?;
+        } else {
+            let mut reads = [(words, 0), (header, words.1)];
+            self.reserve(bytes);
+            self.post(&reads.map(|((offset, bytes), into)| Work::Read {
+                id: 0,
+                from: RemoteAddress { region, offset },
+                into,
+                bytes,
+            }));
+            reads.iter_mut().try_for_each(|_| self.next().map(drop))?;
         }
-        reading.checked = reading.checks.len();
-        while let Some(&place) = reading.free.last()
-            && let Some(planned) = reading.planned.pop_front()
-        {
-            reading.free.pop();
-            reading.landing[place] = Some(planned);
-            match reading.landing.len() {
-                1 => reading.rounds += 1,
-                _ => reading.rounds = reading.rounds.max(planned.round),
-            }
-            let from = RemoteAddress { region, offset: planned.want.at.offset() as u64 };
-            let (into, bytes) = (place * reading.stride, reading.walk.node_bytes());
-            works.push(Work::Read { id: place as u64, from, into, bytes });
-            cost.nodes += 1;
-            cost.bytes += bytes as u64;
-        }
-        if !works.is_empty() {
-            reading.under_way += works.len();
-            self.link.post(&works);
-        }
-        self.batch.works = works;
-    }
-
-    fn take_node(&mut self, reading: &mut Reading<'_>, id: u64) -> Option<End> {
-        if id >= CHECK_ID {
-            let index = (id - CHECK_ID) as usize;
-            let from = reading.check_from(index);
-            let now = self.link.landed(from, VERSIONED_BYTES);
-            return reading.check_version(index, now);
-        }
-        let place = id as usize;
-        let planned = reading.landing.get_mut(place)?.take()?;
-        reading.free.push(place);
-        let bytes = self.link.landed(place * reading.stride, reading.walk.node_bytes());
-        reading.feed(planned, bytes)
-    }
-
-    /// The next completion of one of the session's READs.
-    fn next_completion(&mut self) -> Result<u64, Error> {
-        loop {
-            let completion = match self.link.poll() {
-                Some(completion) => completion,
-                None => self.await_completion()?,
-            };
-            if let Err(error) = completion.result {
-                return Err(self.end(error.into()));
-            }
-            if completion.id != WRITE_ID {
-                return Ok(completion.id);
-            }
-        }
+        cost.round_trips += 1;
+        cost.bytes += bytes as u64;
+        Ok(())
     }
 
     /// Reads a tree's header. `None`: ask; where the tree lies is looked up
@@ -287,15 +263,12 @@ impl Session {
     ) -> Result<Option<TreeHeader>, Error> {
         let table = &self.shards[tree.shard].table;
         let home = Home { secret: table.secret, region: table.region };
-        let from = RemoteAddress { region: table.region, offset: tree.at.offset() as u64 };
+        let bytes = TREE_HEADER_BYTES;
         for _ in 0..=WALK_RETRIES {
-            self.link.reserve_landing(TREE_HEADER_BYTES);
-            let bytes = TREE_HEADER_BYTES;
-            self.link.post(&[Work::Read { id: HEADER_ID, from, into: 0, bytes }]);
-            self.complete(HEADER_ID)?;
+            self.fetch(tree.shard as u32, tree.root.at.offset() as u64, bytes)?;
             cost.round_trips += 1;
             cost.bytes += bytes as u64;
-            match verify_header(self.link.landed(0, bytes), home, tree.at, Proof::Checksum) {
+            match verify_header(self.landed(0, bytes), home, tree.root.at, Proof::Checksum) {
                 Ok(header) => {
                     tree.header = Some(header);
                     return Ok(Some(header));
@@ -317,9 +290,9 @@ impl Session {
     /// Asks where a tree of this name lies now.
     fn look_up(&mut self, tree: &mut OpenTree) -> Result<(), Error> {
         tree.header = None;
-        tree.tops.clear();
+        tree.node_cache.clear();
         if let Some(info) = self.tree_info(&tree.name)? {
-            tree.at = info.at;
+            tree.root = self.root_of(&tree.name, &info)?;
         }
         Ok(())
     }

@@ -11,27 +11,31 @@
 //!   asked; that tells where its record lies now.
 
 use super::asked::drop_doubles;
-use super::{OpenTree, Searched};
+use super::{Names, OpenTree, Searched};
 use crate::api::{Counts, Path, Via};
 use crate::choose::{Class, ClassKey, Way};
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::{Refined, TreeCommand, window_predicate};
+use remora_engine::command::{ObjectId, Refined, TreeCommand, window_predicate};
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_geometry::{Refine, is_point};
 use remora_index::rtree::{Object, Query};
+use remora_layout::kind::Kind;
 use remora_layout::limits::{CACHE_LINE_BYTES, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{RECORD_HEADER_BYTES, Reject, verify};
+use remora_walk::remote::Reads;
 use zerocopy::FromBytes;
 
 /// What a refined search found.
 #[derive(Clone, Copy, Debug)]
 pub struct RefinedFound<'s> {
-    /// The objects, in no order. Valid until the session is used again.
+    /// The objects, in no order, as in [`crate::TreeFound`]. Valid until the
+    /// session is used again.
     pub objects: &'s [Object],
+    names: &'s Names,
     /// How they were come by. A search that read, and asked about some of the
     /// objects, is [`Via::AskedAfterRead`].
     pub via: Via,
@@ -41,6 +45,13 @@ pub struct RefinedFound<'s> {
     pub nodes_visited: u64,
     /// Objects whose rectangles fitted, so that their geometries were compared.
     pub candidates: u64,
+}
+
+impl<'s> RefinedFound<'s> {
+    /// The id of one of the objects.
+    pub fn id(&self, object: &Object) -> ObjectId<'s> {
+        self.names.id_of(object)
+    }
 }
 
 /// How many objects a refined search counted.
@@ -86,7 +97,8 @@ impl Session {
     ) -> Result<RefinedFound<'_>, Error> {
         let Refinement { searched, candidates, .. } = self.refine(tree, refine, path, false)?;
         let Searched { via, counts, nodes_visited } = searched;
-        Ok(RefinedFound { objects: &self.found, via, counts, nodes_visited, candidates })
+        let (objects, names) = (&self.found, &self.found_names);
+        Ok(RefinedFound { objects, names, via, counts, nodes_visited, candidates })
     }
 
     /// Counts the objects whose geometries fit, as [`Session::search_refined`]
@@ -159,7 +171,9 @@ impl Session {
             return Ok(None);
         };
         let candidates = self.found.len() as u64;
-        let Some(compared) = self.compare_found(tree, refine, cost)? else { return Ok(None) };
+        let Some(mut compared) = self.compare_found(tree, refine, cost)? else { return Ok(None) };
+        let (resolved, _) = self.resolve_found(tree, cost)?;
+        compared.asked |= resolved > 0;
         cost.read = u64::from(!compared.asked);
         cost.asked = u64::from(compared.asked);
         self.totals.add(cost);
@@ -185,6 +199,7 @@ impl Session {
         let (mut counts, number) = self.ask_search_of(tree.shard, &tree.name, command)?;
         // The tree may have changed before a geometry was compared.
         drop_doubles(&mut self.found);
+        self.found_names.drop_doubles(&mut self.found);
         counts.add(&wasted);
         let Refined { nodes, candidates } = Refined::from_number(number as i64);
         let searched = Searched { via, counts, nodes_visited: nodes.into() };
@@ -288,12 +303,12 @@ impl Session {
             let table = &self.shards[tree.shard].table;
             (table.secret, table.region)
         };
-        let mut works = std::mem::take(&mut self.batch.works);
+        let mut works = std::mem::take(&mut self.works);
         for part in waiting.chunks(MAX_RECORD_READS) {
             works.clear();
             let mut landing = 0;
             for (id, (_, pointer)) in part.iter().enumerate() {
-                let from = RemoteAddress { region, offset: pointer.offset() };
+                let from = RemoteAddress { region: tree.shard as u32, offset: pointer.offset() };
                 let bytes = pointer.length as usize;
                 works.push(Work::Read { id: id as u64, from, into: landing, bytes });
                 landing += bytes.next_multiple_of(CACHE_LINE_BYTES);
@@ -301,8 +316,8 @@ impl Session {
             }
             self.link.reserve_landing(landing);
             self.link.post(&works);
-            for id in 0..part.len() {
-                self.complete(id as u64)?;
+            for _ in 0..part.len() {
+                self.next()?;
             }
             cost.nodes += part.len() as u64;
             cost.round_trips += 1;
@@ -311,7 +326,8 @@ impl Session {
                 let bytes = self.link.landed(from, pointer.length as usize);
                 from += bytes.len().next_multiple_of(CACHE_LINE_BYTES);
                 let (id, generation) = (object.word, Some(pointer.generation));
-                match verify(bytes, secret, region, pointer.slot, generation, &object_key(id)) {
+                let key = object_key(id);
+                match verify(bytes, secret, region, pointer.slot, generation, Kind::OBJECT, &key) {
                     Ok(record) => {
                         let carried = Carried::parse(record.value).unwrap_or_default();
                         if refine.fits(&object.rect, carried.geometry) {
@@ -328,7 +344,13 @@ impl Session {
                         let fits = refine.fits(&object.rect, carried.geometry);
                         self.found.extend(fits.then_some(object));
                     }
-                    Err(Reject::Pending | Reject::Dead | Reject::OtherKey) => {
+                    Err(
+                        Reject::Pending
+                        | Reject::AskOnly
+                        | Reject::Dead
+                        | Reject::OtherKey
+                        | Reject::OtherKind,
+                    ) => {
                         cost.stale += 1;
                         tree.records.forget(id);
                         unknown.push(id);
@@ -336,7 +358,7 @@ impl Session {
                 }
             }
         }
-        self.batch.works = works;
+        self.works = works;
         Ok(torn)
     }
 

@@ -1,15 +1,19 @@
 //! The one encoding of commands, for rings, in-process queues and the
 //! operation log.
 
-use super::{Command, Condition, ExpireCondition, Expiry, GeoCommand, Pairs, TreeRequest};
+use super::{Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Pairs, Request};
+use remora_layout::database::Database;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::{Op, RequestHeader, Status};
+use remora_layout::message::{Op, RequestHeader, Status, form};
 use zerocopy::{FromBytes, IntoBytes};
 
 // Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.
 const SET_GET: u8 = 1 << 4;
-// Flag of SETBIT: the bit. Flag of GETEX: there is an expiry.
+// Flag of SETBIT: the bit. Flag of GETEX: there is an expiry, of DIGEST a key.
 const ON: u8 = 1;
+
+/// Where the form stands in an encoded command.
+const FORM_BYTE: usize = std::mem::offset_of!(RequestHeader, form);
 
 // The bounds of a GETRANGE fit 32 bits.
 const _: () = assert!(MAX_VALUE_BYTES < i32::MAX as usize);
@@ -19,11 +23,37 @@ const fn pack_range(start: i32, end: i32) -> i64 {
     (start as u32 as u64 | (end as u32 as u64) << 32) as i64
 }
 
+fn header(
+    of: u8,
+    op: u8,
+    flags: u8,
+    argument: i64,
+    (key, value): (&[u8], &[u8]),
+    id: u32,
+) -> RequestHeader {
+    RequestHeader {
+        op,
+        flags,
+        form: 0,
+        of,
+        key_bytes: (key.len() as u32).into(),
+        value_bytes: (value.len() as u32).into(),
+        id: id.into(),
+        argument: argument.into(),
+    }
+}
+
 impl<'a> Command<'a> {
-    /// The header of the encoded command; key and value follow it.
+    /// The header of the encoded command, for database 0; key and value follow
+    /// it. Another database goes into its form ([`form::within`]).
     #[inline]
     pub fn encode(&self, id: u32) -> (RequestHeader, &'a [u8], &'a [u8]) {
         let none: &[u8] = &[];
+        if let Self::Of { key, request: Request { operations, op, flags, argument, value } } = *self
+        {
+            let of = operations.type_id;
+            return (header(of, op, flags, argument, (key, value), id), key, value);
+        }
         let (op, flags, argument, key, value) = match *self {
             Self::Get { key } => (Op::Get, 0, 0, key, none),
             Self::Set { key, value, condition, expiry, get } => {
@@ -42,6 +72,7 @@ impl<'a> Command<'a> {
                 (Op::Expire, condition as u8, at_ms as i64, key, none)
             }
             Self::Ttl { key } => (Op::Ttl, 0, 0, key, none),
+            Self::Type { key } => (Op::Type, 0, 0, key, none),
             Self::MultiSet { pairs } => (Op::MultiSet, 0, 0, none, pairs.0),
             Self::Append { key, value } => (Op::Append, 0, 0, key, value),
             Self::SetRange { key, offset, value } => (Op::SetRange, 0, offset as i64, key, value),
@@ -56,42 +87,79 @@ impl<'a> Command<'a> {
             Self::GetDel { key } => (Op::GetDel, 0, 0, key, none),
             Self::GetEx { key, at_ms: Some(at_ms) } => (Op::GetEx, ON, at_ms as i64, key, none),
             Self::GetEx { key, at_ms: None } => (Op::GetEx, 0, 0, key, none),
-            Self::Tree { name, request: TreeRequest { op, flags, argument, value } } => {
-                (op, flags, argument, name, value)
-            }
-            Self::Geo { key, command } => {
-                let (op, flags, value) = command.encode();
-                (op, flags, 0, key, value)
-            }
+            Self::Digest { key: Some(key) } => (Op::Digest, ON, 0, key, none),
+            Self::Digest { key: None } => (Op::Digest, 0, 0, none, none),
             Self::Count => (Op::Count, 0, 0, none, none),
             Self::Flush => (Op::Flush, 0, 0, none, none),
+            Self::FlushAll => (Op::FlushAll, 0, 0, none, none),
+            Self::Persist { key } => (Op::Persist, 0, 0, key, none),
+            Self::ExpireTime { key } => (Op::ExpireTime, 0, 0, key, none),
+            Self::Encoding { key } => (Op::Encoding, 0, 0, key, none),
+            Self::Scan { place, count } => {
+                (Op::Scan, 0, (u64::from(place) | u64::from(count) << 32) as i64, none, none)
+            }
+            Self::RandomKey { random } => (Op::RandomKey, 0, random as i64, none, none),
+            Self::Transfer { key, to, database, replaces, keeps } => {
+                let flags = replaces as u8 | (keeps as u8) << 1;
+                (Op::Transfer, flags, database.number().into(), key, to)
+            }
+            Self::Dump { key } => (Op::Dump, 0, 0, key, none),
+            Self::Restore { key, dumped, replaces } => {
+                (Op::Restore, replaces as u8, 0, key, dumped.bytes())
+            }
+            Self::DelRecord { key, record } => (Op::DelRecord, 0, record as i64, key, none),
+            Self::DumpPart { key, record } => (Op::DumpPart, 0, record as i64, key, none),
+            Self::EndDump { key, record } => (Op::EndDump, 0, record as i64, key, none),
+            Self::Load { key, load, step } => {
+                let (flags, value) = step.encode();
+                (Op::Load, flags, load as i64, key, value)
+            }
+            Self::Of { .. } => unreachable!("encoded above"),
         };
-        let header = RequestHeader {
-            op: op as u8,
-            flags,
-            form: 0,
-            reserved: 0,
-            key_bytes: (key.len() as u32).into(),
-            value_bytes: (value.len() as u32).into(),
-            id: id.into(),
-            argument: argument.into(),
-        };
-        (header, key, value)
+        (header(0, op as u8, flags, argument, (key, value), id), key, value)
     }
 
-    /// Appends the encoded command to `out`.
+    /// Appends the encoded command, for database 0, to `out`.
     pub fn encode_into(&self, id: u32, out: &mut Vec<u8>) {
-        let (header, key, value) = self.encode(id);
+        self.encode_within(Database::ZERO, id, out);
+    }
+
+    /// Appends the encoded command, for a database, to `out`.
+    pub fn encode_within(&self, database: Database, id: u32, out: &mut Vec<u8>) {
+        let (mut header, key, value) = self.encode(id);
+        header.form = form::within(database);
         out.reserve(size_of_val(&header) + key.len() + value.len());
         out.extend_from_slice(header.as_bytes());
         out.extend_from_slice(key);
         out.extend_from_slice(value);
     }
 
-    /// The command that `bytes` encode, and its id. The error is the status
-    /// to reply with, and the id if there was one.
-    #[inline]
+    /// The command for database 0 that `bytes` encode, and its id; for another
+    /// database they are malformed.
+    ///
+    /// # Errors
+    /// The status to reply with, and the id if there was one.
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, u32), (Status, u32)> {
+        match Self::decode_within(bytes)? {
+            (Database::ZERO, command, id) => Ok((command, id)),
+            (_, _, id) => Err((Status::Malformed, id)),
+        }
+    }
+
+    /// The database, the command and the id that `bytes` encode.
+    ///
+    /// # Errors
+    /// The status to reply with, and the id if there was one.
+    #[inline]
+    pub fn decode_within(bytes: &'a [u8]) -> Result<(Database, Self, u32), (Status, u32)> {
+        let (command, id) = Self::decode_any(bytes)?;
+        // The header is there: it was decoded.
+        Ok((form::database(bytes[FORM_BYTE]), command, id))
+    }
+
+    /// As [`Command::decode_within`], whatever the database.
+    #[inline]
+    fn decode_any(bytes: &'a [u8]) -> Result<(Self, u32), (Status, u32)> {
         let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {
             return Err((Status::Malformed, 0));
         };
@@ -101,52 +169,80 @@ impl<'a> Command<'a> {
         let value_bytes = header.value_bytes.get() as usize;
         let (key, rest) = rest.split_at_checked(key_bytes).ok_or(malformed)?;
         let (value, rest) = rest.split_at_checked(value_bytes).ok_or(malformed)?;
-        let op = Op::from_number(header.op).ok_or(malformed)?;
         if !rest.is_empty() {
             return Err(malformed);
         }
-        let brings_value = matches!(op, Op::Set | Op::Append | Op::SetRange);
-        if key.len() > MAX_KEY_BYTES || (brings_value && value.len() > MAX_VALUE_BYTES) {
+        if header.of != 0 {
+            if key.len() > MAX_KEY_BYTES {
+                return Err((Status::TooLarge, id));
+            }
+            let numbers = (header.of, header.op);
+            let request = Request::check(numbers, header.flags, header.argument.get(), value);
+            let request = request.map_err(|status| (status, id))?;
+            return if header.form & form::MASK == 0 {
+                Ok((Self::Of { key, request }, id))
+            } else {
+                Err(malformed)
+            };
+        }
+        let op = Op::from_number(header.op).ok_or(malformed)?;
+        if key.len() > MAX_KEY_BYTES {
             return Err((Status::TooLarge, id));
         }
-        if op.is_tree() {
-            if header.reserved != 0 || header.form != 0 {
-                return Err(malformed);
+        // The most frequent ones, as they mostly are.
+        let is_plain = header.form & form::MASK == 0 && header.flags == 0 && header.argument == 0;
+        match op {
+            Op::Get if is_plain && value.is_empty() => Ok((Self::Get { key }, id)),
+            Op::Set if is_plain && value.len() <= MAX_VALUE_BYTES => {
+                let (condition, expiry) = (Condition::Always, Expiry::Never);
+                Ok((Self::Set { key, value, condition, expiry, get: false }, id))
             }
-            let argument = header.argument.get();
-            let request = TreeRequest::check(op, header.flags, argument, value);
-            let request = request.map_err(|status| (status, id))?;
-            return Ok((Self::Tree { name: key, request }, id));
+            _ => match Self::decode_op(op, header, key, value) {
+                Ok(command) => Ok((command, id)),
+                Err(status) => Err((status, id)),
+            },
         }
-        if op.is_geo() {
-            if header.reserved != 0 || header.form != 0 || header.argument.get() != 0 {
-                return Err(malformed);
-            }
-            let command = GeoCommand::decode(op, header.flags, value);
-            return Ok((Self::Geo { key, command: command.map_err(|status| (status, id))? }, id));
+    }
+
+    /// The command whose key is not too long.
+    #[inline(never)]
+    fn decode_op(
+        op: Op,
+        header: &RequestHeader,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> Result<Self, Status> {
+        let malformed = Status::Malformed;
+        let brings_value =
+            matches!(op, Op::Set | Op::Append | Op::SetRange | Op::Restore | Op::Transfer);
+        if brings_value && value.len() > MAX_VALUE_BYTES {
+            return Err(Status::TooLarge);
         }
         // Nothing is carried that the operation does not use: every command
         // has one encoding, and the log replays to the same bytes.
         let argument = header.argument.get();
         let flags_used = match op {
             Op::Set => 0x1f,
-            Op::Expire => 0xff,
-            Op::SetBit | Op::GetEx => ON,
+            Op::Expire | Op::Load => 0xff,
+            Op::SetBit | Op::GetEx | Op::Restore | Op::Digest => ON,
+            Op::Transfer => 3,
             _ => 0,
         };
         let uses_argument = match op {
             Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
+            Op::Scan | Op::RandomKey | Op::Transfer | Op::DelRecord => true,
+            Op::DumpPart | Op::EndDump | Op::Load => true,
             Op::Set => header.flags >> 2 & 3 == 2,
             Op::GetEx => header.flags == ON,
             _ => false,
         };
-        let stray = header.reserved != 0
-            || header.form != 0
+        let stray = header.form & form::MASK != 0
             || header.flags & !flags_used != 0
             || (!uses_argument && argument != 0)
-            || (!brings_value && op != Op::MultiSet && !value.is_empty())
-            || (matches!(op, Op::MultiSet | Op::Count | Op::Flush) && !key.is_empty());
-        if stray {
+            || (!brings_value && !matches!(op, Op::MultiSet | Op::Load) && !value.is_empty())
+            || (op.has_no_key() && !key.is_empty());
+        let is_keyless = op == Op::Digest && header.flags == 0;
+        if stray || (is_keyless && !key.is_empty()) {
             return Err(malformed);
         }
         let command = match op {
@@ -185,6 +281,7 @@ impl<'a> Command<'a> {
                 },
             },
             Op::Ttl => Self::Ttl { key },
+            Op::Type => Self::Type { key },
             Op::MultiSet => Self::MultiSet { pairs: Pairs::parse(value).ok_or(malformed)? },
             Op::Append => Self::Append { key, value },
             Op::SetRange => Self::SetRange { key, offset: argument as u64, value },
@@ -203,11 +300,38 @@ impl<'a> Command<'a> {
             Op::GetEx => {
                 Self::GetEx { key, at_ms: (header.flags == ON).then_some(argument as u64) }
             }
+            Op::Digest => Self::Digest { key: (header.flags == ON).then_some(key) },
             Op::Count => Self::Count,
             Op::Flush => Self::Flush,
-            // Those of trees are decoded above.
-            _ => return Err(malformed),
+            Op::FlushAll => Self::FlushAll,
+            Op::Persist => Self::Persist { key },
+            Op::ExpireTime => Self::ExpireTime { key },
+            Op::Encoding => Self::Encoding { key },
+            Op::Scan => Self::Scan { place: argument as u32, count: (argument >> 32) as u32 },
+            Op::RandomKey => Self::RandomKey { random: argument as u64 },
+            Op::Transfer => {
+                if value.len() > MAX_KEY_BYTES {
+                    return Err(Status::TooLarge);
+                }
+                let database = usize::try_from(argument).ok().and_then(Database::new);
+                let database = database.ok_or(malformed)?;
+                let (replaces, keeps) = (header.flags & 1 != 0, header.flags & 2 != 0);
+                Self::Transfer { key, to: value, database, replaces, keeps }
+            }
+            Op::Dump => Self::Dump { key },
+            Op::Restore => {
+                let dumped = Dumped::parse(value).filter(|dumped| !dumped.kind.is_root());
+                let dumped = dumped.ok_or(malformed)?;
+                Self::Restore { key, dumped, replaces: header.flags == ON }
+            }
+            Op::DelRecord => Self::DelRecord { key, record: argument as u64 },
+            Op::DumpPart => Self::DumpPart { key, record: argument as u64 },
+            Op::EndDump => Self::EndDump { key, record: argument as u64 },
+            Op::Load => {
+                let step = LoadStep::decode(header.flags, value)?;
+                Self::Load { key, load: argument as u64, step }
+            }
         };
-        Ok((command, id))
+        Ok(command)
     }
 }

@@ -17,9 +17,11 @@
 //! ```
 
 use super::Condition;
+use super::typed::{Operations, Request};
 use crate::geo::{Position, Shape};
+use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_MEMBER_BYTES;
-use remora_layout::message::{Op, Status};
+use remora_layout::message::Status;
 
 /// One member in a list.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -249,33 +251,63 @@ pub enum GeoCommand<'a> {
     },
 }
 
+/// Numbers of the operations.
+mod op {
+    pub const ADD: u8 = 0;
+    pub const REMOVE: u8 = 1;
+    pub const SCORES: u8 = 2;
+    pub const MEMBERS: u8 = 3;
+    pub const SEARCH: u8 = 4;
+    pub const STORE: u8 = 5;
+}
+
+/// What GEO keys are asked.
+pub(crate) static OPERATIONS: Operations = Operations {
+    type_id: Kind::GEO.0,
+    count: op::STORE + 1,
+    check: |op, flags, argument, value| match argument {
+        0 => GeoCommand::decode(op, flags, value).map(drop),
+        _ => Err(Status::Malformed),
+    },
+    is_write: |op| matches!(op, op::ADD | op::REMOVE | op::STORE),
+    grows: |op| matches!(op, op::ADD | op::STORE),
+    is_long: |op| op == op::SEARCH,
+    over_rings: false,
+};
+
 /// Flag of an add: changed ones are counted too.
 const TELL_CHANGED: u8 = 4;
 
 impl<'a> GeoCommand<'a> {
-    /// Whether it may change anything.
-    pub const fn is_write(&self) -> bool {
-        matches!(self, Self::Add { .. } | Self::Remove { .. } | Self::Store { .. })
+    /// What a request of this type asks.
+    pub fn of(request: Request<'a>) -> Self {
+        Self::decode(request.op, request.flags, request.value).expect("checked when it was made")
+    }
+
+    /// This command as it stands in a message.
+    pub fn request(&self) -> Request<'a> {
+        let (op, flags, value) = self.encode();
+        Request { operations: &OPERATIONS, op, flags, argument: 0, value }
     }
 
     /// Operation, flags and value of a message.
-    pub(super) fn encode(&self) -> (Op, u8, &'a [u8]) {
+    fn encode(&self) -> (u8, u8, &'a [u8]) {
         match *self {
             Self::Add { condition, tell_changed, places } => {
                 let told = if tell_changed { TELL_CHANGED } else { 0 };
-                (Op::GeoAdd, condition as u8 | told, places.0)
+                (op::ADD, condition as u8 | told, places.0)
             }
-            Self::Remove { places } => (Op::GeoRemove, 0, places.0),
-            Self::Scores { places } => (Op::GeoScores, 0, places.0),
-            Self::Members => (Op::GeoMembers, 0, &[]),
-            Self::Search { query } => (Op::GeoSearch, 0, query.0),
-            Self::Store { places } => (Op::GeoStore, 0, places.0),
+            Self::Remove { places } => (op::REMOVE, 0, places.0),
+            Self::Scores { places } => (op::SCORES, 0, places.0),
+            Self::Members => (op::MEMBERS, 0, &[]),
+            Self::Search { query } => (op::SEARCH, 0, query.0),
+            Self::Store { places } => (op::STORE, 0, places.0),
         }
     }
 
     /// The command that a message's parts encode. The error is the status to
     /// reply with.
-    pub(super) fn decode(op: Op, flags: u8, value: &'a [u8]) -> Result<Self, Status> {
+    fn decode(op: u8, flags: u8, value: &'a [u8]) -> Result<Self, Status> {
         let places = || Places::parse(value).ok_or(Status::Malformed);
         let condition = match flags & !TELL_CHANGED {
             0 => Condition::Always,
@@ -284,18 +316,18 @@ impl<'a> GeoCommand<'a> {
             _ => return Err(Status::Malformed),
         };
         match op {
-            Op::GeoAdd => {
+            op::ADD => {
                 let tell_changed = flags & TELL_CHANGED != 0;
                 Ok(Self::Add { condition, tell_changed, places: places()? })
             }
             _ if flags != 0 => Err(Status::Malformed),
-            Op::GeoRemove => Ok(Self::Remove { places: places()? }),
-            Op::GeoScores => Ok(Self::Scores { places: places()? }),
-            Op::GeoMembers if value.is_empty() => Ok(Self::Members),
-            Op::GeoSearch => {
+            op::REMOVE => Ok(Self::Remove { places: places()? }),
+            op::SCORES => Ok(Self::Scores { places: places()? }),
+            op::MEMBERS if value.is_empty() => Ok(Self::Members),
+            op::SEARCH => {
                 Ok(Self::Search { query: GeoQuery::parse(value).ok_or(Status::Malformed)? })
             }
-            Op::GeoStore => Ok(Self::Store { places: places()? }),
+            op::STORE => Ok(Self::Store { places: places()? }),
             _ => Err(Status::Malformed),
         }
     }

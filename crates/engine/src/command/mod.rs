@@ -6,18 +6,34 @@
 //! the same.
 
 mod encoding;
+mod fields;
 mod geo;
+mod items;
+mod moved;
+mod object;
 mod pairs;
 mod refined;
 mod reply;
 mod tree;
+mod typed;
 
+pub use fields::Fields;
+pub(crate) use geo::OPERATIONS as GEO_OPERATIONS;
 pub use geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+pub use items::Items;
+pub use moved::{Dumped, LoadStep, ScannedKeys, Source};
+pub use object::{
+    FoundObjects, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, ObjectId, PutObject,
+};
 pub use pairs::Pairs;
 pub use refined::{Refined, window_predicate};
 pub use remora_index::rtree::Predicate;
 pub use reply::Reply;
-pub use tree::{HAS_DATA, HAS_GEOMETRY, Objects, TreeCommand, TreeRequest, TreeSettings};
+pub(crate) use tree::OPERATIONS as TREE_OPERATIONS;
+pub use tree::{Objects, TreeCommand, TreeSettings};
+pub use typed::{Operations, OwnedRequest, Request};
+
+use remora_layout::database::Database;
 
 /// When a SET takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -113,6 +129,12 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// `number` is the kind of what the key holds
+    /// ([`remora_layout::kind::Kind`]); `NotFound` without the key.
+    Type {
+        /// The key.
+        key: &'a [u8],
+    },
     /// Sets all pairs, which are of this shard, as one change: no reader sees
     /// a part of it as the whole, and no pair is set if one has no room.
     MultiSet {
@@ -184,28 +206,125 @@ pub enum Command<'a> {
         /// longer expires.
         at_ms: Option<u64>,
     },
-    /// Something about a tree of places.
-    Tree {
-        /// The tree's name.
-        name: &'a [u8],
-        /// What.
-        request: TreeRequest<'a>,
-    },
-    /// Something about a GEO key.
-    Geo {
+    /// An operation of one type on its object.
+    Of {
         /// The key.
         key: &'a [u8],
         /// What.
-        command: GeoCommand<'a>,
+        request: Request<'a>,
     },
-    /// `number` is the count of keys of the shard.
+    /// The value is the digest of the shard's keys, or of what one key holds, 16
+    /// bytes ([`crate::Digest`]). For RESP only.
+    Digest {
+        /// The one key; `NotFound` without it.
+        key: Option<&'a [u8]>,
+    },
+    /// `number` is the count of keys of the database in the shard.
     Count,
-    /// Removes every key of the shard.
+    /// Removes every key of the database in the shard.
     Flush,
+    /// Removes every key of the shard, whatever its database.
+    FlushAll,
+    /// Takes the expiry away; `number` is 1 if there was one.
+    Persist {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// `number` is when the key expires in Unix ms, -1 without expiry, -2
+    /// without key.
+    ExpireTime {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The value is how the key's value is kept, in Redis's words; `number` is how often
+    /// the key was touched, 0 to 3, as far as eviction has counted it; -1 if it has not.
+    Encoding {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Some keys of the database from a place in the order of a scan on: the value
+    /// is a list of them ([`ScannedKeys`]), `number` the place to go on from, 0
+    /// at the end.
+    Scan {
+        /// 0 at the beginning.
+        place: u32,
+        /// About how many keys are wanted.
+        count: u32,
+    },
+    /// The value is any key of the database, each as likely as any other; without
+    /// one `NotFound`. `NotDone` if none was found in one turn.
+    RandomKey {
+        /// Random bits.
+        random: u64,
+    },
+    /// Gives another key of the same shard what this one has. `number` is 1 if it
+    /// was done, 0 if there is a key of that name.
+    Transfer {
+        /// The key.
+        key: &'a [u8],
+        /// The other one.
+        to: &'a [u8],
+        /// The other one's database.
+        database: Database,
+        /// Another key of that name goes.
+        replaces: bool,
+        /// The key stays.
+        keeps: bool,
+    },
+    /// The value is all that the key has ([`Dumped`]). Of an object of parts it is what
+    /// an empty one is made with, and the status is `InPieces`: a dump has begun, and
+    /// what would change the object is refused with `TryAgain` until it ends.
+    Dump {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The value is the next piece of a dump; `number` is 0 if it is the last one.
+    /// `NotFound`: the object has gone meanwhile.
+    DumpPart {
+        /// The key.
+        key: &'a [u8],
+        /// [`Dumped::record`].
+        record: u64,
+    },
+    /// Ends a dump in pieces, if it is still under way; the key stays.
+    EndDump {
+        /// The key.
+        key: &'a [u8],
+        /// [`Dumped::record`].
+        record: u64,
+    },
+    /// One step of making an object of parts of what was dumped. No key leads to it
+    /// before it is complete.
+    Load {
+        /// The key that it is to have.
+        key: &'a [u8],
+        /// Which one, by the number that its first step gave; 0 in the first step.
+        load: u64,
+        /// What is to be done.
+        step: LoadStep<'a>,
+    },
+    /// Gives a key what was dumped. `number` is 1 if it was done, 0 if there is a
+    /// key of that name.
+    Restore {
+        /// The key.
+        key: &'a [u8],
+        /// What it is to have.
+        dumped: Dumped<'a>,
+        /// Another key of that name goes.
+        replaces: bool,
+    },
+    /// Removes the key if its record is still the one that was dumped; `number` is
+    /// 1 if it was.
+    DelRecord {
+        /// The key.
+        key: &'a [u8],
+        /// [`Dumped::record`].
+        record: u64,
+    },
 }
 
 impl<'a> Command<'a> {
-    /// The key, or the tree's name, if the command has one; several or none
+    /// The key, if the command has one; several or none
     /// otherwise.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
@@ -216,6 +335,7 @@ impl<'a> Command<'a> {
             | Self::Incr { key, .. }
             | Self::Expire { key, .. }
             | Self::Ttl { key }
+            | Self::Type { key }
             | Self::Append { key, .. }
             | Self::SetRange { key, .. }
             | Self::GetRange { key, .. }
@@ -224,30 +344,63 @@ impl<'a> Command<'a> {
             | Self::StrLen { key }
             | Self::GetDel { key }
             | Self::GetEx { key, .. }
-            | Self::Geo { key, .. } => Some(key),
-            Self::Tree { name, .. } => Some(name),
-            Self::MultiSet { .. } | Self::Count | Self::Flush => None,
+            | Self::Persist { key }
+            | Self::ExpireTime { key }
+            | Self::Encoding { key }
+            | Self::Transfer { key, .. }
+            | Self::Dump { key }
+            | Self::DumpPart { key, .. }
+            | Self::EndDump { key, .. }
+            | Self::Load { key, .. }
+            | Self::Restore { key, .. }
+            | Self::DelRecord { key, .. }
+            | Self::Of { key, .. } => Some(key),
+            Self::Digest { key } => key,
+            Self::MultiSet { .. }
+            | Self::Count
+            | Self::Flush
+            | Self::FlushAll
+            | Self::Scan { .. }
+            | Self::RandomKey { .. } => None,
         }
     }
 
     /// Whether the command may change anything.
     pub fn is_write(&self) -> bool {
-        if let Self::Tree { request, .. } = self {
+        if let Self::Of { request, .. } = self {
             return request.is_write();
-        }
-        if let Self::Geo { command, .. } = self {
-            return command.is_write();
         }
         !matches!(
             self,
             Self::Get { .. }
                 | Self::Exists { .. }
                 | Self::Ttl { .. }
+                | Self::Type { .. }
                 | Self::GetRange { .. }
                 | Self::GetBit { .. }
                 | Self::StrLen { .. }
+                | Self::Digest { .. }
                 | Self::Count
+                | Self::ExpireTime { .. }
+                | Self::Encoding { .. }
+                | Self::Scan { .. }
+                | Self::RandomKey { .. }
+                | Self::Dump { .. }
+                | Self::DumpPart { .. }
+                | Self::EndDump { .. }
         )
+    }
+
+    /// Whether it may be asked over rings. The others take as long as the shard is
+    /// large, fit no frame, or are steps of what the server does.
+    pub fn is_for_rings(&self) -> bool {
+        match self {
+            Self::Of { request, .. } => request.is_for_rings(),
+            Self::Digest { .. } | Self::Scan { .. } | Self::Transfer { .. } => false,
+            Self::Dump { .. } | Self::DumpPart { .. } | Self::EndDump { .. } => false,
+            Self::Restore { .. } | Self::DelRecord { .. } | Self::Load { .. } => false,
+            _ => true,
+        }
     }
 
     /// Whether the reply may bring a value.

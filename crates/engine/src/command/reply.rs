@@ -16,16 +16,26 @@ pub struct Reply<'a> {
     pub pointer: RemotePointer,
     /// Term of the lease on it, in ms.
     pub lease_ms: u32,
+    /// The reply is to be held back until this sequence is durable; 0 if it may go
+    /// at once.
+    pub wait: u64,
 }
 
 impl Reply<'_> {
     /// A reply with nothing but a status.
     pub const fn status(status: Status) -> Self {
-        Self { status, number: 0, value: None, pointer: RemotePointer::NONE, lease_ms: 0 }
+        Self { status, number: 0, value: None, pointer: RemotePointer::NONE, lease_ms: 0, wait: 0 }
     }
 
     /// A reply with a number.
     pub const fn number(number: i64) -> Self {
-        Self { status: Status::Ok, number, value: None, pointer: RemotePointer::NONE, lease_ms: 0 }
+        Self {
+            status: Status::Ok,
+            number,
+            value: None,
+            pointer: RemotePointer::NONE,
+            lease_ms: 0,
+            wait: 0,
+        }
     }
 }

@@ -4,11 +4,13 @@
 //! ```text
 //! command   flags         argument   value
 //! create    kind          capacity   bounds 32
-//! put       1: data       id         rectangle 32 | data
-//! put       2: geometry   id         rectangle 32 | its length 4 | WKB | data
-//!           3: both
+//! put       parts         id         rectangle 32 | length 4 | WKB | length 4 |
+//!                                    fields | expiry 8 | data: those that it has
 //! remove    0             id         -
 //! get       0             id         -
+//! set of    0             id         fields
+//! get of    0             id         names, as items
+//! resolve   0             0          words, 8 each
 //! search    predicate     0          window 32
 //! search    predicate |   header     window 32; of a tree of another shard
 //!           shard << 2
@@ -20,18 +22,24 @@
 //! build     0             load       -
 //! others    0             0          -
 //! ```
-//! What is decoded holds checked rectangles only.
+//! Where the id is no integer, flag 32 says so, the argument is 0, and the value
+//! begins with the id: its length 4 | id. What is decoded holds checked rectangles only.
 
-use super::refined::{COUNTS, HAS_IDS, decode_refine, push_sized, take_sized};
-use remora_geometry::{Shape, ShapeError};
+use super::Items;
+use super::fields::Fields;
+use super::object::{HAS_NAME, ObjectId, PutObject, push_id, take_id, take_rect};
+use super::refined::{COUNTS, HAS_IDS, decode_refine, push_sized};
+use super::typed::{Operations, Request};
 use remora_index::rtree::Predicate;
+use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
+    MAX_FIELDS, MAX_NODE_ENTRIES, MAX_RESOLVE_WORDS, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
 };
-use remora_layout::message::{Op, Status};
+use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
+use remora_layout::object::is_surrogate;
 use remora_layout::rect::Rect;
-use remora_layout::tree::TreeKind;
+use remora_layout::tree::{RootPlace, TreeKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// What a tree is to be.
@@ -51,6 +59,28 @@ impl Default for TreeSettings {
     fn default() -> Self {
         let bounds = Rect { min_x: 0.0, max_x: 1.0, min_y: 0.0, max_y: 1.0 };
         Self { kind: TreeKind::default(), capacity: NODE_ENTRIES, bounds }
+    }
+}
+
+impl TreeSettings {
+    /// Appends them, as a dump of a tree begins: kind 8 | capacity 8 | bounds 32.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        for word in [self.kind as u64, self.capacity as u64] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(self.bounds.as_bytes());
+    }
+
+    /// The settings that the bytes tell.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Status> {
+        let (words, rest) = bytes.split_first_chunk::<16>().ok_or(Status::Malformed)?;
+        let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight"));
+        let flags = u8::try_from(word(0)).map_err(|_| Status::Malformed)?;
+        let capacity = i64::try_from(word(8)).map_err(|_| Status::Malformed)?;
+        match TreeCommand::decode(op::CREATE, flags, capacity, rest)? {
+            TreeCommand::Create(settings) => Ok(settings),
+            _ => Err(Status::Malformed),
+        }
     }
 }
 
@@ -90,34 +120,47 @@ impl<'a> Objects<'a> {
 pub enum TreeCommand<'a> {
     /// Makes an empty tree; `NotDone` if there is one of that name.
     Create(TreeSettings),
-    /// Removes the tree; `number` is 1 if it was there.
+    /// Removes the key, which has to hold a tree; `number` is 1 if it was there.
     Drop,
     /// Adds an object, or moves it; a tree that is not there is made. `number`
     /// is 1 if the object is new.
-    Put {
-        /// Its id.
-        id: u64,
-        /// Where it is.
-        rect: Rect,
-        /// Its bytes; `None` leaves those that it has.
-        data: Option<&'a [u8]>,
-        /// Its geometry in WKB, whose bounds are `rect`; without one it is its
-        /// rectangle, whatever it was before.
-        geometry: Option<&'a [u8]>,
-    },
+    Put(PutObject<'a>),
     /// Removes an object; `number` is 1 if it was there.
     Remove {
         /// Its id.
-        id: u64,
+        id: ObjectId<'a>,
     },
-    /// The value is the object's rectangle, and, as a put has them, its
-    /// geometry and its bytes behind it; `number` is as a put's flags.
+    /// The value is the object's rectangle, when it expires (Unix ms, 0 for
+    /// never), and a [`remora_layout::object::Carried`]; `number` has the flags
+    /// `HAS_DATA`, `HAS_GEOMETRY`, `HAS_FIELDS` and `HAS_EXPIRY`.
     Get {
         /// Its id.
-        id: u64,
+        id: ObjectId<'a>,
     },
-    /// The objects in a window, in no order, 40 bytes each. Several replies;
-    /// `number` of the last is the number of nodes visited.
+    /// Sets fields of an object and leaves the others; `number` is how many are
+    /// new. `NotFound` without the object; `TooLarge` if it would have too many.
+    SetFields {
+        /// Its id.
+        id: ObjectId<'a>,
+        /// The fields.
+        fields: Fields<'a>,
+    },
+    /// The value is the values of an object's fields, as [`Items`]; `number` is
+    /// how many. `NotFound` without the object.
+    GetFields {
+        /// Its id.
+        id: ObjectId<'a>,
+        /// The fields' names; none for all, names and values.
+        names: Items<'a>,
+    },
+    /// The ids of objects with these surrogates, as [`Items`], in order; none for
+    /// an object that is not there any more. Several replies.
+    Resolve {
+        /// 8 bytes each, at most `MAX_RESOLVE_WORDS` of them.
+        words: &'a [u8],
+    },
+    /// The objects in a window, in no order, as [`super::FoundObjects`]. Several
+    /// replies; `number` of the last is the number of nodes visited.
     Search {
         /// The window.
         window: Rect,
@@ -125,7 +168,8 @@ pub enum TreeCommand<'a> {
         predicate: Predicate,
     },
     /// As [`TreeCommand::Search`], of a tree of another shard of the server:
-    /// any of its threads can read it. `AskOwner` if reading does not conclude.
+    /// any of its threads can read it, but for ids that are no integers. `AskOwner`
+    /// if reading does not conclude.
     SearchAt {
         /// The window.
         window: Rect,
@@ -133,8 +177,8 @@ pub enum TreeCommand<'a> {
         predicate: Predicate,
         /// The shard whose tree it is.
         shard: u8,
-        /// Where its header lies.
-        at: NodeRef,
+        /// Where it lies.
+        root: RootPlace,
     },
     /// The objects whose geometries fit, as [`TreeCommand::Search`] gives them;
     /// `number` of the last reply holds [`Refined`]. With ids: of these objects
@@ -142,7 +186,7 @@ pub enum TreeCommand<'a> {
     Refine {
         /// A [`remora_geometry::Refine`]'s bytes.
         refine: &'a [u8],
-        /// Which objects; 8 bytes each, at most `MAX_REFINE_IDS` of them.
+        /// Which objects: their words, 8 bytes each, at most `MAX_REFINE_IDS`.
         ids: Option<&'a [u8]>,
     },
     /// `number` is the number of objects whose geometries fit.
@@ -157,7 +201,8 @@ pub enum TreeCommand<'a> {
         /// What an object has to do with it.
         predicate: Predicate,
     },
-    /// The objects nearest to a point, 40 bytes each, the nearest first.
+    /// The objects nearest to a point, as [`super::FoundObjects`], the nearest
+    /// first. Several replies; `number` is how many.
     Nearest {
         /// The point's x.
         x: f64,
@@ -169,7 +214,8 @@ pub enum TreeCommand<'a> {
     /// The value is a [`remora_layout::tree::TreeInfo`].
     Info,
     /// Keeps objects for a tree that is to be built; `number` is how many are
-    /// kept. `OtherLoad` if another load has begun meanwhile.
+    /// kept. `OtherLoad` if another load has begun meanwhile, or nothing came
+    /// for too long.
     Stage {
         /// Which load: a number that no other client uses.
         load: u64,
@@ -185,54 +231,45 @@ pub enum TreeCommand<'a> {
     },
 }
 
-/// Flag of a put, and of what an object is: it has data.
-pub const HAS_DATA: u8 = 1;
-/// Flag of a put, and of what an object is: it has a geometry.
-pub const HAS_GEOMETRY: u8 = 2;
 /// Flag of a part of a load: it is the first.
 const FIRST: u8 = 1;
 
-/// A command about a tree as it stands in a message, checked. Made by
-/// [`TreeCommand::request`], or decoded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TreeRequest<'a> {
-    pub(super) op: Op,
-    pub(super) flags: u8,
-    pub(super) argument: i64,
-    pub(super) value: &'a [u8],
+/// Numbers of the operations.
+mod op {
+    pub const CREATE: u8 = 0;
+    pub const PUT: u8 = 1;
+    pub const REMOVE: u8 = 2;
+    pub const GET: u8 = 3;
+    pub const SEARCH: u8 = 4;
+    pub const COUNT: u8 = 5;
+    pub const NEAREST: u8 = 6;
+    pub const INFO: u8 = 7;
+    pub const STAGE: u8 = 8;
+    pub const BUILD: u8 = 9;
+    pub const SEARCH_AT: u8 = 10;
+    pub const REFINE: u8 = 11;
+    pub const DROP: u8 = 12;
+    pub const SET_FIELDS: u8 = 13;
+    pub const GET_FIELDS: u8 = 14;
+    pub const RESOLVE: u8 = 15;
 }
 
-impl<'a> TreeRequest<'a> {
-    /// Checks the parts of a message. The error is the status to reply with.
-    pub(super) fn check(op: Op, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
-        TreeCommand::decode(op, flags, argument, value)?;
-        Ok(Self { op, flags, argument, value })
-    }
-
-    /// What is asked.
-    pub fn command(self) -> TreeCommand<'a> {
-        let Self { op, flags, argument, value } = self;
-        TreeCommand::decode(op, flags, argument, value).expect("checked when it was made")
-    }
-
-    /// Whether it may change anything.
-    pub fn is_write(&self) -> bool {
-        matches!(
-            self.op,
-            Op::TreeCreate
-                | Op::TreeDrop
-                | Op::TreePut
-                | Op::TreeRemove
-                | Op::TreeStage
-                | Op::TreeBuild
-        )
-    }
-
-    /// Whether it is answered in slices.
-    pub fn is_search(&self) -> bool {
-        matches!(self.op, Op::TreeSearch | Op::TreeSearchAt | Op::TreeRefine | Op::TreeCount)
-    }
-}
+/// What trees are asked.
+pub(crate) static OPERATIONS: Operations = Operations {
+    type_id: Kind::RTREE.0,
+    count: op::RESOLVE + 1,
+    check: |op, flags, argument, value| TreeCommand::decode(op, flags, argument, value).map(drop),
+    is_write: |op| {
+        let objects = matches!(op, op::PUT | op::REMOVE | op::SET_FIELDS);
+        objects || matches!(op, op::DROP | op::CREATE | op::STAGE | op::BUILD)
+    },
+    grows: |op| matches!(op, op::CREATE | op::PUT | op::SET_FIELDS | op::BUILD),
+    is_long: |op| {
+        let searches = matches!(op, op::SEARCH | op::SEARCH_AT | op::REFINE | op::COUNT);
+        searches || matches!(op, op::NEAREST | op::RESOLVE)
+    },
+    over_rings: true,
+};
 
 impl<'a> TreeCommand<'a> {
     /// This command as it stands in a message; `scratch` is overwritten.
@@ -240,73 +277,85 @@ impl<'a> TreeCommand<'a> {
     /// # Errors
     /// Its numbers make no rectangle, no point, or no tree; or the data is too
     /// long: the status that the server would reply with.
-    pub fn request<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<TreeRequest<'s>, Status> {
+    pub fn request<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<Request<'s>, Status> {
         scratch.clear();
         let (op, flags, argument) = match *self {
             Self::Create(TreeSettings { kind, capacity, bounds }) => {
                 scratch.extend_from_slice(bounds.as_bytes());
-                (Op::TreeCreate, kind as u8, capacity as i64)
+                (op::CREATE, kind as u8, capacity as i64)
             }
-            Self::Drop => (Op::TreeDrop, 0, 0),
-            Self::Put { id, rect, data, geometry } => {
-                scratch.extend_from_slice(rect.as_bytes());
-                let mut flags = 0;
-                if let Some(geometry) = geometry {
-                    push_sized(scratch, geometry);
-                    flags |= HAS_GEOMETRY;
-                }
-                if let Some(data) = data {
-                    scratch.extend_from_slice(data);
-                    flags |= HAS_DATA;
-                }
-                (Op::TreePut, flags, id as i64)
+            Self::Drop => (op::DROP, 0, 0),
+            Self::Put(put) => {
+                let (flags, argument) = put.encode(scratch);
+                (op::PUT, flags, argument)
             }
             Self::Refine { refine, ids } => {
                 push_sized(scratch, refine);
                 scratch.extend_from_slice(ids.unwrap_or_default());
-                (Op::TreeRefine, if ids.is_some() { HAS_IDS } else { 0 }, 0)
+                (op::REFINE, if ids.is_some() { HAS_IDS } else { 0 }, 0)
             }
             Self::CountRefined { refine } => {
                 push_sized(scratch, refine);
-                (Op::TreeRefine, COUNTS, 0)
+                (op::REFINE, COUNTS, 0)
             }
-            Self::Remove { id } => (Op::TreeRemove, 0, id as i64),
-            Self::Get { id } => (Op::TreeGet, 0, id as i64),
+            Self::Remove { id } => with_op(op::REMOVE, push_id(scratch, id)),
+            Self::Get { id } => with_op(op::GET, push_id(scratch, id)),
+            Self::SetFields { id, fields } => {
+                let id = push_id(scratch, id);
+                scratch.extend_from_slice(fields.as_bytes());
+                with_op(op::SET_FIELDS, id)
+            }
+            Self::GetFields { id, names } => {
+                let id = push_id(scratch, id);
+                scratch.extend_from_slice(names.bytes());
+                with_op(op::GET_FIELDS, id)
+            }
+            Self::Resolve { words } => {
+                scratch.extend_from_slice(words);
+                (op::RESOLVE, 0, 0)
+            }
             Self::Search { window, predicate } => {
                 scratch.extend_from_slice(window.as_bytes());
-                (Op::TreeSearch, predicate as u8, 0)
+                (op::SEARCH, predicate as u8, 0)
             }
-            Self::SearchAt { window, predicate, shard, at } => {
+            Self::SearchAt { window, predicate, shard, root } => {
                 scratch.extend_from_slice(window.as_bytes());
-                (Op::TreeSearchAt, predicate as u8 | shard << 2, at.to_word() as i64)
+                scratch.extend_from_slice(&root.record.to_le_bytes());
+                (op::SEARCH_AT, predicate as u8 | shard << 2, root.at.to_word() as i64)
             }
             Self::Count { window, predicate } => {
                 scratch.extend_from_slice(window.as_bytes());
-                (Op::TreeCount, predicate as u8, 0)
+                (op::COUNT, predicate as u8, 0)
             }
             Self::Nearest { x, y, wanted } => {
                 scratch.extend_from_slice([x, y].as_bytes());
-                (Op::TreeNearest, 0, wanted.into())
+                (op::NEAREST, 0, wanted.into())
             }
-            Self::Info => (Op::TreeInfo, 0, 0),
+            Self::Info => (op::INFO, 0, 0),
             Self::Stage { load, first, objects } => {
                 scratch.extend_from_slice(objects.0);
-                (Op::TreeStage, if first { FIRST } else { 0 }, load as i64)
+                (op::STAGE, if first { FIRST } else { 0 }, load as i64)
             }
-            Self::Build { load } => (Op::TreeBuild, 0, load as i64),
+            Self::Build { load } => (op::BUILD, 0, load as i64),
         };
-        TreeRequest::check(op, flags, argument, scratch)
+        Request::check((Kind::RTREE.0, op), flags, argument, scratch)
+    }
+
+    /// What a request of this type asks.
+    pub fn of(request: Request<'a>) -> Self {
+        let Request { op, flags, argument, value, .. } = request;
+        Self::decode(op, flags, argument, value).expect("checked when it was made")
     }
 
     /// The command that flags, argument and value encode. The error is the
     /// status to reply with.
-    fn decode(op: Op, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
+    fn decode(op: u8, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
         let plain = |command| match (flags, argument, value) {
             (0, 0, []) => Ok(command),
             _ => Err(Status::Malformed),
         };
         match op {
-            Op::TreeCreate => {
+            op::CREATE => {
                 let (bounds, rest) = take_rect(value)?;
                 let kind = TreeKind::from_byte(flags).ok_or(Status::Malformed)?;
                 let limits = MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES;
@@ -315,74 +364,95 @@ impl<'a> TreeCommand<'a> {
                 nothing(rest)?;
                 Ok(Self::Create(TreeSettings { kind, capacity, bounds }))
             }
-            Op::TreeDrop => plain(Self::Drop),
-            Op::TreePut if flags <= HAS_DATA | HAS_GEOMETRY => {
-                let (rect, mut rest) = take_rect(value)?;
-                let mut geometry = None;
-                if flags & HAS_GEOMETRY != 0 {
-                    let (wkb, after) = take_sized(rest)?;
-                    match Shape::bounds_of_wkb(wkb) {
-                        Ok(bounds) if bounds == rect => {}
-                        Err(ShapeError::TooLong) => return Err(Status::TooLarge),
-                        Ok(_) | Err(_) => return Err(Status::BadGeometry),
-                    }
-                    (geometry, rest) = (Some(wkb), after);
-                }
-                let data = match flags & HAS_DATA {
-                    HAS_DATA if rest.len() > MAX_OBJECT_BYTES => return Err(Status::TooLarge),
-                    HAS_DATA => Some(rest),
-                    _ if rest.is_empty() => None,
-                    _ => return Err(Status::Malformed),
-                };
-                Ok(Self::Put { id: argument as u64, rect, data, geometry })
+            op::DROP => plain(Self::Drop),
+            op::PUT => PutObject::decode(flags, argument, value).map(Self::Put),
+            op::REFINE if argument == 0 => decode_refine(flags, value),
+            op::REMOVE | op::GET | op::SET_FIELDS | op::GET_FIELDS if flags & !HAS_NAME == 0 => {
+                let (id, rest) = take_id(flags, argument, value)?;
+                Self::decode_of(op, id, rest)
             }
-            Op::TreeRefine if argument == 0 => decode_refine(flags, value),
-            Op::TreeRemove | Op::TreeGet if flags == 0 && value.is_empty() => {
-                let id = argument as u64;
-                Ok(if op == Op::TreeGet { Self::Get { id } } else { Self::Remove { id } })
-            }
-            Op::TreeSearch | Op::TreeCount if argument == 0 => {
+            op::RESOLVE if flags == 0 && argument == 0 => match value {
+                words if words.len() > 8 * MAX_RESOLVE_WORDS => Err(Status::TooLarge),
+                words if words.len().is_multiple_of(8) => Ok(Self::Resolve { words }),
+                _ => Err(Status::Malformed),
+            },
+            op::SEARCH | op::COUNT if argument == 0 => {
                 let (window, rest) = take_rect(value)?;
                 let predicate = Predicate::from_byte(flags).ok_or(Status::Malformed)?;
                 nothing(rest)?;
                 Ok(match op {
-                    Op::TreeSearch => Self::Search { window, predicate },
+                    op::SEARCH => Self::Search { window, predicate },
                     _ => Self::Count { window, predicate },
                 })
             }
-            Op::TreeSearchAt => {
+            op::SEARCH_AT => {
                 let (window, rest) = take_rect(value)?;
                 let predicate = Predicate::from_byte(flags & 3).ok_or(Status::Malformed)?;
-                nothing(rest)?;
-                let at = NodeRef::from_word(argument as u64);
-                Ok(Self::SearchAt { window, predicate, shard: flags >> 2, at })
+                let record = rest.try_into().map_err(|_| Status::Malformed)?;
+                let record = u32::from_le_bytes(record);
+                let root = RootPlace { record, at: NodeRef::from_word(argument as u64) };
+                Ok(Self::SearchAt { window, predicate, shard: flags >> 2, root })
             }
-            Op::TreeNearest if flags == 0 => {
+            op::NEAREST if flags == 0 => {
                 let (x, rest) = f64::read_from_prefix(value).map_err(|_| Status::Malformed)?;
                 let y = f64::read_from_bytes(rest).map_err(|_| Status::Malformed)?;
                 let wanted = u32::try_from(argument).map_err(|_| Status::Malformed)?;
                 Rect::point(x, y).map_err(|_| Status::BadRectangle)?;
                 Ok(Self::Nearest { x, y, wanted })
             }
-            Op::TreeInfo => plain(Self::Info),
-            Op::TreeStage if flags <= FIRST => {
+            op::INFO => plain(Self::Info),
+            op::STAGE if flags <= FIRST => {
                 let objects = Objects::parse(value).ok_or(Status::Malformed)?;
                 if objects.iter().any(|(_, rect)| rect.checked().is_err()) {
                     return Err(Status::BadRectangle);
                 }
+                if objects.iter().any(|(id, _)| is_surrogate(id)) {
+                    return Err(Status::Malformed);
+                }
                 Ok(Self::Stage { load: argument as u64, first: flags == FIRST, objects })
             }
-            Op::TreeBuild if flags == 0 && value.is_empty() => {
+            op::BUILD if flags == 0 && value.is_empty() => {
                 Ok(Self::Build { load: argument as u64 })
             }
             _ => Err(Status::Malformed),
         }
     }
+
+    /// The command on one object that a value encodes, behind its id.
+    fn decode_of(op: u8, id: ObjectId<'a>, value: &'a [u8]) -> Result<Self, Status> {
+        match op {
+            op::SET_FIELDS => {
+                let fields = Fields::parse(value).ok_or(Status::Malformed)?;
+                Ok(Self::SetFields { id, fields })
+            }
+            op::GET_FIELDS => {
+                let names = Items::parse(value).ok_or(Status::Malformed)?;
+                match names.iter().count() {
+                    count if count > MAX_FIELDS => Err(Status::TooLarge),
+                    _ if names.iter().any(|name| name.is_none()) => Err(Status::Malformed),
+                    _ => Ok(Self::GetFields { id, names }),
+                }
+            }
+            _ => nothing(value).map(|()| match op {
+                op::GET => Self::Get { id },
+                _ => Self::Remove { id },
+            }),
+        }
+    }
+
+    /// Puts an object at a place, with data and a geometry or without.
+    pub fn put(
+        id: impl Into<ObjectId<'a>>,
+        rect: Rect,
+        data: Option<&'a [u8]>,
+        geometry: Option<&'a [u8]>,
+    ) -> Self {
+        Self::Put(PutObject { data, geometry, ..PutObject::new(id, rect) })
+    }
 }
 
-fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
-    let (rect, rest) = Rect::read_from_prefix(value).map_err(|_| Status::Malformed)?;
-    Ok((rect.checked().map_err(|_| Status::BadRectangle)?, rest))
+const fn with_op(op: u8, (flags, argument): (u8, i64)) -> (u8, u8, i64) {
+    (op, flags, argument)
 }
 
 fn nothing(rest: &[u8]) -> Result<(), Status> {

@@ -15,11 +15,12 @@
 use crate::sync::{AtomicU64, Ordering, fence};
 use remora_layout::plant::{Plant, planted};
 
-/// The sender, after it has stored a frame: whether it has to signal.
+/// The sender, after it has stored a frame: whether it has to signal. `asleep`
+/// loads the receiver's word, relaxed.
 #[inline(always)]
-pub fn must_signal(asleep: &AtomicU64) -> bool {
+pub fn must_signal(asleep: impl FnOnce() -> u64) -> bool {
     fence(Ordering::SeqCst);
-    asleep.load(Ordering::Relaxed) != 0
+    asleep() != 0
 }
 
 /// The receiver is about to scan, and then to sleep if it finds nothing.

@@ -2,7 +2,7 @@
 //! shared memory and an eventfd.
 
 use super::asleep;
-use remora_arena::Words;
+use remora_arena::{AsleepWord, ReadView};
 use remora_layout::plant::{Plant, planted};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The sender's side: wakes a receiver that sleeps.
 #[derive(Clone)]
 pub struct Bell {
-    asleep: Words,
+    asleep: ReadView,
     word: usize,
     eventfd: Arc<OwnedFd>,
 }
@@ -21,7 +21,7 @@ pub struct Bell {
 impl Bell {
     /// A bell for the receiver whose word `word` of `asleep` is 1 while it
     /// sleeps, and that waits for `eventfd`.
-    pub fn new(asleep: Words, word: usize, eventfd: Arc<OwnedFd>) -> Self {
+    pub fn new(asleep: ReadView, word: usize, eventfd: Arc<OwnedFd>) -> Self {
         Self { asleep, word, eventfd }
     }
 
@@ -34,7 +34,7 @@ impl Bell {
     /// Says whether it had to.
     #[inline]
     pub fn ring(&self) -> bool {
-        let must_signal = asleep::must_signal(self.asleep.word(self.word));
+        let must_signal = asleep::must_signal(|| self.asleep.load(self.word));
         if must_signal {
             self.signal();
         }
@@ -61,18 +61,17 @@ pub enum Woken {
 
 /// The receiver's side: sleeps in the kernel until a bell rings.
 pub struct Sleeper {
-    asleep: Words,
-    word: usize,
+    asleep: AsleepWord,
     epoll: OwnedFd,
     /// Times it really slept.
     sleeps: u64,
 }
 
 impl Sleeper {
-    /// A sleeper that says so in word `word` of `asleep`.
-    pub fn new(asleep: Words, word: usize) -> std::io::Result<Self> {
+    /// A sleeper that says so in this word.
+    pub fn new(asleep: AsleepWord) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { asleep, word, epoll, sleeps: 0 })
+        Ok(Self { asleep, epoll, sleeps: 0 })
     }
 
     /// Wakes also for this descriptor. Edge-triggered: an eventfd need never
@@ -99,8 +98,8 @@ impl Sleeper {
             // Others get on between the caller's last look and the sleep.
             std::thread::sleep(Duration::from_micros(20));
         }
-        let Self { asleep, word, epoll, sleeps } = self;
-        let slept = asleep::sleep_unless(asleep.word(*word), scan, || {
+        let Self { asleep, epoll, sleeps } = self;
+        let slept = asleep::sleep_unless(asleep.word(), scan, || {
             *sleeps += 1;
             wait(epoll, timeout)
         });
@@ -130,24 +129,25 @@ impl AsFd for Sleeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conformance::DEADLINE;
     use crate::sync::one_at_a_time;
-    use remora_arena::Mapping;
+    use remora_arena::{Mapping, Words};
 
     /// Frames are a counter; the receiver always sleeps when it sees no new
-    /// one. A wake-up was lost if the time is up and the frame is there: if it
+    /// one. A wake-up was lost if `time` is up and the frame is there: if it
     /// is not, the other side was slow, which a busy machine may make it.
-    fn hammer(rounds: u64) -> (u64, u64) {
+    fn hammer(rounds: u64, time: Duration) -> (u64, u64) {
         let words = Words::new(Mapping::heap(4096));
         let back = Words::new(Mapping::heap(4096));
         let there_fd = Bell::eventfd().unwrap();
         let back_fd = Bell::eventfd().unwrap();
-        let mut there = Sleeper::new(words.clone(), 1).unwrap();
+        let mut there = Sleeper::new(AsleepWord::new(words.clone(), 1)).unwrap();
         there.watch(there_fd.as_fd()).unwrap();
-        let mut here = Sleeper::new(back.clone(), 1).unwrap();
+        let mut here = Sleeper::new(AsleepWord::new(back.clone(), 1)).unwrap();
         here.watch(back_fd.as_fd()).unwrap();
-        let ring_there = Bell::new(words.clone(), 1, there_fd);
+        let ring_there = Bell::new(words.view(), 1, there_fd);
         // A clone: closing the eventfd would take a signal that is due with it.
-        let ring_back = Bell::new(back.clone(), 1, Arc::clone(&back_fd));
+        let ring_back = Bell::new(back.view(), 1, Arc::clone(&back_fd));
         let echo = std::thread::spawn({
             let (words, back) = (words.clone(), back.clone());
             move || {
@@ -155,7 +155,7 @@ mod tests {
                 for round in 1..=rounds {
                     while words.load_acquire(0) < round {
                         let scan = || words.load_acquire(0) >= round;
-                        let woken = there.sleep(Some(Duration::from_millis(300)), scan);
+                        let woken = there.sleep(Some(time), scan);
                         lost += (woken == Woken::TimedOut && scan()) as u64;
                     }
                     back.store_release(0, round);
@@ -170,7 +170,7 @@ mod tests {
             ring_there.ring();
             while back.load_acquire(0) < round {
                 let scan = || back.load_acquire(0) >= round;
-                let woken = here.sleep(Some(Duration::from_millis(300)), scan);
+                let woken = here.sleep(Some(time), scan);
                 lost += (woken == Woken::TimedOut && scan()) as u64;
             }
         }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn no_wake_up_is_lost() {
         let _guard = one_at_a_time();
-        let (lost, sleeps) = hammer(20_000);
+        let (lost, sleeps) = hammer(20_000, DEADLINE);
         assert_eq!(lost, 0);
         assert!(sleeps > 100, "it did sleep: {sleeps}");
     }
@@ -191,8 +191,9 @@ mod tests {
     fn the_hammer_notices_a_sleep_without_scan() {
         let _guard = one_at_a_time();
         remora_layout::plant::choose(Some(Plant::SleepWithoutScan));
-        // Each loss costs the sleeper's patience: few rounds, until one is seen.
-        let noticed = (0..500).any(|_| hammer(3).0 > 0);
+        // Each loss costs the sleeper its time: few rounds, until one is seen.
+        let time = Duration::from_millis(300);
+        let noticed = (0..500).any(|_| hammer(3, time).0 > 0);
         remora_layout::plant::choose(None);
         assert!(noticed, "a sleeper that does not scan loses wake-ups");
     }

@@ -7,7 +7,7 @@ use crate::Transport;
 use crate::address::Address;
 use crate::connect::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
 use crate::detect::Wanted;
-use remora_arena::{MapError, Mapping, Region, RegionKind, Words};
+use remora_arena::{MapError, Mapping, ReadView, Region, RegionKind, Words};
 use remora_layout::arena_header::{ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
@@ -27,13 +27,13 @@ pub struct Connected {
     /// The mailbox that this client writes.
     pub to_server: Words,
     /// The mailbox that the server writes.
-    pub to_client: Words,
+    pub to_client: ReadView,
     /// The buffer into which the server writes large replies.
-    pub large: Words,
+    pub large: ReadView,
     /// The client's own eventfd.
     pub eventfd: OwnedFd,
     /// Each shard's arena.
-    pub arenas: Vec<Words>,
+    pub arenas: Vec<ReadView>,
     /// Each shard's bell.
     pub bells: Vec<Bell>,
     /// The link: regions 0 .. shards are the arenas, region `shards` is the
@@ -82,26 +82,31 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
     if shards == 0 || shards > MAX_SHARDS || fds.len() != 4 + 2 * shards + has_table as usize {
         return Err(not_a_server("it announces an impossible number of shards"));
     }
+    if answer.slot_table().is_none() {
+        return Err(not_a_server("its table of slots is impossible"));
+    }
     let mut fds = fds.into_iter();
     let mut next = || fds.next().expect("counted above");
     let bytes = mailbox_bytes(shards);
-    let to_server = Words::new(Mapping::of_peer(next().as_fd(), RegionKind::Mailbox, bytes)?);
-    let to_client = Words::new(Mapping::of_peer(next().as_fd(), RegionKind::Readable, bytes)?);
-    let large = Mapping::of_peer(next().as_fd(), RegionKind::Readable, LARGE_BUFFER_BYTES)?;
+    let to_server = Words::new(Mapping::of_peer(next().as_fd(), bytes)?);
+    let to_client = ReadView::of_peer(next().as_fd(), bytes)?;
+    let large = ReadView::of_peer(next().as_fd(), LARGE_BUFFER_BYTES)?;
     let eventfd = next();
     let mut link = ShmLink::new(Some((to_client.clone(), WITHDRAWN_WORD)));
     let mut arenas = Vec::with_capacity(shards);
     let mut bells = Vec::with_capacity(shards);
     for shard in 0..shards {
-        let arena = map_arena(next(), shard, answer.life.get()).map_err(|error| match error {
-            ArenaError::Map(error) => ConnectError::Memory(error),
-            ArenaError::Wrong(what) => not_a_server(what),
-        })?;
+        let arena = map_arena(next(), answer.region(shard), answer.life.get()).map_err(
+            |error| match error {
+                ArenaError::Map(error) => ConnectError::Memory(error),
+                ArenaError::Wrong(what) => not_a_server(what),
+            },
+        )?;
         bells.push(Bell::new(arena.clone(), word::ASLEEP, Arc::new(next())));
-        link.add_region(shard as u32, arena.clone(), false);
+        link.add_readable(shard as u32, arena.clone());
         arenas.push(arena);
     }
-    link.add_region(shards as u32, to_server.clone(), true);
+    link.add_writable(shards as u32, to_server.clone());
     let pointer_table = has_table.then(next);
     let hello = answer;
     Ok(Dialled::Session(Connected {
@@ -109,7 +114,7 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
         socket,
         to_server,
         to_client,
-        large: Words::new(large),
+        large,
         eventfd,
         arenas,
         bells,
@@ -123,20 +128,18 @@ enum ArenaError {
     Wrong(&'static str),
 }
 
-fn map_arena(fd: OwnedFd, shard: usize, life: u64) -> Result<Words, ArenaError> {
+fn map_arena(fd: OwnedFd, region: u32, life: u64) -> Result<ReadView, ArenaError> {
     let size = rustix::fs::fstat(&fd)
         .map_err(|_| ArenaError::Wrong("an arena is not a file"))?
         .st_size as u64;
     if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&size) {
         return Err(ArenaError::Wrong("an arena has an impossible size"));
     }
-    let mapping = Mapping::of_peer(fd.as_fd(), RegionKind::Readable, size as usize)
-        .map_err(ArenaError::Map)?;
-    let arena = Words::new(mapping);
+    let arena = ReadView::of_peer(fd.as_fd(), size as usize).map_err(ArenaError::Map)?;
     let expected = [
         (word::MAGIC, ARENA_MAGIC),
         (word::VERSION, PROTOCOL_VERSION as u64),
-        (word::REGION, shard as u64),
+        (word::REGION, region as u64),
         (word::LIFE, life),
         (word::REGION_BYTES, size),
     ];
@@ -188,7 +191,7 @@ impl SessionMemory {
 
     /// The bell that wakes the client.
     pub fn client_bell(&self) -> Bell {
-        Bell::new(self.to_server(), CLIENT_ASLEEP_WORD, Arc::clone(&self.eventfd))
+        Bell::new(self.to_server.view(), CLIENT_ASLEEP_WORD, Arc::clone(&self.eventfd))
     }
 
     /// Ends the session for the client: none of its operations completes

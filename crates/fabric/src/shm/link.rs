@@ -2,15 +2,16 @@
 
 use super::bell::{Bell, Sleeper, Woken};
 use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
-use remora_arena::Words;
+use remora_arena::{ReadView, Words};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 struct RemoteRegion {
-    words: Words,
-    writable: bool,
+    view: ReadView,
+    /// The same memory, if it is one's own mailbox: that is written only.
+    mailbox: Option<Words>,
 }
 
 /// How a link's own side hears what the peer writes.
@@ -27,7 +28,7 @@ pub struct ShmLink {
     done: VecDeque<Completion>,
     failure: Option<LinkError>,
     /// The word that says that the session was withdrawn.
-    withdrawn: Option<(Words, usize)>,
+    withdrawn: Option<(ReadView, usize)>,
     /// Each immediate's bell.
     bells: Vec<(u32, Bell)>,
     ear: Option<Ear>,
@@ -36,7 +37,7 @@ pub struct ShmLink {
 impl ShmLink {
     /// A link without regions. `withdrawn` is the word by which the peer ends
     /// the session.
-    pub fn new(withdrawn: Option<(Words, usize)>) -> Self {
+    pub fn new(withdrawn: Option<(ReadView, usize)>) -> Self {
         Self {
             regions: Vec::new(),
             landing: Vec::new(),
@@ -60,13 +61,22 @@ impl ShmLink {
         self.ear = Some(Ear { sleeper, scan: Box::new(scan) });
     }
 
-    /// Adds a region of the peer; `writable` for one's own mailbox there.
-    pub fn add_region(&mut self, region: u32, words: Words, writable: bool) {
+    /// Adds a region of the peer that it lets us read.
+    pub fn add_readable(&mut self, region: u32, view: ReadView) {
+        self.add(region, RemoteRegion { view, mailbox: None });
+    }
+
+    /// Adds one's own mailbox at the peer.
+    pub fn add_writable(&mut self, region: u32, words: Words) {
+        self.add(region, RemoteRegion { view: words.view(), mailbox: Some(words) });
+    }
+
+    fn add(&mut self, region: u32, added: RemoteRegion) {
         let index = region as usize;
         if self.regions.len() <= index {
             self.regions.resize_with(index + 1, || None);
         }
-        self.regions[index] = Some(RemoteRegion { words, writable });
+        self.regions[index] = Some(added);
     }
 
     #[inline(always)]
@@ -79,7 +89,7 @@ impl ShmLink {
             .get(address.region as usize)
             .and_then(Option::as_ref)
             .ok_or(LinkError::NoSuchRegion(address.region))?;
-        let offset = region.words.check(address.offset, bytes).map_err(|_| {
+        let offset = region.view.check(address.offset, bytes).map_err(|_| {
             LinkError::OutOfBounds { region: address.region, offset: address.offset, bytes }
         })?;
         Ok((region, offset))
@@ -90,24 +100,24 @@ impl ShmLink {
         match *work {
             Work::Read { from, into, bytes, .. } => {
                 let (region, offset) = Self::region(&self.regions, from, bytes)?;
-                if region.writable {
+                if region.mailbox.is_some() {
                     return Err(LinkError::NotReadable(from.region));
                 }
                 if bytes > MAX_READ_BYTES {
                     return Err(LinkError::TooLong(bytes));
                 }
                 let landing = self.landing.get_mut(into..).and_then(|rest| rest.get_mut(..bytes));
-                region.words.copy_out(offset, landing.ok_or(LinkError::NoLanding)?);
+                region.view.copy_out(offset, landing.ok_or(LinkError::NoLanding)?);
             }
             Work::Write { to, bytes, imm, .. } => {
                 let (region, offset) = Self::region(&self.regions, to, bytes.len())?;
-                if !region.writable {
+                let Some(words) = &region.mailbox else {
                     return Err(LinkError::NotWritable(to.region));
-                }
+                };
                 if bytes.len() > MAX_WRITE_BYTES {
                     return Err(LinkError::TooLong(bytes.len()));
                 }
-                region.words.copy_in(offset, bytes);
+                words.copy_in(offset, bytes);
                 if let Some(imm) = imm {
                     self.ring(imm)?;
                 }
@@ -125,12 +135,11 @@ impl ShmLink {
 
     fn prefetch(&self, work: &Work<'_>) {
         let Work::Read { from, bytes, .. } = *work else { return };
-        let Some(region) = self.regions.get(from.region as usize).and_then(Option::as_ref) else {
-            return;
-        };
+        let region = self.regions.get(from.region as usize).and_then(Option::as_ref);
+        let Some(RemoteRegion { view, .. }) = region else { return };
         // A record's first lines; the rest of a long one streams in by itself.
         for line in 0..bytes.div_ceil(64).min(2) as u64 {
-            region.words.prefetch(from.offset.wrapping_add(line * 64));
+            view.prefetch(from.offset.wrapping_add(line * 64));
         }
     }
 

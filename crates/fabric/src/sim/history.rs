@@ -7,7 +7,7 @@
 
 use super::random::Random;
 use super::world::{SimWorld, lock};
-use remora_arena::{Journal, Words};
+use remora_arena::{Journal, ReadView};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -65,7 +65,7 @@ impl History {
     pub fn compose(
         &self,
         reader: u64,
-        words: &Words,
+        words: &ReadView,
         offset: usize,
         bytes: usize,
         torn: bool,
@@ -116,7 +116,7 @@ impl SimJournal {
     pub fn read_beside(
         &self,
         world: &SimWorld,
-        words: &Words,
+        words: &ReadView,
         offset: usize,
         into: &mut [u8],
         last: impl FnOnce(),

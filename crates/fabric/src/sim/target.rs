@@ -3,7 +3,7 @@
 use super::history::SimJournal;
 use super::world::{SimWorld, lock};
 use crate::{LinkError, RemoteAddress};
-use remora_arena::{Owner, Words};
+use remora_arena::{Owner, ReadView, Words};
 use remora_layout::limits::MAX_REGIONS;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 #[derive(Clone)]
 pub(super) enum Region {
     Absent,
-    Readable(Words, SimJournal),
+    Readable(ReadView, SimJournal),
     Mailbox(Words),
     Withdrawn,
 }
@@ -45,13 +45,13 @@ impl SimTarget {
     pub fn arena(&self, region: u32, bytes: usize) -> Owner<SimJournal> {
         let journal = SimJournal::new();
         let owner = Owner::heap(bytes, journal.clone());
-        self.expose(region, owner.words().clone(), journal);
+        self.expose(region, owner.view().clone(), journal);
         owner
     }
 
     /// Lets the peer read a region whose owner has told `journal` of every
     /// store since the region was zero.
-    pub fn expose(&self, region: u32, words: Words, journal: SimJournal) {
+    pub fn expose(&self, region: u32, words: ReadView, journal: SimJournal) {
         self.set(region, Region::Readable(words, journal));
     }
 
@@ -121,16 +121,13 @@ impl SimTarget {
         let RemoteAddress { region, offset } = at;
         let regions = lock(&self.0.regions);
         let found = regions.get(region as usize).unwrap_or(&Region::Absent);
-        let words = match found {
+        let checked = match found {
             Region::Absent => return Err(LinkError::NoSuchRegion(region)),
             Region::Withdrawn => return Err(LinkError::Withdrawn),
-            Region::Readable(words, _) | Region::Mailbox(words) => words,
+            Region::Readable(view, _) => view.check(offset, bytes),
+            Region::Mailbox(words) => words.check(offset, bytes),
         };
-        let start = words.check(offset, bytes).map_err(|_| LinkError::OutOfBounds {
-            region,
-            offset,
-            bytes,
-        })?;
+        let start = checked.map_err(|_| LinkError::OutOfBounds { region, offset, bytes })?;
         Ok((found.clone(), start))
     }
 
@@ -138,7 +135,7 @@ impl SimTarget {
         &self,
         from: RemoteAddress,
         bytes: usize,
-    ) -> Result<(Words, SimJournal, usize), LinkError> {
+    ) -> Result<(ReadView, SimJournal, usize), LinkError> {
         match self.region(from, bytes)? {
             (Region::Readable(words, journal), start) => Ok((words, journal, start)),
             _ => Err(LinkError::NotReadable(from.region)),

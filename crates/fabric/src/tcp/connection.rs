@@ -4,12 +4,11 @@ use super::execute::Turn;
 use super::frame::Refused;
 use super::inbound::Inbound;
 use super::outbound::{Flushed, Outbound};
-use super::regions::{Access, Regions};
+use super::regions::{Exposed, Regions};
 use super::socket::Socket;
 use crate::LinkError;
 use crate::sync::{AtomicBool, Mutex};
 use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
-use remora_arena::Words;
 use remora_layout::limits::{STREAM_AHEAD_BYTES, TCP_TURN_BYTES};
 use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
@@ -92,8 +91,8 @@ impl Connection {
 
     /// Lets the peer read or write a region of this end. Region numbers are
     /// our own choice, below [`remora_layout::limits::MAX_REGIONS`].
-    pub fn expose(&self, region: u32, words: Words, access: Access) {
-        self.regions.expose(region, words, access);
+    pub fn expose(&self, region: u32, exposed: Exposed) {
+        self.regions.expose(region, exposed);
     }
 
     /// Takes a region back. Once this has returned, no operation of the peer

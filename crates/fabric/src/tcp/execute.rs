@@ -6,7 +6,6 @@ use super::connection::{Connection, State};
 use super::frame::{Frame, Refused, Violation, parse};
 use super::inbound::{Expect, Inbound, Received};
 use super::outbound::{Flight, Flushed};
-use super::regions::Access;
 use crate::LinkError;
 use crate::waiting::lock;
 use remora_arena::Words;
@@ -114,7 +113,7 @@ impl Connection {
                 let discard = inbound.refused
                     || self
                         .regions
-                        .with(Access::Write, region, offset, bytes, |_, _| ())
+                        .with_writable(region, offset, bytes, |_, _| ())
                         .map_err(|why| self.refuse(inbound, why))
                         .is_err();
                 inbound.expect = Expect::Write { region, offset, left: bytes, imm, discard };
@@ -142,8 +141,8 @@ impl Connection {
         }
         let mut out = lock(&self.out);
         let copied = out.answer_data(inbound.executed, bytes, |into| {
-            self.regions.with(Access::Read, region, offset, bytes, |words, at| {
-                words.copy_out(at, into);
+            self.regions.with_readable(region, offset, bytes, |view, at| {
+                view.copy_out(at, into);
             })
         });
         match copied {
@@ -176,7 +175,7 @@ impl Connection {
         let mut discard = discard;
         if !discard && piece > 0 {
             let bytes = &inbound.bytes()[..piece];
-            let stored = self.regions.with(Access::Write, region, offset, piece, |words, at| {
+            let stored = self.regions.with_writable(region, offset, piece, |words, at| {
                 words.copy_in(at, bytes);
             });
             if let Err(why) = stored {

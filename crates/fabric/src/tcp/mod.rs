@@ -39,6 +39,6 @@ use models::socket;
 pub use connection::{Connection, Progress, Pumping, State};
 pub use frame::{Frame, Violation, parse};
 pub use link::TcpLink;
-pub use regions::Access;
+pub use regions::Exposed;
 pub use session::Grant;
 pub(crate) use session::begin;

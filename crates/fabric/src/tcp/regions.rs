@@ -1,22 +1,21 @@
 //! What this end lets its peer read and write.
 
 use super::frame::Refused;
-use remora_arena::Words;
+use remora_arena::{ReadView, Words};
 use remora_layout::limits::MAX_REGIONS;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What a peer may do with a region: one of the two, never both.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum Exposed {
     /// READ: an arena.
-    Read,
+    Readable(ReadView),
     /// WRITE: this peer's mailbox.
-    Write,
+    Writable(Words),
 }
 
 enum Entry {
     Absent,
-    Exposed(Words, Access),
+    Exposed(Exposed),
     Withdrawn,
 }
 
@@ -24,6 +23,30 @@ struct Table {
     entries: Vec<Entry>,
     /// The whole session is over.
     all_withdrawn: bool,
+}
+
+impl Table {
+    /// The region, and where the range begins that has to lie in it.
+    fn checked(
+        &self,
+        region: u32,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<(&Exposed, usize), Refused> {
+        if self.all_withdrawn {
+            return Err(Refused::Withdrawn);
+        }
+        let exposed = match self.entries.get(region as usize) {
+            None | Some(Entry::Absent) => return Err(Refused::NoSuchRegion),
+            Some(Entry::Withdrawn) => return Err(Refused::Withdrawn),
+            Some(Entry::Exposed(exposed)) => exposed,
+        };
+        let checked = match exposed {
+            Exposed::Readable(view) => view.check(offset, bytes),
+            Exposed::Writable(words) => words.check(offset, bytes),
+        };
+        Ok((exposed, checked.map_err(|_| Refused::OutOfBounds)?))
+    }
 }
 
 /// The regions of one connection. Every access by the peer happens under the
@@ -38,14 +61,14 @@ impl Regions {
         Self { table: RwLock::new(Table { entries: Vec::new(), all_withdrawn: false }) }
     }
 
-    pub fn expose(&self, region: u32, words: Words, access: Access) {
+    pub fn expose(&self, region: u32, exposed: Exposed) {
         let index = region as usize;
         assert!(index < MAX_REGIONS, "region {region}: our own numbers are small");
         let mut table = self.write();
         if table.entries.len() <= index {
             table.entries.resize_with(index + 1, || Entry::Absent);
         }
-        table.entries[index] = Entry::Exposed(words, access);
+        table.entries[index] = Entry::Exposed(exposed);
     }
 
     pub fn withdraw(&self, region: u32) {
@@ -62,29 +85,31 @@ impl Regions {
         table.entries.clear();
     }
 
-    /// Runs `access` on the checked range, or says why it may not.
-    pub fn with<T>(
+    /// Runs `read` on the checked range, or says why it may not.
+    pub fn with_readable<T>(
         &self,
-        wanted: Access,
         region: u32,
         offset: u64,
         bytes: usize,
-        access: impl FnOnce(&Words, usize) -> T,
+        read: impl FnOnce(&ReadView, usize) -> T,
     ) -> Result<T, Refused> {
-        let table = self.read();
-        if table.all_withdrawn {
-            return Err(Refused::Withdrawn);
+        match self.read().checked(region, offset, bytes)? {
+            (Exposed::Readable(view), at) => Ok(read(view, at)),
+            (Exposed::Writable(_), _) => Err(Refused::NotReadable),
         }
-        let (words, allowed) = match table.entries.get(region as usize) {
-            None | Some(Entry::Absent) => return Err(Refused::NoSuchRegion),
-            Some(Entry::Withdrawn) => return Err(Refused::Withdrawn),
-            Some(Entry::Exposed(words, allowed)) => (words, *allowed),
-        };
-        let offset = words.check(offset, bytes).map_err(|_| Refused::OutOfBounds)?;
-        match (wanted, allowed) {
-            (Access::Read, Access::Write) => Err(Refused::NotReadable),
-            (Access::Write, Access::Read) => Err(Refused::NotWritable),
-            _ => Ok(access(words, offset)),
+    }
+
+    /// Runs `write` on the checked range, or says why it may not.
+    pub fn with_writable<T>(
+        &self,
+        region: u32,
+        offset: u64,
+        bytes: usize,
+        write: impl FnOnce(&Words, usize) -> T,
+    ) -> Result<T, Refused> {
+        match self.read().checked(region, offset, bytes)? {
+            (Exposed::Writable(words), at) => Ok(write(words, at)),
+            (Exposed::Readable(_), _) => Err(Refused::NotWritable),
         }
     }
 

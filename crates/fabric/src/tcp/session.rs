@@ -1,9 +1,9 @@
 //! Making a session over TCP frames: the memory of both ends.
 
 use super::connection::{Connection, Pumping};
-use super::regions::Access;
+use super::regions::Exposed;
 use crate::far::{CLIENT_LARGE, CLIENT_MAILBOX};
-use remora_arena::{Mapping, Words};
+use remora_arena::{Mapping, ReadView, Words};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
 use std::net::TcpStream;
@@ -15,12 +15,12 @@ use zerocopy::IntoBytes;
 pub(crate) fn begin(
     stream: TcpStream,
     to_client: &Words,
-) -> std::io::Result<(Arc<Connection>, Words)> {
+) -> std::io::Result<(Arc<Connection>, ReadView)> {
     let connection = Connection::new(stream, Pumping::ByLinks)?;
-    connection.expose(CLIENT_MAILBOX, to_client.clone(), Access::Write);
+    connection.expose(CLIENT_MAILBOX, Exposed::Writable(to_client.clone()));
     let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
-    connection.expose(CLIENT_LARGE, large.clone(), Access::Write);
-    Ok((connection, large))
+    connection.expose(CLIENT_LARGE, Exposed::Writable(large.clone()));
+    Ok((connection, large.view()))
 }
 
 /// What a server grants to a client that came by TCP.
@@ -31,7 +31,7 @@ pub struct Grant<'a> {
     /// of the server.
     pub to_server: Words,
     /// Each shard's arena.
-    pub arenas: &'a [Words],
+    pub arenas: &'a [ReadView],
 }
 
 impl Grant<'_> {
@@ -41,9 +41,9 @@ impl Grant<'_> {
     pub fn send(self, stream: TcpStream) -> std::io::Result<Arc<Connection>> {
         let connection = Connection::new(stream, Pumping::ByAgent)?;
         for (region, arena) in (0u32..).zip(self.arenas) {
-            connection.expose(region, arena.clone(), Access::Read);
+            connection.expose(region, Exposed::Readable(arena.clone()));
         }
-        connection.expose(self.arenas.len() as u32, self.to_server, Access::Write);
+        connection.expose(self.arenas.len() as u32, Exposed::Writable(self.to_server));
         connection.begin_with(self.hello.as_bytes());
         Ok(connection)
     }

@@ -5,8 +5,7 @@ use super::memlock::{self, NotRegistered};
 use super::objects::Domain;
 use super::peer::PeerArena;
 use super::registration::Registration;
-use super::setup::access;
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_layout::limits::MAX_REGISTER_THREADS;
 use remora_layout::verbs::ArenaPlace;
 use std::io::{self, Read};
@@ -37,15 +36,15 @@ impl Arenas {
     /// A piece cannot be registered. None is left then.
     pub fn register(
         domain: &Arc<Domain>,
-        arenas: &[Words],
+        arenas: &[ReadView],
         piece_bytes: usize,
     ) -> Result<Self, NotRegistered> {
-        let bytes: usize = arenas.iter().map(Words::bytes).sum();
+        let bytes: usize = arenas.iter().map(ReadView::bytes).sum();
         // Before the first piece, so that the error names all that is needed.
         memlock::check(
             arenas.iter().map(|words| memlock::span(words.address(), words.bytes())).sum(),
         )?;
-        let parts: Vec<(&Words, Range<usize>)> = arenas
+        let parts: Vec<(&ReadView, Range<usize>)> = arenas
             .iter()
             .flat_map(|words| cut(words.bytes(), piece_bytes).map(move |part| (words, part)))
             .collect();
@@ -53,8 +52,8 @@ impl Arenas {
         let threads =
             thread::available_parallelism().map_or(1, usize::from).min(MAX_REGISTER_THREADS);
         let mut progress = Progress::new(Instant::now(), bytes);
-        let register = |(words, part): &(&Words, Range<usize>)| {
-            Registration::part(domain, words, part.clone(), access::READ)
+        let register = |(view, part): &(&ReadView, Range<usize>)| {
+            Registration::readable(domain, view, part.clone())
         };
         let pieces = in_parallel(&parts, threads, register, |piece| {
             let done = piece.map_or(0, Registration::bytes);

@@ -8,7 +8,7 @@ use super::registration::Registration;
 use super::setup::access;
 use crate::sync::Mutex;
 use crate::waiting::lock;
-use remora_arena::{Mapping, Words};
+use remora_arena::{Mapping, ReadView, Words};
 use std::sync::Arc;
 
 /// Registers memory for the replies of one connection.
@@ -21,7 +21,7 @@ pub struct DataMemory {
 pub struct DataBuffer {
     // Before the memory.
     registration: Registration,
-    words: Words,
+    view: ReadView,
 }
 
 impl DataMemory {
@@ -37,7 +37,7 @@ impl DataMemory {
     pub fn register(&self, bytes: usize) -> Result<DataBuffer, NotRegistered> {
         let words = Words::new(Mapping::heap(bytes));
         let registration = Registration::of(self.connection.domain(), &words, access::WRITE)?;
-        Ok(DataBuffer { registration, words })
+        Ok(DataBuffer { registration, view: words.view() })
     }
 
     /// How many bytes there should be at most, where there are `held` now: by
@@ -50,9 +50,9 @@ impl DataMemory {
 }
 
 impl DataBuffer {
-    /// The memory.
-    pub fn words(&self) -> &Words {
-        &self.words
+    /// The memory, which the peer writes.
+    pub fn view(&self) -> &ReadView {
+        &self.view
     }
 
     /// Address of its first byte, for requests.

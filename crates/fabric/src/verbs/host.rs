@@ -19,8 +19,9 @@ use super::session::ClientSide;
 use super::setup::{Unconnected, access, bind_window, key_of, usable};
 use crate::LinkError;
 use crate::sync::Mutex;
+use crate::vital_thread;
 use crate::waiting::lock;
-use remora_arena::Words;
+use remora_arena::{ReadView, Words};
 use remora_layout::limits::{MAX_SHARDS, REGISTER_PIECE_BYTES};
 use remora_layout::verbs::VerbsReady;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -28,7 +29,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
@@ -44,7 +45,7 @@ pub struct Host {
 
 /// What the server and the watching thread share.
 struct Hosted {
-    arenas: Vec<Words>,
+    arenas: Vec<ReadView>,
     /// Names of the devices that may be used; none for all.
     wanted: Vec<String>,
     piece_bytes: usize,
@@ -68,14 +69,14 @@ impl Host {
     /// # Errors
     /// There is no library, or no device of one of the names; or memory cannot
     /// be registered.
-    pub fn new(arenas: &[Words], wanted: &[String]) -> Result<Self, VerbsError> {
+    pub fn new(arenas: &[ReadView], wanted: &[String]) -> Result<Self, VerbsError> {
         Self::in_pieces(arenas, wanted, REGISTER_PIECE_BYTES)
     }
 
     /// The same, in pieces of this length; an arena has at most
     /// [`remora_layout::limits::MAX_PIECES`].
     pub fn in_pieces(
-        arenas: &[Words],
+        arenas: &[ReadView],
         wanted: &[String],
         piece_bytes: usize,
     ) -> Result<Self, VerbsError> {
@@ -93,7 +94,7 @@ impl Host {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(|error| failed(error.into()))?);
         let hosted = Arc::new(hosted);
-        let watcher = thread::Builder::new().name("rdma".into()).spawn({
+        let watcher = vital_thread::spawn("rdma", {
             let (hosted, stop) = (Arc::clone(&hosted), Arc::clone(&stop));
             move || hosted.watch(&stop)
         });
@@ -142,12 +143,8 @@ impl Drop for Host {
         }
         // A full counter means that it is told already.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-        if let Some(watcher) = self.watcher.take()
-            && watcher.join().is_err()
-        {
-            tracing::error!(
-                "the thread that watches RDMA devices ended by a panic: please report this bug"
-            );
+        if let Some(watcher) = self.watcher.take() {
+            vital_thread::join(watcher);
         }
     }
 }

@@ -9,6 +9,7 @@
 use super::places::{Place, SYSFS, gid_at, is_port_active, names, places_in};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How old what is known may become: an address that is new is found after it.
@@ -31,13 +32,19 @@ struct Known {
     devices: Vec<String>,
     places: Vec<Place>,
     read: Instant,
-    is_reading: bool,
+    /// Reads all once more, or has tried to.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Known {
+    /// A reader that panicked has finished, too: another one takes its place.
+    fn is_being_read(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| !reader.is_finished())
+    }
+
     fn read(root: &Path) -> Self {
         let (devices, places) = (names(root), places_in(root));
-        Self { devices, places, read: Instant::now(), is_reading: false }
+        Self { devices, places, read: Instant::now(), reader: None }
     }
 
     /// Looks at what is known. False: it is no longer so.
@@ -77,12 +84,12 @@ impl KnownPlaces {
     fn now(self: &Arc<Self>) -> Vec<Place> {
         let mut known = self.known();
         if known.places.is_empty() || !known.look(&self.root) {
-            *known = Known { is_reading: known.is_reading, ..Known::read(&self.root) };
-        } else if known.read.elapsed() > RESCAN && !known.is_reading {
+            *known = Known { reader: known.reader.take(), ..Known::read(&self.root) };
+        } else if known.read.elapsed() > RESCAN && !known.is_being_read() {
             let this = Arc::clone(self);
             let read = std::thread::Builder::new().name("rdma-addresses".into());
             // Without a thread, the next call tries again.
-            known.is_reading = read.spawn(move || this.read_all()).is_ok();
+            known.reader = read.spawn(move || this.read_all()).ok();
         }
         known.places.clone()
     }
@@ -133,6 +140,19 @@ mod tests {
         assert_eq!(seen(), [(ip(2), true), (ip(7), true)]);
         std::fs::rename(root.join("rxe0"), root.join("rxe1")).unwrap();
         assert!(known.now().iter().all(|place| place.device == "rxe1"));
+        // A reader that panicked leaves the next one its turn.
+        let panics = std::thread::spawn(|| panic!("planted"));
+        while !panics.is_finished() {
+            std::thread::yield_now();
+        }
+        let long_ago = Instant::now().checked_sub(2 * RESCAN).unwrap();
+        *known.known() = Known { reader: Some(panics), read: long_ago, ..Known::read(root) };
+        known.now();
+        let reader = known.known().reader.take();
+        if let Some(reader) = reader {
+            reader.join().unwrap();
+        }
+        assert!(known.known().read > long_ago, "it is not read again");
         std::fs::remove_dir_all(root.join("rxe1")).unwrap();
         assert!(known.now().is_empty());
     }

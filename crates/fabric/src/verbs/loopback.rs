@@ -64,7 +64,7 @@ pub fn loopback(place: &Place) -> Result<Loopback, LoopbackError> {
     for at in 0..BYTES / 8 {
         arena.store(at, pattern(at));
     }
-    let readable = Registration::of(&domain, &arena, access::READ)?;
+    let readable = Registration::readable(&domain, &arena.view(), 0..BYTES)?;
     let writable = Registration::of(&domain, &mailbox, access::BY_WINDOW)?;
     let landing = Registration::own(&domain, BYTES)?;
     let (far, near) = (Unconnected::new(&domain, place)?, Unconnected::new(&domain, place)?);

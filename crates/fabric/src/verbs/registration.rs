@@ -4,7 +4,8 @@ use super::errors::checked;
 use super::library::may_release;
 use super::memlock::{self, NotRegistered};
 use super::objects::Domain;
-use remora_arena::Words;
+use super::setup::access;
+use remora_arena::{ReadView, Words};
 use remora_verbs_sys::*;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -20,7 +21,7 @@ pub struct Registration {
 }
 
 enum Memory {
-    Shared(#[allow(dead_code, reason = "kept mapped")] Words),
+    Shared(#[allow(dead_code, reason = "kept mapped")] ReadView),
     /// Of this process: zeroed words that come from a box.
     Own(*mut [u64]),
 }
@@ -41,26 +42,25 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Lets the device reach a region as `access` (bits of `ibv_access_flags`)
+    /// Lets the device reach a mailbox as `access` (bits of `ibv_access_flags`)
     /// says.
     pub fn of(domain: &Arc<Domain>, words: &Words, access: u32) -> Result<Self, NotRegistered> {
-        Self::part(domain, words, 0..words.bytes(), access)
+        let memory = Memory::Shared(words.view());
+        Self::new(domain, words.address(), words.bytes(), access, memory)
     }
 
-    /// The same for a part of a region.
+    /// Lets peers READ a part of a region.
     ///
     /// # Panics
     /// It does not lie in the region.
-    pub fn part(
+    pub fn readable(
         domain: &Arc<Domain>,
-        words: &Words,
+        view: &ReadView,
         part: Range<usize>,
-        access: u32,
     ) -> Result<Self, NotRegistered> {
-        assert!(part.start <= part.end && part.end <= words.bytes(), "beyond the region");
-        // A device may write what is mapped for reading only no more than we.
-        let memory = Memory::Shared(words.clone());
-        Self::new(domain, words.address() + part.start, part.len(), access, memory)
+        assert!(part.start <= part.end && part.end <= view.bytes(), "beyond the region");
+        let memory = Memory::Shared(view.clone());
+        Self::new(domain, view.address() + part.start, part.len(), access::READ, memory)
     }
 
     /// Zeroed memory of this process, which the device alone writes.

@@ -9,6 +9,7 @@
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use remora_arena::{Mapping, Words};
+use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{
     ClientSide, Connection, Domain, Host, Parts, PeerArena, PeerRegion, QueuePair, Registration,
     Request, Unconnected, Verb, Welcome, access, key_of, open, read_arenas,
@@ -16,9 +17,8 @@ use remora_fabric::verbs::{
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::*;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
-use std::slice;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Length of the arena, and of a mailbox.
@@ -29,9 +29,6 @@ pub const MAILBOX_BYTES: usize = 8192;
 pub const ARENA: u32 = 0;
 /// See above.
 pub const MAILBOX: u32 = 1;
-/// Every operation ends within this time, tries included.
-const END: Duration = Duration::from_secs(20);
-
 /// The devices of the server and of the clients.
 pub fn devices() -> (Vec<String>, Vec<String>) {
     let names = std::env::var("REMORA_TEST_DEVICES").unwrap_or_default();
@@ -91,7 +88,7 @@ impl Server {
         for at in 0..ARENA_BYTES / 8 {
             arena.store(at, at as u64);
         }
-        let host = Host::in_pieces(slice::from_ref(&arena), &devices().0, piece_bytes).unwrap();
+        let host = Host::in_pieces(&[arena.view()], &devices().0, piece_bytes).unwrap();
         Self { arena, host }
     }
 
@@ -218,7 +215,7 @@ impl Raw {
 
     /// The next completion.
     pub fn completion(&mut self) -> ibv_wc {
-        let end = Instant::now() + END;
+        let end = Instant::now() + DEADLINE;
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; 1] = unsafe { std::mem::zeroed() };
         while self.pair.completions.poll(&mut taken) == 0 {

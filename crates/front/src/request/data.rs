@@ -112,12 +112,33 @@ pub(crate) fn dbsize(_words: Words<'_>, _now: u64) -> Parsed<'_> {
     Ok(Request::DbSize)
 }
 
-/// FLUSHALL and FLUSHDB. Memory is reclaimed slot by slot in any case, so
-/// ASYNC and SYNC mean the same.
-pub(crate) fn flush(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    if words.len() == 1 || (words.len() == 2 && (words.is(1, "async") || words.is(1, "sync"))) {
-        Ok(Request::FlushAll)
-    } else {
-        Err(CommandError::Syntax)
+pub(crate) fn debug_digest(_words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Digest)
+}
+
+pub(crate) fn debug_digest_value(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::DigestValues(Keys::checked(words, 2)?))
+}
+
+/// Memory is reclaimed slot by slot in any case, so ASYNC and SYNC mean the
+/// same.
+fn flushed<'a>(words: Words<'a>, request: Request<'a>) -> Parsed<'a> {
+    let is_mode = || words.is(1, "async") || words.is(1, "sync");
+    match words.len() {
+        1 => Ok(request),
+        2 if is_mode() => Ok(request),
+        _ => Err(CommandError::Syntax),
     }
+}
+
+pub(crate) fn flushall(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    flushed(words, Request::FlushAll)
+}
+
+pub(crate) fn flushdb(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    flushed(words, Request::FlushDb)
+}
+
+pub(crate) fn type_of(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    Ok(Request::Key(Command::Type { key: key(words.get(1))? }, Render::Type))
 }

@@ -291,8 +291,3 @@ pub(crate) fn zrem(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let list = members(words, 2, words.len())?;
     request(words, Ask::Remove, list, Render::Number("zrem"))
 }
-
-/// TYPE: whether the key has members, or something else.
-pub(crate) fn type_of(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, Ask::Members, Vec::new(), Render::Type)
-}

@@ -6,13 +6,13 @@ use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// Checks a key's length.
 #[inline]
-pub(super) fn key(key: &[u8]) -> Result<&[u8], CommandError> {
+pub(crate) fn key(key: &[u8]) -> Result<&[u8], CommandError> {
     if key.len() > MAX_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(key) }
 }
 
 /// Checks a value's length.
 #[inline]
-pub(super) fn value(value: &[u8]) -> Result<&[u8], CommandError> {
+pub(crate) fn value(value: &[u8]) -> Result<&[u8], CommandError> {
     if value.len() > MAX_VALUE_BYTES { Err(CommandError::ValueTooLong) } else { Ok(value) }
 }
 

@@ -4,6 +4,7 @@
 //! commands for shards, or become some. Points in time are absolute from here
 //! on.
 
+mod any_key;
 mod data;
 mod expiry;
 mod geo;
@@ -15,6 +16,7 @@ mod trees;
 
 pub(crate) mod parsers {
     //! One function for each command; the table names them.
+    pub(crate) use super::any_key::*;
     pub(crate) use super::data::*;
     pub(crate) use super::expiry::*;
     pub(crate) use super::geo::*;
@@ -24,17 +26,21 @@ pub(crate) mod parsers {
     pub(crate) use super::trees::*;
 }
 
+pub use any_key::{KeyFilter, Transfer};
 pub use geo::{GeoError, GeoForm, GeoRender, GeoRequest, Order, Stored};
 pub use keys::{Keys, Pairs};
-pub(crate) use session::MAX_COMMAND_NAMES;
+pub(crate) use keys::{key, value};
 pub use session::{ClientAttribute, CommandQuery, Hello, ListFilter, Patterns, Sections};
-pub use trees::{ObjectForm, kind_name};
+pub(crate) use session::{MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
+pub use trees::{ObjectForm, ObjectParts, kind_name};
 
 use crate::error::{CommandError, excerpt};
+use crate::object_reply::ObjectReply;
 use crate::resp::{Args, Words};
 use crate::table::{self, CommandSpec};
-use remora_engine::command::{Command, TreeCommand};
-use remora_geometry::{Refine, Shape};
+use remora_engine::command::{Command, ObjectId, OwnedRequest, TreeCommand};
+use remora_geometry::Refine;
+use remora_layout::database::Database;
 use remora_layout::message::Status;
 
 /// Unit of a TTL's reply.
@@ -76,27 +82,46 @@ pub enum Render {
     Number(&'static str),
     /// A time to live.
     Ttl(Unit),
+    /// RENAME, and RENAMENX with `number`.
+    Renamed {
+        /// Whether it was done is the reply.
+        number: bool,
+    },
+    /// Null without the key, else this number or error.
+    IfThere(Result<i64, &'static str>),
+    /// OBJECT FREQ: how often a key was touched, null without it, or the error that this
+    /// is not counted.
+    Touches,
+    /// SCAN: where to go on, and keys.
+    Scanned,
+    /// KEYS: an array of keys.
+    KeyList,
+    /// RANDOMKEY: a key or null.
+    AnyKey,
     /// MGET: an array of values.
     Values,
     /// TYPE, from what the number of a GEO key's members was answered with.
     Type,
     /// The sum of all parts' numbers.
     Sum,
+    /// DEBUG DIGEST: the sum of all parts' digests.
+    Digest,
+    /// DEBUG DIGEST-VALUE: an array of digests.
+    Digests,
     /// OK if all parts are.
     AllOk(&'static str),
     /// RTREE.CREATE: OK, or the error that there is one.
     TreeMade,
     /// RTREE.GET: a rectangle and its data, or null.
-    TreeObject {
-        /// Whether its geometry is told too.
-        geometry: bool,
-    },
+    TreeObject(ObjectParts),
     /// RTREE.SEARCH and RTREE.NEAREST: an array of objects.
     TreeObjects(ObjectForm),
     /// RTREE.INFO: a map.
     TreeInfo,
     /// What is about a GEO key and no number.
     Geo(GeoRender),
+    /// What an operation on an object says itself.
+    Object(&'static ObjectReply),
 }
 
 /// One request of a RESP connection. Everything borrows from its bytes.
@@ -128,11 +153,11 @@ pub enum Request<'a> {
     /// INFO.
     Info(Sections<'a>),
     /// CONFIG GET.
-    ConfigGet(Patterns<'a>),
+    ConfigGet(Patterns),
     /// COMMAND; [`table::answer`] writes the reply.
     Command(CommandQuery<'a>),
-    /// SELECT 0: nothing to do.
-    Select,
+    /// SELECT.
+    Select(Database),
     /// QUIT: `+OK`, then the connection closes.
     Quit,
     /// One command for the shard that owns its one key.
@@ -155,17 +180,6 @@ pub enum Request<'a> {
         render: Render,
         /// Objects that the reply tells of at most.
         most: usize,
-    },
-    /// RTREE.ADD of a geometry.
-    TreeAddShape {
-        /// The tree's name.
-        name: &'a [u8],
-        /// The object's id.
-        id: u64,
-        /// Its geometry.
-        shape: Box<Shape>,
-        /// Its data.
-        data: Option<&'a [u8]>,
     },
     /// RTREE.SEARCH for a geometry.
     TreeRefine {
@@ -190,14 +204,46 @@ pub enum Request<'a> {
         /// The tree's name.
         name: &'a [u8],
         /// The objects' ids.
-        ids: Vec<u64>,
+        ids: Vec<ObjectId<'a>>,
     },
     /// One command about one GEO key, for the shard that owns it.
     Geo(GeoRequest<'a>),
+    /// One operation on the object of one key, for the shard that owns it.
+    Object {
+        /// The key.
+        key: &'a [u8],
+        /// What is asked.
+        request: OwnedRequest,
+        /// How the reply is made.
+        reply: &'static ObjectReply,
+    },
     /// DBSIZE.
     DbSize,
-    /// FLUSHALL and FLUSHDB.
+    /// DEBUG DIGEST.
+    Digest,
+    /// DEBUG DIGEST-VALUE.
+    DigestValues(Keys<'a>),
+    /// FLUSHALL.
     FlushAll,
+    /// FLUSHDB.
+    FlushDb,
+    /// SCAN.
+    Scan {
+        /// Where to go on; 0 at the beginning.
+        cursor: u64,
+        /// About how many keys are wanted.
+        count: u32,
+        /// Which of them are told.
+        filter: KeyFilter,
+    },
+    /// KEYS.
+    KeysOf(KeyFilter),
+    /// RANDOMKEY.
+    RandomKey,
+    /// RENAME, RENAMENX, COPY and MOVE.
+    Transfer(Transfer<'a>),
+    /// CLUSTER KEYSLOT.
+    KeySlot(&'a [u8]),
 }
 
 /// The request that parsed arguments make. Relative expiries are counted from

@@ -1,15 +1,19 @@
 //! Requests that a session answers itself.
 
+use super::any_key::pattern;
 use super::{Keys, Request};
 use crate::error::{CommandError, excerpt};
-use crate::glob;
 use crate::resp::{Protocol, Words};
 use crate::table;
+use remora_engine::glob::Glob;
 use remora_engine::integer;
+use remora_layout::database::Database;
 
 /// Names in one COMMAND INFO or DOCS. Each can make a reply of a kilobyte:
 /// without a bound a small request could ask for a huge reply.
 pub(crate) const MAX_COMMAND_NAMES: usize = 1024;
+/// Most patterns of a CONFIG GET.
+pub(crate) const MAX_CONFIG_PATTERNS: usize = 64;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 
@@ -52,12 +56,12 @@ impl Sections<'_> {
 
 /// The patterns of CONFIG GET.
 #[derive(Clone, Debug)]
-pub struct Patterns<'a>(Keys<'a>);
+pub struct Patterns(Vec<Glob>);
 
-impl Patterns<'_> {
+impl Patterns {
     /// Whether any pattern matches a parameter's name.
     pub fn matches(&self, name: &str) -> bool {
-        self.0.clone().any(|pattern| glob::matches(pattern, name.as_bytes(), true))
+        self.0.iter().any(|pattern| pattern.matches(name.as_bytes()))
     }
 }
 
@@ -79,7 +83,7 @@ pub enum CommandQuery<'a> {
 }
 
 /// Which commands COMMAND LIST names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListFilter<'a> {
     /// All.
     None,
@@ -88,7 +92,7 @@ pub enum ListFilter<'a> {
     /// Those of an ACL category.
     Category(&'a [u8]),
     /// Those that match a glob pattern.
-    Pattern(&'a [u8]),
+    Pattern(Glob),
 }
 
 pub(crate) fn ping(words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -108,12 +112,15 @@ pub(crate) fn quit(_words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn select(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let index = integer::parse(words.get(1)).ok_or(CommandError::NotAnInteger)?;
-    match i32::try_from(index) {
-        Ok(0) => Ok(Request::Select),
-        Ok(_) => Err(CommandError::DatabaseIndex),
-        Err(_) => Err(CommandError::OutOfRange),
-    }
+    Ok(Request::Select(database(words.get(1))?))
+}
+
+/// The database with this number.
+pub(super) fn database(number: &[u8]) -> Result<Database, CommandError> {
+    let index = integer::parse(number).ok_or(CommandError::NotAnInteger)?;
+    let index = i32::try_from(index).map_err(|_| CommandError::OutOfRange)?;
+    let database = usize::try_from(index).ok().and_then(Database::new);
+    database.ok_or(CommandError::DatabaseIndex)
 }
 
 pub(crate) fn hello(words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -201,7 +208,12 @@ pub(crate) fn info(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn config_get(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::ConfigGet(Patterns(Keys::all(words, 2))))
+    let words = Keys::all(words, 2);
+    if words.len() > MAX_CONFIG_PATTERNS {
+        return Err(CommandError::TooManyPatterns);
+    }
+    let patterns = words.map(|word| pattern(word, true)).collect::<Result<_, _>>()?;
+    Ok(Request::ConfigGet(Patterns(patterns)))
 }
 
 pub(crate) fn command(_words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -236,7 +248,9 @@ pub(crate) fn command_list(words: Words<'_>, _now: u64) -> Parsed<'_> {
         2 => ListFilter::None,
         5 if words.is(2, "filterby") && words.is(3, "module") => ListFilter::Module,
         5 if words.is(2, "filterby") && words.is(3, "aclcat") => ListFilter::Category(words.get(4)),
-        5 if words.is(2, "filterby") && words.is(3, "pattern") => ListFilter::Pattern(words.get(4)),
+        5 if words.is(2, "filterby") && words.is(3, "pattern") => {
+            ListFilter::Pattern(pattern(words.get(4), true)?)
+        }
         _ => return Err(CommandError::Syntax),
     };
     Ok(Request::Command(CommandQuery::List(filter)))

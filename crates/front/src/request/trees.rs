@@ -1,14 +1,21 @@
 //! Requests about trees of places. The table has checked the number of
 //! arguments; an error says which argument it is about.
 
+use super::expiry::Form;
 use super::keys::key;
 use super::{Render, Request};
 use crate::error::{CommandError, excerpt};
+use crate::object_reply::{ListForm, ObjectReply, Shape as ReplyShape};
 use crate::resp::Words;
-use remora_engine::command::{Predicate, TreeCommand, TreeSettings};
+use remora_engine::command::{
+    Expiry, Fields, Items, ObjectId, Predicate, PutObject, TreeCommand, TreeSettings,
+};
 use remora_engine::integer;
 use remora_geometry::{Refine, Shape};
-use remora_layout::limits::{MAX_NEAREST, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES};
+use remora_layout::limits::{
+    MAX_FIELDS, MAX_NEAREST, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES,
+};
+use remora_layout::message::Status;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeKind;
 
@@ -59,9 +66,44 @@ fn whole(word: &[u8], name: &'static str, from: i64, to: i64) -> Result<i64, Com
     number.ok_or(CommandError::NotInRange { name, from, to })
 }
 
-/// An object's id. A RESP integer tells no greater one.
-fn id(word: &[u8]) -> Result<u64, CommandError> {
-    whole(word, "id", 0, i64::MAX).map(|id| id as u64)
+/// What RTREE.GET tells of an object beside its rectangle and its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ObjectParts {
+    /// Its geometry.
+    pub geometry: bool,
+    /// Its fields.
+    pub fields: bool,
+    /// When it expires.
+    pub expiry: bool,
+}
+
+/// What the commands on fields say where there is no object.
+const NO_OBJECT: &[(Status, &str)] = &[
+    (Status::NotFound, "ERR the tree has no such object"),
+    (Status::TooLarge, "ERR the object would have too many fields"),
+];
+static ADDED: ObjectReply =
+    ObjectReply { command: "rtree.add", shape: ReplyShape::Number, errors: &[] };
+static FIELDS_SET: ObjectReply =
+    ObjectReply { command: "rtree.fset", shape: ReplyShape::Number, errors: NO_OBJECT };
+static FIELDS: ObjectReply = ObjectReply {
+    command: "rtree.fget",
+    shape: ReplyShape::List(ListForm::Array),
+    errors: NO_OBJECT,
+};
+
+/// An object's id.
+fn id(word: &[u8]) -> Result<ObjectId<'_>, CommandError> {
+    let id = ObjectId::of_text(word);
+    id.is_valid().then_some(id).ok_or(CommandError::ObjectId)
+}
+
+/// A request whose parts were made for it.
+fn made<'a>(words: Words<'a>, command: TreeCommand<'_>, reply: &'static ObjectReply) -> Parsed<'a> {
+    let mut scratch = Vec::new();
+    // What each part may be has been checked.
+    let request = command.request(&mut scratch).map_err(|_| CommandError::Syntax)?;
+    Ok(Request::Object { key: key(words.get(1))?, request: request.into(), reply })
 }
 
 /// Minx, miny, maxx and maxy, from one argument on.
@@ -125,44 +167,115 @@ pub(crate) fn rtree_drop(words: Words<'_>, _now: u64) -> Parsed<'_> {
     request(words, TreeCommand::Drop, Render::Number("rtree.drop"))
 }
 
-/// What is left of the words: an object's data, or nothing.
-fn data(words: Words<'_>, at: usize) -> Result<Option<&[u8]>, CommandError> {
-    let data = match words.len() - at {
-        0 => None,
-        2 if words.is(at, "data") => Some(words.get(at + 1)),
-        _ => return Err(CommandError::Syntax),
-    };
-    if data.is_some_and(|data| data.len() > MAX_OBJECT_BYTES) {
-        return Err(CommandError::DataTooLong);
+/// What is left of the words of a put: the parts that it names.
+#[derive(Default)]
+struct PutParts<'a> {
+    data: Option<&'a [u8]>,
+    fields: Option<Vec<u8>>,
+    expiry: Option<Expiry>,
+}
+
+impl<'a> PutParts<'a> {
+    fn parse(
+        words: Words<'a>,
+        mut at: usize,
+        now_unix_ms: u64,
+        command: &'static str,
+    ) -> Result<Self, CommandError> {
+        let mut parts = Self::default();
+        while at < words.len() {
+            let left = words.len() - at - 1;
+            if words.is(at, "data") && parts.data.is_none() && left >= 1 {
+                parts.data = Some(words.get(at + 1));
+                at += 2;
+            } else if words.is(at, "fields") && parts.fields.is_none() && left >= 1 {
+                let count = whole(words.get(at + 1), "FIELDS", 0, i64::MAX)?;
+                let to = usize::try_from(count).ok().filter(|count| *count <= (left - 1) / 2);
+                let to = at + 2 + 2 * to.ok_or(CommandError::Syntax)?;
+                parts.fields = Some(fields(words, at + 2, to)?);
+                at = to;
+            } else if words.is(at, "persist") && parts.expiry.is_none() {
+                parts.expiry = Some(Expiry::Never);
+                at += 1;
+            } else if let Some(form) = Form::of_option(words.get(at)).filter(|_| left >= 1)
+                && parts.expiry.is_none()
+            {
+                let number = integer::parse(words.get(at + 1)).ok_or(CommandError::NotAnInteger)?;
+                if number <= 0 {
+                    return Err(CommandError::InvalidExpiry(command));
+                }
+                parts.expiry = Some(Expiry::At(form.at_ms(number, now_unix_ms, command)?));
+                at += 2;
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        if parts.data.is_some_and(|data| data.len() > MAX_OBJECT_BYTES) {
+            return Err(CommandError::DataTooLong);
+        }
+        Ok(parts)
     }
-    Ok(data)
 }
 
-/// An object to be put; what is left of the words may be its data.
-fn put<'a>(words: Words<'a>, rect: Rect, at: usize) -> Parsed<'a> {
-    let data = data(words, at)?;
-    let command = TreeCommand::Put { id: id(words.get(2))?, rect, data, geometry: None };
-    request(words, command, Render::Number("rtree.add"))
+/// Names and values of fields, from one word up to another one.
+fn fields(words: Words<'_>, from: usize, to: usize) -> Result<Vec<u8>, CommandError> {
+    let pairs = (from..to).step_by(2).map(|at| (words.get(at), words.get(at + 1)));
+    Fields::encode(pairs).ok_or(CommandError::TooManyFields)
 }
 
-pub(crate) fn rtree_add(words: Words<'_>, _now: u64) -> Parsed<'_> {
+/// An object to be put; what is left of the words are its parts.
+fn put<'a>(
+    words: Words<'a>,
+    (rect, geometry): (Rect, Option<&[u8]>),
+    at: usize,
+    (now_unix_ms, command): (u64, &'static str),
+) -> Parsed<'a> {
+    let parts = PutParts::parse(words, at, now_unix_ms, command)?;
+    let (id, data) = (id(words.get(2))?, parts.data);
+    let expiry = parts.expiry.unwrap_or(Expiry::Keep);
+    if geometry.is_none() && parts.fields.is_none() {
+        let put = PutObject { data, expiry, ..PutObject::new(id, rect) };
+        return request(words, TreeCommand::Put(put), Render::Number("rtree.add"));
+    }
+    let fields = parts.fields.as_deref().and_then(Fields::parse);
+    made(words, TreeCommand::Put(PutObject { id, rect, data, geometry, fields, expiry }), &ADDED)
+}
+
+pub(crate) fn rtree_add(words: Words<'_>, now: u64) -> Parsed<'_> {
+    let now = (now, "rtree.add");
     if words.is(3, "geometry") {
-        return Ok(Request::TreeAddShape {
-            name: key(words.get(1))?,
-            id: id(words.get(2))?,
-            shape: Box::new(shape(words.get(4))?),
-            data: data(words, 5)?,
-        });
+        let shape = shape(words.get(4))?;
+        return put(words, (shape.bounds(), Some(&shape.to_wkb())), 5, now);
     }
     if words.len() < 7 {
         return Err(CommandError::Syntax);
     }
-    put(words, rect(words, 3)?, 7)
+    put(words, (rect(words, 3)?, None), 7, now)
 }
 
-pub(crate) fn rtree_addpoint(words: Words<'_>, _now: u64) -> Parsed<'_> {
+pub(crate) fn rtree_addpoint(words: Words<'_>, now: u64) -> Parsed<'_> {
     let (x, y) = point(words, 3)?;
-    put(words, Rect { min_x: x, max_x: x, min_y: y, max_y: y }, 5)
+    let rect = Rect { min_x: x, max_x: x, min_y: y, max_y: y };
+    put(words, (rect, None), 5, (now, "rtree.addpoint"))
+}
+
+pub(crate) fn rtree_fset(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    if words.len().is_multiple_of(2) {
+        return Err(CommandError::Syntax);
+    }
+    let (id, fields) = (id(words.get(2))?, fields(words, 3, words.len())?);
+    let fields = Fields::parse(&fields).unwrap_or_default();
+    made(words, TreeCommand::SetFields { id, fields }, &FIELDS_SET)
+}
+
+pub(crate) fn rtree_fget(words: Words<'_>, _now: u64) -> Parsed<'_> {
+    if words.len() - 3 > MAX_FIELDS {
+        return Err(CommandError::TooManyFields);
+    }
+    let mut names = Vec::new();
+    (3..words.len()).for_each(|at| Items::push(&mut names, words.get(at)));
+    let names = Items::parse(&names).ok_or(CommandError::Syntax)?;
+    made(words, TreeCommand::GetFields { id: id(words.get(2))?, names }, &FIELDS)
 }
 
 pub(crate) fn rtree_rem(words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -171,12 +284,19 @@ pub(crate) fn rtree_rem(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn rtree_get(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let geometry = match words.len() {
-        3 => false,
-        4 if words.is(3, "withgeometry") => true,
-        _ => return Err(CommandError::Syntax),
-    };
-    request(words, TreeCommand::Get { id: id(words.get(2))? }, Render::TreeObject { geometry })
+    let mut parts = ObjectParts::default();
+    for at in 3..words.len() {
+        let options = [
+            ("withgeometry", &mut parts.geometry),
+            ("withfields", &mut parts.fields),
+            ("withexpiry", &mut parts.expiry),
+        ];
+        let mut named =
+            options.into_iter().filter(|(name, is_set)| words.is(at, name) && !**is_set);
+        let (_, is_set) = named.next().ok_or(CommandError::Syntax)?;
+        *is_set = true;
+    }
+    request(words, TreeCommand::Get { id: id(words.get(2))? }, Render::TreeObject(parts))
 }
 
 /// A geometry, in WKT or GeoJSON.

@@ -4,10 +4,12 @@ mod args;
 pub mod encode;
 mod inline;
 mod parse;
+mod skip;
 mod value;
 mod value_write;
 
 pub use args::{Args, Words};
 pub use encode::Protocol;
 pub use parse::{Parsed, ProtocolError, parse};
+pub use skip::{Skip, Skipped};
 pub use value::{MAX_VALUE_DEPTH, ParsedValue, Value, ValueError};

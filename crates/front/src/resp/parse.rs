@@ -15,6 +15,8 @@ use thiserror::Error;
 const COUNT_LINE_BYTES: usize = 32;
 /// Shortest bulk string: `$0`, its line end, no bytes and their line end.
 const MIN_BULK_BYTES: usize = 6;
+/// Bytes after a bulk string, which are skipped unread, as Redis does.
+pub(super) const LINE_END_BYTES: usize = 2;
 
 /// What [`parse`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,23 +127,11 @@ fn array(
             args.progress = Progress::Array { position, left };
             Ok(Parsed::Incomplete { need: need.max(buffer.len() + 1) })
         };
-        match buffer.get(position) {
-            None => return incomplete(args, position + left * MIN_BULK_BYTES),
-            Some(b'$') => {}
-            Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
-        }
-        let line = count_line(buffer, position + 1, ProtocolError::TooBigBulkCount)?;
-        let Some((length, from)) = line else {
+        let Some((length, from)) = bulk_line(buffer, position)? else {
             return incomplete(args, position + left * MIN_BULK_BYTES);
         };
-        let to = match length {
-            Some(length) if (0..=RESP_MAX_QUERY_BYTES as i64).contains(&length) => {
-                from + length as usize
-            }
-            _ => return Err(ProtocolError::InvalidBulkLength),
-        };
-        // The two bytes after the string are skipped unread, as Redis does.
-        let next = to + 2;
+        let to = from + length;
+        let next = to + LINE_END_BYTES;
         let need = next + (left - 1) * MIN_BULK_BYTES;
         if need > RESP_MAX_QUERY_BYTES {
             return Err(ProtocolError::TooBigRequest);
@@ -154,6 +144,27 @@ fn array(
         left -= 1;
     }
     Ok(Parsed::Request { consumed: position })
+}
+
+/// The length of the bulk string that opens at `position`, and where its bytes
+/// start; `None` if its first line is not all there.
+#[inline]
+pub(super) fn bulk_line(
+    buffer: &[u8],
+    position: usize,
+) -> Result<Option<(usize, usize)>, ProtocolError> {
+    match buffer.get(position) {
+        None => return Ok(None),
+        Some(b'$') => {}
+        Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
+    }
+    match count_line(buffer, position + 1, ProtocolError::TooBigBulkCount)? {
+        None => Ok(None),
+        Some((Some(length), from)) if (0..=RESP_MAX_QUERY_BYTES as i64).contains(&length) => {
+            Ok(Some((length as usize, from)))
+        }
+        Some(_) => Err(ProtocolError::InvalidBulkLength),
+    }
 }
 
 /// A number, or `None` if it is not one, and where the next line starts.

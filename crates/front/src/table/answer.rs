@@ -1,7 +1,6 @@
 //! COMMAND: the table, told to clients.
 
 use super::{Argument, CommandSpec, Kind, TABLE, all, lookup};
-use crate::glob;
 use crate::request::{CommandQuery, Keys, ListFilter};
 use crate::resp::Protocol;
 use crate::resp::encode::{array, bulk, integer, map, null, set, simple};
@@ -11,7 +10,7 @@ pub fn answer(out: &mut Vec<u8>, protocol: Protocol, query: &CommandQuery<'_>) {
     match query {
         CommandQuery::All => {
             array(out, TABLE.len());
-            for spec in &TABLE {
+            for spec in TABLE.iter() {
                 info(out, protocol, spec);
             }
         }
@@ -26,7 +25,7 @@ pub fn answer(out: &mut Vec<u8>, protocol: Protocol, query: &CommandQuery<'_>) {
             }
         }
         CommandQuery::Docs(names) => all_docs(out, protocol, names),
-        CommandQuery::List(filter) => list(out, *filter),
+        CommandQuery::List(filter) => list(out, filter),
         CommandQuery::GetKeys(keys) => {
             array(out, keys.len());
             for key in keys {
@@ -139,7 +138,7 @@ fn docs(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
     map(out, protocol, 4 + usize::from(has_arguments) + usize::from(has_subcommands));
     text(out, "summary", spec.summary);
     text(out, "since", spec.since);
-    text(out, "group", spec.group.name());
+    text(out, "group", spec.group.name);
     text(out, "complexity", spec.complexity);
     if has_arguments {
         bulk(out, b"arguments");
@@ -187,7 +186,7 @@ fn arguments(out: &mut Vec<u8>, protocol: Protocol, list: &[Argument]) {
     }
 }
 
-fn list(out: &mut Vec<u8>, filter: ListFilter<'_>) {
+fn list(out: &mut Vec<u8>, filter: &ListFilter<'_>) {
     let passes = |spec: &CommandSpec| match filter {
         ListFilter::None => true,
         ListFilter::Module => false,
@@ -195,7 +194,7 @@ fn list(out: &mut Vec<u8>, filter: ListFilter<'_>) {
             let mut categories = spec.all_categories().into_iter();
             categories.any(|category| name.eq_ignore_ascii_case(category.as_bytes()))
         }
-        ListFilter::Pattern(pattern) => glob::matches(pattern, spec.name.as_bytes(), true),
+        ListFilter::Pattern(pattern) => pattern.matches(spec.name.as_bytes()),
     };
     array(out, all().filter(|spec| passes(spec)).count());
     for spec in all().filter(|spec| passes(spec)) {

@@ -60,32 +60,32 @@ pub struct Argument {
 
 impl Argument {
     /// A plain argument.
-    pub(super) const fn new(name: &'static str, kind: Kind) -> Self {
+    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
         Self { name, kind, token: None, optional: false, multiple: false, parts: &[] }
     }
 
     /// An argument of several parts.
-    pub(super) const fn of(name: &'static str, kind: Kind, parts: &'static [Self]) -> Self {
+    pub(crate) const fn of(name: &'static str, kind: Kind, parts: &'static [Self]) -> Self {
         Self { parts, ..Self::new(name, kind) }
     }
 
     /// A fixed word.
-    pub(super) const fn word(name: &'static str, token: &'static str) -> Self {
+    pub(crate) const fn word(name: &'static str, token: &'static str) -> Self {
         Self { token: Some(token), ..Self::new(name, Kind::PureToken) }
     }
 
     /// The same with a word before it.
-    pub(super) const fn after(self, token: &'static str) -> Self {
+    pub(crate) const fn after(self, token: &'static str) -> Self {
         Self { token: Some(token), ..self }
     }
 
     /// The same, but it may be left out.
-    pub(super) const fn optional(self) -> Self {
+    pub(crate) const fn optional(self) -> Self {
         Self { optional: true, ..self }
     }
 
     /// The same, but it may be repeated.
-    pub(super) const fn multiple(self) -> Self {
+    pub(crate) const fn multiple(self) -> Self {
         Self { multiple: true, ..self }
     }
 

@@ -122,7 +122,7 @@ pub(super) const COMMAND_GETKEYS: &[Argument] = &[
 ];
 
 const TREE_NAME: Argument = Argument::new("name", Kind::Key);
-const ID: Argument = Argument::new("id", Kind::Integer);
+const ID: Argument = Argument::new("id", Kind::String);
 const MIN_X: Argument = Argument::new("minx", Kind::Double);
 const MIN_Y: Argument = Argument::new("miny", Kind::Double);
 const MAX_X: Argument = Argument::new("maxx", Kind::Double);
@@ -130,6 +130,13 @@ const MAX_Y: Argument = Argument::new("maxy", Kind::Double);
 const X: Argument = Argument::new("x", Kind::Double);
 const Y: Argument = Argument::new("y", Kind::Double);
 const DATA: Argument = Argument::new("data", Kind::String).after("DATA").optional();
+const FIELD: Argument = Argument::of("data", Kind::Block, &[FIELD_NAME, VALUE]).multiple();
+const FIELD_NAME: Argument = Argument::new("field", Kind::String);
+const FIELDS: Argument =
+    Argument::of("fields", Kind::Block, &[Argument::new("count", Kind::Integer), FIELD.optional()])
+        .after("FIELDS")
+        .optional();
+const EXPIRATION: Argument = Argument::of("expiration", Kind::OneOf, GETEX_EXPIRATIONS).optional();
 const WITH_RECT: Argument = Argument::word("withrect", "WITHRECT").optional();
 const PREDICATE: Argument = Argument::of(
     "predicate",
@@ -148,15 +155,24 @@ const LIMIT: Argument = Argument::new("count", Kind::Integer).after("LIMIT").opt
 
 pub(super) const RTREE: &[Argument] = &[TREE_NAME];
 pub(super) const RTREE_IDS: &[Argument] = &[TREE_NAME, ID.multiple()];
-pub(super) const RTREE_GET: &[Argument] =
-    &[TREE_NAME, ID, Argument::word("withgeometry", "WITHGEOMETRY").optional()];
+pub(super) const RTREE_GET: &[Argument] = &[
+    TREE_NAME,
+    ID,
+    Argument::word("withgeometry", "WITHGEOMETRY").optional(),
+    Argument::word("withfields", "WITHFIELDS").optional(),
+    Argument::word("withexpiry", "WITHEXPIRY").optional(),
+];
+pub(super) const RTREE_FGET: &[Argument] = &[TREE_NAME, ID, FIELD_NAME.multiple()];
+pub(super) const RTREE_FSET: &[Argument] = &[TREE_NAME, ID, FIELD];
 pub(super) const RTREE_ADD: &[Argument] = &[
     TREE_NAME,
     ID,
     Argument::of("place", Kind::OneOf, &[WINDOW, GEOMETRY.after("GEOMETRY")]),
     DATA,
+    FIELDS,
+    EXPIRATION,
 ];
-pub(super) const RTREE_ADDPOINT: &[Argument] = &[TREE_NAME, ID, X, Y, DATA];
+pub(super) const RTREE_ADDPOINT: &[Argument] = &[TREE_NAME, ID, X, Y, DATA, FIELDS, EXPIRATION];
 /// A window or a geometry, and what objects have to do with it.
 const RTREE_PLACE: Argument = Argument::of(
     "place",

@@ -76,7 +76,7 @@ const BY: Argument = Argument::of(
 const GEO: CommandSpec = CommandSpec {
     categories: &["geo"],
     since: "3.2.0",
-    group: Group::Geo,
+    group: Group::GEO,
     flags: &[Flag::ReadOnly],
     keys: KeyPlaces::one(&["RO", "access"]),
     complexity: "O(log N) for each member where N is the number of members",
@@ -110,8 +110,8 @@ pub(super) const GEOADD: CommandSpec = CommandSpec {
     notes: "Returns the number of new members, with CH also those that were moved. NX moves none, \
 XX adds none. Longitudes go from -180 to 180, latitudes from -85.05112878 to 85.05112878. A GEO key \
 is a key as that of a string is: DEL, EXISTS, EXPIRE, TTL and DBSIZE know it, SET and MSET overwrite \
-it, and what reads or changes strings refuses it. It is never evicted, has a limit of 100000 in a \
-shard, and is gone with its last member. If memory ends, the members before stay added.",
+it, and what reads or changes strings refuses it. It is never evicted, and is gone with \
+its last member. If memory ends, the members before stay added.",
     arguments: &[
         KEY,
         CONDITION,
@@ -246,7 +246,7 @@ of sorted sets, ZADD or ZRANGE for example, are unknown: members come by GEOADD 
 const SORTED_SET: CommandSpec = CommandSpec {
     categories: &["sortedset"],
     since: "1.2.0",
-    group: Group::SortedSet,
+    group: Group::SORTED_SET,
     flags: &[Flag::ReadOnly, Flag::Fast],
     keys: KeyPlaces::one(&["RO", "access"]),
     notes: SORTED_SET_NOTES,

@@ -2,19 +2,21 @@
 //! takes, needs and means. The dispatcher, COMMAND and `docs/commands.md` are
 //! made from it.
 
+mod all;
 mod answer;
 mod argument;
 mod arguments;
 mod entries;
 mod geo_entries;
 mod index;
+mod key_entries;
 mod string_entries;
 mod subcommands;
 mod tree_entries;
 
+pub use all::TABLE;
 pub use answer::answer;
 pub use argument::{Argument, Kind};
-pub use entries::TABLE;
 pub use index::lookup;
 
 use crate::error::CommandError;
@@ -67,46 +69,53 @@ impl Flag {
 
 /// The chapter that a command belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Group {
-    /// About values.
-    String,
-    /// About keys, whatever their value.
-    Generic,
-    /// About GEO keys.
-    Geo,
-    /// About sorted sets, of which there are only those of GEO keys.
-    SortedSet,
-    /// About trees of places.
-    Tree,
-    /// About the connection.
-    Connection,
-    /// About the server.
-    Server,
+pub struct Group {
+    /// The name in COMMAND DOCS.
+    pub name: &'static str,
+    /// The chapter's heading in the documentation.
+    pub heading: &'static str,
+    /// Whose words its commands are: Redis's, or Remora's own.
+    pub origin: &'static str,
 }
 
 impl Group {
-    /// All groups, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
-        Self::String,
-        Self::Generic,
-        Self::Geo,
-        Self::SortedSet,
-        Self::Tree,
-        Self::Connection,
-        Self::Server,
-    ];
+    /// A chapter of commands that Redis has, too.
+    pub(crate) const fn new(name: &'static str, heading: &'static str) -> Self {
+        Self { name, heading, origin: "Redis" }
+    }
 
-    /// The name in COMMAND DOCS.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Generic => "generic",
-            Self::Geo => "geo",
-            Self::SortedSet => "sorted-set",
-            Self::Tree => "rtree",
-            Self::Connection => "connection",
-            Self::Server => "server",
+    /// A chapter of commands of Remora's own.
+    pub(crate) const fn own(name: &'static str, heading: &'static str) -> Self {
+        Self { name, heading, origin: "Remora" }
+    }
+
+    /// About values.
+    pub(crate) const STRING: Self = Self::new("string", "Values");
+    /// About keys, whatever their value.
+    pub(crate) const GENERIC: Self = Self::new("generic", "Keys");
+    /// About GEO keys.
+    pub(crate) const GEO: Self = Self::new("geo", "GEO keys");
+    /// About sorted sets, of which there are only those of GEO keys.
+    pub(crate) const SORTED_SET: Self = Self::new("sorted-set", "Sorted sets");
+    /// About trees of places.
+    pub(crate) const TREE: Self = Self::own("rtree", "Trees of places");
+    /// About the connection.
+    pub(crate) const CONNECTION: Self = Self::new("connection", "The connection");
+    /// About the server.
+    pub(crate) const SERVER: Self = Self::new("server", "The server");
+
+    /// All groups, in the order of the documentation: values and keys, the types,
+    /// the server.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::STRING, Self::GENERIC];
+        let last = [Self::CONNECTION, Self::SERVER];
+        for spec in TABLE.iter() {
+            if !all.contains(&spec.group) && !last.contains(&spec.group) {
+                all.push(spec.group);
+            }
         }
+        all.extend(last);
+        all
     }
 }
 
@@ -150,7 +159,7 @@ impl KeyPlaces {
 }
 
 /// One command, or one subcommand.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct CommandSpec {
     /// In lower case; `client|id` for a subcommand.
     pub name: &'static str,
@@ -182,14 +191,14 @@ pub struct CommandSpec {
 
 impl CommandSpec {
     /// What most entries have in common.
-    const PLAIN: Self = Self {
+    pub(crate) const PLAIN: Self = Self {
         name: "",
         arity: 0,
         flags: &[],
         keys: KeyPlaces::NONE,
         categories: &[],
         since: "1.0.0",
-        group: Group::Server,
+        group: Group::SERVER,
         summary: "",
         complexity: "O(1)",
         notes: "",

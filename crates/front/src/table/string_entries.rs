@@ -6,7 +6,7 @@ use super::{CommandSpec, Flag, Group, KeyPlaces, arguments as args};
 use crate::request::parsers;
 
 const STRING: CommandSpec =
-    CommandSpec { categories: &["string"], group: Group::String, ..CommandSpec::PLAIN };
+    CommandSpec { categories: &["string"], group: Group::STRING, ..CommandSpec::PLAIN };
 const BITMAP: CommandSpec = CommandSpec { categories: &["bitmap"], ..STRING };
 
 /// What holds for each command that changes a part of a value.

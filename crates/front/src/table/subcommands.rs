@@ -1,6 +1,6 @@
 //! The subcommands, sorted by name.
 
-use super::{CommandSpec, Flag, Group, arguments as args};
+use super::{CommandSpec, Flag, Group, KeyPlaces, arguments as args};
 use crate::request::parsers;
 
 /// Of CLIENT.
@@ -11,7 +11,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         flags: &[Flag::NoScript, Flag::Loading, Flag::Stale],
         categories: &["connection"],
         since: "2.6.9",
-        group: Group::Connection,
+        group: Group::CONNECTION,
         summary: "Returns the connection's name, or null.",
         parse: parsers::client_getname,
         ..CommandSpec::PLAIN
@@ -22,7 +22,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         flags: &[Flag::Loading, Flag::Stale],
         categories: &["connection"],
         since: "5.0.0",
-        group: Group::Connection,
+        group: Group::CONNECTION,
         summary: "Lists the subcommands.",
         parse: parsers::help,
         ..CommandSpec::PLAIN
@@ -33,7 +33,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         flags: &[Flag::NoScript, Flag::Loading, Flag::Stale],
         categories: &["connection"],
         since: "5.0.0",
-        group: Group::Connection,
+        group: Group::CONNECTION,
         summary: "Returns the connection's number, which no other connection of this run has.",
         parse: parsers::client_id,
         ..CommandSpec::PLAIN
@@ -44,7 +44,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         flags: &[Flag::NoScript, Flag::Loading, Flag::Stale],
         categories: &["connection"],
         since: "6.2.0",
-        group: Group::Connection,
+        group: Group::CONNECTION,
         summary: "Tells about the connection, on one line.",
         parse: parsers::client_info,
         ..CommandSpec::PLAIN
@@ -55,7 +55,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         flags: &[Flag::NoScript, Flag::Loading, Flag::Stale],
         categories: &["connection"],
         since: "7.2.0",
-        group: Group::Connection,
+        group: Group::CONNECTION,
         summary: "Tells the server which client library is used.",
         notes: "Printable ASCII without spaces only.",
         arguments: args::CLIENT_SETINFO,
@@ -68,7 +68,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         flags: &[Flag::NoScript, Flag::Loading, Flag::Stale],
         categories: &["connection"],
         since: "2.6.9",
-        group: Group::Connection,
+        group: Group::CONNECTION,
         summary: "Names the connection; an empty name takes the name away.",
         notes: "Printable ASCII without spaces only.",
         arguments: args::CONNECTION_NAME,
@@ -94,6 +94,47 @@ x itself. Case does not matter.",
     },
     CommandSpec {
         name: "config|help",
+        arity: 2,
+        flags: &[Flag::Loading, Flag::Stale],
+        since: "5.0.0",
+        summary: "Lists the subcommands.",
+        parse: parsers::help,
+        ..CommandSpec::PLAIN
+    },
+];
+
+/// Of DEBUG.
+pub(super) const DEBUG: &[CommandSpec] = &[
+    CommandSpec {
+        name: "debug|digest",
+        arity: 2,
+        flags: &[Flag::Admin, Flag::NoScript],
+        since: "1.0.0",
+        summary: "Returns a digest of all that the server's keys hold, in every database.",
+        complexity: "O(N) where N is the number of keys and of what objects have",
+        notes: "40 hexadecimal digits. Two servers with the same keys, values and expiries have the \
+same digest, whatever their number of shards. It is not Redis's number. Each shard adds its keys up in \
+turns, and begins again if something is changed meanwhile, until it does the rest in one turn; the \
+shards are not looked at in one moment. A key that has expired counts until it is removed.",
+        parse: parsers::debug_digest,
+        ..CommandSpec::PLAIN
+    },
+    CommandSpec {
+        name: "debug|digest-value",
+        arity: -3,
+        flags: &[Flag::ReadOnly, Flag::Admin, Flag::NoScript],
+        keys: KeyPlaces::every(2, &["RO"]),
+        since: "5.0.5",
+        summary: "Returns a digest of what each key holds, and of its expiry, without its name.",
+        complexity: "O(N) where N is the size of what the keys hold",
+        notes: "40 hexadecimal digits each; zeros for a key that is not there. The shard answers \
+nothing else while it adds up a large object.",
+        arguments: args::KEYS,
+        parse: parsers::debug_digest_value,
+        ..CommandSpec::PLAIN
+    },
+    CommandSpec {
+        name: "debug|help",
         arity: 2,
         flags: &[Flag::Loading, Flag::Stale],
         since: "5.0.0",

@@ -6,7 +6,7 @@ use crate::request::parsers;
 const TREE: CommandSpec = CommandSpec {
     categories: &["rtree"],
     since: "0.1.0",
-    group: Group::Tree,
+    group: Group::TREE,
     complexity: "O(log N) where N is the number of objects",
     ..CommandSpec::PLAIN
 };
@@ -19,9 +19,12 @@ pub(super) const ADD: CommandSpec = CommandSpec {
     flags: &[Flag::Write, Flag::DenyOom],
     keys: KeyPlaces::one(&["RW", "update"]),
     summary: "Adds an object to a tree, or moves it; returns 1 if it is new, else 0.",
-    notes: "A tree that is not there is made as RTREE.CREATE makes it without options. An object \
-has an id from 0 to 9223372036854775807 and may have up to 16384 bytes of data. Without DATA it \
-keeps those that it has; with empty DATA it has none. GEOMETRY takes WKT or GeoJSON: points, lines, \
+    notes: "A tree that is not there is made as RTREE.CREATE makes it without options. An id is an \
+integer from 0 to 9223372036854775807, which costs least, or any other 1 to 512 bytes. An object \
+may have up to 16384 bytes of DATA; up to 64 FIELDS, pairs of a name and a value, 8192 bytes in all; \
+and a time at which it expires: EX, PX, EXAT, PXAT as in SET. What is not named stays as it is; empty \
+DATA is none, FIELDS 0 are none, and PERSIST takes the expiry away. An object that has expired is \
+given by no command, and removed soon. GEOMETRY takes WKT or GeoJSON: points, lines, \
 polygons, several of a kind, or collections of them, up to 65536 bytes of WKB; the object's \
 rectangle is the geometry's bounds. An object that is added without GEOMETRY is its rectangle, \
 whatever it was before.",
@@ -69,6 +72,33 @@ it takes the unit square. If there is a tree of that name the reply is an error.
     ..TREE
 };
 
+pub(super) const FGET: CommandSpec = CommandSpec {
+    name: "rtree.fget",
+    arity: -4,
+    flags: &[Flag::ReadOnly, Flag::Fast],
+    summary: "Returns the values of an object's fields, null for each that it does not have.",
+    complexity: "O(M) where M is the number of the object's fields and of those asked for",
+    notes: "A tree that is not there, and an object that is not, are errors. RTREE.GET with \
+WITHFIELDS tells all fields.",
+    arguments: args::RTREE_FGET,
+    parse: parsers::rtree_fget,
+    ..READ
+};
+
+pub(super) const FSET: CommandSpec = CommandSpec {
+    name: "rtree.fset",
+    arity: -5,
+    flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "update"]),
+    summary: "Sets fields of an object; returns how many of them are new.",
+    complexity: "O(M) where M is the number of the object's fields",
+    notes: "The other fields stay. The limits are those of RTREE.ADD, whose FIELDS sets all of them \
+anew. A tree that is not there, and an object that is not, are errors.",
+    arguments: args::RTREE_FSET,
+    parse: parsers::rtree_fset,
+    ..TREE
+};
+
 pub(super) const DROP: CommandSpec = CommandSpec {
     name: "rtree.drop",
     arity: 2,
@@ -87,8 +117,9 @@ pub(super) const GET: CommandSpec = CommandSpec {
     arity: -3,
     flags: &[Flag::ReadOnly, Flag::Fast],
     summary: "Returns an object's rectangle and data, or null if the tree has no such object.",
-    notes: "The reply is an array: minx, miny, maxx, maxy, and the data or null; WITHGEOMETRY: and \
-the geometry as WKT, or null. Numbers are \
+    notes: "The reply is an array: minx, miny, maxx, maxy, and the data or null; then what was asked \
+for, in this order: WITHGEOMETRY: the geometry as WKT, or null; WITHFIELDS: the fields, a map (an \
+array in RESP2); WITHEXPIRY: when it expires, in Unix ms, or -1. Numbers are \
 doubles in RESP3 and strings in RESP2, as short as they can be and still be read back the same. A \
 tree that is not there is an error.",
     arguments: args::RTREE_GET,
@@ -105,7 +136,8 @@ pub(super) const INFO: CommandSpec = CommandSpec {
     notes: "The reply is a map (an array in RESP2): kind; capacity, the entries that a node has \
 room for; height in levels; objects; nodes; node_bytes, what the nodes take of the arena; \
 index_bytes, what finding objects by their ids takes beside it; with_data, the objects that have \
-data; with_geometry, those that have a geometry. A tree that is not there is an error.",
+data; with_geometry, with_fields and with_expiry likewise; with_surrogate, those whose id is no integer \
+or that had an expiry. A tree that is not there is an error.",
     arguments: args::RTREE,
     parse: parsers::rtree_info,
     ..READ
@@ -152,8 +184,7 @@ INTERSECTS: those that share a point with it; WITHIN: those of which every point
 CONTAINS: those that have every point of it; DWITHIN: those at most so far from it, in the unit of \
 the coordinates. LIMIT cuts the \
 reply after so many objects: any of those in the window. The reply is an array of ids; WITHRECT: of \
-arrays of id, minx, miny, maxx, maxy. An id above 9223372036854775807, which other clients can \
-give, is a string. More than 1677721 objects are an error. While the tree changes, an object that \
+arrays of id, minx, miny, maxx, maxy. An id that is no integer is a string. More than 1677721 objects are an error. While the tree changes, an object that \
 was in the window all the time is found, once; one that came, went or moved meanwhile may be found \
 or not. A search of many nodes lets the shard do other work in between, and what a connection sends \
 behind a search waits for its reply, if more than 1638 objects may come. A tree that is not there \

@@ -25,11 +25,11 @@
 //! meets old slot words, or bytes of something else: records prove themselves.
 
 use super::table::{ALL_USED, OVERFLOW_SHIFT, Place, Table};
-use remora_arena::{ArenaFull, Journal, Owner, Slot, Slots, flip_dead};
-use remora_layout::arena_header::word;
+use remora_arena::{ArenaFull, Journal, Owner, Slot, Slots, database_of, flip_bucket_dead};
 use remora_layout::bucket::{BUCKET_SLOTS, BucketHeader, BucketSlot};
+use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{BUCKET_LOAD_QUARTERS, GROW_PAUSE_INSERTS, SLOT_UNIT_BYTES};
+use remora_layout::limits::{GROW_PAUSE_INSERTS, SLOT_UNIT_BYTES};
 use remora_layout::table::{CHUNK_UNIT_BYTES, TableShape};
 
 impl Table {
@@ -43,7 +43,7 @@ impl Table {
         owner: &mut Owner<J>,
         slots: &mut Slots,
         now_s: u64,
-        hash_of: impl Fn(&[u8]) -> KeyHash,
+        hash_of: impl Fn(Database, &[u8]) -> KeyHash,
     ) -> bool {
         if !self.is_too_full() {
             return false;
@@ -63,7 +63,7 @@ impl Table {
     }
 
     fn is_too_full(&self) -> bool {
-        self.records * 4 > self.shape.buckets() * BUCKET_LOAD_QUARTERS
+        self.records * 4 > self.shape.buckets() * self.load_quarters
     }
 
     /// Bytes of the run of pages that the next call of [`Table::grow`] will
@@ -73,7 +73,7 @@ impl Table {
             return None;
         }
         let place = self.shape.chunk_place(self.shape.buckets())?;
-        (self.directory[place.entry] == 0).then(|| self.shape.chunk_bytes(place.entry) as usize)
+        (self.chunk(place.entry) == 0).then(|| self.shape.chunk_bytes(place.entry) as usize)
     }
 
     /// Fills `leaving` with the places whose keys belong to the new bucket.
@@ -81,7 +81,7 @@ impl Table {
         &mut self,
         owner: &Owner<J>,
         grown: TableShape,
-        hash_of: impl Fn(&[u8]) -> KeyHash,
+        hash_of: impl Fn(Database, &[u8]) -> KeyHash,
     ) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.extend(self.places_of(owner, self.shape.splits_next()));
@@ -92,7 +92,8 @@ impl Table {
         }
         leaving.retain(|place| {
             let slot = BucketSlot::from_word(owner.word(place.slot_word()));
-            let hash = hash_of(super::record_key(owner, slot.slot));
+            let key = super::record_key(owner, slot.slot);
+            let hash = hash_of(database_of(owner, slot.slot), key);
             hash.bucket(grown.buckets()) == self.shape.buckets()
         });
         self.leaving = leaving;
@@ -113,11 +114,27 @@ impl Table {
         let spares = take_overflow_slots(owner, slots, now_s, more)?;
         self.write_chain(owner, new, depth, &spares);
         self.overflow_buckets += spares.len() as u64;
-        owner.store_release(word::BUCKETS, grown.buckets());
+        owner.store_release(self.head.buckets, grown.buckets());
         self.shape = grown;
         self.take_leaving_out(owner, old, depth);
         self.shed(owner, slots, old, now_s);
         Ok(())
+    }
+
+    /// The chunk of a directory entry; 0 if there is none.
+    fn chunk(&self, entry: usize) -> u32 {
+        self.directory.get(entry).copied().unwrap_or(0)
+    }
+
+    /// Gives the chunks of a table back that holds nothing any more, and that
+    /// nobody reaches.
+    pub fn give_chunks(&mut self, slots: &mut Slots) {
+        for (entry, chunk) in std::mem::take(&mut self.directory).into_iter().enumerate() {
+            if chunk != 0 {
+                let offset = chunk as u64 * CHUNK_UNIT_BYTES;
+                slots.give_run(offset as usize, self.shape.chunk_bytes(entry) as usize);
+            }
+        }
     }
 
     /// Makes sure that the chunk of a new bucket exists.
@@ -128,16 +145,19 @@ impl Table {
         bucket: u64,
     ) -> Result<(), ArenaFull> {
         let place = self.shape.chunk_place(bucket).expect("a new bucket is beyond the first ones");
-        if self.directory[place.entry] != 0 {
+        if self.chunk(place.entry) != 0 {
             return Ok(());
         }
         let bytes = self.shape.chunk_bytes(place.entry) as usize;
         let offset = slots.take_run(bytes)?;
         assert!((offset as u64).is_multiple_of(CHUNK_UNIT_BYTES), "runs are aligned");
+        if self.directory.len() <= place.entry {
+            self.directory.resize(place.entry + 1, 0);
+        }
         self.directory[place.entry] = (offset as u64 / CHUNK_UNIT_BYTES) as u32;
         let even = place.entry & !1;
-        let pair = self.directory[even] as u64 | (self.directory[even + 1] as u64) << 32;
-        owner.store(word::DIRECTORY + even / 2, pair);
+        let pair = self.chunk(even) as u64 | (self.chunk(even + 1) as u64) << 32;
+        owner.store(self.head.directory + even / 2, pair);
         Ok(())
     }
 
@@ -214,7 +234,7 @@ impl Table {
             owner.store_release(before, unlinked.0);
             // The bucket lies right behind its slot's guardian.
             let slot = (last / (SLOT_UNIT_BYTES / 8)) as u32 - OVERFLOW_SHIFT;
-            let dead = flip_dead(owner, slot);
+            let dead = flip_bucket_dead(owner, slot);
             slots.release(owner, dead, None, now_s);
             self.overflow_buckets -= 1;
         }
@@ -254,7 +274,7 @@ fn take_overflow_slots<J: Journal>(
             Ok(slot) => taken.push(slot),
             Err(full) => {
                 for slot in taken {
-                    let dead = flip_dead(owner, slot.slot);
+                    let dead = flip_bucket_dead(owner, slot.slot);
                     slots.release(owner, dead, None, now_s);
                 }
                 return Err(full);

@@ -4,11 +4,12 @@
 //! `table` and `grow` are its writer; `view` and `walk` its reader.
 
 mod grow;
+mod object;
 mod table;
 mod view;
 mod walk;
 
-pub use crate::memory::Memory;
+pub use object::ObjectRef;
 pub use table::{Place, Table, record_key, record_value};
 pub use view::TableRef;
-pub use walk::{AskReason, Step, Walk, Want, walk_locally};
+pub use walk::{AskReason, Found, Lookup, Part, Want, walk_locally};

@@ -6,13 +6,16 @@
 //! meets an old word finds an old record, whose guardian and generation tell.
 //! How the table grows and sheds overflow buckets stands in `grow`.
 
-use remora_arena::{BUCKET_CLASS, Journal, Owner, class_bytes, lengths_of};
+use remora_arena::{BUCKET_CLASS, Journal, Owner, class_bytes, is_named, kind_of, lengths_of};
 use remora_layout::arena_header::word;
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{PAGE_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::limits::{
+    BUCKET_LOAD_QUARTERS, OBJECT_BASE_BUCKETS, OBJECT_LOAD_QUARTERS, PAGE_BYTES, SLOT_UNIT_BYTES,
+    WORD_BYTES,
+};
 use remora_layout::record::RECORD_HEADER_BYTES;
-use remora_layout::table::{DIRECTORY_ENTRIES, TableShape};
+use remora_layout::table::{OBJECT_HEAD_WORDS, TableHead, TableShape};
 
 /// Size class of a slot that holds an overflow bucket: the slot's guardian
 /// word (never live, so that no reader takes it for a record), a word of
@@ -40,12 +43,15 @@ impl Place {
     }
 }
 
-/// The table of one shard.
+/// The table of one shard, or of one object.
 pub struct Table {
+    pub(super) head: TableHead,
     pub(super) offset: u64,
     pub(super) shape: TableShape,
-    /// Chunks by directory entry, as the header page has them.
-    pub(super) directory: Box<[u32; DIRECTORY_ENTRIES]>,
+    /// Records per bucket, in quarters, above which it grows.
+    pub(super) load_quarters: u64,
+    /// Chunks by directory entry, as its head has them; as far as there are any.
+    pub(super) directory: Vec<u32>,
     /// Slots in use, in all buckets.
     pub(super) records: u64,
     pub(super) overflow_buckets: u64,
@@ -62,17 +68,42 @@ impl Table {
         assert!(offset.is_multiple_of(64));
         let shape = TableShape::checked(base, base).expect("a power of two, at most 2^32");
         owner.store(word::TABLE_OFFSET, offset as u64);
-        owner.store(word::BASE_BUCKETS, base);
-        owner.store_release(word::BUCKETS, base);
+        Self::at(owner, TableHead::SHARD, (offset, BUCKET_LOAD_QUARTERS), shape)
+    }
+
+    /// A table of an object, whose state block, all zeros behind its guardian,
+    /// begins at this word: its first buckets lie in it.
+    pub fn in_object<J: Journal>(owner: &mut Owner<J>, state: usize) -> Self {
+        let base = OBJECT_BASE_BUCKETS;
+        let shape = TableShape::of_object(base, base).expect("a power of two");
+        let offset = (state + OBJECT_HEAD_WORDS) * WORD_BYTES;
+        Self::at(owner, TableHead::of_object(state), (offset, OBJECT_LOAD_QUARTERS), shape)
+    }
+
+    fn at<J: Journal>(
+        owner: &mut Owner<J>,
+        head: TableHead,
+        (offset, load_quarters): (usize, u64),
+        shape: TableShape,
+    ) -> Self {
+        owner.store(head.base, shape.base());
+        owner.store_release(head.buckets, shape.buckets());
         Self {
+            head,
             offset: offset as u64,
             shape,
-            directory: Box::new([0; DIRECTORY_ENTRIES]),
+            load_quarters,
+            directory: Vec::new(),
             records: 0,
             overflow_buckets: 0,
             pause: 0,
             leaving: Vec::new(),
         }
+    }
+
+    /// The main bucket that the next split is of.
+    pub fn splits_next(&self) -> u64 {
+        self.shape.splits_next()
     }
 
     /// Main buckets: one for each chain. Only grows.
@@ -88,6 +119,18 @@ impl Table {
     /// Keys in the table.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// The buckets of this table that hold what stood in `bucket` when the table
+    /// had so many buckets.
+    pub fn came_from(&self, bucket: u64, buckets_then: u64) -> impl Iterator<Item = u64> + use<> {
+        self.shape.came_from(bucket, buckets_then)
+    }
+
+    /// The bucket at a place in the order of a scan, and the place behind it
+    /// ([`TableShape::at_scan_place`]).
+    pub fn at_scan_place(&self, place: u32) -> (u64, u64) {
+        self.shape.at_scan_place(place)
     }
 
     /// Bytes of all main buckets, made or only provided for, and of the slots
@@ -163,8 +206,9 @@ impl Table {
         })
     }
 
-    /// The place and slot of `key`. The full key is compared only where the
-    /// signature matches (H10).
+    /// The place and slot of `key` of the hash's database, of whatever kind its
+    /// record is: there is one space of keys in each. The full key is compared only where the signature
+    /// matches (H10).
     #[inline]
     pub fn find<J: Journal>(
         &self,
@@ -179,7 +223,9 @@ impl Table {
                     continue;
                 }
                 let slot = BucketSlot::from_word(owner.word(header_word + 1 + index));
-                if slot.signature == hash.signature() && record_key(owner, slot.slot) == key {
+                if slot.signature == hash.signature()
+                    && is_named(owner, slot.slot, hash.database(), key)
+                {
                     return Some((Place { header_word, index }, slot));
                 }
             }
@@ -216,6 +262,8 @@ impl Table {
         slot: BucketSlot,
         overflow_slot: Option<u32>,
     ) {
+        let is_part = kind_of(owner, slot.slot).is_part();
+        debug_assert!(!is_part || self.head != TableHead::SHARD, "no key names a part");
         self.records += 1;
         let mut last = self.main_word(hash);
         let mut free = None;

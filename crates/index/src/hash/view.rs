@@ -6,13 +6,17 @@
 //! leads to the key's bucket, or to one whose header says that the key has
 //! left ([`Home::is_left`]).
 
-use crate::memory::Memory;
-use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
+use remora_layout::arena_header::{ARENA_HEADER_BYTES, durable_of, word};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WORD_BYTES};
+use remora_layout::limits::{
+    CHAIN_BUCKETS, OBJECT_BASE_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WORD_BYTES,
+};
 use remora_layout::pointer::RemotePointer;
-use remora_layout::table::{CHUNK_UNIT_BYTES, TableShape};
+use remora_layout::table::{
+    CHUNK_UNIT_BYTES, OBJECT_HEAD_WORDS, OBJECT_STATE_BYTES, TableHead, TableShape,
+};
+use remora_walk::Memory;
 
 /// A shard's table, as its arena's header page told it at some time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +27,9 @@ pub struct TableRef {
     pub region_bytes: u64,
     /// The arena's secret, part of the seed of each record's checksum.
     pub secret: u64,
+    /// Changes are not durable at once: readers of nodes compare with the word
+    /// [`word::DURABLE`], and what has no sequence beside it is asked for.
+    pub lags: bool,
     offset: u64,
     shape: TableShape,
     /// Chunks by directory entry, as far as the shape uses them.
@@ -48,18 +55,37 @@ impl TableRef {
         {
             return None;
         }
-        let length = shape.entries().last().map_or(0, |last| last + 1);
-        let mut directory = vec![0; length].into_boxed_slice();
-        for entry in shape.entries() {
-            let chunk = (word_at(word::DIRECTORY + entry / 2) >> (entry % 2 * 32)) as u32;
-            let end = chunk as u64 * CHUNK_UNIT_BYTES + shape.chunk_bytes(entry);
-            if chunk == 0 || end > region_bytes {
-                return None;
-            }
-            directory[entry] = chunk;
-        }
+        let directory = directory(shape, region_bytes, |at| word_at(word::DIRECTORY + at))?;
         let secret = word_at(word::RECORD_SECRET);
-        Some(Self { region, region_bytes, secret, offset, shape, directory })
+        let lags = durable_of(word_at(word::DURABLE)) != u64::MAX;
+        Some(Self { region, region_bytes, secret, lags, offset, shape, directory })
+    }
+
+    /// As [`TableRef::read`], of the owner's own process: the page says which
+    /// region it is.
+    pub fn of(arena: &impl Memory) -> Option<Self> {
+        let mut region = [0; WORD_BYTES];
+        arena.fetch((word::REGION * WORD_BYTES) as u64, &mut region).then_some(())?;
+        Self::read(u64::from_le_bytes(region) as u32, arena)
+    }
+
+    /// The table of an object of this arena, as the state block of its root record,
+    /// which stands at this offset, tells of it. `None` as for [`TableRef::parse`].
+    pub(super) fn of_object(&self, secret: u64, offset: u64, state: &[u8]) -> Option<Self> {
+        let state = state.get(..OBJECT_STATE_BYTES)?;
+        let word_at = |index: usize| {
+            let word = &state[index * 8..index * 8 + 8];
+            u64::from_le_bytes(word.try_into().expect("eight bytes"))
+        };
+        let head = TableHead::of_object(0);
+        let shape = TableShape::of_object(word_at(head.base), word_at(head.buckets))?;
+        if shape.base() != OBJECT_BASE_BUCKETS {
+            return None;
+        }
+        let directory = directory(shape, self.region_bytes, |at| word_at(head.directory + at))?;
+        let offset = offset + (OBJECT_HEAD_WORDS * WORD_BYTES) as u64;
+        let &Self { region, region_bytes, lags, .. } = self;
+        Some(Self { region, region_bytes, secret, lags, offset, shape, directory })
     }
 
     /// As [`TableRef::parse`], from memory that this process maps. Tries again
@@ -123,6 +149,26 @@ impl TableRef {
             base: self.shape.base(),
         }
     }
+}
+
+/// The chunks that a table of this shape has; `None` where one is missing or lies
+/// beyond the region.
+fn directory(
+    shape: TableShape,
+    region_bytes: u64,
+    word_at: impl Fn(usize) -> u64,
+) -> Option<Box<[u32]>> {
+    let length = shape.entries().last().map_or(0, |last| last + 1);
+    let mut directory = vec![0; length].into_boxed_slice();
+    for entry in shape.entries() {
+        let chunk = (word_at(entry / 2) >> (entry % 2 * 32)) as u32;
+        let end = chunk as u64 * CHUNK_UNIT_BYTES + shape.chunk_bytes(entry);
+        if chunk == 0 || end > region_bytes {
+            return None;
+        }
+        directory[entry] = chunk;
+    }
+    Some(directory)
 }
 
 /// The bucket at which a walk begins.

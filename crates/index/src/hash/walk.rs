@@ -6,63 +6,85 @@
 //! the table is too old for its key says so, and goes on with a newer one.
 
 use super::view::{Home, TableRef};
-use crate::memory::Memory;
 use remora_arena::{CLASSES, class_bytes};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_layout::limits::{CHAIN_BUCKETS, READ_RETRIES, SLOT_UNIT_BYTES, WALK_CANDIDATES};
-use remora_layout::record::{MAX_RECORD_BYTES, RECORD_HEADER_BYTES, Reject, Verified, verify};
-
-/// Bytes that a walk wants next, in its table's region.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Want {
-    /// Byte offset, a multiple of 16.
-    pub offset: u64,
-    /// How many; at most the largest size class, and never beyond the region.
-    pub bytes: usize,
-}
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::{
+    MAX_RECORD_BYTES, Mutable, RECORD_HEADER_BYTES, Reject, Verified, Wanted, verify,
+};
+use remora_walk::local::{self, Unwatched};
+use remora_walk::{End, Memory, Proof, Step, Walk, What};
 
 /// Why reading did not conclude.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AskReason {
     /// No record of the key was met; only the owner says "absent".
     NotFound,
-    /// The record is not yet as durable as configured.
+    /// The record is not yet as durable as configured, or changed in place.
     Pending,
+    /// The record is of another kind than the walk looks for.
+    OtherKind,
     /// A bound was reached.
     TooManyTries,
 }
 
-/// What a walk says after it was fed.
+/// The record that a lookup found, in the bytes that it was fed last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step<'b> {
-    /// Fetch these bytes and feed them.
-    Fetch(Want),
-    /// The record, in the bytes just fed.
-    Found(Verified<'b>),
-    /// The key's bucket has been split since the walk's view was made: fetch
-    /// the arena's header page, and go on with [`Walk::refresh`].
-    Moved,
-    /// Ask the owner.
-    Ask(AskReason),
+pub struct Found {
+    /// Where the record lies; the length is the record's own.
+    pub pointer: RemotePointer,
+    /// Word 1 as it was read.
+    pub mutable: Mutable,
+    /// The record's own kind.
+    pub kind: Kind,
+    /// Bytes of the value, which are the record's last.
+    pub value_bytes: usize,
+    /// Bytes that were fetched: the record, and behind it what its slot has room for.
+    pub fetched_bytes: usize,
 }
 
-#[derive(Clone, Copy)]
-enum At {
+impl Found {
+    /// Where the value begins.
+    #[inline(always)]
+    pub fn value_from(&self) -> usize {
+        self.pointer.length as usize - self.value_bytes
+    }
+
+    /// The record, in the bytes that the lookup was fed last.
+    #[inline(always)]
+    pub fn record<'b>(&self, bytes: &'b [u8]) -> Verified<'b> {
+        let value = &bytes[self.value_from()..self.pointer.length as usize];
+        Verified { value, mutable: self.mutable, pointer: self.pointer, kind: self.kind }
+    }
+}
+
+/// What a lookup wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// A bucket.
     Bucket,
+    /// The record that a bucket's word names.
     Record(BucketSlot),
 }
 
-/// One lookup of one key.
+/// A want of a lookup, in its table's region.
+pub type Want = remora_walk::Want<Part>;
+
+/// One lookup of one key, for a record of one kind.
 #[derive(Clone)]
-pub struct Walk<'k> {
+pub struct Lookup<'k> {
     key: &'k [u8],
+    kind: Kind,
     hash: KeyHash,
     region: u32,
     region_bytes: u64,
     secret: u64,
     home: Home,
-    at: At,
+    /// Offset, bytes and part of the next want.
+    next: Option<(u64, usize, Part)>,
     candidates: [BucketSlot; BUCKET_SLOTS],
     waiting: usize,
     overflow: Option<u32>,
@@ -71,45 +93,33 @@ pub struct Walk<'k> {
     retries: u32,
 }
 
-impl<'k> Walk<'k> {
-    /// A walk and the first bytes that it wants.
+impl<'k> Lookup<'k> {
+    /// A walk to the key's record of this kind.
     #[inline]
-    pub fn begin(key: &'k [u8], hash: KeyHash, table: &TableRef) -> (Self, Want) {
+    pub fn begin(key: &'k [u8], hash: KeyHash, kind: Kind, table: &TableRef) -> Self {
         let home = table.home(hash);
         let none = BucketSlot { slot: 0, class: 0, generation_low: 0, signature: 0 };
-        let walk = Self {
+        Self {
             key,
+            kind,
             hash,
             region: table.region,
             region_bytes: table.region_bytes,
             secret: table.secret,
             home,
-            at: At::Bucket,
+            next: Some((home.offset, BUCKET_BYTES, Part::Bucket)),
             candidates: [none; BUCKET_SLOTS],
             waiting: 0,
             overflow: None,
             buckets_seen: 0,
             records_seen: 0,
             retries: 0,
-        };
-        (walk, Want { offset: home.offset, bytes: BUCKET_BYTES })
-    }
-
-    /// Begins again with another view of the same table, after
-    /// [`Step::Moved`]. To be called with the old one if no page could be
-    /// had, so that the number of tries stays bounded.
-    pub fn refresh(&mut self, table: &TableRef) -> Result<Want, AskReason> {
-        if !self.may_retry() {
-            return Err(AskReason::TooManyTries);
         }
-        self.home = table.home(self.hash);
-        Ok(self.restart())
     }
 
-    /// Times that a fetch was in vain so far: torn, dead, or of a bucket that
-    /// the key has left.
-    pub fn retries(&self) -> u32 {
-        self.retries
+    /// The key, or the name, that is looked for.
+    pub fn key(&self) -> &'k [u8] {
+        self.key
     }
 
     /// Buckets and records fetched so far.
@@ -117,16 +127,7 @@ impl<'k> Walk<'k> {
         self.buckets_seen + self.records_seen
     }
 
-    /// Takes the bytes that were wanted.
-    #[inline]
-    pub fn feed<'b>(&mut self, bytes: &'b [u8]) -> Step<'b> {
-        match self.at {
-            At::Bucket => self.take_bucket(bytes),
-            At::Record(slot) => self.take_record(slot, bytes),
-        }
-    }
-
-    fn take_bucket(&mut self, bytes: &[u8]) -> Step<'static> {
+    fn take_bucket(&mut self, bytes: &[u8]) -> Step<Found, AskReason> {
         self.buckets_seen += 1;
         let word = |index: usize| {
             let word = bytes.get(index * 8..index * 8 + 8)?;
@@ -134,7 +135,7 @@ impl<'k> Walk<'k> {
         };
         let header = BucketHeader(word(0).unwrap_or(0));
         if self.home.is_left(header, self.hash) {
-            return Step::Moved;
+            return Step::Restart;
         }
         self.overflow = header.overflow();
         for index in (0..BUCKET_SLOTS).filter(|index| header.used() & 1 << index != 0) {
@@ -147,18 +148,27 @@ impl<'k> Walk<'k> {
         self.next()
     }
 
-    fn take_record<'b>(&mut self, slot: BucketSlot, bytes: &'b [u8]) -> Step<'b> {
+    fn take_record(&mut self, slot: BucketSlot, bytes: &[u8]) -> Step<Found, AskReason> {
         self.records_seen += 1;
-        match verify(bytes, self.secret, self.region, slot.slot, None, self.key) {
+        let wanted = Wanted { kind: self.kind, database: self.hash.database() };
+        match verify(bytes, self.secret, self.region, slot.slot, None, wanted, self.key) {
             Ok(found) if found.pointer.generation as u8 == slot.generation_low => {
-                Step::Found(found)
+                let Verified { value, mutable, pointer, kind } = found;
+                Step::Found(Found {
+                    pointer,
+                    mutable,
+                    kind,
+                    value_bytes: value.len(),
+                    fetched_bytes: bytes.len(),
+                })
             }
-            Err(Reject::Pending) => Step::Ask(AskReason::Pending),
+            Err(Reject::Pending | Reject::AskOnly) => Step::Ask(AskReason::Pending),
             Err(Reject::OtherKey) => self.next(),
+            Err(Reject::OtherKind) => Step::Ask(AskReason::OtherKind),
             // Torn: the same READ again. Dead, or of another generation: the
             // bucket has changed since it was read.
-            Err(Reject::Torn) if self.may_retry() => Step::Fetch(self.want_record(slot)),
-            Err(Reject::Dead) | Ok(_) if self.may_retry() => Step::Fetch(self.restart()),
+            Err(Reject::Torn) if self.may_retry() => self.fetch_record(slot),
+            Err(Reject::Dead) | Ok(_) if self.may_retry() => self.fetch_home(),
             _ => Step::Ask(AskReason::TooManyTries),
         }
     }
@@ -168,40 +178,49 @@ impl<'k> Walk<'k> {
         self.retries <= READ_RETRIES
     }
 
-    fn restart(&mut self) -> Want {
+    #[inline(always)]
+    fn fetch(&mut self, offset: u64, bytes: usize, part: Part) -> Step<Found, AskReason> {
+        self.next = Some((offset, bytes, part));
+        Step::More
+    }
+
+    fn fetch_bucket(&mut self, offset: u64) -> Step<Found, AskReason> {
+        self.fetch(offset, BUCKET_BYTES, Part::Bucket)
+    }
+
+    fn fetch_home(&mut self) -> Step<Found, AskReason> {
         self.waiting = 0;
         self.overflow = None;
-        self.want_bucket(self.home.offset)
+        self.fetch_bucket(self.home.offset)
     }
 
-    fn want_bucket(&mut self, offset: u64) -> Want {
-        self.at = At::Bucket;
-        Want { offset, bytes: BUCKET_BYTES }
+    fn fetch_record(&mut self, slot: BucketSlot) -> Step<Found, AskReason> {
+        let (offset, bytes) = self.record_range(slot);
+        self.fetch(offset, bytes, Part::Record(slot))
     }
 
-    fn want_record(&mut self, slot: BucketSlot) -> Want {
-        self.at = At::Record(slot);
+    fn record_range(&self, slot: BucketSlot) -> (u64, usize) {
         let offset = slot.slot as u64 * SLOT_UNIT_BYTES as u64;
         // The class of a large record may reach beyond its pages, and beyond
         // the region's end.
         let left = self.region_bytes.saturating_sub(offset);
         let most = class_bytes(slot.class).min(MAX_RECORD_BYTES);
-        Want { offset, bytes: left.min(most as u64) as usize }
+        (offset, left.min(most as u64) as usize)
     }
 
     /// The next candidate, else the next bucket of the chain, else the owner.
-    fn next(&mut self) -> Step<'static> {
+    fn next(&mut self) -> Step<Found, AskReason> {
         while self.waiting > 0 {
             self.waiting -= 1;
             let slot = self.candidates[self.waiting];
             // A word read from elsewhere may name anything.
             if (slot.class as usize) < CLASSES {
-                let want = self.want_record(slot);
+                let (offset, bytes) = self.record_range(slot);
                 if self.records_seen >= WALK_CANDIDATES {
                     return Step::Ask(AskReason::TooManyTries);
                 }
-                if want.bytes >= RECORD_HEADER_BYTES {
-                    return Step::Fetch(want);
+                if bytes >= RECORD_HEADER_BYTES {
+                    return self.fetch(offset, bytes, Part::Record(slot));
                 }
             }
         }
@@ -212,14 +231,58 @@ impl<'k> Walk<'k> {
                 if offset + BUCKET_BYTES as u64 > self.region_bytes {
                     return Step::Ask(AskReason::TooManyTries);
                 }
-                Step::Fetch(self.want_bucket(offset))
+                self.fetch_bucket(offset)
             }
             None => Step::Ask(AskReason::NotFound),
         }
     }
 }
 
-/// Runs a walk over memory that this process maps: another thread of the
+impl Walk for Lookup<'_> {
+    type Found = Found;
+    type Reason = AskReason;
+    type Tag = Part;
+    type Head = TableRef;
+
+    const OUT_OF_REGION: AskReason = AskReason::TooManyTries;
+
+    #[inline(always)]
+    fn next_want(&mut self) -> Option<Want> {
+        let (offset, bytes, tag) = self.next.take()?;
+        let what = if tag == Part::Bucket { What::Words } else { What::Record };
+        Some(Want { offset, bytes, what, tag })
+    }
+
+    /// [`Step::Restart`]: the key's bucket has been split since the view was
+    /// made.
+    #[inline]
+    fn feed(&mut self, want: Want, bytes: &[u8], _: Proof) -> Step<Found, AskReason> {
+        match want.tag {
+            Part::Bucket => self.take_bucket(bytes),
+            Part::Record(slot) => self.take_record(slot, bytes),
+        }
+    }
+
+    /// Begins again with another view of the same table. To be called with the
+    /// old one if no header page could be had, so that the number of tries
+    /// stays bounded.
+    fn restart(&mut self, table: &TableRef) -> Result<(), AskReason> {
+        if !self.may_retry() {
+            return Err(AskReason::TooManyTries);
+        }
+        self.home = table.home(self.hash);
+        self.fetch_home();
+        Ok(())
+    }
+
+    /// Times that a fetch was in vain so far: torn, dead, or of a bucket that
+    /// the key has left.
+    fn retries(&self) -> u32 {
+        self.retries
+    }
+}
+
+/// Looks a key up in memory that this process maps: another thread of the
 /// server, or a test. `scratch` is grown as needed and holds the record;
 /// `table` is brought up to date when the walk finds it old.
 pub fn walk_locally<'s>(
@@ -227,33 +290,20 @@ pub fn walk_locally<'s>(
     table: &mut TableRef,
     key: &[u8],
     hash: KeyHash,
+    kind: Kind,
     scratch: &'s mut Vec<u8>,
 ) -> Result<Verified<'s>, AskReason> {
-    let (mut walk, mut want) = Walk::begin(key, hash, table);
+    let mut lookup = Lookup::begin(key, hash, kind, table);
     // Bounded: every walk is (limits READ_RETRIES, CHAIN_BUCKETS, WALK_CANDIDATES).
     loop {
-        if scratch.len() < want.bytes {
-            scratch.resize(want.bytes, 0);
-        }
-        if !memory.fetch(want.offset, &mut scratch[..want.bytes]) {
-            return Err(AskReason::TooManyTries);
-        }
-        match walk.feed(&scratch[..want.bytes]) {
-            Step::Fetch(next) => want = next,
-            Step::Ask(reason) => return Err(reason),
-            Step::Moved => {
+        match local::run(&mut lookup, memory, &mut Unwatched, scratch) {
+            End::Found(found) => return Ok(found.record(scratch)),
+            End::Ask(reason) => return Err(reason),
+            End::Restart | End::Stale | End::Beyond => {
                 if let Some(newer) = TableRef::read(table.region, memory) {
                     *table = newer;
                 }
-                want = walk.refresh(table)?;
-            }
-            Step::Found(found) => {
-                // Ends the borrow of the loop's turn: the record's place in
-                // the scratch is known from its lengths.
-                let (pointer, mutable) = (found.pointer, found.mutable);
-                let end = pointer.length as usize;
-                let from = end - found.value.len();
-                return Ok(Verified { value: &scratch[from..end], mutable, pointer });
+                lookup.restart(table)?;
             }
         }
     }

@@ -17,10 +17,13 @@ use remora_layout::tree::{TreeHeader, TreeKind};
 const TOLD_EVERY_NODES: usize = 1024;
 
 impl Tree {
-    /// Loads objects, ids with their rectangles, into an empty tree. All are
-    /// loaded, and seen by readers at once, or none. `progress` is told the
-    /// number of objects in finished leaves now and then.
-    pub fn load<J: Journal>(
+    /// Plans to load objects, ids with their rectangles, into an empty tree: writes
+    /// nodes that no reader can reach before [`Tree::publish`]. `progress` is told
+    /// the number of objects in finished leaves now and then.
+    ///
+    /// # Errors
+    /// The tree is not empty, an id stands twice, or memory is full.
+    pub fn plan_load<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         objects: Vec<(u64, Rect)>,
@@ -40,7 +43,7 @@ impl Tree {
         let mut ids = Ids::new(self.home.secret, entries.len());
         match self.build(arena, entries, &mut ids, &mut made, &mut progress) {
             Ok(header) => {
-                self.replace_root(arena, header, ids);
+                self.plan_root(arena, header, ids);
                 Ok(())
             }
             Err(error) => {
@@ -48,6 +51,21 @@ impl Tree {
                 Err(error)
             }
         }
+    }
+
+    /// [`Tree::plan_load`], published at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        objects: Vec<(u64, Rect)>,
+        progress: impl FnMut(u64),
+    ) -> Result<(), TreeError> {
+        self.plan_load(arena, objects, progress)?;
+        self.publish(arena);
+        Ok(())
     }
 
     /// Writes all nodes; no way leads to them yet.

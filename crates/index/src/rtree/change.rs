@@ -61,7 +61,7 @@ impl<J: Journal> Change<'_, '_, J> {
         self.settle()
     }
 
-    /// Gives the object at an index of a leaf another rectangle.
+    /// Gives the object at an index of a leaf another rectangle, or another word.
     pub fn move_to(&mut self, leaf: u32, index: usize, to: Entry) -> Result<(), ArenaFull> {
         let mut path = self.find(leaf, index);
         self.edit.changed = Some(Changed::Moved(to.word));
@@ -71,7 +71,7 @@ impl<J: Journal> Change<'_, '_, J> {
         };
         if stays && self.header.kind != TreeKind::Hilbert {
             let (at, index) = path.pop().expect("a way ends at a leaf");
-            self.entries_mut(at)[index].rect = to.rect;
+            self.entries_mut(at)[index] = to;
             return self.go_up(at, 0, &mut path, None);
         }
         if planted(Plant::StaleParentBox) {

@@ -20,7 +20,6 @@
 
 use super::ids::Ids;
 use super::pool::{Arena, Pool, set_state, word_of};
-use crate::memory::Memory;
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
@@ -29,6 +28,7 @@ use remora_layout::node::{
 use remora_layout::plant::{Plant, planted};
 use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
+use remora_walk::Memory;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A node as it will be.
@@ -42,6 +42,8 @@ struct Image {
     /// Entries from the first on that are what they were.
     kept: usize,
     entries: Vec<Entry>,
+    /// Entries that it had room for when the last change with it ended.
+    room: usize,
 }
 
 /// What becomes of an object that was there before.
@@ -66,9 +68,12 @@ pub(super) struct Edit {
     pub changed: Option<Changed>,
     /// Levels, one bit each, in which entries were reinserted already.
     pub reinserted: u64,
+    /// Entries that all images have room for.
+    room: usize,
 }
 
 /// The entries of a node in the owner's memory.
+#[inline(always)]
 pub(super) fn entries_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> &[Entry] {
     let entries = shape_in(owner, at).entries as usize;
     let bytes = owner.slice(at.offset() + NODE_HEADER_BYTES, entries * ENTRY_BYTES);
@@ -78,14 +83,24 @@ pub(super) fn entries_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> &[Entry] 
 /// Asks for a node's memory ahead of its use.
 #[inline(always)]
 pub(super) fn prefetch_node<J: Journal>(owner: &Owner<J>, at: NodeRef, capacity: usize) {
-    Memory::prefetch(owner.words(), at.offset() as u64, node_bytes(capacity));
+    Memory::prefetch(owner.view(), at.offset() as u64, node_bytes(capacity));
 }
 
+#[inline(always)]
 pub(super) fn shape_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> NodeShape {
     NodeShape::from_word(owner.word(word_of(at, word::SHAPE))).expect("the owner's own")
 }
 
 impl Edit {
+    /// Bytes of the heap that it keeps between changes: a few nodes' entries.
+    pub fn heap_bytes(&self) -> u64 {
+        let bytes = self.room * ENTRY_BYTES
+            + self.images.capacity() * size_of::<Image>()
+            + self.at.capacity() * size_of::<NodeRef>()
+            + self.homeless.capacity() * size_of::<(Entry, u8)>();
+        bytes as u64
+    }
+
     fn position(&self, at: NodeRef) -> Option<usize> {
         self.at.iter().position(|&known| known == at)
     }
@@ -139,7 +154,7 @@ impl Edit {
         let image = &mut self.images[index];
         image.entries.clear();
         let entries = std::mem::take(&mut image.entries);
-        *image = Image { level, is_new, entries, ..Image::default() };
+        *image = Image { level, is_new, entries, room: image.room, ..Image::default() };
         index
     }
 
@@ -172,6 +187,10 @@ impl Edit {
     }
 
     fn clear(&mut self) {
+        for image in &mut self.images[..self.at.len()] {
+            let room = image.entries.capacity();
+            self.room = self.room + room - std::mem::replace(&mut image.room, room);
+        }
         self.at.clear();
         self.homeless.clear();
         self.changed = None;
@@ -224,8 +243,9 @@ impl Edit {
             }
         }
         arena.owner.release();
-        for losing in [false, true] {
-            for level in (0..old.height).rev() {
+        let top = self.images[..self.at.len()].iter().map(|image| image.level).max();
+        for losing in [false, true].into_iter().take(1 + any_loses as usize) {
+            for level in (0..=top.unwrap_or(0)).rev() {
                 for (index, &at) in self.at.iter().enumerate() {
                     let image = &self.images[index];
                     if image.level == level

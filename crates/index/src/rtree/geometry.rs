@@ -24,17 +24,36 @@ pub(super) fn growth_of(rect: &Rect, added: &Rect) -> [f64; 2] {
 /// child that contains the rectangle comes before all others; whether it does.
 pub(super) fn least_growth(entries: &[Entry], added: &Rect) -> (usize, bool) {
     let test = Test::of_object(Predicate::Contains, added);
-    let chunks = (0..entries.len()).step_by(AT_A_TIME);
-    let containing = chunks.flat_map(|from| {
-        let part = &entries[from..entries.len().min(from + AT_A_TIME)];
-        test.hits(part.iter().map(|entry| entry.rect)).map(move |index| from + index)
-    });
-    let smallest = best_by(containing, |index| [entries[index].rect.area(), 0.0]);
-    if let Some(index) = smallest {
+    let mut smallest = Best::default();
+    let mut from = 0;
+    for part in entries.chunks(AT_A_TIME) {
+        for index in test.hits(part.iter().map(|entry| entry.rect)) {
+            smallest.offer(from + index, [part[index].rect.area(), 0.0]);
+        }
+        from += part.len();
+    }
+    if let Some(index) = smallest.index {
         return (index, true);
     }
     let growth = |index: usize| growth_of(&entries[index].rect, added);
     (best_by(0..entries.len(), growth).unwrap_or(0), false)
+}
+
+/// The candidate of the least cost so far; the first of equal ones.
+#[derive(Default)]
+struct Best {
+    index: Option<usize>,
+    cost: [f64; 2],
+}
+
+impl Best {
+    #[inline(always)]
+    fn offer(&mut self, index: usize, cost: [f64; 2]) {
+        let least = self.cost;
+        if self.index.is_none() || cost[0] < least[0] || cost[0] == least[0] && cost[1] < least[1] {
+            *self = Self { index: Some(index), cost };
+        }
+    }
 }
 
 /// The candidate of the least cost; the first of equal ones.
@@ -43,14 +62,9 @@ pub(super) fn best_by(
     candidates: impl Iterator<Item = usize>,
     cost: impl Fn(usize) -> [f64; 2],
 ) -> Option<usize> {
-    let (mut best, mut least) = (None, [f64::INFINITY; 2]);
-    for index in candidates {
-        let cost = cost(index);
-        if best.is_none() || cost[0] < least[0] || cost[0] == least[0] && cost[1] < least[1] {
-            (best, least) = (Some(index), cost);
-        }
-    }
-    best
+    let mut best = Best::default();
+    candidates.for_each(|index| best.offer(index, cost(index)));
+    best.index
 }
 
 /// A number as an integer of the same order, as [`f64::total_cmp`] has it.

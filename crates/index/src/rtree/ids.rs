@@ -4,66 +4,41 @@
 //!  a word for each object   | 32 bits of the id's hash | slot of the leaf 32 |
 //! ```
 //! The id itself stands in the leaf, and is looked for there. Two ids of equal
-//! hash in one leaf have equal words, and any one of them does for both. An
-//! object takes 9 bytes for each bucket, of which 7/16 to 7/8 are full: 10 to
-//! 21 bytes. The table is in parts, as one that grows is copied: no single
-//! change waits for more than a part.
+//! hash in one leaf have equal words, and any one of them does for both
+//! ([`SlotTable`]).
 
 use super::edit::entries_in;
-use hashbrown::HashTable;
+use crate::slot_table::SlotTable;
 use remora_arena::{Journal, Owner};
 use remora_layout::hash::mix;
 use remora_layout::node::{Entry, NodeRef};
 use remora_layout::plant::{Plant, planted};
 
-/// Parts of the table: at 50 million objects each has 200,000.
-const PARTS: usize = 256;
-
 /// See the module's text.
 pub(super) struct Ids {
     /// Nobody else knows which ids share a bucket.
     seed: u64,
-    parts: Box<[HashTable<u64>]>,
-    objects: u64,
+    leaves: SlotTable,
     /// Ids that a change takes out of leaves, and puts into leaves.
     gone: Vec<(u64, u32)>,
     come: Vec<(u64, u32)>,
 }
 
-fn word_of(hash: u32, slot: u32) -> u64 {
-    (hash as u64) << 32 | slot as u64
-}
-
-fn hash_in(word: u64) -> u32 {
-    (word >> 32) as u32
-}
-
-/// What the table of a part spreads words by.
-fn spread(word: u64) -> u64 {
-    mix(word >> 32, 0)
-}
-
-fn part_of(hash: u32) -> usize {
-    hash as usize % PARTS
-}
-
 impl Ids {
     /// No ids yet; room for so many.
     pub fn new(seed: u64, objects: usize) -> Self {
-        let room = objects.div_ceil(PARTS);
-        let parts = (0..PARTS).map(|_| HashTable::with_capacity(room)).collect();
-        Self { seed, parts, objects: 0, gone: Vec::new(), come: Vec::new() }
+        let leaves = SlotTable::with_room(objects);
+        Self { seed, leaves, gone: Vec::new(), come: Vec::new() }
     }
 
     /// Number of objects.
     pub fn objects(&self) -> u64 {
-        self.objects
+        self.leaves.len()
     }
 
     /// Bytes that the table takes.
     pub fn bytes(&self) -> u64 {
-        let tables: usize = self.parts.iter().map(HashTable::allocation_size).sum();
-        (tables + size_of_val(&*self.parts)) as u64
+        self.leaves.heap_bytes()
     }
 
     fn hash(&self, id: u64) -> u32 {
@@ -74,14 +49,12 @@ impl Ids {
     pub fn leaf_of<J: Journal>(&self, owner: &Owner<J>, id: u64) -> Option<(u32, usize)> {
         let hash = self.hash(id);
         let mut index = None;
-        let word = self.parts[part_of(hash)].find(spread(word_of(hash, 0)), |&word| {
-            if hash_in(word) == hash {
-                let leaf = NodeRef { slot: word as u32, generation: 0 };
-                index = entries_in(owner, leaf).iter().position(|entry| entry.word == id);
-            }
+        let leaf = self.leaves.find(hash, |slot| {
+            let leaf = NodeRef { slot, generation: 0 };
+            index = entries_in(owner, leaf).iter().position(|entry| entry.word == id);
             index.is_some()
         });
-        Some((*word? as u32, index?))
+        Some((leaf?, index?))
     }
 
     /// Notes entries that leave a leaf, and that come into it; those that do
@@ -124,25 +97,17 @@ impl Ids {
         if from == to || planted(Plant::MoveKeepsOldIndex) {
             return;
         }
-        let hash = self.hash(id);
-        let word = word_of(hash, from);
-        let found = self.parts[part_of(hash)].find_mut(spread(word), |&known| known == word);
-        *found.expect("an object's leaf is known") = word_of(hash, to);
+        let is_known = self.leaves.replace(self.hash(id), from, to);
+        assert!(is_known, "an object's leaf is known");
     }
 
     fn take(&mut self, id: u64, from: u32) {
-        let hash = self.hash(id);
-        let word = word_of(hash, from);
-        let found = self.parts[part_of(hash)].find_entry(spread(word), |&known| known == word);
-        found.expect("an object's leaf is known").remove();
-        self.objects -= 1;
+        let is_known = self.leaves.remove(self.hash(id), from);
+        assert!(is_known, "an object's leaf is known");
     }
 
     fn add(&mut self, id: u64, to: u32) {
-        let hash = self.hash(id);
-        let word = word_of(hash, to);
-        self.parts[part_of(hash)].insert_unique(spread(word), word, |&known| spread(known));
-        self.objects += 1;
+        self.leaves.insert(self.hash(id), to);
     }
 
     /// Adds all objects of a new leaf; an id that is there already is refused,
@@ -161,9 +126,7 @@ impl Ids {
                     if leaf.slot == slot { &entries[..index] } else { entries_in(owner, leaf) };
                 known.iter().any(|entry| entry.word == id)
             };
-            let found = self.parts[part_of(hash)]
-                .find(spread(word_of(hash, 0)), |&w| hash_in(w) == hash && is_there(w as u32));
-            if found.is_some() {
+            if self.leaves.find(hash, is_there).is_some() {
                 return Err(id);
             }
             self.add(id, slot);
@@ -253,6 +216,5 @@ mod tests {
             ids.add(id, 5);
         }
         assert!(ids.bytes() < 300_000 * 21, "{}", ids.bytes());
-        assert!(ids.parts.iter().all(|part| part.len() < 300_000 / PARTS * 2));
     }
 }

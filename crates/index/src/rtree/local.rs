@@ -1,36 +1,42 @@
 //! Walks over memory that this process maps, and what they can say of it
 //! afterwards.
+//!
+//! A node is believed by its version, without its checksum. That is enough only
+//! while the tree exists: where one was there may be bytes that a client chose,
+//! and guardians and versions can be guessed. So no walk ends before the header
+//! has passed with its checksum once more, after the last node. A tree gives
+//! its memory back only after its header is dead, so that all nodes were its own.
 
-use super::walk::{AskReason, Query, Step, Walk};
-use crate::memory::Memory;
-use remora_layout::limits::WALK_RETRIES;
-use remora_layout::node::{
-    Home, NodeRef, NotANode, Proof, VERSIONED_BYTES, is_live, is_version, node_bytes, word,
-};
+use super::walk::{AskReason, Query, Search};
+use remora_layout::arena_header::{durable_of, word as arena};
+use remora_layout::limits::{WALK_RETRIES, WORD_BYTES};
+use remora_layout::node::{Home, NodeRef, NotANode, Proof};
 use remora_layout::plant::{Plant, planted};
-use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
+use remora_layout::record::{ROOT_WORDS_BYTES, Reject, verify_root_words};
+use remora_layout::tree::{RootPlace, TREE_HEADER_BYTES, TreeHeader, verify_header};
+use remora_walk::local::{self, WalkLimits, Watched};
+use remora_walk::{End, Memory, Walk};
 
-/// Nodes between two looks at what a walk has cost.
-const STEP: u64 = 8;
-
-/// Reads a tree's header from memory that this process maps.
+/// Reads a tree's header from memory that this process maps, after everything
+/// that was read before.
 pub fn read_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<TreeHeader, NotANode> {
     let mut bytes = [0; TREE_HEADER_BYTES];
-    if !memory.fetch(at.offset() as u64, &mut bytes) {
+    if !memory.fetch_after(at.offset() as u64, &mut bytes) {
         return Err(NotANode::Dead);
     }
     verify_header(&bytes, home, at, Proof::Checksum)
 }
 
-/// A walk over memory that this process maps: another thread of the server, or
-/// a client on the same host. It can pause.
+/// A search of a tree in memory that this process maps: another thread of the
+/// server, or a client on the same host.
 pub struct LocalWalk<M> {
-    walk: Walk,
+    walk: Search,
     memory: M,
     home: Home,
     at: NodeRef,
-    /// Leaves that brought results, and their versions.
-    leaves: Vec<(NodeRef, u64)>,
+    /// The root record's place and the time, where the tree is a key's.
+    key: Option<(RootPlace, u64)>,
+    watched: Watched,
 }
 
 impl<M: Memory> LocalWalk<M> {
@@ -38,115 +44,104 @@ impl<M: Memory> LocalWalk<M> {
     /// one.
     pub fn begin(memory: M, home: Home, at: NodeRef, query: Query) -> Result<Self, AskReason> {
         let header = settled_header(&memory, home, at)?;
-        let walk = Walk::begin(query, home, header, memory.bytes() as u64);
-        Ok(Self { walk, memory, home, at, leaves: Vec::new() })
-    }
-
-    /// Goes on over at most so many nodes; true at the end. `scratch` is grown
-    /// as needed.
-    pub fn run(&mut self, most_nodes: u64, scratch: &mut Vec<u8>) -> Result<bool, AskReason> {
-        for _ in 0..most_nodes {
-            let Some(want) = self.walk.next_want() else { return Ok(true) };
-            let (known, found) = (self.walk.waiting.len(), self.walk.results().len());
-            let Some((version, bytes)) = self.fetch_node(want.at, scratch) else {
-                return Err(AskReason::Broken);
-            };
-            let step = self.walk.feed(want, &scratch[..bytes], Proof::VersionAfter(version));
-            // The end takes doubles away: there may be fewer than before.
-            let brought = self.walk.results().len() > found || matches!(step, Step::Done);
-            if want.level == 0 && brought {
-                self.leaves.push((want.at, version));
-            }
-            match step {
-                Step::More => {
-                    let bytes = self.walk.node_bytes();
-                    for &(at, _) in self.walk.waiting.iter().skip(known) {
-                        self.memory.prefetch(at.offset() as u64, bytes);
-                    }
-                }
-                Step::Done => return Ok(true),
-                Step::Again => {
-                    let header = settled_header(&self.memory, self.home, self.at)?;
-                    self.walk.restart(header)?;
-                    self.leaves.clear();
-                }
-                Step::Ask(reason) => return Err(reason),
-            }
+        let mut walk = Search::begin(query, home, header, memory.bytes() as u64);
+        let mut durable = [0; WORD_BYTES];
+        if memory.fetch((WORD_BYTES * arena::DURABLE) as u64, &mut durable) {
+            walk.set_durable(durable_of(u64::from_le_bytes(durable)));
         }
-        Ok(false)
+        Ok(Self { walk, memory, home, at, key: None, watched: Watched::default() })
     }
 
-    /// Goes on to the end. False, before the end, once more than so many bytes of
-    /// nodes were fetched, or more than so many objects were found.
+    /// As [`LocalWalk::begin`], of the tree of a key: what is found counts only if its
+    /// root record is live, and has not expired by `now_ms`, Unix ms.
+    pub fn begin_at(
+        memory: M,
+        home: Home,
+        (root, now_ms): (RootPlace, u64),
+        query: Query,
+    ) -> Result<Self, AskReason> {
+        let walk = Self::begin(memory, home, root.at, query)?;
+        Ok(Self { key: Some((root, now_ms)), ..walk })
+    }
+
+    /// Goes to the end. False, before the end, once the walk would cost more than
+    /// `limits` allow. `scratch` is grown as needed.
+    ///
+    /// # Errors
+    /// Why the owner is to be asked. What the walk has found is then of no use,
+    /// as it is before the end.
     pub fn run_within(
         &mut self,
-        most_node_bytes: usize,
-        most_objects: usize,
+        limits: &WalkLimits,
         scratch: &mut Vec<u8>,
     ) -> Result<bool, AskReason> {
-        let most_nodes = (most_node_bytes / self.walk.node_bytes()) as u64;
+        let Self { walk, memory, watched, .. } = self;
+        watched.limit(*limits);
+        // Bounded: a walk begins again a bounded number of times.
         loop {
-            let ended = self.run(STEP, scratch)?;
-            if self.walk.results().len() > most_objects || self.walk.fetched() > most_nodes {
-                return Ok(false);
-            }
-            if ended {
-                return Ok(true);
+            match local::run(walk, &*memory, watched, scratch) {
+                End::Found(()) => break,
+                End::Beyond => return Ok(false),
+                End::Ask(reason) => return Err(reason),
+                End::Restart | End::Stale => {
+                    walk.restart(&settled_header(&*memory, self.home, self.at)?)?;
+                    watched.restart();
+                }
             }
         }
-    }
-
-    /// Copies as much of a node as is in use: its version afterwards, and bytes.
-    fn fetch_node(&self, at: NodeRef, scratch: &mut Vec<u8>) -> Option<(u64, usize)> {
-        let offset = at.offset() as u64;
-        // A shape that is being changed fails with the version.
-        let mut shape = [0; 8];
-        self.memory.fetch(offset + 8 * word::SHAPE as u64, &mut shape).then_some(())?;
-        let most = self.walk.node_bytes();
-        let bytes = node_bytes(u16::from_le_bytes([shape[0], shape[1]]).into()).min(most);
-        if scratch.len() < most {
-            scratch.resize(most, 0);
-        }
-        let version = self.memory.fetch_versioned(offset, &mut scratch[..bytes])?;
-        Some((version, bytes))
+        self.settle()?;
+        Ok(self.walk.results().len() <= limits.objects)
     }
 
     /// Whether the tree is still there, and every leaf that brought results as
     /// it was when it was read. What was fetched between that and this call of
     /// what objects lead to was theirs, if their owner frees it only after it has
-    /// taken the object out of the tree, and a whole tree's after [`Tree::hide`].
-    ///
-    /// [`Tree::hide`]: super::Tree::hide
+    /// taken the object out of the tree, and a whole tree's after its
+    /// header is dead.
     pub fn stands(&self) -> bool {
-        let mut head = [0; VERSIONED_BYTES];
-        let mut look = |at: NodeRef, fits: &dyn Fn(&[u8]) -> bool| {
-            self.memory.fetch_after(at.offset() as u64, &mut head) && fits(&head)
-        };
-        // The header may be changing: objects may leave other leaves.
-        let mut leaves = self.leaves.iter();
-        leaves.all(|&(at, version)| look(at, &|head| is_version(head, at, version)))
-            && look(self.at, &|head| is_live(head, self.at))
+        // The header may have changed: objects may leave other leaves. It comes
+        // last, as it says that the leaves were the tree's own.
+        self.watched.leaves_stand(&self.memory) && self.settle().is_ok()
             || planted(Plant::LeavesUnchecked)
     }
 
-    /// The walk: what it found, and what that cost.
-    pub fn walk(&self) -> &Walk {
+    /// Whether what was read before was of a tree that is there, and may be shown.
+    fn settle(&self) -> Result<(), AskReason> {
+        if let Some((root, now_ms)) = self.key {
+            let mut words = [0; ROOT_WORDS_BYTES];
+            if !self.memory.fetch_after(root.words_at(), &mut words) {
+                return Err(AskReason::Broken);
+            }
+            match verify_root_words(&words, root.at.generation) {
+                Ok(root) if root.has_expired(now_ms) && !planted(Plant::RespIgnoresExpiry) => {
+                    return Err(AskReason::Expired);
+                }
+                Ok(_) => {}
+                Err(Reject::Pending | Reject::AskOnly) => return Err(AskReason::Pending),
+                Err(_) => return Err(AskReason::Broken),
+            }
+        }
+        // Last: it says that the root record's words were its own, too.
+        settled_header(&self.memory, self.home, self.at).map(drop)
+    }
+
+    /// The search: what it found, and what that cost.
+    pub fn walk(&self) -> &Search {
         &self.walk
     }
 }
 
-/// Runs a walk over memory that this process maps, to its end.
+/// Searches a tree in memory that this process maps, to the end.
 pub fn walk_locally(
     memory: &impl Memory,
     home: Home,
     at: NodeRef,
     query: Query,
     scratch: &mut Vec<u8>,
-) -> Result<Walk, AskReason> {
+) -> Result<Search, AskReason> {
     let mut local = LocalWalk::begin(memory, home, at, query)?;
-    // Bounded: every walk is (limits WALK_RESTARTS, WALK_RETRIES, the region).
-    while !local.run(u64::MAX, scratch)? {}
-    Ok(local.walk)
+    let is_whole = local.run_within(&WalkLimits::REGION, scratch)?;
+    is_whole.then_some(local.walk).ok_or(AskReason::Broken)
 }
 
 fn settled_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<TreeHeader, AskReason> {

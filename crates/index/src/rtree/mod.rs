@@ -26,4 +26,4 @@ pub use local::{LocalWalk, read_header, walk_locally};
 pub use pool::Arena;
 pub use search::{Cursor, Object, Predicate};
 pub use tree::{Tree, TreeError, TreeOptions};
-pub use walk::{AskReason, Query, Step, Walk, Want};
+pub use walk::{AskReason, Query, Round, Search, Want};

@@ -61,6 +61,11 @@ impl Pool {
         self.taken_bytes as u64
     }
 
+    /// Bytes that its lists take on the heap.
+    pub fn heap_bytes(&self) -> u64 {
+        (self.runs.capacity() * size_of::<Run>() + self.free.capacity() * size_of::<u32>()) as u64
+    }
+
     /// Places in use.
     pub fn used(&self) -> u64 {
         self.used
@@ -96,21 +101,31 @@ impl Pool {
     }
 
     /// Gives back everything.
-    pub fn give_all<J: Journal>(mut self, arena: &mut Arena<'_, J>) {
-        for run in std::mem::take(&mut self.runs) {
-            let mut at = run.offset;
-            while at < run.offset + run.carved {
-                let place = NodeRef { slot: (at / SLOT_UNIT_BYTES) as u32, generation: 0 };
-                let guardian = Guardian::from_word(arena.owner.word(word_of(place, 0)));
-                let generation = guardian.expect("the pool's own").generation;
-                if !planted(Plant::DroppedStaysLive) {
-                    set_state(arena.owner, NodeRef { generation, ..place }, State::Dead);
-                }
-                at += self.place_bytes;
-            }
-            arena.owner.release();
-            arena.slots.give_places(run.offset, run.bytes, self.top_generation);
+    pub fn give_all<J: Journal>(&mut self, arena: &mut Arena<'_, J>) {
+        // Bounded by the number of runs.
+        while !self.give_run(arena) {}
+    }
+
+    fn kill<J: Journal>(&self, owner: &mut Owner<J>, run: &Run) {
+        let mut at = run.offset;
+        while at < run.offset + run.carved {
+            let place = NodeRef { slot: (at / SLOT_UNIT_BYTES) as u32, generation: 0 };
+            let guardian = Guardian::from_word(owner.word(word_of(place, 0)));
+            let generation = guardian.expect("the pool's own").generation;
+            set_dead(owner, NodeRef { generation, ..place });
+            at += self.place_bytes;
         }
+    }
+
+    /// Gives back one run, of at most `NODE_RUN_BYTES` where nodes are no larger.
+    /// True once there is none.
+    pub fn give_run<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> bool {
+        let Some(run) = self.runs.pop() else { return true };
+        self.kill(arena.owner, &run);
+        arena.owner.release();
+        arena.slots.give_places(run.offset, run.bytes, self.top_generation);
+        self.taken_bytes -= run.bytes;
+        self.runs.is_empty()
     }
 
     /// A place never used before, and the generation that it must exceed.
@@ -148,4 +163,13 @@ impl Pool {
 pub(super) fn set_state<J: Journal>(owner: &mut Owner<J>, at: NodeRef, state: State) {
     let guardian = Guardian { generation: at.generation, state, class: 0 };
     owner.store_release(word_of(at, word::GUARDIAN), guardian.to_word());
+}
+
+/// Makes a node or a header dead whose memory goes back to the arena. Its
+/// checksum goes too: the place may come to lie in a record whose value ends at
+/// the guardian's word, and such a value would revive what still stands behind it.
+pub(super) fn set_dead<J: Journal>(owner: &mut Owner<J>, at: NodeRef) {
+    set_state(owner, at, State::Dead);
+    owner.release();
+    owner.store(word_of(at, word::CHECKSUM), 0);
 }

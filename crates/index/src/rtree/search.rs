@@ -237,15 +237,15 @@ impl Tree {
         count
     }
 
-    /// The `wanted` objects nearest to a point, the nearest first; of equally
-    /// near ones the lesser id. The distance is that to the nearest point of
-    /// the object.
+    /// The `wanted` objects nearest to a point of those that `counts` is for, the
+    /// nearest first; of equally near ones the lesser id. The distance is that to
+    /// the nearest point of the object.
     pub fn nearest<J: Journal>(
         &self,
         owner: &Owner<J>,
-        x: f64,
-        y: f64,
+        (x, y): (f64, f64),
         wanted: usize,
+        mut counts: impl FnMut(&Object) -> bool,
     ) -> Vec<Object> {
         let mut found = Vec::new();
         let root = Entry { rect: Rect::default(), word: self.header().root.to_word() };
@@ -255,7 +255,7 @@ impl Tree {
             && let Some(Candidate { levels, entry, .. }) = heap.pop()
         {
             if levels == 0 {
-                found.push(entry);
+                found.extend(counts(&entry).then_some(entry));
                 continue;
             }
             let below = entries_in(owner, NodeRef::from_word(entry.word)).iter();

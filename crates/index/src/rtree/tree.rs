@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::edit::{Edit, entries_in, shape_in, store_header, write_new_node};
 use super::ids::Ids;
-use super::pool::{Arena, Pool, set_state};
+use super::pool::{Arena, Pool, set_dead, set_state};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
 use remora_layout::node::{Entry, Home, NodeRef, NodeShape, node_bytes};
@@ -63,15 +63,29 @@ pub struct Tree {
     pub(super) pool: Pool,
     edit: Edit,
     ids: Ids,
-    /// Readers are told that there is no such tree.
-    is_hidden: bool,
+    /// What is worked out, and not yet published.
+    planned: Option<Planned>,
+}
+
+/// A change that is worked out.
+struct Planned {
+    /// The header as it will be, but for the counter.
+    header: TreeHeader,
+    /// Where objects will be found, if all of them change.
+    ids: Option<Ids>,
 }
 
 impl Tree {
-    /// An empty tree in an arena.
+    /// An empty tree, whose header is to lie at `at`: [`TREE_HEADER_BYTES`] that
+    /// are the caller's, under a generation never used there before. Readers
+    /// that know the place can read it when this returns.
+    ///
+    /// # Errors
+    /// No memory for its first node, or a capacity beyond the limits.
     pub fn create<J: Journal>(
         arena: &mut Arena<'_, J>,
         home: Home,
+        at: NodeRef,
         options: TreeOptions,
     ) -> Result<Self, TreeError> {
         let TreeOptions { kind, capacity, bounds } = options;
@@ -80,14 +94,7 @@ impl Tree {
         }
         let bounds = if kind == TreeKind::Hilbert { bounds.checked()? } else { Rect::default() };
         let mut pool = Pool::new(node_bytes(capacity));
-        let at = pool.take(arena)?;
-        let root = match pool.take(arena) {
-            Ok(root) => root,
-            Err(full) => {
-                pool.give_all(arena);
-                return Err(full.into());
-            }
-        };
+        let root = pool.take(arena)?;
         write_new_node(arena, home, root, NodeShape { entries: 0, level: 0, kind }, 0, &[]);
         let header = TreeHeader {
             kind,
@@ -101,33 +108,27 @@ impl Tree {
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
         let ids = Ids::new(home.secret, 0);
-        Ok(Self { home, at, header, pool, edit: Edit::default(), ids, is_hidden: false })
+        Ok(Self { home, at, header, pool, edit: Edit::default(), ids, planned: None })
     }
 
-    /// Ends the tree and gives its memory back.
-    pub fn destroy<J: Journal>(self, arena: &mut Arena<'_, J>) {
+    /// Ends the tree and gives its nodes' memory back; its header is dead, and
+    /// the header's place is the caller's.
+    pub fn destroy<J: Journal>(mut self, arena: &mut Arena<'_, J>) {
+        set_dead(arena.owner, self.at);
+        // Nobody finds a freed node by a header that is there.
+        arena.owner.release();
         self.pool.give_all(arena);
+    }
+
+    /// Gives some of the nodes' memory back, once the header is dead: a bounded
+    /// part. True once there is no more; nothing else may be done with the tree.
+    pub fn release_some<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> bool {
+        self.pool.give_run(arena)
     }
 
     /// Where the header lies: what a reader begins with.
     pub fn at(&self) -> NodeRef {
         self.at
-    }
-
-    /// Tells readers that there is no such tree any more. Its owner may go on
-    /// with it, and destroys it at some time.
-    pub fn hide<J: Journal>(&mut self, owner: &mut Owner<J>) {
-        if !self.is_hidden {
-            set_state(owner, self.at, State::Dead);
-            // Nothing that comes later is seen by who does not see this.
-            owner.release();
-        }
-        self.is_hidden = true;
-    }
-
-    /// Whether readers are told that there is no such tree.
-    pub fn is_hidden(&self) -> bool {
-        self.is_hidden
     }
 
     /// What the header says.
@@ -157,7 +158,7 @@ impl Tree {
 
     /// Nodes in the tree.
     pub fn nodes(&self) -> u64 {
-        self.pool.used() - 1
+        self.pool.used()
     }
 
     /// Bytes of the arena that it takes, those of places not used now too.
@@ -170,6 +171,13 @@ impl Tree {
         self.ids.bytes()
     }
 
+    /// Bytes of the heap that it takes: the index of ids, the tree itself, and
+    /// what is kept between changes.
+    pub fn heap_bytes(&self) -> u64 {
+        let lists = self.pool.heap_bytes() + self.edit.heap_bytes();
+        size_of::<Self>() as u64 + self.ids.bytes() + lists
+    }
+
     /// Fewest entries of a node that is not the root.
     pub fn least_entries(&self) -> usize {
         (self.header.capacity as usize * least_percent(self.header.kind) / 100).max(2)
@@ -180,36 +188,103 @@ impl Tree {
         (shape_in(owner, at).level, entries_in(owner, at))
     }
 
-    /// Adds an object, or moves the one with this id, at once for every
-    /// reader. True if it is new.
-    pub fn put<J: Journal>(
+    /// Plans to add an object, or to move the one with this id. True if it is
+    /// new. Nothing has changed for readers; a plan that fails leaves no trace.
+    ///
+    /// # Errors
+    /// What was given is no rectangle, or memory is full.
+    pub fn plan_put<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         id: u64,
         rect: Rect,
     ) -> Result<bool, TreeError> {
-        let entry = Entry { rect: rect.checked()?, word: id };
-        let before = self.ids.leaf_of(arena.owner, id);
-        self.change(arena, |change| match before {
+        self.plan_replace(arena, id, id, rect)
+    }
+
+    /// Plans to give the object with the id `old` another id and a rectangle, as
+    /// one change: a walk finds one of the two. An object that is not there is
+    /// added. True if it is new; none has the id `new`, unless that is `old`.
+    ///
+    /// # Errors
+    /// As [`Tree::plan_put`].
+    pub fn plan_replace<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        old: u64,
+        new: u64,
+        rect: Rect,
+    ) -> Result<bool, TreeError> {
+        let entry = Entry { rect: rect.checked()?, word: new };
+        let before = self.ids.leaf_of(arena.owner, old);
+        self.plan(arena, |change| match before {
             Some((leaf, index)) => change.move_to(leaf, index, entry),
             None => change.put(entry),
         })?;
         Ok(before.is_none())
     }
 
-    /// Removes an object. False if it is not there.
-    pub fn remove<J: Journal>(
+    /// Plans to remove an object. False, and there is nothing to publish, if it
+    /// is not there.
+    ///
+    /// # Errors
+    /// Memory is full.
+    pub fn plan_remove<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         id: u64,
     ) -> Result<bool, TreeError> {
         let Some((leaf, index)) = self.ids.leaf_of(arena.owner, id) else { return Ok(false) };
-        self.change(arena, |change| change.remove(leaf, index))?;
+        self.plan(arena, |change| change.remove(leaf, index))?;
         Ok(true)
     }
 
-    /// Puts a tree just built in the place of an empty one.
-    pub(super) fn replace_root<J: Journal>(
+    /// Lets what was planned be seen, at once for every reader. The nodes that it
+    /// changes carry the arena's `changed_at`.
+    pub fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>) {
+        let Some(Planned { header, ids }) = self.planned.take() else { return };
+        // Readers may have been told of geometries since it was planned.
+        let has_geometries = header.has_geometries || self.header.has_geometries;
+        let header = TreeHeader { has_geometries, ..header };
+        self.edit.compare(arena.owner, &mut self.ids);
+        let Self { edit, pool, home, at, header: old, .. } = self;
+        edit.publish(arena, pool, *home, *at, old, header);
+        if let Some(ids) = ids {
+            self.ids = ids;
+        }
+    }
+
+    /// [`Tree::plan_put`], published at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        id: u64,
+        rect: Rect,
+    ) -> Result<bool, TreeError> {
+        let is_new = self.plan_put(arena, id, rect)?;
+        self.publish(arena);
+        Ok(is_new)
+    }
+
+    /// [`Tree::plan_remove`], published at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remove<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        id: u64,
+    ) -> Result<bool, TreeError> {
+        let is_there = self.plan_remove(arena, id)?;
+        self.publish(arena);
+        Ok(is_there)
+    }
+
+    /// Plans to put a tree just built in the place of an empty one.
+    pub(super) fn plan_root<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         header: TreeHeader,
@@ -217,16 +292,16 @@ impl Tree {
     ) {
         let old = self.header.root;
         self.edit.free_node(arena.owner, old);
-        self.publish(arena, header);
-        self.ids = ids;
+        self.planned = Some(Planned { header, ids: Some(ids) });
     }
 
-    /// Works a change out, and publishes it whole or not at all.
-    fn change<J: Journal>(
+    /// Works a change out on images of the nodes.
+    fn plan<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         make: impl FnOnce(&mut Change<'_, '_, J>) -> Result<(), ArenaFull>,
     ) -> Result<(), TreeError> {
+        debug_assert!(self.planned.is_none(), "a plan is published before the next one");
         let least = self.least_entries();
         let mut change = Change {
             arena,
@@ -241,13 +316,7 @@ impl Tree {
         }
         change.shrink_root();
         let header = change.header;
-        self.publish(arena, header);
+        self.planned = Some(Planned { header, ids: None });
         Ok(())
-    }
-
-    fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>, header: TreeHeader) {
-        self.edit.compare(arena.owner, &mut self.ids);
-        let Self { edit, pool, home, at, header: old, .. } = self;
-        edit.publish(arena, pool, *home, *at, old, header);
     }
 }

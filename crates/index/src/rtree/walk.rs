@@ -3,17 +3,20 @@
 //!
 //! What it keeps true: it believes a node only if guardian, generation,
 //! version and checksum agree (C22), and its results only if no node said that
-//! entries have left it since the walk began. A result stands once. What it
+//! entries have left it since the walk began, and that it has not changed since
+//! what is known to be durable. A result stands once. What it
 //! does not know for certain it does not say: it begins again, and after a
 //! bounded number of times it asks.
 
 use super::scan::{AT_A_TIME, Test};
 use super::search::{Candidate, Object, Predicate};
-use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES};
+use remora_layout::arena_header::{durable_of, word};
+use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WORD_BYTES};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeHeader;
+use remora_walk::{Step, Walk, What};
 use std::collections::BinaryHeap;
 
 /// Nodes that wait at a time in most walks.
@@ -53,17 +56,13 @@ impl Query {
     }
 }
 
-/// A node that a walk wants, in its tree's region.
+/// Which beginning of a search wants a node: what an earlier one wanted is fed
+/// in vain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Want {
-    /// The node.
-    pub at: NodeRef,
-    /// Its level.
-    pub level: u8,
-    /// Which beginning of the walk wants it: what an earlier one wanted is
-    /// fed in vain.
-    round: u32,
-}
+pub struct Round(u32);
+
+/// A node that a search wants, in its tree's region.
+pub type Want = remora_walk::Want<Round>;
 
 /// Why reading did not conclude.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,45 +71,41 @@ pub enum AskReason {
     TooManyRestarts,
     /// Nodes were being changed too often.
     TooManyRetries,
+    /// A node's change is not yet as durable as configured.
+    Pending,
+    /// The tree is a key's that has expired.
+    Expired,
     /// The bytes are no tree: more nodes than the region holds, or no places.
     Broken,
 }
 
-/// What a walk says after it was fed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// Feed it what it wants, or what is on its way.
-    More,
-    /// It is finished.
-    Done,
-    /// Fetch the tree's header, and go on with [`Walk::restart`].
-    Again,
-    /// Ask the owner.
-    Ask(AskReason),
-}
-
 /// One search.
-pub struct Walk {
+pub struct Search {
     query: Query,
     home: Home,
     region_bytes: u64,
     /// More nodes than this have no room: then the bytes are no tree.
     most_nodes: u64,
     header: TreeHeader,
+    /// Sequence up to which changes are known to be durable.
+    durable: u64,
+    /// The word that tells it is wanted, before anything else.
+    wants_durable: bool,
     round: u32,
     /// Nodes to fetch: all of a window's, the next of a nearest search.
-    pub(super) waiting: Vec<(NodeRef, u8)>,
+    waiting: Vec<(NodeRef, u8)>,
+    /// How many of them waited before the last step.
+    known: usize,
     /// Nodes told of and not yet fed.
     under_way: u64,
     /// What a nearest search has to look at.
     candidates: BinaryHeap<Candidate>,
     results: Vec<Object>,
-    fetched: u64,
     nodes: u64,
     retries: u32,
 }
 
-impl Walk {
+impl Search {
     /// A walk over the tree whose header was just read. `query` is a checked
     /// one; the region has `region_bytes`.
     pub fn begin(query: Query, home: Home, header: TreeHeader, region_bytes: u64) -> Self {
@@ -120,12 +115,14 @@ impl Walk {
             region_bytes,
             most_nodes: 0,
             header,
+            durable: u64::MAX,
+            wants_durable: false,
             round: 0,
             waiting: Vec::with_capacity(WAITING),
+            known: 0,
             under_way: 0,
             candidates: BinaryHeap::new(),
             results: Vec::with_capacity(FEW_RESULTS),
-            fetched: 0,
             nodes: 0,
             retries: 0,
         };
@@ -143,23 +140,25 @@ impl Walk {
         self.most_nodes = self.region_bytes / self.node_bytes() as u64;
     }
 
-    /// Begins again under a header read after [`Step::Again`].
-    pub fn restart(&mut self, header: TreeHeader) -> Result<(), AskReason> {
-        if self.round >= WALK_RESTARTS {
-            return Err(AskReason::TooManyRestarts);
-        }
-        self.round += 1;
-        self.header = header;
-        self.start();
-        Ok(())
+    /// Changes beyond this sequence, of [`durable_of`], are not to be shown.
+    pub fn set_durable(&mut self, sequence: u64) {
+        self.durable = sequence;
     }
 
-    /// The next node to fetch, until there is none. All of them may be fetched
-    /// at the same time.
-    pub fn next_want(&mut self) -> Option<Want> {
-        let (at, level) = self.waiting.pop()?;
-        self.under_way += 1;
-        Some(Want { at, level, round: self.round })
+    /// Reads in the batch of the root how far changes are durable. To be called
+    /// before the walk wants anything.
+    pub fn want_durable(&mut self) {
+        self.wants_durable = true;
+    }
+
+    /// Sequence up to which changes are known to be durable.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    fn learn_durable(&mut self, bytes: &[u8]) {
+        let word = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        self.durable = self.durable.max(durable_of(word));
     }
 
     /// Bytes of the tree's nodes.
@@ -167,51 +166,13 @@ impl Walk {
         node_bytes(self.header.capacity as usize)
     }
 
-    /// Takes the bytes of a node that was wanted, as long as the tree's nodes.
-    pub fn feed(&mut self, want: Want, bytes: &[u8], proof: Proof) -> Step {
-        self.fetched += 1;
-        if want.round != self.round {
-            return Step::More;
+    fn want(&self, at: NodeRef, level: u8) -> Want {
+        Want {
+            offset: at.offset() as u64,
+            bytes: self.node_bytes(),
+            what: What::Node { at, level },
+            tag: Round(self.round),
         }
-        self.under_way -= 1;
-        let node = match verify_node(bytes, self.home, want.at, want.level, proof) {
-            Ok(node) if node.left_at <= self.header.counter => node,
-            Ok(node) if planted(Plant::WalkIgnoresLeftAt) => node,
-            Ok(_) | Err(NotANode::Dead) => return Step::Again,
-            Err(NotANode::Torn) => {
-                self.retries += 1;
-                if self.retries > WALK_RETRIES {
-                    return Step::Ask(AskReason::TooManyRetries);
-                }
-                self.waiting.push((want.at, want.level));
-                return Step::More;
-            }
-        };
-        self.nodes += 1;
-        if self.nodes > self.most_nodes {
-            return Step::Ask(AskReason::Broken);
-        }
-        let all_lie_in_the_region = match self.query {
-            Query::Window { window, predicate } => {
-                self.take_window(&node, want.level, &window, predicate)
-            }
-            Query::Nearest { x, y, .. } => {
-                self.candidates.extend(node.entries().map(|entry| Candidate {
-                    distance_squared: entry.rect.distance_squared(x, y),
-                    levels: want.level,
-                    entry,
-                }));
-                self.take_nearest()
-            }
-        };
-        if !all_lie_in_the_region {
-            return Step::Ask(AskReason::Broken);
-        }
-        if self.waiting.is_empty() && self.under_way == 0 {
-            self.finish();
-            return Step::Done;
-        }
-        Step::More
     }
 
     fn take_window(
@@ -280,18 +241,116 @@ impl Walk {
         self.nodes
     }
 
-    /// Nodes fetched, those in vain too.
-    pub fn fetched(&self) -> u64 {
-        self.fetched
-    }
-
     /// Times that a node was fetched while it was being changed.
     pub fn torn(&self) -> u32 {
         self.retries
     }
+}
 
-    /// Times that a node was fetched in vain, or the walk began again.
-    pub fn retries(&self) -> u32 {
+impl Walk for Search {
+    /// What it found is in [`Search::results`].
+    type Found = ();
+    type Reason = AskReason;
+    type Tag = Round;
+    type Head = TreeHeader;
+
+    const OUT_OF_REGION: AskReason = AskReason::Broken;
+
+    #[inline]
+    fn next_want(&mut self) -> Option<Want> {
+        if std::mem::take(&mut self.wants_durable) {
+            let offset = (word::DURABLE * WORD_BYTES) as u64;
+            let tag = Round(self.round);
+            return Some(Want { offset, bytes: WORD_BYTES, what: What::Beside, tag });
+        }
+        let (at, level) = self.waiting.pop()?;
+        self.under_way += 1;
+        Some(self.want(at, level))
+    }
+
+    fn feed(&mut self, want: Want, bytes: &[u8], proof: Proof) -> Step<(), AskReason> {
+        self.known = self.waiting.len();
+        let What::Node { at, level } = want.what else {
+            self.learn_durable(bytes);
+            return Step::More;
+        };
+        if want.tag != Round(self.round) {
+            return Step::More;
+        }
+        self.under_way -= 1;
+        let node = match verify_node(bytes, self.home, at, level, proof) {
+            Ok(node) if node.changed_at > self.durable => return Step::Ask(AskReason::Pending),
+            Ok(node) if node.left_at <= self.header.counter => node,
+            Ok(node) if planted(Plant::WalkIgnoresLeftAt) => node,
+            Ok(_) | Err(NotANode::Dead) => return Step::Restart,
+            Err(NotANode::Torn) => {
+                self.retries += 1;
+                if self.retries > WALK_RETRIES {
+                    return Step::Ask(AskReason::TooManyRetries);
+                }
+                self.waiting.push((at, level));
+                return Step::More;
+            }
+        };
+        self.nodes += 1;
+        if self.nodes > self.most_nodes {
+            return Step::Ask(AskReason::Broken);
+        }
+        let all_lie_in_the_region = match self.query {
+            Query::Window { window, predicate } => {
+                self.take_window(&node, level, &window, predicate)
+            }
+            Query::Nearest { x, y, .. } => {
+                self.candidates.extend(node.entries().map(|entry| Candidate {
+                    distance_squared: entry.rect.distance_squared(x, y),
+                    levels: level,
+                    entry,
+                }));
+                self.take_nearest()
+            }
+        };
+        if !all_lie_in_the_region {
+            return Step::Ask(AskReason::Broken);
+        }
+        if self.waiting.is_empty() && self.under_way == 0 {
+            self.finish();
+            return Step::Found(());
+        }
+        Step::More
+    }
+
+    fn restart(&mut self, header: &TreeHeader) -> Result<(), AskReason> {
+        if self.round >= WALK_RESTARTS {
+            return Err(AskReason::TooManyRestarts);
+        }
+        self.round += 1;
+        self.header = *header;
+        self.start();
+        Ok(())
+    }
+
+    /// Times that a node was fetched in vain, or the search began again.
+    fn retries(&self) -> u32 {
         self.retries + self.round
+    }
+
+    fn results(&self) -> usize {
+        self.results.len()
+    }
+
+    fn believed(&self) -> u64 {
+        self.nodes
+    }
+
+    fn bytes_in_use(&self, want: &Want, shape: u64) -> usize {
+        // The number of entries, if it is a shape.
+        node_bytes(usize::from(shape as u16)).min(want.bytes)
+    }
+
+    fn each_new_want(&self, mut each: impl FnMut(u64, usize)) {
+        let bytes = self.node_bytes();
+        for (at, _) in self.waiting.iter().skip(self.known) {
+            each(at.offset() as u64, bytes);
+        }
     }
 }

@@ -2,14 +2,15 @@
 
 #![allow(dead_code, reason = "not every test file needs everything")]
 
-use remora_arena::{Journal, Owner, Slots};
+use remora_arena::{Journal, Owner, Slot, Slots, class_for};
 use remora_index::rtree::{
     Arena, AskReason, Object, Predicate, Query, Tree, TreeError, TreeOptions, walk_locally,
 };
 use remora_layout::limits::PAGE_BYTES;
 use remora_layout::node::{Entry, Home, NodeRef, Proof, node_bytes, verify_node, word};
 use remora_layout::rect::Rect;
-use remora_layout::tree::TreeKind;
+use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
+use remora_walk::Walk;
 use std::collections::BTreeSet;
 
 /// All kinds of tree.
@@ -58,30 +59,62 @@ fn options(kind: TreeKind, capacity: usize) -> TreeOptions {
     TreeOptions { kind, capacity, bounds: Rect::new(-4.0, 4.0, -8.0, 8.0).unwrap() }
 }
 
+/// Bytes that nothing takes.
+fn free_bytes(slots: &Slots) -> u64 {
+    let stats = slots.stats();
+    stats.free_bytes + stats.uncarved_bytes
+}
+
+/// A tree whose header has a slot of its own.
+fn new_tree<J: Journal>(arena: &mut Arena<'_, J>, options: TreeOptions) -> Tree {
+    let slot = arena.slots.allocate(arena.owner, TREE_HEADER_BYTES, 0).unwrap();
+    let at = NodeRef { slot: slot.slot, generation: slot.generation };
+    Tree::create(arena, HOME, at, options).unwrap()
+}
+
+/// Ends it, and frees the slot.
+fn end_tree<J: Journal>(tree: Tree, arena: &mut Arena<'_, J>) {
+    let at = tree.at();
+    tree.destroy(arena);
+    let class = class_for(TREE_HEADER_BYTES).unwrap();
+    let slot = Slot { slot: at.slot, generation: at.generation, class };
+    arena.slots.release(arena.owner, slot, None, 0);
+}
+
 impl<J: Journal> Grove<J> {
     pub fn new(kind: TreeKind, capacity: usize, bytes: usize, journal: J) -> Self {
         let mut owner = Owner::heap(bytes, journal);
         let mut slots = Slots::new(PAGE_BYTES, bytes);
-        let free_bytes = slots.stats().uncarved_bytes;
+        // The span of the headers' slots is there from the start.
+        let header = slots.allocate(&mut owner, TREE_HEADER_BYTES, 0).unwrap();
+        slots.release(&mut owner, header, None, 0);
+        let free_bytes = free_bytes(&slots);
         let mut arena = Arena { owner: &mut owner, slots: &mut slots, changed_at: 0 };
-        let tree = Tree::create(&mut arena, HOME, options(kind, capacity)).unwrap();
+        let tree = new_tree(&mut arena, options(kind, capacity));
         Self { owner, slots, tree, objects: Vec::new(), next_id: 0, free_bytes }
     }
 
     /// Ends the tree: all memory comes back.
     pub fn end(mut self) {
         let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
-        self.tree.destroy(&mut arena);
-        assert_eq!(self.slots.stats().uncarved_bytes, self.free_bytes);
+        end_tree(self.tree, &mut arena);
+        assert_eq!(free_bytes(&self.slots), self.free_bytes);
+    }
+
+    /// Ends the tree, and gives the memory that it was in.
+    pub fn into_ended(mut self) -> (Owner<J>, Slots) {
+        let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
+        end_tree(self.tree, &mut arena);
+        (self.owner, self.slots)
     }
 
     /// Another tree in the same memory.
     pub fn renew(&mut self, kind: TreeKind, capacity: usize) {
         let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
-        let spare = Tree::create(&mut arena, HOME, options(kind, capacity)).unwrap();
-        std::mem::replace(&mut self.tree, spare).destroy(&mut arena);
-        let next = Tree::create(&mut arena, HOME, options(kind, capacity)).unwrap();
-        std::mem::replace(&mut self.tree, next).destroy(&mut arena);
+        let spare = new_tree(&mut arena, options(kind, capacity));
+        end_tree(std::mem::replace(&mut self.tree, spare), &mut arena);
+        let next = new_tree(&mut arena, options(kind, capacity));
+        end_tree(std::mem::replace(&mut self.tree, next), &mut arena);
         self.objects.clear();
     }
 
@@ -193,13 +226,13 @@ impl<J: Journal> Grove<J> {
 
     /// What a walk says, and the nodes that it visited.
     pub fn walk(&self, query: Query) -> Result<(Vec<u64>, u64), AskReason> {
-        let walk = walk_locally(self.owner.words(), HOME, self.tree.at(), query, &mut Vec::new())?;
+        let walk = walk_locally(self.owner.view(), HOME, self.tree.at(), query, &mut Vec::new())?;
         assert_eq!(walk.retries(), 0);
         Ok((walk.results().iter().map(|object| object.word).collect(), walk.nodes()))
     }
 
     pub fn walk_in_order(&self, query: Query) -> Vec<Object> {
-        let walk = walk_locally(self.owner.words(), HOME, self.tree.at(), query, &mut Vec::new());
+        let walk = walk_locally(self.owner.view(), HOME, self.tree.at(), query, &mut Vec::new());
         walk.unwrap().results().to_vec()
     }
 

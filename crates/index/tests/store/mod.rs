@@ -4,7 +4,9 @@ use remora_arena::{Journal, NewRecord, Owner, Slots, flip_dead, publish_live, wr
 use remora_index::hash::{Table, TableRef};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
+use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 
 /// Region id of the arena.
 pub const REGION: u32 = 7;
@@ -48,13 +50,19 @@ impl<J: Journal> Store<J> {
 
     /// The present view.
     pub fn view(&self) -> TableRef {
-        TableRef::read(REGION, self.owner.words()).unwrap()
+        TableRef::read(REGION, self.owner.view()).unwrap()
     }
 
     /// Sets a key, without growth.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         let hash = (self.hash)(key);
-        let record = NewRecord { key, value, kind: 0, expires_at_ms: 0 };
+        let record = NewRecord {
+            database: Database::ZERO,
+            key,
+            value,
+            kind: Kind::STRING,
+            expires_at_ms: 0,
+        };
         let slot = self.slots.allocate(&mut self.owner, record.record_bytes(), 0).unwrap();
         let pointer = write_pending(&mut self.owner, SECRET, REGION, slot, &record);
         publish_live(&mut self.owner, slot);
@@ -82,7 +90,7 @@ impl<J: Journal> Store<J> {
 
     /// Splits a bucket if the table is too full.
     pub fn grow(&mut self) -> bool {
-        self.table.grow(&mut self.owner, &mut self.slots, 0, self.hash)
+        self.table.grow(&mut self.owner, &mut self.slots, 0, |_, key| (self.hash)(key))
     }
 
     /// Sets a key.

@@ -100,7 +100,8 @@ impl Way {
         let mut latencies = Vec::new();
         let (mut round_trips, mut read) = (0, 0);
         let began = Instant::now();
-        while began.elapsed() < limit {
+        // One search at least, however short the time.
+        while latencies.is_empty() || began.elapsed() < limit {
             let at = place(&mut rng);
             let asked = Instant::now();
             let (far, trips, is_read) = self.search(at)?;

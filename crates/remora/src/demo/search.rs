@@ -99,7 +99,7 @@ fn measure(
 
 fn nearest_to_paris(places: &Places, client: &Client) -> anyhow::Result<Vec<String>> {
     let mut session = client.session()?;
-    let id = super::EXAMPLE_KEY.strip_prefix("place:").context("a place's key")?.parse()?;
+    let id: u64 = super::EXAMPLE_KEY.strip_prefix("place:").context("a place's key")?.parse()?;
     let paris = session.place(TREE, id)?.context("Paris is not in the tree")?.rect;
     let mut tree = session.open_tree(TREE)?.context("the tree is gone")?;
     let query = Query::Nearest { x: paris.min_x, y: paris.min_y, wanted: NEAREST };

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::ProgressBar;
 use pbf::Pbf;
-use remora_client::{Error, Object, Predicate, Query, Rect, Session};
+use remora_client::{Error, ObjectId, Predicate, Query, Rect, Session};
 use remora_engine::Command;
 use remora_engine::command::{HAS_DATA, HAS_GEOMETRY, TreeCommand};
 use remora_layout::message::Status;
@@ -110,6 +110,9 @@ pub fn run(command: ExportCommand) -> anyhow::Result<()> {
     };
     let mut told = std::io::stderr();
     writeln!(told, "{}: {} objects", args.tree, written.count)?;
+    if written.without > 0 {
+        writeln!(told, "the fields and expiries of {} objects are not written", written.without)?;
+    }
     written.refusals.print(&mut told)?;
     match written.refusals.count() {
         0 => Ok(()),
@@ -121,8 +124,10 @@ pub fn run(command: ExportCommand) -> anyhow::Result<()> {
 struct Written {
     /// Objects in the file.
     count: u64,
-    /// Objects that its format cannot hold, at their ids.
+    /// Objects that its format cannot hold.
     refusals: Refusals,
+    /// Objects with fields or an expiry, which no format has a place for.
+    without: u64,
 }
 
 /// A temporary file is its user's only; what it becomes is as others are.
@@ -148,12 +153,23 @@ fn export(
     let mut tree = session.open_tree(name)?.with_context(|| format!("no tree {}", args.tree))?;
     let query = Query::Window { window: EVERYWHERE, predicate: Predicate::Intersects };
     let found = session.search_tree(&mut tree, &query, remora_client::Path::Ask)?;
-    let mut objects = found.objects.to_vec();
-    objects.sort_unstable_by_key(|object| object.word);
+    let (mut texts, mut places) = (Vec::new(), Vec::new());
+    for (id, rect) in found.iter() {
+        let at = texts.len();
+        id.with_text(|text| texts.extend_from_slice(text));
+        places.push((at, texts.len(), rect));
+    }
+    let mut objects: Vec<(ObjectId<'_>, Rect)> =
+        places.iter().map(|&(from, to, rect)| (texts[from..to].into(), rect)).collect();
+    objects.sort_unstable_by_key(|(id, _)| *id);
     let bar = ProgressBar::new(objects.len() as u64);
     let mut writer = match format {
         ExportFormat::Pbf => {
-            let greatest = objects.last().map_or(0, |object| object.word);
+            let numbers = objects.iter().filter_map(|(id, _)| match id {
+                ObjectId::Number(number) => Some(*number),
+                ObjectId::Name(_) => None,
+            });
+            let greatest = numbers.max().unwrap_or(0);
             Writer::Pbf(Box::new(Pbf::begin(out, greatest, spool)?))
         }
         _ => Writer::begin(format, info.with_geometry > 0, out)?,
@@ -161,9 +177,7 @@ fn export(
     let mut count = 0;
     for chunk in objects.chunks(OUTSTANDING) {
         count += if info.with_data + info.with_geometry == 0 {
-            chunk
-                .iter()
-                .try_for_each(|object| writer.object(object.word, &object.rect, None, None))?;
+            chunk.iter().try_for_each(|(id, rect)| writer.object(*id, rect, None, None))?;
             chunk.len() as u64
         } else {
             write_whole(&mut session, name, chunk, &mut writer)?
@@ -172,7 +186,8 @@ fn export(
     }
     bar.finish_and_clear();
     let refusals = writer.end()?;
-    Ok(Written { count: count - refusals.count(), refusals })
+    let without = info.with_fields.max(info.with_expiry);
+    Ok(Written { count: count - refusals.count(), refusals, without })
 }
 
 /// Asks for objects with their geometries and bytes, all at once, and writes
@@ -180,24 +195,24 @@ fn export(
 fn write_whole(
     session: &mut Session,
     name: &[u8],
-    objects: &[Object],
+    objects: &[(ObjectId<'_>, Rect)],
     writer: &mut Writer<'_, impl Write>,
 ) -> anyhow::Result<u64> {
     let mut scratch = Vec::new();
-    for object in objects {
-        let get = TreeCommand::Get { id: object.word };
+    for &(id, _) in objects {
+        let get = TreeCommand::Get { id };
         let request = get.request(&mut scratch).map_err(Error::Refused)?;
-        session.submit(&Command::Tree { name, request })?;
+        session.submit(&Command::Of { key: name, request })?;
     }
     let mut count = 0;
-    for object in objects {
+    for &(id, _) in objects {
         let mut written = Ok(());
         session.next_reply(&mut |_, reply| {
             let place = reply.value.and_then(|value| Rect::read_from_prefix(value).ok());
             written = match (reply.status, place) {
                 (Status::Ok, Some((rect, rest))) => {
                     count += 1;
-                    write_one(writer, object.word, &rect, rest, reply.number)
+                    write_one(writer, id, &rect, rest, reply.number)
                 }
                 // Removed since the search.
                 (Status::Ok | Status::NotFound, _) => Ok(()),
@@ -209,21 +224,18 @@ fn write_whole(
     Ok(count)
 }
 
-/// Writes an object from the server's reply: behind its rectangle stands what
-/// it carries, as its flags say.
+/// Writes an object from the server's reply: behind its rectangle and its expiry
+/// stands what it carries, as its flags say.
 fn write_one(
     writer: &mut Writer<'_, impl Write>,
-    id: u64,
+    id: ObjectId<'_>,
     rect: &Rect,
     rest: &[u8],
     flags: i64,
 ) -> anyhow::Result<()> {
     let has = |flag: u8| flags & i64::from(flag) != 0;
-    let Carried { geometry, data } = if has(HAS_GEOMETRY) {
-        Carried::parse(rest).context("an object that cannot be")?
-    } else {
-        Carried { geometry: &[], data: rest }
-    };
-    let geometry = has(HAS_GEOMETRY).then_some(geometry);
-    writer.object(id, rect, geometry, has(HAS_DATA).then_some(data))
+    let carried = rest.split_at_checked(8).and_then(|(_, carried)| Carried::parse(carried));
+    let carried = carried.context("an object that cannot be")?;
+    let geometry = has(HAS_GEOMETRY).then_some(carried.geometry);
+    writer.object(id, rect, geometry, has(HAS_DATA).then_some(carried.data))
 }

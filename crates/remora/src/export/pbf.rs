@@ -4,7 +4,7 @@ use super::writer::properties;
 use crate::import::box_ring;
 use crate::refusals::{Refusal, Refusals};
 use anyhow::Context;
-use remora_client::Rect;
+use remora_client::{ObjectId, Rect};
 use remora_geometry::Shape;
 use remora_geometry::geo_types::{Geometry, LineString, Point, Polygon};
 use remora_osm::{Unwritable, WriteError, Writer};
@@ -16,6 +16,8 @@ use std::path::Path;
 pub struct Pbf<W> {
     writer: Writer<W>,
     refusals: Refusals,
+    /// Objects seen, those left out too.
+    objects: u64,
 }
 
 impl<W: Write> Pbf<W> {
@@ -24,17 +26,23 @@ impl<W: Write> Pbf<W> {
     pub fn begin(out: W, greatest: u64, spool: &Path) -> anyhow::Result<Self> {
         let writer = Writer::begin(out, greatest, || tempfile::tempfile_in(spool))
             .context("beginning a PBF file")?;
-        Ok(Self { writer, refusals: Refusals::default() })
+        Ok(Self { writer, refusals: Refusals::default(), objects: 0 })
     }
 
     /// Writes one object.
     pub fn object(
         &mut self,
-        id: u64,
+        id: ObjectId<'_>,
         rect: &Rect,
         shape: Option<Shape>,
         data: Option<&[u8]>,
     ) -> anyhow::Result<()> {
+        self.objects += 1;
+        let ObjectId::Number(id) = id else {
+            let refusal = Refusal::new("its id is no integer", id.to_string());
+            self.refusals.add(self.objects, refusal);
+            return Ok(());
+        };
         let tags = data.filter(|data| !data.is_empty()).map(properties).unwrap_or_default();
         let tags: Vec<(String, String)> =
             tags.into_iter().map(|(key, value)| (key, text(value))).collect();

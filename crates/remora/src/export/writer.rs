@@ -3,9 +3,9 @@
 use super::ExportFormat;
 use super::pbf::Pbf;
 use crate::import::box_ring;
-use crate::refusals::Refusals;
+use crate::refusals::{Refusal, Refusals};
 use anyhow::Context;
-use remora_client::Rect;
+use remora_client::{ObjectId, Rect};
 use remora_geometry::Shape;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -28,6 +28,10 @@ pub enum Writer<'a, W: Write> {
         in_collection: bool,
         /// Whether this will be the first.
         is_first: bool,
+        /// Objects seen, those left out too.
+        objects: u64,
+        /// Those left out.
+        refusals: Refusals,
     },
     /// Elements.
     Pbf(Box<Pbf<&'a mut W>>),
@@ -51,13 +55,14 @@ impl<'a, W: Write> Writer<'a, W> {
         if in_collection {
             out.write_all(b"{\"type\":\"FeatureCollection\",\"features\":[\n")?;
         }
-        Ok(Self::Features { out, in_collection, is_first: true })
+        let refusals = Refusals::default();
+        Ok(Self::Features { out, in_collection, is_first: true, objects: 0, refusals })
     }
 
     /// Writes one object, with its geometry in WKB if it has one.
     pub fn object(
         &mut self,
-        id: u64,
+        id: ObjectId<'_>,
         rect: &Rect,
         geometry: Option<&[u8]>,
         data: Option<&[u8]>,
@@ -66,7 +71,7 @@ impl<'a, W: Write> Writer<'a, W> {
             geometry.map(Shape::from_wkb).transpose().context("a geometry from the server")?;
         match self {
             Self::Csv { rows, has_geometries } => {
-                rows.write_field(id.to_string())?;
+                id.with_text(|text| rows.write_field(text))?;
                 for edge in [rect.min_x, rect.min_y, rect.max_x, rect.max_y] {
                     // Both ways of writing a number are exact; this is the short one.
                     rows.write_field(format!("{edge:?}"))?;
@@ -77,7 +82,19 @@ impl<'a, W: Write> Writer<'a, W> {
                 }
                 rows.write_record(None::<&[u8]>)?;
             }
-            Self::Features { out, in_collection, is_first } => {
+            Self::Features { out, in_collection, is_first, refusals, objects } => {
+                *objects += 1;
+                let id = match id {
+                    ObjectId::Number(number) => Value::from(number),
+                    ObjectId::Name(name) => match std::str::from_utf8(name) {
+                        Ok(text) => text.into(),
+                        Err(_) => {
+                            refusals
+                                .add(*objects, Refusal::new("its id is no text", id.to_string()));
+                            return Ok(());
+                        }
+                    },
+                };
                 if *in_collection && !*is_first {
                     out.write_all(b",\n")?;
                 }
@@ -106,8 +123,12 @@ impl<'a, W: Write> Writer<'a, W> {
     pub fn end(self) -> anyhow::Result<Refusals> {
         match self {
             Self::Csv { mut rows, .. } => rows.flush().context("writing the last rows")?,
-            Self::Features { out, in_collection: true, .. } => out.write_all(b"\n]}\n")?,
-            Self::Features { .. } => {}
+            Self::Features { out, in_collection, refusals, .. } => {
+                if in_collection {
+                    out.write_all(b"\n]}\n")?;
+                }
+                return Ok(refusals);
+            }
             Self::Pbf(pbf) => return pbf.end(),
         }
         Ok(Refusals::default())
@@ -159,7 +180,7 @@ mod tests {
         let mut writer = Writer::begin(format, !shapes.is_empty(), &mut out).unwrap();
         for (id, (rect, data)) in objects {
             let geometry = shapes.get(id).map(Vec::as_slice);
-            writer.object(*id, rect, geometry, data.as_deref()).unwrap();
+            writer.object((*id).into(), rect, geometry, data.as_deref()).unwrap();
         }
         writer.end().unwrap();
         out
@@ -207,9 +228,10 @@ mod tests {
                 Rect::point(a, c).unwrap()
             };
             let data = data(&mut rng);
-            objects.insert(rng.random(), (rect, data));
+            objects.insert(rng.random::<u64>() >> 1, (rect, data));
         }
-        objects.insert(u64::MAX, (Rect::point(-0.0, f64::MIN_POSITIVE / 2.0).unwrap(), None));
+        objects
+            .insert(i64::MAX as u64, (Rect::point(-0.0, f64::MIN_POSITIVE / 2.0).unwrap(), None));
         objects.insert(0, (Rect::new(f64::MIN, f64::MAX, -5.0, 5.0).unwrap(), None));
         objects
     }
@@ -278,6 +300,27 @@ mod tests {
             assert!(written_with(format, &back.0, &back.1) == bytes, "{format:?}");
             let boxes = read_with(format, true, &bytes);
             assert!(boxes == (objects.clone(), Shapes::new()), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn ids_that_are_no_integers_come_back() {
+        for format in [ExportFormat::Csv, ExportFormat::Geojson, ExportFormat::Geojsonl] {
+            let mut out = Vec::new();
+            let mut writer = Writer::begin(format, false, &mut out).unwrap();
+            let rect = Rect::point(1.0, 2.0).unwrap();
+            for id in [&b"bike:7"[..], b"a,\"b\"", b"-1", b"no \xff text"] {
+                writer.object(id.into(), &rect, None, None).unwrap();
+            }
+            let left_out = writer.end().unwrap().count();
+            let (keeper, summary, _) = taken_with_shapes(|intake| match format {
+                ExportFormat::Csv => read_table(&out[..], Wanted::default(), intake),
+                ExportFormat::Geojson => read_document(&out[..], false, intake),
+                _ => read_lines(&out[..], false, intake),
+            });
+            assert_eq!(keeper.names, [&b"bike:7"[..], b"a,\"b\"", b"-1"], "{format:?}");
+            // A table tells any bytes; what reads one wants text.
+            assert_eq!(left_out + summary.refused(), 1, "{format:?}");
         }
     }
 

@@ -9,10 +9,12 @@ use crate::refusals::Refusal;
 use anyhow::anyhow;
 use geojson::Feature;
 use geojson::feature::Id;
+use remora_client::ObjectId;
 use remora_geometry::Shape;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{BufRead, Read};
 
@@ -84,7 +86,9 @@ fn take<S: Sink>(
     };
     let data = feature.properties.as_ref().map(serde_json::to_vec).transpose()?;
     let mut wkb = None;
-    let row = id(feature.id.as_ref()).and_then(|id| {
+    let id = id(feature.id.as_ref());
+    let row = id.as_ref().map_err(Clone::clone).and_then(|id| {
+        let id = id.as_deref().map(ObjectId::from);
         let geometry = feature.geometry.as_ref().ok_or(Refusal::new("it has no geometry", ""))?;
         let rect = bounding_box(&geometry.value)?;
         if !boxes && !is_box(&geometry.value, &rect) {
@@ -96,15 +100,17 @@ fn take<S: Sink>(
     intake.take(at, row)
 }
 
-/// A feature's id as a number; a text of digits is one too.
-fn id(id: Option<&Id>) -> Result<Option<u64>, Refusal> {
-    let (number, shown) = match id {
-        None => return Ok(None),
-        Some(Id::Number(number)) => (number.as_u64(), number.to_string()),
-        Some(Id::String(text)) => (text.parse().ok(), format!("\"{text}\"")),
-    };
-    let reason = "its id is no unsigned integer of 64 bits";
-    number.map(Some).ok_or_else(|| Refusal::new(reason, shown))
+/// A feature's id as a text. A number has to be an unsigned integer: others have no
+/// text of their own.
+fn id(id: Option<&Id>) -> Result<Option<Cow<'_, str>>, Refusal> {
+    match id {
+        None => Ok(None),
+        Some(Id::String(text)) => Ok(Some(text.into())),
+        Some(Id::Number(number)) if number.is_u64() => Ok(Some(number.to_string().into())),
+        Some(Id::Number(number)) => {
+            Err(Refusal::new("its id is a number that is no unsigned integer", number.to_string()))
+        }
+    }
 }
 
 /// Where features go.
@@ -199,7 +205,7 @@ impl<'de, S: Sink> Visitor<'de> for List<'_, '_, '_, S> {
 #[cfg(test)]
 mod tests {
     use super::super::intake::Summary;
-    use super::super::intake::tests::{Kept, refused, taken};
+    use super::super::intake::tests::{Kept, refused, taken, taken_with_shapes};
     use super::*;
     use remora_client::Rect;
 
@@ -295,7 +301,7 @@ mod tests {
             &feature(1, r#"{"type":"Point","coordinates":[1,2]}"#, "[]"),
             r#"{"type":"Feature","id":-1,"geometry":{"type":"Point","coordinates":[1,2]}}"#,
             r#"{"type":"Feature","id":1.5,"geometry":{"type":"Point","coordinates":[1,2]}}"#,
-            r#"{"type":"Feature","id":"x","geometry":{"type":"Point","coordinates":[1,2]}}"#,
+            r#"{"type":"Feature","id":"","geometry":{"type":"Point","coordinates":[1,2]}}"#,
         ];
         let middle = bad.join(",");
         let text = format!(
@@ -312,7 +318,8 @@ mod tests {
         assert_eq!(refused(&summary, "no geometry").1, 4);
         assert_eq!(refused(&summary, "no position").1, 7);
         assert_eq!(refused(&summary, "not a good one").0, 2, "a short line, an open ring");
-        assert_eq!(refused(&summary, "id is no"), (3, 12, "-1".into()));
+        assert_eq!(refused(&summary, "id is a number"), (2, 12, "-1".into()));
+        assert_eq!(refused(&summary, "id is empty").1, 14);
         // The same as lines, of which some are not even JSON.
         let mut text = [&[point(1)], &bad.map(str::to_owned)[..], &[point(2)]].concat().join("\n");
         text += &format!("\n\r\n{{\"type\":\n\u{1e}{}\r\n\"\\ud800\"\n1e999\n", point(3));
@@ -345,10 +352,16 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_digits_is_an_id() {
-        let text = point(17).replace("17", "\"18446744073709551615\"");
+    fn any_text_is_an_id_and_one_of_digits_an_integer() {
+        let text = point(17).replace("17", "\"9223372036854775807\"");
         let (kept, _) = lines(text.as_bytes());
-        assert!(kept.keys().eq(&[u64::MAX]));
+        assert!(kept.keys().eq(&[i64::MAX as u64]));
+        let ids = ["\"x y\"", "\"-1\"", "18446744073709551615"];
+        let texts: Vec<String> = ids.iter().map(|id| point(17).replace("17", id)).collect();
+        let (keeper, summary, _) =
+            taken_with_shapes(|intake| read_lines(texts.join("\n").as_bytes(), false, intake));
+        assert_eq!(summary.refused(), 0);
+        assert_eq!(keeper.names, [&b"x y"[..], b"-1", b"18446744073709551615"]);
         // No line is without end.
         let long = vec![b' '; MAX_LINE_BYTES as usize + 5];
         let (kept, summary) = lines(&[&long[..], b"\n", point(1).as_bytes()].concat());

@@ -2,7 +2,7 @@
 
 use crate::puts::PutCounts;
 use crate::refusals::{Refusal, Refusals};
-use remora_client::Rect;
+use remora_client::{ObjectId, Rect};
 use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 /// Where objects go.
 pub trait Sink {
     /// Sends one object. An error may be that of one sent before.
-    fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()>;
+    fn put(&mut self, id: ObjectId<'_>, row: &Row<'_>) -> anyhow::Result<()>;
 
     /// Waits until all that was sent is in.
     fn settle(&mut self) -> anyhow::Result<()>;
@@ -28,7 +28,7 @@ pub trait Sink {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row<'a> {
     /// Its id, if the file says one.
-    pub id: Option<u64>,
+    pub id: Option<ObjectId<'a>>,
     /// Its bounding box.
     pub rect: Rect,
     /// Its geometry in WKB, whose bounding box that is. One that is its
@@ -82,17 +82,24 @@ impl<'a, S: Sink> Intake<'a, S> {
         }
     }
 
-    fn with_id<'r>(&mut self, number: u64, row: Row<'r>) -> Result<(u64, Row<'r>), Refusal> {
+    fn with_id<'r>(
+        &mut self,
+        number: u64,
+        row: Row<'r>,
+    ) -> Result<(ObjectId<'r>, Row<'r>), Refusal> {
         if let Some(data) = row.data.filter(|data| data.len() > MAX_DATA_BYTES) {
             return Err(Refusal::new(
                 "its bytes are too long",
                 format!("{} bytes, at most {MAX_DATA_BYTES}", data.len()),
             ));
         }
+        if let Some(id) = row.id.filter(|id| !id.is_valid()) {
+            return Err(Refusal::new("its id is empty or too long", id.to_string()));
+        }
         match (*self.has_ids.get_or_insert(row.id.is_some()), row.id) {
             (true, Some(id)) => Ok((id, row)),
             (true, None) => Err(Refusal::new("it has no id, though the first object has one", "")),
-            (false, None) => Ok((number, row)),
+            (false, None) => Ok((number.into(), row)),
             (false, Some(id)) => Err(Refusal::new(
                 "it has an id, though the first object has none",
                 format!("id {id}"),
@@ -174,12 +181,22 @@ pub mod tests {
         pub kept: Kept,
         /// Geometries of those that have one.
         pub shapes: BTreeMap<u64, Vec<u8>>,
+        /// Ids that are no integers.
+        pub names: Vec<Vec<u8>>,
         sent: PutCounts,
         counts: PutCounts,
     }
 
     impl Sink for Keeper {
-        fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()> {
+        fn put(&mut self, id: ObjectId<'_>, row: &Row<'_>) -> anyhow::Result<()> {
+            let id = match id {
+                ObjectId::Number(number) => number,
+                ObjectId::Name(name) => {
+                    self.names.push(name.to_vec());
+                    self.sent.added += 1;
+                    return Ok(());
+                }
+            };
             self.shapes.remove(&id);
             self.shapes.extend(row.geometry.map(|geometry| (id, geometry.to_vec())));
             match self.kept.insert(id, (row.rect, row.data.map(<[u8]>::to_vec))) {
@@ -230,6 +247,7 @@ pub mod tests {
     }
 
     fn point(id: Option<u64>) -> Result<Row<'static>, Refusal> {
+        let id = id.map(ObjectId::Number);
         Ok(Row { id, rect: Rect::point(1.0, 2.0).unwrap(), geometry: None, data: None })
     }
 
@@ -243,8 +261,12 @@ pub mod tests {
             intake.take(6, point(Some(7)))?;
             let long = vec![0; MAX_DATA_BYTES + 1];
             let rect = Rect::default();
-            intake.take(7, Ok(Row { id: Some(8), rect, geometry: None, data: Some(&long) }))?;
-            intake.take(8, Ok(Row { id: Some(8), rect, geometry: None, data: Some(&long[1..]) }))
+            intake
+                .take(7, Ok(Row { id: Some(8.into()), rect, geometry: None, data: Some(&long) }))?;
+            intake.take(
+                8,
+                Ok(Row { id: Some(8.into()), rect, geometry: None, data: Some(&long[1..]) }),
+            )
         });
         result.unwrap();
         assert!(kept.keys().eq(&[7, 8]));
@@ -282,7 +304,7 @@ pub mod tests {
     fn a_server_that_fails_ends_the_import() {
         struct Broken;
         impl Sink for Broken {
-            fn put(&mut self, _: u64, _: &Row<'_>) -> anyhow::Result<()> {
+            fn put(&mut self, _: ObjectId<'_>, _: &Row<'_>) -> anyhow::Result<()> {
                 anyhow::bail!("memory is full")
             }
             fn settle(&mut self) -> anyhow::Result<()> {

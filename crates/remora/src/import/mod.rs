@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressBarIter, ProgressStyle};
 use intake::{Intake, Row, Sink};
-use remora_client::{Options, Rect, Session, TreeSettings};
+use remora_client::{ObjectId, Options, Rect, Session, TreeSettings};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use remora_osm::Filter;
 use std::fs::File;
@@ -109,7 +109,7 @@ pub struct ImportArgs {
     /// How the file is written [default: as its name ends].
     #[arg(long, value_enum)]
     pub format: Option<ImportFormat>,
-    /// Column of a table that holds the ids, unsigned integers [default: id, if
+    /// Column of a table that holds the ids, integers or any text [default: id, if
     /// there is one; else rows are numbered from 0].
     #[arg(long, value_name = "COLUMN")]
     pub id_column: Option<String>,
@@ -312,7 +312,7 @@ impl<'a> NewTree<'a> {
 }
 
 impl Sink for NewTree<'_> {
-    fn put(&mut self, id: u64, row: &Row<'_>) -> anyhow::Result<()> {
+    fn put(&mut self, id: ObjectId<'_>, row: &Row<'_>) -> anyhow::Result<()> {
         self.make()?;
         // Empty ones take away those that an object of this id had.
         let data = Some(row.data.unwrap_or_default());

@@ -49,7 +49,7 @@ pub fn read<S: Sink>(
                 }
                 let geometry = has_geometry.then_some(&wkb[..]);
                 let data = (*tags != NO_TAGS).then_some(*tags);
-                Ok(Row { id: Some(*id), rect: shape.bounds(), geometry, data })
+                Ok(Row { id: Some((*id).into()), rect: shape.bounds(), geometry, data })
             }
             Err(why) => Err(refusal(element, why)),
         };

@@ -83,13 +83,7 @@ impl Columns {
     ) -> Result<Row<'a>, Refusal> {
         let id = match self.id {
             None => None,
-            Some(column) => {
-                let text = text(record, column)?;
-                let id = text.parse().map_err(|_| {
-                    Refusal::new("its id is no unsigned integer of 64 bits", format!("\"{text}\""))
-                })?;
-                Some(id)
-            }
+            Some(column) => Some(text(record, column)?.into()),
         };
         let rect = match self.shape(record)? {
             Some(shape) if !boxes && !shape.is_point() => {
@@ -213,14 +207,14 @@ mod tests {
         }
         text.extend_from_slice(b"10,\xff,0,1,1\n\"11\",0,0,1,1\n12,0,0,1,\"1");
         let (kept, summary) = of(&text, Wanted::default());
-        assert!(kept.keys().eq(&[1, 11, 12, u64::MAX]));
+        assert!(kept.keys().eq(&[1, 11, 12]), "others have ids that are no integers");
         assert_eq!(refused(&summary, "missing"), (1, 3, "4 columns".into()));
         assert_eq!(refused(&summary, "not a number"), (2, 4, "\"a\"".into()));
         assert_eq!(refused(&summary, "infinite"), (2, 6, String::new()));
         assert_eq!(refused(&summary, "minimum").1, 7);
-        assert_eq!(refused(&summary, "id is no"), (3, 8, "\"-7\"".into()));
+        assert_eq!(refused(&summary, "id is empty"), (1, 10, String::new()));
         assert_eq!(refused(&summary, "no text").1, 14);
-        assert_eq!(summary.refused(), 10);
+        assert_eq!(summary.refused(), 8);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What ends a server: a signal, or the end of the process that owns it.
 
 use anyhow::Context;
+use remora_fabric::vital_thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Read;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ pub enum Ending {
 }
 
 /// Watches for endings from now on. The first one arrives in the channel; a
-/// second signal ends the process at once, with `socket` removed.
-pub fn watch(owned_by_parent: bool, socket: PathBuf) -> anyhow::Result<Receiver<Ending>> {
+/// second signal ends the process at once, and leaves the socket's file as
+/// SIGKILL does: the next server replaces it.
+pub fn watch(owned_by_parent: bool) -> anyhow::Result<Receiver<Ending>> {
     let (sender, receiver) = channel();
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch signals")?;
     let on_signal = sender.clone();
     spawn("signals", move || {
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 {
-                let _ = std::fs::remove_file(&socket);
                 std::process::exit(128 + signal);
             }
             let _ = on_signal.send(Ending::Signal(signal));
@@ -68,9 +68,7 @@ fn wait_for_owner(sender: Sender<Ending>) {
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    std::thread::Builder::new()
-        .name(name.into())
-        .spawn(body)
+    vital_thread::spawn(name, body)
         .with_context(|| format!("cannot start the thread \"{name}\""))?;
     Ok(())
 }

@@ -55,7 +55,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     raise_descriptor_limit();
     socket::prepare(&settings.socket, settings.socket_is_default)?;
-    let endings = ending::watch(args.owned_by_parent, settings.socket.clone())?;
+    let endings = ending::watch(args.owned_by_parent)?;
     let server = Server::start(settings.to_config()).map_err(|error| match error {
         StartError::Config(what) => usage(what),
         StartError::Verbs(why) => unavailable(format!("verbs: {why}")),
@@ -72,7 +72,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let socket_path = server.socket_path().to_path_buf();
     server.shutdown();
     if args.owned_by_parent {
-        remove_with_directory(&socket_path);
+        remove_directory_of(&socket_path);
     }
     info!("ended");
     Ok(())
@@ -137,9 +137,8 @@ fn announce(settings: &Settings, server: &Server) {
 }
 
 /// Leaves nothing of a server that belonged to another process. A directory
-/// that holds anything else stays.
-pub fn remove_with_directory(socket: &Path) {
-    let _ = std::fs::remove_file(socket);
+/// that holds anything, as the socket of a successor, stays.
+pub fn remove_directory_of(socket: &Path) {
     if let Some(directory) = socket.parent() {
         let _ = std::fs::remove_dir(directory);
     }

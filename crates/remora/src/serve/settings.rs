@@ -14,6 +14,7 @@ use anyhow::Context;
 use clap::Args;
 use remora_layout::limits::{
     MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
+    UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -83,6 +84,10 @@ pub struct Layer {
     /// leases to end; 0 takes a sixteenth of the memory [default: 0].
     #[arg(long, env = "REMORA_QUARANTINE_BYTES", value_name = "SIZE")]
     pub quarantine_bytes: Option<Size>,
+    /// Seconds without a further piece after which a large value that a client
+    /// is sending is given up, 1 to 3600 [default: 10].
+    #[arg(long, env = "REMORA_UPLOAD_IDLE_S", value_name = "S")]
+    pub upload_idle_s: Option<u64>,
     /// What happens when memory is full [default: none].
     #[arg(long, env = "REMORA_EVICTION", value_name = "POLICY", value_enum)]
     pub eviction: Option<Eviction>,
@@ -129,6 +134,7 @@ impl Layer {
             lease_min_ms: self.lease_min_ms.or(below.lease_min_ms),
             pointer_sharing: self.pointer_sharing.or(below.pointer_sharing),
             quarantine_bytes: self.quarantine_bytes.or(below.quarantine_bytes),
+            upload_idle_s: self.upload_idle_s.or(below.upload_idle_s),
             eviction: self.eviction.or(below.eviction),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
             reads_per_client: self.reads_per_client.or(below.reads_per_client),
@@ -172,6 +178,8 @@ pub struct Settings {
     pub pointer_sharing: bool,
     /// Memory that may wait for leases; 0: derived.
     pub quarantine_bytes: Size,
+    /// Seconds without a piece after which an upload is given up.
+    pub upload_idle_s: u64,
     /// What happens when memory is full.
     pub eviction: Eviction,
     /// Queue pairs of clients over RDMA.
@@ -202,6 +210,7 @@ impl Settings {
             lease_min_ms: layer.lease_min_ms.unwrap_or(remora_layout::limits::LEASE_MIN_S * 1000),
             pointer_sharing: layer.pointer_sharing.unwrap_or(true),
             quarantine_bytes: layer.quarantine_bytes.unwrap_or(Size(0)),
+            upload_idle_s: layer.upload_idle_s.unwrap_or(UPLOAD_IDLE_S),
             eviction: layer.eviction.unwrap_or_default(),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
@@ -229,6 +238,12 @@ impl Settings {
             let reads = self.reads_per_client;
             return Err(usage(format!(
                 "reads_per_client: {reads} is not in 1..={MAX_READS_PER_CLIENT}"
+            )));
+        }
+        if !(1..=UPLOAD_IDLE_MAX_S).contains(&self.upload_idle_s) {
+            let seconds = self.upload_idle_s;
+            return Err(usage(format!(
+                "upload_idle_s: {seconds} is not in 1..={UPLOAD_IDLE_MAX_S}"
             )));
         }
         let share = self.max_memory.0 / self.shards as u64;
@@ -261,6 +276,7 @@ impl Settings {
             lease_min_ms: self.lease_min_ms,
             pointer_sharing: self.pointer_sharing,
             quarantine_bytes: self.quarantine_bytes.0,
+            upload_idle_s: self.upload_idle_s,
             eviction: self.eviction.into(),
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
@@ -325,7 +341,7 @@ mod tests {
         let all = layer(
             "bind = \"::1\"\nport = 0\nsocket = \"/run/r.sock\"\nshards = 2\nmax_memory = 1048576\n\
              buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
-             pointer_sharing = false\nquarantine_bytes = \"2MiB\"\n\
+             pointer_sharing = false\nquarantine_bytes = \"2MiB\"\nupload_idle_s = 3\n\
              rdma_devices = [\"rxe0\", \"mlx5_0\"]\n\
               eviction = \"s3-fifo\"\nmax_queue_pairs = 8\nreads_per_client = 4\nlog = \"debug\"",
         );
@@ -334,7 +350,7 @@ mod tests {
         assert_eq!((all.buckets, all.lease_min_ms), (Some(64), Some(5)));
         assert_eq!(all.pointer_sharing, Some(false));
         assert_eq!(all.quarantine_bytes, Some(Size(2 << 20)));
-        assert_eq!(all.eviction, Some(Eviction::S3Fifo));
+        assert_eq!((all.upload_idle_s, all.eviction), (Some(3), Some(Eviction::S3Fifo)));
         assert_eq!((all.max_queue_pairs, all.reads_per_client), (Some(8), Some(4)));
         assert_eq!(all.rdma_devices, Some(vec!["rxe0".into(), "mlx5_0".into()]));
     }
@@ -356,6 +372,8 @@ mod tests {
             "max_queue_pairs = 1025",
             "reads_per_client = 0",
             "reads_per_client = 17",
+            "upload_idle_s = 0",
+            "upload_idle_s = 3601",
         ] {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");

@@ -1,11 +1,14 @@
 //! Running the binary and looking at what it leaves.
 
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code, unused_imports)] // Each test file uses a part.
+
+#[path = "../../../../tests/src/wait.rs"]
+mod wait;
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+pub use wait::wait_until;
 
 /// What a finished process said.
 pub struct Finished {
@@ -51,15 +54,6 @@ pub fn json(args: &str) -> Value {
     let finished = run_clean(&format!("{args} --json"));
     assert_eq!(finished.code, Some(0), "{args}: {}", finished.err);
     serde_json::from_str(&finished.out).unwrap_or_else(|error| panic!("{error}: {}", finished.out))
-}
-
-/// Waits for something that has to come about within seconds.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Processes whose command line names `path`.

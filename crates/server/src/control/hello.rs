@@ -15,7 +15,7 @@ use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
     TCP_ADDRESS_BYTES,
 };
-use remora_layout::limits::MAX_SESSIONS;
+use remora_layout::limits::{MAX_SESSIONS, MAX_SHARDS};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
@@ -198,7 +198,7 @@ impl Control {
     /// The answer that grants the next session.
     pub(super) fn granted(&self, chosen: Transport) -> ServerHello {
         let table = self.shared.pointer_table.as_ref();
-        ServerHello {
+        let mut hello = ServerHello {
             magic: HELLO_MAGIC.into(),
             version: PROTOCOL_VERSION.into(),
             refusal: 0.into(),
@@ -207,7 +207,7 @@ impl Control {
             epoch: self.shared.epoch.into(),
             session_seed: random_u64().into(),
             hash_seed: self.shared.hash_seed.into(),
-            shards: (self.shared.shards.len() as u32).into(),
+            shards: 0.into(),
             pid: std::process::id().into(),
             pointer_table_seed: table.map_or(0, |table| table.seed).into(),
             offer: self.offer().to_wire(),
@@ -216,6 +216,11 @@ impl Control {
             socket_path: [0; SOCKET_PATH_BYTES],
             padding: [0; 4],
             tcp_address: [0; TCP_ADDRESS_BYTES],
-        }
+            regions: [0.into(); MAX_SHARDS],
+            first_slots: [0.into(); MAX_SHARDS],
+        };
+        let regions = self.shared.shards.iter().map(|shard| shard.region_number);
+        hello.tell_shards(regions, &self.shared.slots);
+        hello
     }
 }

@@ -23,13 +23,14 @@ use admission::{Admission, Step};
 use doors::{Arrival, Door, Listener, Socket};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
+use remora_engine::ClockFollower;
 use remora_fabric::detect::Offer;
 use remora_fabric::refusal;
 use remora_fabric::verbs::Welcome;
 use remora_layout::hello::{ClientHello, Refusal, ServerHello};
 use remora_layout::limits::{
-    HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_HALF_OPEN, MAX_SET_UPS_WAITING, SET_UP_TURN_US,
-    SET_UP_WAIT_MS,
+    CLOCK_LOOK_MS, HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_HALF_OPEN, MAX_SET_UPS_WAITING,
+    SET_UP_TURN_US, SET_UP_WAIT_MS,
 };
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -115,6 +116,8 @@ pub struct Control {
     next_token: usize,
     next_session: u64,
     utilisation: Utilisation,
+    /// Leads the server's clock after the wall clock.
+    follower: ClockFollower,
     /// When some client's clock was last seen to have moved.
     last_moved: Instant,
 }
@@ -147,6 +150,7 @@ impl Control {
             next_token: FIRST_CLIENT,
             next_session: 1,
             utilisation: Utilisation::new(),
+            follower: ClockFollower::default(),
             last_moved: Instant::now(),
         })
     }
@@ -154,19 +158,18 @@ impl Control {
     /// Runs until the server is to end, then withdraws every session.
     pub fn run(mut self) {
         let mut events = Events::with_capacity(256);
-        let mut next_beat = Instant::now();
+        let (mut next_beat, mut next_look) = (Instant::now(), Instant::now());
         while !self.shared.is_stopping() {
-            // Without clients nobody needs heartbeats: sleep for ever.
-            let timeout = (!self.clients.is_empty())
-                .then(|| next_beat.saturating_duration_since(Instant::now()));
+            // Without clients nobody needs heartbeats; the clock is looked at.
+            let due = if self.clients.is_empty() { next_look } else { next_beat.min(next_look) };
+            let timeout = Some(due.saturating_duration_since(Instant::now()));
             let timeout = if self.admission.has_step() { Some(Duration::ZERO) } else { timeout };
             let timeout = self.doors.iter().fold(timeout, |timeout, door| door.bound(timeout));
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 if error.kind() == ErrorKind::Interrupted {
                     continue;
                 }
-                tracing::error!(%error, "the control thread cannot poll");
-                break;
+                panic!("the control thread cannot poll: {error}");
             }
             for event in &events {
                 match event.token() {
@@ -188,6 +191,14 @@ impl Control {
                 let idle = now.duration_since(self.last_moved) > IDLE_AFTER;
                 let pause_ms = if idle { IDLE_HEARTBEAT_MS } else { HEARTBEAT_MS };
                 next_beat = now + Duration::from_millis(pause_ms);
+            }
+            // After the heartbeats, of which none may tell a time before a step is
+            // told and be written after it counts.
+            if !self.clients.is_empty() || now >= next_look {
+                self.shared.clock.follow(&mut self.follower);
+                let stepping = self.follower.is_stepping();
+                let pause_ms = if stepping { IDLE_HEARTBEAT_MS } else { CLOCK_LOOK_MS };
+                next_look = now + Duration::from_millis(pause_ms);
             }
         }
         let tokens: Vec<Token> = self.clients.keys().copied().collect();

@@ -1,8 +1,8 @@
 use super::*;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::ShardOptions;
 use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
-use remora_layout::limits::{SEARCH_TURN_BYTES, SEARCH_TURN_NODES};
+use remora_engine::{Durability, ShardOptions};
+use remora_layout::limits::{DIGEST_TURN_PARTS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES};
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 
@@ -14,7 +14,17 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let shard = Shard::new(Owner::heap(32 << 20, NoJournal), ShardOptions::default());
+        Self::with(Durability::Memory)
+    }
+
+    /// Nothing is durable before that is said.
+    fn lagging() -> Self {
+        Self::with(Durability::Told)
+    }
+
+    fn with(durability: Durability) -> Self {
+        let options = ShardOptions { durability, ..ShardOptions::default() };
+        let shard = Shard::new(Owner::heap(32 << 20, NoJournal), options);
         let replies = Arc::new(ReplyQueue::new(|| ()));
         Self { shard, jobs: LargeJobs::default(), replies }
     }
@@ -32,9 +42,9 @@ impl World {
     ) {
         let mut bytes = Vec::new();
         command.encode_into(0, &mut bytes);
-        let token = Token { connection, serial: 1, request, part: 0 };
+        let token = Token { connection, serial: 1, request, part: 0, shard: 0 };
         let reply_to = Arc::clone(&self.replies);
-        let job = Job { command: bytes, reply_to, token, most_objects };
+        let job = Job { most_objects, ..Job::execute(bytes, reply_to, token) };
         self.jobs.execute(&mut self.shard, job, Now::default());
     }
 
@@ -53,7 +63,7 @@ impl World {
     fn tree(&mut self, connection: usize, request: u64, command: TreeCommand<'_>, most: usize) {
         let mut scratch = Vec::new();
         let request_of = command.request(&mut scratch).unwrap();
-        self.job_for(connection, request, &Command::Tree { name: b"t", request: request_of }, most);
+        self.job_for(connection, request, &Command::Of { key: b"t", request: request_of }, most);
     }
 
     /// The tree `t` with so many points: object i is at (i, 0).
@@ -61,12 +71,7 @@ impl World {
         let mut world = Self::new();
         for id in 0..points {
             let rect = Rect::point(id as f64, 0.0).unwrap();
-            world.tree(
-                9,
-                id,
-                TreeCommand::Put { id, rect, data: None, geometry: None },
-                usize::MAX,
-            );
+            world.tree(9, id, TreeCommand::put(id, rect, None, None), usize::MAX);
         }
         assert_eq!(world.answered().len(), points as usize);
         world
@@ -269,7 +274,7 @@ fn no_object_comes_twice() {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let (id, x) = (random >> 33, (random >> 20) % 100_000);
                 let rect = Rect::point(x as f64, 1.0).unwrap();
-                let put = TreeCommand::Put { id: id % 5_000, rect, data: None, geometry: None };
+                let put = TreeCommand::put(id % 5_000, rect, None, None);
                 world.tree(2, request, put, usize::MAX);
                 assert_eq!(world.reply().number, 0);
             }
@@ -282,4 +287,109 @@ fn no_object_comes_twice() {
         assert_eq!(found.len(), most.min(5_000), "each once");
         assert!(found.windows(2).all(|pair| pair[0] < pair[1]));
     }
+}
+
+#[test]
+fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
+    let mut world = World::lagging();
+    world.job(1, 0, &set(b"k", b"1"));
+    world.job(1, 1, &Command::Get { key: b"other" });
+    assert_eq!(world.replies.pop().map(|(token, _)| token.request), Some(1), "it looked elsewhere");
+    world.job(2, 0, &Command::Get { key: b"k" });
+    world.job(2, 1, &Command::Del { key: b"k" });
+    world.job(3, 0, &Command::Exists { key: b"k" });
+    // A large value waits as well, and so does a read of many objects.
+    let large = vec![7; 2 * STREAM_PIECE_BYTES];
+    world.job(4, 0, &set(b"large", &large));
+    world.job(4, 1, &Command::Get { key: b"large" });
+    for _ in 0..3 {
+        world.turn();
+    }
+    let rect = Rect::point(1.0, 1.0).unwrap();
+    let put = TreeCommand::put(7, rect, None, None);
+    world.tree(5, 0, put, usize::MAX);
+    let window = rect;
+    let search = TreeCommand::Search { window, predicate: Predicate::Intersects };
+    world.tree(5, 1, search, usize::MAX);
+    let settings = TreeSettings::default();
+    world.tree(5, 2, TreeCommand::Create(settings), usize::MAX);
+    for _ in 0..6 {
+        world.turn();
+    }
+    assert!(world.replies.pop().is_none() && world.jobs.is_empty(), "nothing to do, none is told");
+    assert_eq!(world.jobs.held_replies(), 9);
+    world.shard.set_durable(1);
+    world.turn();
+    assert_eq!(world.answered(), [(1, 0, 0), (2, 0, 1)]);
+    world.shard.set_durable(2);
+    world.turn();
+    assert_eq!(world.answered(), [(2, 1, 0), (3, 0, 0)], "nil waits as well");
+    world.shard.set_durable(3);
+    world.turn();
+    assert_eq!(world.answered(), [(4, 0, 0), (4, 1, large.len())]);
+    world.shard.set_durable(4);
+    world.turn();
+    let statuses: Vec<_> = std::iter::from_fn(|| world.replies.pop())
+        .map(|(token, reply)| (token.request, reply.status))
+        .collect();
+    assert_eq!(statuses, [(0, Status::Ok), (1, Status::Ok), (2, Status::NotDone)]);
+    assert_eq!(world.jobs.held_replies(), 0);
+}
+
+/// A digest of many keys goes in turns, between which others are answered.
+#[test]
+fn a_digest_goes_in_turns() {
+    let mut world = World::new();
+    for at in 0..3 * DIGEST_TURN_PARTS as u64 {
+        world.job(1, at, &set(&at.to_le_bytes(), b"value"));
+        world.replies.pop().expect("set at once");
+    }
+    world.job(1, 0, &Command::Digest { key: None });
+    assert!(world.replies.pop().is_none());
+    world.job(2, 0, &Command::Get { key: &1u64.to_le_bytes() });
+    assert_eq!(world.answered(), [(2, 0, 5)]);
+    let mut turns = 1;
+    while world.jobs.held_replies() == 0 && !world.jobs.is_empty() {
+        world.turn();
+        turns += 1;
+        assert!(turns < 20);
+    }
+    assert!(turns >= 3, "{turns}");
+    let digest = world.shard.digest().0.to_le_bytes().to_vec();
+    assert_eq!(world.reply().value, Some(digest));
+    // It waits for the last change that it tells of.
+    let mut world = World::lagging();
+    world.job(1, 0, &set(b"key", b"value"));
+    world.job(2, 0, &Command::Digest { key: None });
+    world.turn();
+    assert!(world.replies.pop().is_none());
+    world.shard.set_durable(1);
+    world.turn();
+    assert_eq!(world.answered().len(), 2);
+}
+
+#[test]
+fn a_flush_goes_in_turns_and_is_answered_at_its_end() {
+    let mut world = World::new();
+    let keys: Vec<Vec<u8>> = (0..5_000).map(|number| format!("k{number}").into_bytes()).collect();
+    keys.iter().for_each(|key| world.job(1, 0, &set(key, b"v")));
+    world.answered();
+    world.job(1, 1, &Command::Flush);
+    // The same connection's next command waits behind it, another's does not.
+    world.job(1, 2, &Command::Count);
+    let (mut turns, mut told) = (0, Vec::new());
+    while told.len() < 2 {
+        world.job(2, turns, &Command::Count);
+        world.shard.release_some(Now::default());
+        world.turn();
+        turns += 1;
+        while let Some((token, reply)) = world.replies.pop() {
+            match token.connection {
+                1 => told.push((token.request, reply.number)),
+                _ => assert_eq!((token.request, reply.number), (turns - 1, 0)),
+            }
+        }
+    }
+    assert!(turns > 10, "{turns}");
+    assert_eq!(told, [(1, 5_000), (2, 0)]);
 }

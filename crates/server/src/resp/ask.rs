@@ -5,9 +5,9 @@ use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
 use super::unanswered::{Asked, group};
-use crate::jobs::{Job, Token};
+use crate::jobs::{Job, Order, Token};
+use remora_engine::STREAM_CLASS;
 use remora_engine::command::{Command, Pairs};
-use remora_engine::shard::STREAM_CLASS;
 use remora_front::request::{self, Render};
 use remora_layout::limits::STREAM_BYTES;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl<H: Host> Executor<H> {
         command: &Command<'_>,
         render: Render,
     ) {
-        let (_, shard) = self.host.route(command.key().unwrap_or_default());
+        let (_, shard) = self.route(command.key().unwrap_or_default());
         let asked = vec![self.submit(connection, shard, 0, command)];
         connection.wait(Waiting::all(render, asked));
     }
@@ -34,7 +34,7 @@ impl<H: Host> Executor<H> {
     ) {
         let mut asked = Vec::new();
         for (part, command) in commands.enumerate() {
-            let (_, shard) = self.host.route(command.key().unwrap_or_default());
+            let (_, shard) = self.route(command.key().unwrap_or_default());
             asked.push(self.submit(connection, shard, part, &command));
         }
         connection.wait(Waiting::all(render, asked));
@@ -56,7 +56,7 @@ impl<H: Host> Executor<H> {
     pub(super) fn multi_set(&self, connection: &mut Connection, pairs: request::Pairs<'_>) {
         let mut lists: Vec<Vec<u8>> = vec![Vec::new(); self.host.shards()];
         for (key, value) in pairs {
-            let (_, shard) = self.host.route(key);
+            let (_, shard) = self.route(key);
             Pairs::push(&mut lists[shard], key, value);
         }
         let mut asked = Vec::new();
@@ -79,9 +79,15 @@ impl<H: Host> Executor<H> {
         }
         command.brings_value()
             && command.key().is_some_and(|key| {
-                let (hash, _) = self.host.route(key);
+                let (hash, _) = self.route(key);
                 self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
             })
+    }
+
+    /// Sends an order about a reply of which the shard still has the rest.
+    pub(super) fn order(&self, token: Token, order: Order) {
+        let reply_to = Arc::clone(&self.replies);
+        self.host.hand(token.shard, Job { order, reply_to, token, most_objects: usize::MAX });
     }
 
     /// Sends a job for the request that the connection will next wait for.
@@ -105,7 +111,7 @@ impl<H: Host> Executor<H> {
         most_objects: usize,
     ) -> Asked {
         let mut bytes = Vec::new();
-        command.encode_into(0, &mut bytes);
+        command.encode_within(self.database, 0, &mut bytes);
         if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
             connection.expect_large();
         }
@@ -114,12 +120,13 @@ impl<H: Host> Executor<H> {
             serial: connection.serial,
             request: connection.next_request(),
             part,
+            shard,
         };
         let reply_to = Arc::clone(&self.replies);
-        self.host.hand(shard, Job { command: bytes, reply_to, token, most_objects });
+        self.host.hand(shard, Job { most_objects, ..Job::execute(bytes, reply_to, token) });
         let asked = match command.key() {
             _ if command.is_write() => Asked::Write(shard),
-            Some(key) => Asked::Read(group(self.host.route(key).0)),
+            Some(key) => Asked::Read(group(self.route(key).0)),
             None => Asked::Other,
         };
         connection.ask(asked);

@@ -1,13 +1,16 @@
 //! One RESP connection: bytes in, replies out, in order. Its stream of bytes
 //! is handed in whenever it is served.
 
+mod stalled;
+
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Pending, Waiting, long_reply, write_reply};
+use super::pending::{Pending, Piece, Waiting, Writing, long_reply, write_reply};
 use super::unanswered::{Asked, Unanswered};
-use crate::jobs::{OwnedReply, Token};
+use crate::jobs::{Order, OwnedReply, Token};
 use crate::shared::count;
-use remora_front::resp::{Args, Parsed, Protocol, encode, parse};
+use remora_front::resp::{Args, Parsed, Protocol, Skip, encode, parse};
+use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES,
@@ -42,6 +45,8 @@ pub struct Connection {
     pub serial: u64,
     /// The protocol that it speaks.
     pub protocol: Protocol,
+    /// The database that it has selected.
+    pub database: Database,
     /// Its name, as the client set it.
     pub name: Vec<u8>,
     /// Library name and version, as the client set them.
@@ -50,6 +55,10 @@ pub struct Connection {
     /// Bytes below which parsing again is useless.
     need: usize,
     args: Args,
+    /// What is left of a request that was given up.
+    skip: Option<Skip>,
+    /// Seconds since bytes came last, as far as they are counted.
+    idle_s: u64,
     output: Vec<u8>,
     sent: usize,
     pending: VecDeque<Pending>,
@@ -63,6 +72,10 @@ pub struct Connection {
     /// pending one: what is asked before it is large.
     large_until: u64,
     unanswered: Unanswered,
+    /// The rest of a long reply, to be asked for.
+    rest_due: Option<Token>,
+    /// Why a reply cannot be written to its end.
+    broken_off: Option<Status>,
     /// No more input is taken; closes when everything is answered.
     closing: bool,
     /// What was read behind a QUIT is not executed.
@@ -79,11 +92,14 @@ impl Connection {
             slot,
             serial,
             protocol: Protocol::Resp2,
+            database: Database::ZERO,
             name: Vec::new(),
             library: [Vec::new(), Vec::new()],
             input: Vec::new(),
             need: 1,
             args: Args::new(),
+            skip: None,
+            idle_s: 0,
             output: Vec::new(),
             sent: 0,
             pending: VecDeque::new(),
@@ -92,6 +108,8 @@ impl Connection {
             first_pending: 0,
             large_until: 0,
             unanswered: Unanswered::new(shards),
+            rest_due: None,
+            broken_off: None,
             closing: false,
             quit: false,
             end_announced: false,
@@ -133,10 +151,15 @@ impl Connection {
         }
         self.execute(executor);
         self.settle();
-        if !self.flush(stream) {
+        if let Some(token) = self.rest_due.take() {
+            executor.order(token, Order::Continue);
+        }
+        if !self.flush(stream) || self.broken_off.is_some() {
             return self.over(executor);
         }
-        if self.may_write() && matches!(self.pending.front(), Some(Pending::Writing(..))) {
+        if self.may_write()
+            && matches!(self.pending.front(), Some(Pending::Writing(writing)) if writing.can_go_on())
+        {
             return Flow::Again;
         }
         let parse_more = self.input.len() >= self.need;
@@ -150,12 +173,30 @@ impl Connection {
 
     /// The connection is over; whether that was our doing is counted.
     fn over<H: Host>(&self, executor: &Executor<H>) -> Flow {
-        if self.output.len() - self.sent > RESP_MAX_OUTPUT_BYTES {
+        let (serial, unread) = (self.serial, self.output.len() - self.sent);
+        if unread > RESP_MAX_OUTPUT_BYTES {
             count(&executor.counts().output_cut_off, 1);
-            let (serial, unread) = (self.serial, self.output.len() - self.sent);
             tracing::info!(serial, unread, "a connection that does not read was cut off");
         }
+        if let Some(why) = self.broken_off {
+            count(&executor.counts().output_cut_off, 1);
+            let peer = self.peer;
+            tracing::warn!(
+                serial, %peer, unread, ?why,
+                "a connection was cut off: what it reads changed faster than it reads"
+            );
+        }
         Flow::Close
+    }
+
+    /// It is closed: no shard keeps the rest of a reply for it.
+    pub fn abandon<H: Host>(&self, executor: &Executor<H>) {
+        let rest = self.pending.iter().filter_map(|pending| match pending {
+            Pending::Writing(writing) => writing.rest(),
+            Pending::Waiting(waiting, _) => waiting.rest,
+            Pending::Ready(_) => None,
+        });
+        rest.for_each(|token| executor.order(token, Order::Abandon));
     }
 
     fn is_paused(&self) -> bool {
@@ -187,6 +228,7 @@ impl Connection {
                 }
                 Ok(read) => {
                     self.input.extend_from_slice(&scratch[..read]);
+                    self.idle_s = 0;
                     // Less than asked for: the socket is empty, and what
                     // arrives from now on is a new edge; but an end that has
                     // already been announced is not announced again.
@@ -206,6 +248,16 @@ impl Connection {
         let mut from = 0;
         let mut ended = false;
         while !ended && input.len() - from >= self.need && !self.is_paused() {
+            if self.skip.is_some() {
+                match self.pass_over(&input[from..]) {
+                    Ok(passed) => from += passed,
+                    Err(error) => {
+                        self.protocol_error(executor, &error.to_string());
+                        ended = true;
+                    }
+                }
+                continue;
+            }
             match parse(&input[from..], &mut args) {
                 Ok(Parsed::Incomplete { need }) => {
                     self.need = need;
@@ -285,13 +337,22 @@ impl Connection {
     /// Takes a part's reply from a shard.
     pub fn answer(&mut self, token: Token, mut reply: OwnedReply) {
         let Some(at) = token.request.checked_sub(self.first_pending) else { return };
-        let Some(Pending::Waiting(waiting, _)) = self.pending.get_mut(at as usize) else {
-            return;
+        let waiting = match self.pending.get_mut(at as usize) {
+            Some(Pending::Waiting(waiting, _)) => waiting,
+            Some(Pending::Writing(writing)) => {
+                self.held_bytes -= writing.bytes();
+                self.broken_off = writing.take(reply).err();
+                self.held_bytes += writing.bytes();
+                return self.settle();
+            }
+            _ => return,
         };
         self.unanswered.answered(waiting.asked[token.part]);
         waiting.missing -= 1;
+        waiting.rest = Some(token).filter(|_| reply.has_more);
         let bytes = reply.value.as_ref().map_or(0, Vec::len);
-        if waiting.bytes + bytes > RESP_MAX_REPLY_BYTES {
+        // The shard bounds what it sends as one part.
+        if waiting.bytes > 0 && waiting.bytes + bytes > RESP_MAX_REPLY_BYTES {
             reply = OwnedReply::status(Status::TooLarge);
         } else {
             waiting.bytes += bytes;
@@ -322,20 +383,26 @@ impl Connection {
                     let mut parts: Vec<OwnedReply> =
                         std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
                     if let Some(long) = long_reply(waiting.render, &mut parts) {
-                        self.pending[0] = Pending::Writing(long, protocol);
+                        let writing = Writing::new(long, protocol, waiting.rest);
+                        self.pending[0] = Pending::Writing(writing);
                         continue;
                     }
                     self.held_bytes -= waiting.bytes;
                     write_reply(waiting.render, &mut self.output, protocol, &parts);
                 }
-                Some(Pending::Writing(long, protocol)) => {
+                Some(Pending::Writing(writing)) => {
                     let unsent = self.output.len() - self.sent;
-                    if unsent > RESP_PAUSE_OUTPUT_BYTES
-                        || !long.write_piece(&mut self.output, *protocol)
-                    {
+                    if unsent > RESP_PAUSE_OUTPUT_BYTES || !writing.can_go_on() {
                         return;
                     }
-                    self.held_bytes -= long.bytes();
+                    match writing.write_piece(&mut self.output) {
+                        Piece::Some => return,
+                        Piece::Ask(token) => {
+                            self.rest_due = Some(token);
+                            return;
+                        }
+                        Piece::Last => self.held_bytes -= writing.bytes(),
+                    }
                 }
                 _ => return,
             }

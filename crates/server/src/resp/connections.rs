@@ -5,7 +5,7 @@ use super::connection::{Connection, Flow};
 use super::execute::Executor;
 use super::host::Host;
 use super::trees::OWN;
-use crate::jobs::{OwnedReply, ReplyQueue, Token};
+use crate::jobs::{Order, OwnedReply, ReplyQueue, Token};
 use crate::shared::count;
 use remora_layout::plant::{Plant, planted};
 use std::collections::BTreeSet;
@@ -22,6 +22,8 @@ pub struct Connections<S, H: Host> {
     /// Connections that may have more to read or parse, although no event
     /// will say so: their turn had ended.
     unfinished: BTreeSet<usize>,
+    /// Connections that keep much of a request that is not all there.
+    with_part: BTreeSet<usize>,
     next_serial: u64,
 }
 
@@ -33,6 +35,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
             slots: Vec::new(),
             free: Vec::new(),
             unfinished: BTreeSet::new(),
+            with_part: BTreeSet::new(),
             next_serial: 1,
         }
     }
@@ -90,6 +93,23 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         }
     }
 
+    /// Whether some wait for the rest of a large request.
+    pub fn wait_for_parts(&self) -> bool {
+        !self.with_part.is_empty()
+    }
+
+    /// Refuses large requests of which nothing came for longer than
+    /// `upload_idle_s`. To be called once a second while
+    /// [`Connections::wait_for_parts`].
+    pub fn count_idle(&mut self, upload_idle_s: u64, mut closed: impl FnMut(S)) {
+        for slot in std::mem::take(&mut self.with_part) {
+            let look = |_: &mut S, connection: &mut Connection, executor: &mut Executor<H>| {
+                connection.count_idle(upload_idle_s, executor)
+            };
+            self.with(slot, look).into_iter().for_each(&mut closed);
+        }
+    }
+
     /// The last turn in which each takes requests: what has arrived is still
     /// read, nothing after it.
     pub fn stop_reading(&mut self, mut closed: impl FnMut(S)) {
@@ -110,13 +130,20 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         act: impl FnOnce(&mut S, &mut Connection, &mut Executor<H>) -> Flow,
     ) -> Option<S> {
         let (stream, connection) = self.slots.get_mut(slot)?.as_mut()?;
-        match act(stream, connection, &mut self.executor) {
+        let flow = act(stream, connection, &mut self.executor);
+        if flow != Flow::Close && connection.keeps_part() {
+            self.with_part.insert(slot);
+        } else {
+            self.with_part.remove(&slot);
+        }
+        match flow {
             Flow::Go => None,
             Flow::Again => {
                 self.unfinished.insert(slot);
                 None
             }
             Flow::Close => {
+                connection.abandon(&self.executor);
                 let gone = self.slots[slot].take();
                 self.free.push(slot);
                 self.executor.host.counts().connections.fetch_sub(1, Ordering::Relaxed);
@@ -136,7 +163,14 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         if token.connection == OWN {
             return self.executor.learn_place(token.request, &reply);
         }
+        let slot = self.slots.get(token.connection).and_then(Option::as_ref);
+        let is_there = slot.is_some_and(|(_, connection)| connection.serial == token.serial);
         let Some(reply) = self.executor.go_on(token, reply) else { return };
+        let on = self.executor.go_on_with_key(token, reply, is_there);
+        let Some(reply) = on else { return };
+        if !is_there && reply.has_more {
+            self.executor.order(token, Order::Abandon);
+        }
         let Some(Some((_, connection))) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
         let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);

@@ -4,14 +4,17 @@
 use super::connection::Connection;
 use super::geo::GeoAnswers;
 use super::host::Host;
+use super::keys::KeyAnswers;
 use super::trees::TreePlaces;
 use crate::jobs::ReplyQueue;
 use crate::shared::{Counts, count};
-use remora_engine::command::{Command, TreeCommand};
+use remora_engine::command::Command;
 use remora_front::request;
 use remora_front::request::{Render, Request};
 use remora_front::resp::Args;
 use remora_index::hash::TableRef;
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
 use std::sync::Arc;
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
@@ -36,18 +39,21 @@ pub struct Executor<H> {
     pub(super) tree_places: TreePlaces,
     /// Where GEO keys are to be read, and what becomes of answers about them.
     pub(super) geo_answers: GeoAnswers,
+    /// What becomes of answers about which keys there are.
+    pub(super) key_answers: KeyAnswers,
     /// Where sockets are read into.
     pub scratch: Vec<u8>,
     /// Unix ms of the present turn's requests.
     pub(super) now_ms: u64,
+    /// The database of the present request.
+    pub(super) database: Database,
 }
 
 impl<H: Host> Executor<H> {
     /// An executor whose replies come back through `replies`.
     pub fn new(host: Arc<H>, replies: Arc<ReplyQueue>) -> Self {
-        let tables = (0..host.shards()).map(|shard| {
-            TableRef::read(shard as u32, host.memory(shard)).expect("the shard wrote this page")
-        });
+        let tables = (0..host.shards())
+            .map(|shard| TableRef::of(host.memory(shard)).expect("the shard wrote this page"));
         Self {
             tables: tables.collect(),
             host,
@@ -56,8 +62,10 @@ impl<H: Host> Executor<H> {
             tree_scratch: Vec::new(),
             tree_places: TreePlaces::default(),
             geo_answers: GeoAnswers::default(),
+            key_answers: KeyAnswers::default(),
             scratch: vec![0; READ_BYTES],
             now_ms: 0,
+            database: Database::ZERO,
         }
     }
 
@@ -66,10 +74,16 @@ impl<H: Host> Executor<H> {
         self.host.counts()
     }
 
+    /// The hash of a key of the request's database, and the shard that owns it.
+    pub(super) fn route(&self, key: &[u8]) -> (KeyHash, usize) {
+        self.host.route(self.database, key)
+    }
+
     /// Executes one request of a connection.
     pub fn request(&mut self, connection: &mut Connection, args: &Args, bytes: &[u8]) {
         count(&self.counts().commands, 1);
         self.now_ms = self.host.unix_ms();
+        self.database = connection.database;
         match request(args, bytes, self.now_ms) {
             Ok(request) => self.execute(connection, request),
             Err(error) => connection.reply(|out, _| error.write(out)),
@@ -97,28 +111,39 @@ impl<H: Host> Executor<H> {
                 self.read_each(connection, keys.map(|key| Command::Get { key }), Render::Values);
             }
             Request::MSet(pairs) => self.multi_set(connection, pairs),
+            Request::Digest => {
+                self.ask_all(connection, &Command::Digest { key: None }, Render::Digest);
+            }
+            Request::DigestValues(keys) => {
+                let commands = keys.map(|key| Command::Digest { key: Some(key) });
+                self.ask_each(connection, commands, Render::Digests);
+            }
             Request::DbSize => self.ask_all(connection, &Command::Count, Render::Sum),
+            Request::FlushDb => {
+                self.ask_all(connection, &Command::Flush, Render::AllOk("flushdb"));
+            }
+            Request::Scan { cursor, count, filter } => {
+                self.scan(connection, (cursor, count), filter);
+            }
+            Request::KeysOf(filter) => self.keys_of(connection, &filter),
+            Request::RandomKey => self.random_key(connection),
+            Request::Transfer(transfer) => self.transfer(connection, &transfer),
             Request::FlushAll => {
-                self.ask_all(connection, &Command::Flush, Render::AllOk("flushall"));
+                self.ask_all(connection, &Command::FlushAll, Render::AllOk("flushall"));
             }
             Request::Tree { name, command, render, most } => {
                 self.tree(connection, (name, &command), render, most);
             }
             Request::Geo(request) => self.geo(connection, &request),
-            Request::TreeAddShape { name, id, shape, data } => {
-                let (rect, wkb) = (shape.bounds(), shape.to_wkb());
-                let put = TreeCommand::Put { id, rect, data, geometry: Some(&wkb) };
-                self.tree(connection, (name, &put), Render::Number("rtree.add"), usize::MAX);
+            Request::Object { key, request, reply } => {
+                let command = Command::Of { key, request: request.request() };
+                self.ask_owner(connection, &command, Render::Object(reply));
             }
             Request::TreeRefine { name, refine, form, most } => {
-                let bytes = refine.to_bytes();
-                let search = TreeCommand::Refine { refine: &bytes, ids: None };
-                self.tree(connection, (name, &search), Render::TreeObjects(form), most);
+                self.refine_tree(connection, (name, &refine.to_bytes()), form, most);
             }
             Request::TreeCountRefined { name, refine } => {
-                let bytes = refine.to_bytes();
-                let count = TreeCommand::CountRefined { refine: &bytes };
-                self.tree(connection, (name, &count), Render::Number("rtree.count"), usize::MAX);
+                self.count_refined(connection, (name, &refine.to_bytes()));
             }
             Request::TreeRemove { name, ids } => self.remove_objects(connection, name, &ids),
             own => self.own_answer(connection, own),

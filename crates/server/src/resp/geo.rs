@@ -10,16 +10,19 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
-use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, READ_NODE_BYTES, home_of};
+use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, home_of};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
 use remora_engine::command::{Command, GeoCommand, Places};
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_front::geo_reply;
 use remora_front::request::{GeoForm, GeoRender, GeoRequest, Render};
+use remora_layout::database::{DATABASES, Database};
 use remora_layout::limits::STREAM_BYTES;
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, NodeRef};
+use remora_layout::tree::RootPlace;
+use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,8 +32,10 @@ const SMALL_REPLY: usize = STREAM_BYTES / ENTRY_BYTES;
 /// globe, and its record fetched, while other connections wait.
 const READ_MEMBERS: usize = 512;
 /// What a search that is read may read and find.
-const LIMITS: ReadLimits =
-    ReadLimits { node_bytes: READ_NODE_BYTES, members: READ_MEMBERS, found_bytes: STREAM_BYTES };
+const LIMITS: ReadLimits = ReadLimits {
+    walk: WalkLimits { objects: READ_MEMBERS, ..WalkLimits::ONE_TURN },
+    found_bytes: STREAM_BYTES,
+};
 
 /// A request that waits, as tokens name it.
 type Asked = (usize, u64, u64);
@@ -42,33 +47,39 @@ fn asked_by(token: &Token) -> Asked {
 /// Where the trees of keys are to be read, and what is to be done with answers.
 #[derive(Default)]
 pub(super) struct GeoAnswers {
-    /// Places of trees by their keys.
-    places: BTreeMap<Box<[u8]>, NodeRef>,
+    /// Places of trees by their databases and keys.
+    places: [BTreeMap<Box<[u8]>, NodeRef>; DATABASES],
     /// Keys of searches under way whose answers tell of such a place.
-    searched: BTreeMap<Asked, Box<[u8]>>,
+    searched: BTreeMap<Asked, (Database, Box<[u8]>)>,
     /// Where the outcomes of searches under way are to be stored, in what form.
-    stores: BTreeMap<Asked, (Box<[u8]>, GeoForm)>,
+    stores: BTreeMap<Asked, (Database, Box<[u8]>, GeoForm)>,
     /// What a search that is read has found.
     found: Vec<u8>,
 }
 
 impl GeoAnswers {
-    fn learn(&mut self, key: Box<[u8]>, reply: &OwnedReply) {
+    /// The places that are known in a database.
+    fn places(&mut self, database: Database) -> &mut BTreeMap<Box<[u8]>, NodeRef> {
+        &mut self.places[database.number() as usize]
+    }
+
+    fn learn(&mut self, (database, key): (Database, Box<[u8]>), reply: &OwnedReply) {
         if reply.status != Status::Ok || reply.number == 0 {
             return;
         }
-        if self.places.len() >= KEPT_NAMES && !self.places.contains_key(&key) {
+        let places = self.places(database);
+        if places.len() >= KEPT_NAMES && !places.contains_key(&key) {
             // Those that are still searched are learnt again.
-            self.places.clear();
+            places.clear();
         }
-        self.places.insert(key, NodeRef::from_word(reply.number as u64));
+        places.insert(key, NodeRef::from_word(reply.number as u64));
     }
 }
 
 impl<H: Host> Executor<H> {
     /// One command about a GEO key.
     pub(super) fn geo(&mut self, connection: &mut Connection, request: &GeoRequest<'_>) {
-        let (hash, shard) = self.host.route(request.key);
+        let (hash, shard) = self.route(request.key);
         if let Render::Geo(GeoRender::Found(form)) = request.render {
             let may_read = connection.may_read(shard, hash);
             if may_read && self.read_geo(connection, shard, request, &form) {
@@ -79,15 +90,15 @@ impl<H: Host> Executor<H> {
             }
             let asked = (connection.slot, connection.serial, connection.next_request());
             if request.key.len() <= KEPT_NAME_BYTES
-                && !self.geo_answers.places.contains_key(request.key)
+                && !self.geo_answers.places(self.database).contains_key(request.key)
             {
-                self.geo_answers.searched.insert(asked, request.key.into());
+                self.geo_answers.searched.insert(asked, (self.database, request.key.into()));
             }
             if let Some(key) = request.store_to {
-                self.geo_answers.stores.insert(asked, (key.into(), form));
+                self.geo_answers.stores.insert(asked, (self.database, key.into(), form));
             }
         }
-        let command = Command::Geo { key: request.key, command: request.command() };
+        let command = Command::Of { key: request.key, request: request.command().request() };
         let asked = vec![self.submit(connection, shard, 0, &command)];
         connection.wait(Waiting::all(request.render, asked));
     }
@@ -110,12 +121,21 @@ impl<H: Host> Executor<H> {
         if !may_be_read(&search) {
             return false;
         }
-        let Some(&at) = self.geo_answers.places.get(request.key) else { return false };
+        let known = self.geo_answers.places(self.database).get(request.key);
+        let root = known.and_then(|&at| RootPlace::of(at, request.key.len()));
+        let Some(root) = root else { return false };
         let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
         let found = &mut self.geo_answers.found;
         found.clear();
         let buffers = (&mut self.record, &mut *found);
-        match read_members(memory, (home, at), (&search, form.is_bare()), LIMITS, buffers) {
+        match read_members(
+            memory,
+            home,
+            (root, self.now_ms),
+            (&search, form.is_bare()),
+            LIMITS,
+            buffers,
+        ) {
             Ok(()) => {
                 count(&self.host.counts().optimistic_reads, 1);
                 connection.reply(|out, protocol| geo_reply::found(out, protocol, found, form));
@@ -124,7 +144,7 @@ impl<H: Host> Executor<H> {
             Err(unread) => {
                 count(&self.counts().asked_reads, 1);
                 if unread == Unread::Gone {
-                    self.geo_answers.places.remove(request.key);
+                    self.geo_answers.places(self.database).remove(request.key);
                 }
                 false
             }
@@ -143,18 +163,22 @@ impl<H: Host> Executor<H> {
         if self.geo_answers.stores.is_empty() {
             return Some(reply);
         }
-        let Some((key, form)) = self.geo_answers.stores.remove(&asked) else { return Some(reply) };
+        let stored = self.geo_answers.stores.remove(&asked);
+        let Some((database, key, form)) = stored else { return Some(reply) };
         if !matches!(reply.status, Status::Ok | Status::NotFound) {
             return Some(reply);
         }
         let list = geo_reply::stored(&reply.value.unwrap_or_default(), &form);
         let places = Places::parse(&list).expect("members of a checked list");
         let mut command = Vec::new();
-        Command::Geo { key: &key, command: GeoCommand::Store { places } }
-            .encode_into(0, &mut command);
-        let (_, shard) = self.host.route(&key);
+        Command::Of { key: &key, request: GeoCommand::Store { places }.request() }.encode_within(
+            database,
+            0,
+            &mut command,
+        );
+        let (_, shard) = self.host.route(database, &key);
         let reply_to = Arc::clone(&self.replies);
-        self.host.hand(shard, Job { command, reply_to, token, most_objects: usize::MAX });
+        self.host.hand(shard, Job::execute(command, reply_to, token));
         None
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::jobs::{Job, Message};
 use crate::shared::{Counts, Shared};
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_front::request::Sections;
-use remora_index::hash::Memory;
+use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
+use remora_layout::slot::SlotTable;
+use remora_walk::Memory;
 
 /// The server as its RESP connections see it: shards that take jobs, and whose
 /// memory is read; a clock; counts.
@@ -14,11 +16,14 @@ pub trait Host {
     /// A shard's arena, as this thread reads it.
     type Memory: Memory;
 
-    /// Number of shards.
-    fn shards(&self) -> usize;
+    /// Which shard has which slot.
+    fn slots(&self) -> &SlotTable;
 
     /// Seed of the key hash.
     fn hash_seed(&self) -> u64;
+
+    /// Keys of a database in a shard, as they were some milliseconds ago.
+    fn keys_in(&self, shard: usize, database: Database) -> u64;
 
     /// Unix time, ms.
     fn unix_ms(&self) -> u64;
@@ -41,30 +46,38 @@ pub trait Host {
     /// The parameters that CONFIG GET shows.
     fn parameters(&self) -> Vec<(&'static str, String)>;
 
-    /// A key's hash, and the shard that owns it.
-    fn route(&self, key: &[u8]) -> (KeyHash, usize) {
-        let hash = KeyHash::of(key, self.hash_seed());
-        (hash, hash.shard(self.shards()))
+    /// Number of shards.
+    fn shards(&self) -> usize {
+        self.slots().shards()
+    }
+
+    /// The hash of a key of a database, and the shard that owns it.
+    fn route(&self, database: Database, key: &[u8]) -> (KeyHash, usize) {
+        (KeyHash::within(database, key, self.hash_seed()), self.slots().shard_of(key))
     }
 }
 
 impl Host for Shared {
-    type Memory = Words;
+    type Memory = ReadView;
 
-    fn shards(&self) -> usize {
-        self.shards.len()
+    fn slots(&self) -> &SlotTable {
+        &self.slots
     }
 
     fn hash_seed(&self) -> u64 {
         self.hash_seed
     }
 
+    fn keys_in(&self, shard: usize, database: Database) -> u64 {
+        self.shards[shard].stats().databases[database.number() as usize].keys
+    }
+
     fn unix_ms(&self) -> u64 {
         self.clock.now().unix_ms
     }
 
-    fn memory(&self, shard: usize) -> &Words {
-        &self.shards[shard].words
+    fn memory(&self, shard: usize) -> &ReadView {
+        &self.shards[shard].view
     }
 
     fn hand(&self, shard: usize, job: Job) {

@@ -4,7 +4,9 @@ use super::connection::Connection;
 use crate::config::Eviction;
 use crate::config::Wanted;
 use crate::shared::Shared;
+use remora_engine::ShardStats;
 use remora_front::request::Sections;
+use remora_layout::database::DATABASES;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -93,6 +95,9 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("retired_bytes", sum(|s| s.slots.retired_bytes)),
             ("uncarved_bytes", sum(|s| s.slots.uncarved_bytes)),
             ("run_bytes", sum(|s| s.slots.run_bytes)),
+            ("staged_bytes", sum(|s| s.staged_bytes)),
+            ("heap_bytes", sum(|s| s.heap_bytes)),
+            ("heap_covered_bytes", sum(|s| s.heap_covered_bytes)),
             ("span_tail_bytes", sum(|s| s.slots.tail_bytes)),
             ("slots_reused_early", sum(|s| s.slots.reused_early)),
             ("records_moved", sum(|s| s.moved)),
@@ -120,11 +125,19 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("rejected_connections", load(&counts.connections_rejected)),
             ("protocol_errors", load(&counts.protocol_errors)),
             ("client_output_buffer_limit_disconnections", load(&counts.output_cut_off)),
+            ("stages_abandoned", sum(|s| s.stages_abandoned)),
+            ("uploads_abandoned", sum(|s| s.uploads_abandoned)),
+            ("requests_abandoned", load(&counts.requests_abandoned)),
             ("total_commands_processed", load(&counts.commands)),
             ("optimistic_reads", load(&counts.optimistic_reads)),
             ("asked_reads", load(&counts.asked_reads)),
             ("ring_frames", over_shards(|s| &s.frames)),
             ("ring_frames_least", least_of_shards(|s| &s.frames)),
+            ("searches_by_others", over_shards(|s| &s.searches.answered)),
+            ("searches_beyond_a_turn", over_shards(|s| &s.searches.beyond)),
+            ("searches_unsettled", over_shards(|s| &s.searches.unsettled)),
+            ("replies_held", over_shards(|s| &s.held_replies)),
+            ("pending_keys", sum(|s| s.pending_keys)),
             ("shard_jobs", over_shards(|s| &s.jobs)),
             ("shard_sleeps", over_shards(|s| &s.sleeps)),
             (
@@ -138,11 +151,24 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("last_sequence", sum(|s| s.last_sequence)),
         ],
     );
-    let keys: u64 = stats.iter().map(|s| s.keys).sum();
-    let expires: u64 = stats.iter().map(|s| s.expiring).sum();
-    let keyspace = ("db0", format!("keys={keys},expires={expires},avg_ttl=0"));
-    section("Keyspace", if keys == 0 { &[] } else { std::slice::from_ref(&keyspace) });
+    let keyspace = keyspace(&stats);
+    let keyspace: Vec<_> = keyspace.iter().map(|(name, line)| (*name, line.clone())).collect();
+    section("Keyspace", &keyspace);
     text
+}
+
+/// A line for each database that has keys.
+fn keyspace(stats: &[ShardStats]) -> Vec<(&'static str, String)> {
+    const NAMES: [&str; DATABASES] = [
+        "db0", "db1", "db2", "db3", "db4", "db5", "db6", "db7", "db8", "db9", "db10", "db11",
+        "db12", "db13", "db14", "db15",
+    ];
+    let line = |(at, name): (usize, &'static str)| {
+        let keys: u64 = stats.iter().map(|shard| shard.databases[at].keys).sum();
+        let expires: u64 = stats.iter().map(|shard| shard.databases[at].expiring).sum();
+        (keys > 0).then(|| (name, format!("keys={keys},expires={expires},avg_ttl=0")))
+    };
+    NAMES.into_iter().enumerate().filter_map(line).collect()
 }
 
 /// The eviction policy, named as Redis names its own.
@@ -159,7 +185,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".into()),
         ("bind", shared.resp_address.ip().to_string()),
-        ("databases", "1".into()),
+        ("databases", DATABASES.to_string()),
         ("fabric_address", shared.fabric_address.map_or_else(String::new, |a| a.to_string())),
         ("max_queue_pairs", config.max_queue_pairs.to_string()),
         ("maxmemory", config.max_memory_bytes.to_string()),
@@ -170,6 +196,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("shards", config.shards.to_string()),
         ("socket", config.socket_path.display().to_string()),
         ("transport", config.transport.name().into()),
+        ("upload_idle_s", config.upload_idle_s.to_string()),
         ("wake", config.wake.name().into()),
     ]
 }
@@ -183,7 +210,10 @@ pub fn client(connection: &Connection) -> Vec<u8> {
     text.extend_from_slice(&connection.library[0]);
     text.extend_from_slice(b" lib-ver=");
     text.extend_from_slice(&connection.library[1]);
-    text.extend_from_slice(format!(" resp={} db=0\n", connection.protocol.number()).as_bytes());
+    text.extend_from_slice(
+        format!(" resp={} db={}\n", connection.protocol.number(), connection.database.number())
+            .as_bytes(),
+    );
     text
 }
 

@@ -9,6 +9,8 @@ mod execute;
 mod geo;
 mod host;
 mod info;
+mod keys;
+mod moving;
 mod own;
 mod pending;
 mod read;

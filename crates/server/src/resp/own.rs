@@ -65,7 +65,15 @@ impl<H: Host> Executor<H> {
                 connection.reply(|out, _| encode::ok(out));
                 connection.quit();
             }
-            // SELECT 0; data requests never come here.
+            Request::Select(database) => {
+                connection.database = database;
+                connection.reply(|out, _| encode::ok(out));
+            }
+            Request::KeySlot(key) => {
+                let slot = remora_layout::slot::slot_of(key);
+                connection.reply(|out, _| encode::integer(out, slot.into()));
+            }
+            // Data requests never come here.
             _ => connection.reply(|out, _| encode::ok(out)),
         }
     }

@@ -1,13 +1,17 @@
 //! Replies that wait: for a shard, or for an earlier reply.
 
 use super::unanswered::Asked;
-use crate::jobs::OwnedReply;
+use crate::jobs::{OwnedReply, Token};
+use remora_engine::Digest;
+use remora_engine::command::ScannedKeys;
 use remora_front::CommandError;
 use remora_front::error::status_error;
 use remora_front::geo_reply::{self, FoundReply};
+use remora_front::object_reply::{self, ItemsReply, ObjectReply, Shape};
 use remora_front::request::{GeoRender, Render};
 use remora_front::resp::{Protocol, encode};
 use remora_front::tree_reply::{self, ObjectsReply};
+use remora_layout::kind::Kind;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
 
@@ -19,7 +23,74 @@ pub enum Pending {
     /// was asked for.
     Waiting(Waiting, Protocol),
     /// A long reply, of which some may be written already.
-    Writing(Long, Protocol),
+    Writing(Writing),
+}
+
+/// A long reply that is being written.
+pub struct Writing {
+    long: Long,
+    protocol: Protocol,
+    /// Names the rest of it, which its shard still has.
+    rest: Option<Token>,
+    /// The rest was asked for.
+    is_asked: bool,
+}
+
+/// What came of writing a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece {
+    /// There is more to be written.
+    Some,
+    /// All that is there is written: the rest is to be asked for.
+    Ask(Token),
+    /// All of it is written.
+    Last,
+}
+
+impl Writing {
+    /// Nothing is written yet. `rest` names what is still to come.
+    pub const fn new(long: Long, protocol: Protocol, rest: Option<Token>) -> Self {
+        Self { long, protocol, rest, is_asked: false }
+    }
+
+    /// Bytes of what it is made of.
+    pub fn bytes(&self) -> usize {
+        self.long.bytes()
+    }
+
+    /// Whether a piece can be written.
+    pub const fn can_go_on(&self) -> bool {
+        !self.is_asked
+    }
+
+    /// What the shard still has of it.
+    pub const fn rest(&self) -> Option<Token> {
+        self.rest
+    }
+
+    /// Appends the next piece.
+    pub fn write_piece(&mut self, out: &mut Vec<u8>) -> Piece {
+        if !self.long.write_piece(out, self.protocol) {
+            return Piece::Some;
+        }
+        self.is_asked = self.rest.is_some();
+        self.rest.map_or(Piece::Last, Piece::Ask)
+    }
+
+    /// Takes what was asked for.
+    ///
+    /// # Errors
+    /// There is none: the reply cannot be written to its end.
+    pub fn take(&mut self, reply: OwnedReply) -> Result<(), Status> {
+        let Long::Items(items) = &mut self.long else { return Err(Status::Malformed) };
+        if reply.status != Status::Ok {
+            return Err(reply.status);
+        }
+        items.go_on(reply.value.unwrap_or_default());
+        self.is_asked = false;
+        self.rest = self.rest.filter(|_| reply.has_more);
+        Ok(())
+    }
 }
 
 /// A reply that is written piece by piece.
@@ -28,6 +99,8 @@ pub enum Long {
     Objects(ObjectsReply),
     /// Members of a GEO key.
     Found(FoundReply),
+    /// Items of an object.
+    Items(ItemsReply),
 }
 
 impl Long {
@@ -36,6 +109,7 @@ impl Long {
         match self {
             Self::Objects(reply) => reply.bytes(),
             Self::Found(reply) => reply.bytes(),
+            Self::Items(reply) => reply.bytes(),
         }
     }
 
@@ -44,6 +118,7 @@ impl Long {
         match self {
             Self::Objects(reply) => reply.write_piece(out, protocol),
             Self::Found(reply) => reply.write_piece(out, protocol),
+            Self::Items(reply) => reply.write_piece(out, protocol),
         }
     }
 }
@@ -60,12 +135,15 @@ pub struct Waiting {
     pub bytes: usize,
     /// What each part asks.
     pub asked: Vec<Asked>,
+    /// Names the rest of the only part's reply, which its shard still has.
+    pub rest: Option<Token>,
 }
 
 impl Waiting {
     /// One of which every part was asked for.
     pub fn all(render: Render, asked: Vec<Asked>) -> Self {
-        Self { render, parts: vec![None; asked.len()], missing: asked.len(), bytes: 0, asked }
+        let parts = vec![None; asked.len()];
+        Self { render, parts, missing: asked.len(), bytes: 0, asked, rest: None }
     }
 }
 
@@ -81,12 +159,38 @@ pub fn long_reply(render: Render, parts: &mut [OwnedReply]) -> Option<Long> {
         {
             Some(Long::Found(FoundReply::new(part.value.take().unwrap_or_default(), form)))
         }
+        (Render::Object(ObjectReply { shape: Shape::List(form), .. }), [part])
+            if part.status == Status::Ok =>
+        {
+            let list = part.value.take().unwrap_or_default();
+            Some(Long::Items(ItemsReply::new(list, part.number, *form)))
+        }
         _ => None,
     }
 }
 
+/// Appends all keys that shards have told of.
+fn write_keys(out: &mut Vec<u8>, parts: &[OwnedReply]) {
+    let keys = || {
+        let lists = parts.iter().map(|part| part.value.as_deref().unwrap_or_default());
+        lists.flat_map(ScannedKeys::new)
+    };
+    encode::array(out, keys().count());
+    keys().for_each(|(_, key)| encode::bulk(out, key));
+}
+
+/// The digest that a shard has told; zeros for a key that is not there.
+fn digest_of(part: &OwnedReply) -> Digest {
+    let bytes = part.value.as_deref().and_then(<[u8]>::first_chunk);
+    bytes.map_or_else(Digest::default, |bytes| Digest(u128::from_le_bytes(*bytes)))
+}
+
 /// Appends the reply that the parts make.
 pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts: &[OwnedReply]) {
+    if let (Render::Object(form), [part]) = (render, parts) {
+        let answer = (part.status, part.number, part.value.as_deref());
+        return object_reply::write(out, protocol, form, answer);
+    }
     if render == Render::Values && parts.iter().any(|part| part.status == Status::TooLarge) {
         return encode::error(
             out,
@@ -107,9 +211,8 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         (Render::NullOrError(status, _), [part]) if part.number != 0 => Some(status),
         _ => None,
     };
-    // MGET has null for what is no string, TYPE says that it is one.
-    let is_about_any = matches!(render, Render::Values | Render::Type);
-    let is_told = |status: &Status| !is_about_any || *status != Status::WrongType;
+    // MGET has null for what is no string.
+    let is_told = |status: &Status| render != Render::Values || *status != Status::WrongType;
     let mut statuses = parts.iter().map(|part| part.status).chain(refused).filter(is_told);
     if let Some(text) = statuses.find_map(|status| status_error(status, command)) {
         return encode::error(out, &text);
@@ -135,23 +238,56 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         (Render::TreeMade, [part]) if part.status == Status::NotDone => {
             CommandError::TreeExists.write(out);
         }
-        (Render::TreeObject { geometry }, [part]) => {
-            tree_reply::object(out, protocol, part.value.as_deref(), part.number, geometry);
+        (Render::TreeObject(parts), [part]) => {
+            tree_reply::object(out, protocol, part.value.as_deref(), part.number, parts);
         }
         (Render::Type, [part]) => encode::simple(
             out,
             match part.status {
-                Status::Ok => "zset",
-                Status::WrongType => "string",
+                Status::Ok => Kind(part.number as u8).name(),
                 _ => "none",
             },
         ),
+        (Render::Touches, [part]) if part.status == Status::Ok && part.number < 0 => {
+            CommandError::NotCounted.write(out);
+        }
+        (Render::Touches, [part]) if part.status == Status::Ok => {
+            encode::integer(out, part.number);
+        }
+        (Render::Touches, _) => encode::null(out, protocol),
+        (Render::IfThere(_), [part]) if part.status == Status::NotFound => {
+            encode::null(out, protocol);
+        }
+        (Render::IfThere(Ok(number)), _) => encode::integer(out, number),
+        (Render::IfThere(Err(text)), _) => encode::error(out, text),
+        (Render::Renamed { .. }, [part]) if part.status == Status::NotFound => {
+            CommandError::NoSuchKey.write(out);
+        }
+        (Render::Renamed { number: true }, [part]) => encode::integer(out, part.number),
+        (Render::Scanned, [part]) => {
+            encode::array(out, 2);
+            encode::bulk(out, part.number.to_string().as_bytes());
+            write_keys(out, parts);
+        }
+        (Render::KeyList, _) => write_keys(out, parts),
+        (Render::AnyKey, [part]) => encode::bulk_or_null(out, protocol, part.value.as_deref()),
         (Render::TreeInfo, [part]) => tree_reply::info(out, protocol, part.value.as_deref()),
         (Render::Geo(render), [part]) => {
             let answer = (part.status, part.number, part.value.as_deref());
             geo_reply::write(out, protocol, render, answer);
         }
+        (Render::Digest, _) => {
+            let sum = parts.iter().map(digest_of).fold(Digest::default(), Digest::with);
+            encode::simple(out, &sum.to_string());
+        }
+        (Render::Digests, _) => {
+            encode::array(out, parts.len());
+            parts.iter().for_each(|part| encode::simple(out, &digest_of(part).to_string()));
+        }
         (Render::Sum, _) => encode::integer(out, parts.iter().map(|part| part.number).sum()),
         _ => encode::ok(out),
     }
 }
+
+#[cfg(test)]
+mod tests;

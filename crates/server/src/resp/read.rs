@@ -12,6 +12,7 @@ use remora_engine::string_edit::{BitPlace, range};
 use remora_front::request::Render;
 use remora_front::resp::encode;
 use remora_index::hash::walk_locally;
+use remora_layout::kind::Kind;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
 use remora_layout::plant::{Plant, planted};
@@ -43,6 +44,10 @@ impl<H: Host> Executor<H> {
             // owner's to say.
             _ => return false,
         };
+        if matches!(command, Command::Ttl { .. }) && self.tables[self.route(key).1].lags {
+            // An expiry is one word, which may be read before it is durable.
+            return false;
+        }
         let Read::Found { from, to, expires_at_ms } = self.read(connection, key) else {
             return false;
         };
@@ -72,12 +77,12 @@ impl<H: Host> Executor<H> {
 
     /// Reads a key's record from its shard's memory, if this session may.
     fn read(&mut self, connection: &Connection, key: &[u8]) -> Read {
-        let (hash, shard) = self.host.route(key);
+        let (hash, shard) = self.route(key);
         if !connection.may_read(shard, hash) {
             return Read::Ask;
         }
         let (memory, table) = (self.host.memory(shard), &mut self.tables[shard]);
-        match walk_locally(memory, table, key, hash, &mut self.record) {
+        match walk_locally(memory, table, key, hash, Kind::STRING, &mut self.record) {
             Ok(found) => {
                 let expires_at_ms = found.mutable.expires_at_ms;
                 let is_over = expires_at_ms != 0 && expires_at_ms <= self.now_ms;
@@ -126,10 +131,10 @@ impl<H: Host> Executor<H> {
                         continue;
                     }
                     let value = wants_value.then(|| self.record[from..to].to_vec());
-                    Some(OwnedReply { status: Status::Ok, number: 1, value })
+                    Some(OwnedReply { status: Status::Ok, number: 1, value, has_more: false })
                 }
                 Read::Ask => {
-                    let (_, shard) = self.host.route(key);
+                    let (_, shard) = self.route(key);
                     asked[part] = self.submit(connection, shard, part, &command);
                     missing += 1;
                     None
@@ -137,7 +142,7 @@ impl<H: Host> Executor<H> {
             });
         }
         if missing > 0 {
-            return connection.wait(Waiting { render, parts, missing, bytes, asked });
+            return connection.wait(Waiting { render, parts, missing, bytes, asked, rest: None });
         }
         let parts: Vec<OwnedReply> = parts.into_iter().flatten().collect();
         connection.reply(|out, protocol| write_reply(render, out, protocol, &parts));

@@ -20,6 +20,8 @@ const WAKER: Token = Token(1);
 const FIRST_CONNECTION: usize = 2;
 /// How long a stopping server waits for replies to be taken.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How often it looks for requests of which no more comes.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// What a client is told that is one too many (in Redis's words).
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -87,6 +89,7 @@ impl RespThread {
     pub fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         let mut drain_until = None;
+        let mut looked_at = Instant::now();
         loop {
             if self.shared.is_stopping() && drain_until.is_none() {
                 drain_until = Some(Instant::now() + DRAIN);
@@ -102,15 +105,14 @@ impl RespThread {
             let timeout = match (may_sleep, drain_until) {
                 (false, _) => Some(Duration::ZERO),
                 (true, Some(_)) => Some(Duration::from_millis(10)),
-                (true, None) => None,
+                (true, None) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
             };
             let polled = self.poll.poll(&mut events, self.gate.bound(timeout));
             self.replies.awake();
             if let Err(error) = polled
                 && error.kind() != ErrorKind::Interrupted
             {
-                tracing::error!(%error, "the RESP thread cannot poll");
-                return;
+                panic!("the RESP thread cannot poll: {error}");
             }
             for event in &events {
                 match event.token() {
@@ -130,6 +132,11 @@ impl RespThread {
             }
             self.connections.take_replies();
             self.connections.serve(|gone| forget(&self.poll, gone));
+            if self.connections.wait_for_parts() && looked_at.elapsed() >= IDLE_LOOK {
+                looked_at = Instant::now();
+                let upload_idle_s = self.shared.config.upload_idle_s;
+                self.connections.count_idle(upload_idle_s, |gone| forget(&self.poll, gone));
+            }
         }
     }
 

@@ -10,28 +10,24 @@ use super::host::Host;
 use super::pending::{Waiting, write_reply};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
-use remora_engine::command::{Command, TreeCommand};
+use remora_engine::command::{Command, ObjectId, TreeCommand};
 use remora_engine::geo_read::Unread;
-use remora_front::request::Render;
+use remora_front::request::{ObjectForm, Render};
 use remora_front::resp::encode;
 use remora_front::tree_reply;
-use remora_index::Memory;
 use remora_index::hash::TableRef;
 use remora_index::rtree::{LocalWalk, Query};
-use remora_layout::limits::{NODE_ENTRIES, STREAM_BYTES};
-use remora_layout::node::{ENTRY_BYTES, Home, NodeRef, node_bytes};
-use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
+use remora_layout::database::{DATABASES, Database};
+use remora_layout::limits::READ_SEARCH_OBJECTS;
+use remora_layout::node::{Home, NodeRef};
+use remora_layout::object::is_surrogate;
+use remora_layout::tree::{RootPlace, TREE_INFO_WORDS, TreeInfo};
+use remora_walk::Memory;
+use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// What one search reads by itself at most; a greater one is the shard's to
-/// answer, in turns. (Nodes, and their bytes where nodes are large.)
-const READ_NODES: usize = 256;
-pub(super) const READ_NODE_BYTES: usize = READ_NODES * node_bytes(NODE_ENTRIES);
-/// Objects of a search that is read by itself; also what a reply of a search
-/// may bring without holding up the requests behind it.
-const READ_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
 /// Nearest objects that are looked for without asking: the walk compares each
 /// with each.
 const READ_NEAREST: usize = 100;
@@ -46,14 +42,36 @@ pub(super) const OWN: usize = usize::MAX;
 /// Where trees are to be read.
 #[derive(Default)]
 pub(super) struct TreePlaces {
-    /// A header's place; `None` while it is asked for.
-    places: BTreeMap<Box<[u8]>, Option<NodeRef>>,
-    /// Names by the number of the question.
-    asked: BTreeMap<u64, Box<[u8]>>,
+    /// A header's place, by database and name; `None` while it is asked for.
+    places: [BTreeMap<Box<[u8]>, Option<NodeRef>>; DATABASES],
+    /// Databases and names by the number of the question.
+    asked: BTreeMap<u64, (Database, Box<[u8]>)>,
     questions: u64,
 }
 
 impl<H: Host> Executor<H> {
+    /// RTREE.SEARCH for a geometry.
+    pub(super) fn refine_tree(
+        &mut self,
+        connection: &mut Connection,
+        (name, refine): (&[u8], &[u8]),
+        form: ObjectForm,
+        most: usize,
+    ) {
+        let search = TreeCommand::Refine { refine, ids: None };
+        self.tree(connection, (name, &search), Render::TreeObjects(form), most);
+    }
+
+    /// RTREE.COUNT for a geometry.
+    pub(super) fn count_refined(
+        &mut self,
+        connection: &mut Connection,
+        (name, refine): (&[u8], &[u8]),
+    ) {
+        let count = TreeCommand::CountRefined { refine };
+        self.tree(connection, (name, &count), Render::Number("rtree.count"), usize::MAX);
+    }
+
     /// One command about a tree.
     pub(super) fn tree(
         &mut self,
@@ -68,11 +86,11 @@ impl<H: Host> Executor<H> {
         let mut scratch = std::mem::take(&mut self.tree_scratch);
         match command.request(&mut scratch) {
             Ok(request) => {
-                let (_, shard) = self.host.route(name);
-                if matches!(render, Render::TreeObjects(_)) && most > READ_OBJECTS {
+                let (_, shard) = self.route(name);
+                if matches!(render, Render::TreeObjects(_)) && most > READ_SEARCH_OBJECTS {
                     connection.expect_large();
                 }
-                let command = Command::Tree { name, request };
+                let command = Command::Of { key: name, request };
                 let asked = vec![self.submit_some(connection, shard, 0, &command, most)];
                 connection.wait(Waiting::all(render, asked));
             }
@@ -85,13 +103,18 @@ impl<H: Host> Executor<H> {
     }
 
     /// Removes objects of a tree, each by itself.
-    pub(super) fn remove_objects(&self, connection: &mut Connection, name: &[u8], ids: &[u64]) {
-        let (_, shard) = self.host.route(name);
+    pub(super) fn remove_objects(
+        &self,
+        connection: &mut Connection,
+        name: &[u8],
+        ids: &[ObjectId<'_>],
+    ) {
+        let (_, shard) = self.route(name);
         let (mut asked, mut scratch) = (Vec::with_capacity(ids.len()), Vec::new());
         for (part, &id) in ids.iter().enumerate() {
             // Any id can be asked for.
             if let Ok(request) = (TreeCommand::Remove { id }).request(&mut scratch) {
-                let command = Command::Tree { name, request };
+                let command = Command::Of { key: name, request };
                 asked.push(self.submit(connection, shard, part, &command));
             }
         }
@@ -115,11 +138,11 @@ impl<H: Host> Executor<H> {
             }
             _ => return false,
         };
-        let (hash, shard) = self.host.route(name);
+        let (hash, shard) = self.route(name);
         if !connection.may_read(shard, hash) {
             return false;
         }
-        let at = match self.tree_places.places.get(name) {
+        let at = match self.tree_places.places[self.database.number() as usize].get(name) {
             Some(Some(at)) => *at,
             Some(None) => return false,
             None => {
@@ -128,7 +151,8 @@ impl<H: Host> Executor<H> {
             }
         };
         let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
-        match walk_tree(memory, (home, at), query, &mut self.record) {
+        let Some(root) = RootPlace::of(at, name.len()) else { return false };
+        match walk_tree(memory, home, (root, self.now_ms), query, &mut self.record) {
             Ok(walk) => {
                 count(&self.host.counts().optimistic_reads, 1);
                 let found = walk.walk().results();
@@ -144,7 +168,7 @@ impl<H: Host> Executor<H> {
             Err(unread) => {
                 count(&self.counts().asked_reads, 1);
                 if matches!(unread, Unread::Gone) {
-                    self.tree_places.places.remove(name);
+                    self.tree_places.places[self.database.number() as usize].remove(name);
                 }
                 false
             }
@@ -153,36 +177,38 @@ impl<H: Host> Executor<H> {
 
     /// Asks a shard where a tree's header lies.
     fn ask_place(&mut self, name: &[u8], shard: usize) {
-        let known = &mut self.tree_places;
+        let (known, database) = (&mut self.tree_places, self.database);
         if name.len() > KEPT_NAME_BYTES {
             return;
         }
-        if known.places.len() >= KEPT_NAMES {
+        let at = database.number() as usize;
+        if known.places[at].len() >= KEPT_NAMES {
             // Those that are still searched are asked for again.
             (known.places, known.asked) = Default::default();
         }
         let mut scratch = Vec::new();
         let Ok(request) = TreeCommand::Info.request(&mut scratch) else { return };
         let mut command = Vec::new();
-        Command::Tree { name, request }.encode_into(0, &mut command);
+        Command::Of { key: name, request }.encode_within(database, 0, &mut command);
         known.questions += 1;
-        known.places.insert(name.into(), None);
-        known.asked.insert(known.questions, name.into());
-        let token = Token { connection: OWN, serial: 0, request: known.questions, part: 0 };
+        known.places[at].insert(name.into(), None);
+        known.asked.insert(known.questions, (database, name.into()));
+        let token = Token { connection: OWN, serial: 0, request: known.questions, part: 0, shard };
         let reply_to = Arc::clone(&self.replies);
-        self.host.hand(shard, Job { command, reply_to, token, most_objects: 0 });
+        self.host.hand(shard, Job { most_objects: 0, ..Job::execute(command, reply_to, token) });
     }
 
     /// Takes a shard's word on where a tree's header lies.
     pub(super) fn learn_place(&mut self, question: u64, reply: &OwnedReply) {
         let known = &mut self.tree_places;
-        let Some(name) = known.asked.remove(&question) else { return };
+        let Some((database, name)) = known.asked.remove(&question) else { return };
+        let places = &mut known.places[database.number() as usize];
         let words = reply.value.as_deref();
         let words = words.and_then(|v| <[u64; TREE_INFO_WORDS]>::read_from_bytes(v).ok());
         match words.and_then(|words| TreeInfo::from_words(&words)) {
-            Some(info) => known.places.insert(name, Some(info.at)),
+            Some(info) => places.insert(name, Some(info.at)),
             // No such tree.
-            None => known.places.remove(&name),
+            None => places.remove(&name),
         };
     }
 }
@@ -192,16 +218,19 @@ pub(super) fn home_of(table: &TableRef) -> Home {
     Home { secret: table.secret, region: table.region }
 }
 
-/// A search of the tree whose header lies there.
+/// A search of the tree that lies there, at this time.
 fn walk_tree<M: Memory>(
     memory: M,
-    (home, at): (Home, NodeRef),
+    home: Home,
+    at: (RootPlace, u64),
     query: Query,
     scratch: &mut Vec<u8>,
 ) -> Result<LocalWalk<M>, Unread> {
-    let mut walk = LocalWalk::begin(memory, home, at, query)?;
-    let is_whole = walk.run_within(READ_NODE_BYTES, READ_OBJECTS, scratch)?;
-    is_whole.then_some(walk).ok_or(Unread::Ask)
+    let mut walk = LocalWalk::begin_at(memory, home, at, query)?;
+    let is_whole = walk.run_within(&WalkLimits::ONE_TURN, scratch)?;
+    // What the id of a surrogate is only the owner knows.
+    let is_known = !walk.walk().results().iter().any(|object| is_surrogate(object.word));
+    (is_whole && is_known).then_some(walk).ok_or(Unread::Ask)
 }
 
 #[cfg(test)]

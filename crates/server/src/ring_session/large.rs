@@ -1,30 +1,30 @@
-//! Large values on one client's ring pair: requests that come in pieces, and
-//! replies whose value is written into the buffer that the request named. And
-//! searches of trees, answered by as many replies as they need.
+//! What waits to go out on one client's ring pair. Large values: replies whose
+//! value is written into the buffer that the request named. Searches of trees,
+//! answered by as many replies as they need. And replies that are held back until
+//! what they tell of is durable.
 //!
 //! What it keeps true:
 //! * a piece a turn: between two pieces the shard serves everybody else;
 //! * replies to one session of the client come in the order of its requests:
 //!   what follows a value on its way waits behind it, what belongs to other
 //!   threads of the process does not;
-//! * whatever a request holds at the shard, memory or a pin, is given back when
-//!   it ends, and when the client goes.
+//! * a reply goes only once its sequence is durable; more than [`HELD_REPLIES`]
+//!   that wait leave the further requests in the ring;
+//! * a value's pin is given back when it is sent, and when the client goes.
 
 use super::SessionError;
-use super::searching::{Scratch, Searching};
+use super::searching::Searching;
 use remora_arena::{Journal, Region};
-use remora_engine::command::Command;
-use remora_engine::shard::{Download, LargeSet, Upload};
+use remora_engine::Download;
 use remora_engine::{Now, Shard};
 use remora_fabric::{AnyLink, Link, Transport};
 use remora_layout::limits::{
-    DISCARD_BYTES, LARGE_BUFFER_BYTES, MAX_CLIENT_SESSIONS, MAX_STREAMS, MAX_VALUE_BYTES,
+    DISCARD_BYTES, HELD_REPLIES, HELD_REPLY_BYTES, LARGE_BUFFER_BYTES, MAX_STREAMS,
     STREAM_PIECE_BYTES,
 };
-use remora_layout::message::{BufferName, Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
-use remora_layout::plant::{Plant, planted};
+use remora_layout::message::{BufferName, RequestHeader};
 use remora_ring::WRITE_ID;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -38,32 +38,12 @@ pub fn checked(name: &BufferName, transport: Transport) -> Option<BufferName> {
     (address.is_multiple_of(8) && is_known).then_some(*name)
 }
 
-/// A request whose value comes in pieces.
-enum Incoming {
-    /// A SET, written straight into its slot.
-    Set(Upload),
-    /// Any other command: put together, then executed.
-    Command {
-        /// The encoded command, as far as it has come.
-        bytes: Vec<u8>,
-        missing: usize,
-    },
-    /// It was refused; its pieces are passed over.
-    Refused { missing: usize },
-}
-
-/// What a finished request is to be done with.
-pub enum Complete {
-    /// The SET is to be carried out.
-    Set(Upload),
-    /// The encoded command is to be executed.
-    Command(Vec<u8>),
-}
-
 /// A value on its way into the client's buffer.
 struct Outgoing {
     /// The encoded reply that follows it.
     reply: Vec<u8>,
+    /// Sequence that the reply waits for.
+    wait: u64,
     download: Download,
     /// What it goes into.
     name: BufferName,
@@ -74,19 +54,37 @@ struct Outgoing {
 enum Item {
     Value(Outgoing),
     Search(Searching),
-    Reply(Vec<u8>),
+    /// An encoded reply, and the sequence that it waits for.
+    Reply(Vec<u8>, u64),
 }
 
-/// The large values of one ring pair.
+impl Item {
+    /// Whether something can be done with it once changes are durable up to here.
+    fn can_go(&self, durable: u64) -> bool {
+        match self {
+            Self::Reply(_, wait) => *wait <= durable,
+            Self::Value(_) | Self::Search(_) => true,
+        }
+    }
+}
+
+/// The large values on their way out on one ring pair.
 pub struct Large {
-    incoming: BTreeMap<u32, Incoming>,
     /// By number of the client's session; none is empty, and each begins with
-    /// a value or a search.
+    /// a value, a search, or a reply that is not durable.
     outgoing: VecDeque<(u16, VecDeque<Item>)>,
+    /// Sequence up to which replies may go.
+    durable: u64,
+    /// Replies in `outgoing`, their bytes, and what else is there.
+    held: usize,
+    held_bytes: usize,
+    streams: usize,
     /// The client's buffer, where its unused pages can be given back.
     buffer: Option<Arc<Region>>,
     /// What a search works in.
-    scratch: Scratch,
+    scratch: Vec<u8>,
+    /// Something has gone out since [`Large::had_to_wait`] was asked.
+    has_sent: bool,
 }
 
 /// The session of the client that a request's id names.
@@ -98,135 +96,58 @@ impl Large {
     /// Nothing under way. `buffer` is the client's, if it is memory of this
     /// process.
     pub fn new(buffer: Option<Arc<Region>>) -> Self {
-        let scratch = Scratch::default();
-        Self { incoming: BTreeMap::new(), outgoing: VecDeque::new(), buffer, scratch }
+        let scratch = Vec::new();
+        let (durable, held, held_bytes, streams) = (0, 0, 0, 0);
+        let outgoing = VecDeque::new();
+        Self { outgoing, durable, held, held_bytes, streams, buffer, scratch, has_sent: false }
+    }
+
+    /// Replies that wait for this sequence, or an earlier one, may go.
+    pub fn set_durable(&mut self, sequence: u64) {
+        self.durable = sequence;
+    }
+
+    /// Replies that are held back.
+    pub fn held(&self) -> usize {
+        self.held
     }
 
     /// Whether so much is under way that no further request may begin.
     pub fn is_full(&self) -> bool {
-        let values = self.outgoing.iter().map(|(_, items)| items.len()).sum::<usize>();
-        values >= MAX_STREAMS
+        self.streams >= MAX_STREAMS || self.holds_enough()
     }
 
-    /// Whether a value could go on now.
+    fn holds_enough(&self) -> bool {
+        self.held >= HELD_REPLIES || self.held_bytes >= HELD_REPLY_BYTES
+    }
+
+    /// Whether requests have had to wait because so much is under way, and goes
+    /// on, or waits for the shard, since this was asked last.
+    pub fn had_to_wait(&mut self) -> bool {
+        std::mem::take(&mut self.has_sent) && self.is_full() || self.holds_enough()
+    }
+
+    /// Whether something could go on now.
     pub fn may_send(&self, link: &AnyLink) -> bool {
-        !self.outgoing.is_empty() && link.has_room()
+        self.next().is_some() && link.has_room()
     }
 
-    /// Begins a request whose value comes in pieces. The status is to be
-    /// replied with if it is refused; its pieces are passed over then. A
-    /// session has one such request at a time: more than there can be sessions
-    /// are a peer's attempt to make us keep them.
-    pub fn begin(
-        &mut self,
-        shard: &mut Shard<impl Journal>,
-        frame: &[u8],
-        header: &RequestHeader,
-        now: Now,
-    ) -> Result<Option<Status>, SessionError> {
-        if self.incoming.len() >= MAX_CLIENT_SESSIONS {
-            return Err(SessionError::TooManyUploads);
-        }
-        let id = header.id.get();
-        let missing = header.value_bytes.get() as usize;
-        let begun = self.try_begin(shard, frame, header, now);
-        let refused = begun.as_ref().err().copied();
-        let before = self.incoming.insert(id, begun.unwrap_or(Incoming::Refused { missing }));
-        self.drop_incoming(shard, before, now);
-        if missing == 0 {
-            // Nothing would ever complete it.
-            let nothing = self.incoming.remove(&id);
-            self.drop_incoming(shard, nothing, now);
-            return Ok(refused.or(Some(Status::Malformed)));
-        }
-        Ok(refused)
-    }
-
-    fn try_begin(
-        &mut self,
-        shard: &mut Shard<impl Journal>,
-        frame: &[u8],
-        header: &RequestHeader,
-        now: Now,
-    ) -> Result<Incoming, Status> {
-        let value_bytes = header.value_bytes.get() as usize;
-        if self.incoming.len() >= MAX_STREAMS {
-            return Err(Status::OutOfMemory);
-        }
-        if value_bytes > MAX_VALUE_BYTES {
-            return Err(Status::TooLarge);
-        }
-        if header.op != Op::Set as u8 {
-            let mut bytes = Vec::with_capacity(frame.len() + value_bytes);
-            bytes.extend_from_slice(frame);
-            return Ok(Incoming::Command { bytes, missing: value_bytes });
-        }
-        // Decoded without its value.
-        let mut without = *header;
-        without.value_bytes = 0.into();
-        let bytes = [without.as_bytes(), &frame[REQUEST_HEADER_BYTES..]].concat();
-        match Command::decode(&bytes) {
-            // With GET the old value would have nowhere to go.
-            Ok((Command::Set { key, condition, expiry, get: false, .. }, _)) => {
-                let hash = shard.hash(key);
-                let set = LargeSet { key, hash, value_bytes, condition, expiry, get: false };
-                Ok(Incoming::Set(shard.begin_upload(set, now)?))
-            }
-            Ok(_) => Err(Status::Malformed),
-            Err((status, _)) => Err(status),
-        }
-    }
-
-    /// Takes the next piece of a request's value. What is complete comes back;
-    /// an error is the status to reply with.
-    pub fn piece(
-        &mut self,
-        shard: &mut Shard<impl Journal>,
-        id: u32,
-        piece: &[u8],
-        now: Now,
-    ) -> Result<Option<Complete>, Status> {
-        // A piece of nothing: a peer's whim, without a reply to wait for.
-        let Some(incoming) = self.incoming.get_mut(&id) else { return Ok(None) };
-        let left = match incoming {
-            Incoming::Set(upload) => match shard.upload(upload, piece) {
-                Ok(()) => upload.missing(),
-                Err(status) => {
-                    let refused = self.incoming.remove(&id);
-                    self.drop_incoming(shard, refused, now);
-                    return Err(status);
-                }
-            },
-            Incoming::Command { bytes, missing } => {
-                let taken = piece.len().min(*missing);
-                bytes.extend_from_slice(&piece[..taken]);
-                *missing -= taken;
-                *missing
-            }
-            Incoming::Refused { missing } => {
-                *missing = missing.saturating_sub(piece.len());
-                *missing
-            }
-        };
-        if left > 0 {
-            return Ok(None);
-        }
-        Ok(match self.incoming.remove(&id) {
-            Some(Incoming::Set(upload)) => Some(Complete::Set(upload)),
-            Some(Incoming::Command { bytes, .. }) => Some(Complete::Command(bytes)),
-            Some(Incoming::Refused { .. }) | None => None,
-        })
+    /// The session of the client with which something can be done.
+    fn next(&self) -> Option<usize> {
+        let can_go =
+            |items: &VecDeque<Item>| items.front().is_some_and(|item| item.can_go(self.durable));
+        self.outgoing.iter().position(|(_, items)| can_go(items))
     }
 
     /// Queues a value for this memory, with the reply that follows.
     pub fn send_value(
         &mut self,
         session: u16,
-        reply: Vec<u8>,
+        (reply, wait): (Vec<u8>, u64),
         download: Download,
         name: BufferName,
     ) {
-        self.push(session, Item::Value(Outgoing { reply, download, name, sent: 0 }));
+        self.push(session, Item::Value(Outgoing { reply, wait, download, name, sent: 0 }));
     }
 
     /// Queues what is left of a search.
@@ -234,18 +155,31 @@ impl Large {
         self.push(session, Item::Search(searching));
     }
 
+    /// Keeps a reply until its sequence is durable, and all that came before it
+    /// for the same session has gone.
+    pub fn hold(&mut self, session: u16, reply: Vec<u8>, wait: u64) {
+        self.push(session, Item::Reply(reply, wait));
+    }
+
+    /// One item more, or one less.
+    fn count(&mut self, item: &Item, more: bool) {
+        let by =
+            |count: &mut usize, by: usize| *count = if more { *count + by } else { *count - by };
+        match item {
+            Item::Reply(reply, _) => {
+                by(&mut self.held, 1);
+                by(&mut self.held_bytes, reply.len());
+            }
+            Item::Value(_) | Item::Search(_) => by(&mut self.streams, 1),
+        }
+    }
+
     fn push(&mut self, session: u16, item: Item) {
+        self.count(&item, true);
         match self.outgoing.iter_mut().find(|(number, _)| *number == session) {
             Some((_, items)) => items.push_back(item),
             None => self.outgoing.push_back((session, VecDeque::from([item]))),
         }
-    }
-
-    /// Keeps a reply that has to wait behind a value for the same session.
-    pub fn behind(&mut self, session: u16, reply: Vec<u8>) {
-        let queue = self.outgoing.iter_mut().find(|(number, _)| *number == session);
-        let (_, items) = queue.expect("asked by holds_up");
-        items.push_back(Item::Reply(reply));
     }
 
     /// Whether replies to this session have to wait.
@@ -253,8 +187,9 @@ impl Large {
         self.outgoing.iter().any(|(number, _)| *number == session)
     }
 
-    /// Sends one piece of the value whose turn it is, or lets a search go on for
-    /// a turn. Replies that may go out now are given to `replies`, in order.
+    /// Goes on with one session of the client: sends the replies that may go, one
+    /// piece of a value, or lets a search go on for a turn. Replies that may go out
+    /// now are given to `replies`, in order.
     pub fn send_piece<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
@@ -262,7 +197,9 @@ impl Large {
         now: Now,
         replies: &mut Vec<Vec<u8>>,
     ) -> Result<(), SessionError> {
-        let Some((session, mut items)) = self.outgoing.pop_front() else { return Ok(()) };
+        let next = self.next().and_then(|at| self.outgoing.remove(at));
+        let Some((session, mut items)) = next else { return Ok(()) };
+        self.has_sent = true;
         if let Some(Item::Value(value)) = items.front_mut() {
             let piece = shard.piece(&value.download, value.sent, STREAM_PIECE_BYTES);
             link.post_to_named(WRITE_ID, &value.name, value.sent, piece);
@@ -274,27 +211,40 @@ impl Large {
                 return Err(failure.into());
             }
         }
-        if let Some(Item::Search(searching)) = items.front_mut()
-            && searching.turn(shard, &mut self.scratch, |header, objects| {
-                replies.push([header.as_bytes(), objects].concat());
-                Ok(())
-            })?
-        {
-            items.pop_front();
+        if let Some(Item::Search(searching)) = items.front_mut() {
+            let mut found = Vec::new();
+            let ended =
+                searching.turn(shard, (&mut self.scratch, now), |header, objects, wait| {
+                    found.push(Item::Reply([header.as_bytes(), objects].concat(), wait));
+                    Ok(())
+                })?;
+            if ended && let Some(search) = items.pop_front() {
+                self.count(&search, false);
+            }
+            for reply in found.into_iter().rev() {
+                self.count(&reply, true);
+                items.push_front(reply);
+            }
         }
         // Bounded: each turn takes an item away, up to the next value or search.
-        loop {
-            match items.pop_front() {
-                Some(Item::Value(value)) if value.is_sent() => {
+        while let Some(item) = items.pop_front() {
+            self.count(&item, false);
+            let kept = match item {
+                Item::Value(value) if value.is_sent() => {
                     shard.end_download(value.download, now);
-                    replies.push(value.reply);
+                    Item::Reply(value.reply, value.wait)
                 }
-                Some(Item::Reply(reply)) => replies.push(reply),
-                Some(value) => {
-                    items.push_front(value);
-                    break;
+                Item::Reply(reply, wait) if wait <= self.durable => {
+                    replies.push(reply);
+                    continue;
                 }
-                None => break,
+                kept => kept,
+            };
+            self.count(&kept, true);
+            let goes_on = matches!(&kept, Item::Reply(_, wait) if *wait <= self.durable);
+            items.push_front(kept);
+            if !goes_on {
+                break;
             }
         }
         if !items.is_empty() {
@@ -317,23 +267,13 @@ impl Large {
 
     /// The client has gone.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
-        let incoming = std::mem::take(&mut self.incoming);
-        for (_, incoming) in incoming.into_iter().filter(|_| !planted(Plant::UploadOutlivesClient))
-        {
-            self.drop_incoming(shard, Some(incoming), now);
-        }
+        (self.held, self.held_bytes, self.streams) = (0, 0, 0);
         for (_, items) in self.outgoing.drain(..) {
             for item in items {
                 if let Item::Value(value) = item {
                     shard.end_download(value.download, now);
                 }
             }
-        }
-    }
-
-    fn drop_incoming(&self, shard: &mut Shard<impl Journal>, incoming: Option<Incoming>, now: Now) {
-        if let Some(Incoming::Set(upload)) = incoming {
-            shard.abandon_upload(upload, now);
         }
     }
 }

@@ -5,25 +5,31 @@ mod large;
 mod replies;
 mod searching;
 mod special;
+mod uploads;
 
 pub use replies::ClientEnd;
 
+use crate::shared::OtherSearches;
 use large::Large;
-use remora_arena::{Journal, Region, Words};
+use remora_arena::{Journal, ReadView, Region};
+use remora_engine::Outcome;
 use remora_engine::command::Command;
-use remora_engine::shard::Outcome;
 use remora_engine::{Now, Reply, Shard};
 use remora_fabric::{AnyLink, LinkError};
+use remora_layout::database::Database;
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, STREAM_BYTES, TORN_FRAME_MS};
-use remora_layout::message::{BufferName, PIECE, Status};
+use remora_layout::limits::{
+    FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, MAX_INLINE_BYTES, STREAM_BYTES, TORN_FRAME_MS,
+};
+use remora_layout::message::{BufferName, PIECE, Status, form};
 use remora_layout::session::ring_offset;
 use remora_ring::{Poll, Receiver, Violation};
 use replies::Replies;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uploads::Uploads;
 use zerocopy::IntoBytes;
 
 /// Why a session's rings are no longer served.
@@ -50,14 +56,16 @@ pub struct RingSession {
     receiver: Receiver,
     replies: Replies,
     large: Large,
+    uploads: Uploads,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     torn_since_ms: Option<u64>,
     frames: Vec<u8>,
     /// The arenas of all shards.
-    arenas: Arc<[Words]>,
+    arenas: Arc<[ReadView]>,
     /// What a search works in.
-    search_scratch: searching::Scratch,
+    search_scratch: Vec<u8>,
+    searches: Arc<OtherSearches>,
     /// Threads of the client that have asked something here: it gives them the
     /// lowest numbers that are free.
     threads_seen: u16,
@@ -69,7 +77,7 @@ pub struct RingSession {
 #[derive(Clone, Copy)]
 enum Frame<'f> {
     /// One encoded command.
-    Plain(Result<(Command<'f>, u32), (Status, u32)>),
+    Plain(Result<(Database, Command<'f>, u32), (Status, u32)>),
     /// A piece of one, or one that names a buffer.
     Special(&'f [u8]),
 }
@@ -79,7 +87,9 @@ impl<'f> Frame<'f> {
     fn of(frame: &'f [u8]) -> Self {
         // The operation and the form, in the first bytes of the header.
         match *frame {
-            [op, _, form, ..] if op < PIECE && form == 0 => Self::Plain(Command::decode(frame)),
+            [op, _, form, ..] if op < PIECE && form & form::MASK == 0 => {
+                Self::Plain(Command::decode_within(frame))
+            }
             _ => Self::Special(frame),
         }
     }
@@ -95,10 +105,10 @@ pub struct RingParts {
     pub shard: usize,
     /// The server's life.
     pub life: u64,
-    /// The arenas of all shards, by number, which is their region's too.
-    pub arenas: Arc<[Words]>,
+    /// The arenas of all shards, by number.
+    pub arenas: Arc<[ReadView]>,
     /// The mailbox that the client writes.
-    pub to_server: Words,
+    pub to_server: ReadView,
     /// A link on which the mailbox that the server writes is
     /// [`CLIENT_MAILBOX`].
     pub link: AnyLink,
@@ -110,6 +120,8 @@ pub struct RingParts {
     pub violated: Arc<AtomicBool>,
     /// Gets the number of the client's threads that have asked something.
     pub threads: Arc<AtomicU64>,
+    /// Counts searches of other shards' trees.
+    pub searches: Arc<OtherSearches>,
 }
 
 impl RingSession {
@@ -120,11 +132,13 @@ impl RingSession {
             session: parts.session,
             receiver: Receiver::new(parts.to_server.clone(), ring_offset(parts.shard), seed),
             large: Large::new(parts.large.clone()),
+            uploads: Uploads::default(),
             violated: Arc::clone(&parts.violated),
             threads: Arc::clone(&parts.threads),
             threads_seen: 0,
             arenas: Arc::clone(&parts.arenas),
-            search_scratch: searching::Scratch::default(),
+            search_scratch: Vec::new(),
+            searches: Arc::clone(&parts.searches),
             replies: Replies::new(parts),
             torn_since_ms: None,
             frames: Vec::new(),
@@ -152,6 +166,7 @@ impl RingSession {
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<usize, SessionError> {
+        self.large.set_durable(shard.durable_sequence());
         if self.replies.has_backlog() {
             self.replies.flush()?;
             if self.replies.has_backlog() {
@@ -219,11 +234,9 @@ impl RingSession {
         for (at, &end) in ends.iter().enumerate() {
             taken[at] = Frame::of(&frames[from..end]);
             from = end;
-            if let Frame::Plain(Ok((command, _))) = &taken[at]
-                && let Some(key) = command.key()
-            {
-                hashes[at] = shard.hash(key);
-                if ends.len() > 1 {
+            if let Frame::Plain(Ok((database, command, _))) = &taken[at] {
+                hashes[at] = shard.hash_of(*database, command);
+                if ends.len() > 1 && command.key().is_some() {
                     shard.prefetch(hashes[at]);
                 }
             }
@@ -235,7 +248,7 @@ impl RingSession {
         }
         for (frame, hash) in taken.iter().zip(hashes).take(ends.len()) {
             match frame {
-                Frame::Plain(Ok((command, id))) => {
+                Frame::Plain(Ok((_, command, id))) => {
                     self.command(shard, command, hash, *id, None, now)?
                 }
                 Frame::Plain(Err((status, id))) => self.reply(&Reply::status(*status), *id)?,
@@ -257,14 +270,18 @@ impl RingSession {
         now: Now,
     ) -> Result<(), SessionError> {
         self.see_thread(large::session_of(id));
-        if let Command::Tree { name, request } = *command
-            && request.is_search()
-        {
-            return self.search(shard, name, request, id);
+        match *command {
+            command if !command.is_for_rings() => {
+                return self.reply(&Reply::status(Status::Malformed), id);
+            }
+            Command::Of { key, request } if request.is_long() => {
+                return self.search(shard, (key, hash), (request, id), now);
+            }
+            _ => {}
         }
-        if let Command::Geo { .. } = command {
-            // For RESP only: its replies need not fit a frame.
-            return self.reply(&Reply::status(Status::Malformed), id);
+        if matches!(command, Command::Flush | Command::FlushAll) {
+            let only = matches!(command, Command::Flush).then(|| hash.database());
+            return self.flush(shard, only, id, now);
         }
         let room = buffer.map_or(STREAM_BYTES, |name| STREAM_BYTES.max(name.bytes.get() as usize));
         let takes_away = match *command {
@@ -273,16 +290,25 @@ impl RingSession {
             _ => None,
         };
         if let Some(key) = takes_away {
-            let bytes = shard.execute(&Command::StrLen { key }, hash, now).number;
-            if bytes as usize > room {
+            let Reply { number, wait, .. } = shard.execute(&Command::StrLen { key }, hash, now);
+            if number as usize > room {
                 // It could not be given, and would be gone: nothing is done.
-                let reply = Reply { number: bytes, ..Reply::status(Status::NeedsBuffer) };
+                let reply = Reply { number, wait, ..Reply::status(Status::NeedsBuffer) };
                 return self.reply(&reply, id);
             }
         }
         let outcome = shard.execute_or_stream(command, hash, now);
         let (reply, download) = match outcome {
-            Outcome::Reply(reply) => return self.reply(&reply, id),
+            Outcome::Reply(reply) => {
+                let bytes = reply.value.map_or(0, <[u8]>::len);
+                if bytes <= MAX_INLINE_BYTES {
+                    return self.reply(&reply, id);
+                }
+                // What no frame carries is asked for in parts.
+                let refusal = Reply::status(Status::NeedsBuffer);
+                let refusal = Reply { number: bytes as i64, wait: reply.wait, ..refusal };
+                return self.reply(&refusal, id);
+            }
             Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
         };
         self.reply_large(shard, reply, download, id, buffer, now)
@@ -303,18 +329,25 @@ impl RingSession {
         self.threads.fetch_max(self.threads_seen.into(), Ordering::Relaxed);
     }
 
+    /// Replies that are held back.
+    pub fn held_replies(&self) -> usize {
+        self.large.held()
+    }
+
     /// Gives back what the session's large values hold of the shard.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);
+        self.uploads.abandon(shard, now);
     }
 
-    /// Replies, behind what is on its way to the same session of the client.
+    /// Replies once that may be seen, behind what is on its way to the same session
+    /// of the client.
     fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
         let header = self.replies.header(reply, id);
         let value = reply.value.unwrap_or_default();
         let session = large::session_of(id);
-        if self.large.holds_up(session) {
-            self.large.behind(session, [header.as_bytes(), value].concat());
+        if reply.wait != 0 || self.large.holds_up(session) {
+            self.large.hold(session, [header.as_bytes(), value].concat(), reply.wait);
             return Ok(());
         }
         self.replies.send_or_keep(&[header.as_bytes(), value])
@@ -326,3 +359,6 @@ impl RingSession {
         !self.violated.swap(true, Ordering::AcqRel)
     }
 }
+
+#[cfg(test)]
+mod held_tests;

@@ -1,7 +1,7 @@
 //! The way to the client: replies, credit, and waking it.
 
 use super::{RingParts, SessionError};
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_engine::Reply;
 use remora_fabric::far::CLIENT_MAILBOX;
 use remora_fabric::shm::Bell;
@@ -33,7 +33,7 @@ pub enum ClientEnd {
 /// request ring: its credit.
 pub struct Replies {
     life: u64,
-    to_server: Words,
+    to_server: ReadView,
     credit_word: usize,
     sender: Sender,
     /// What carries them, and large values.

@@ -1,109 +1,69 @@
-//! Searches of trees, answered by as many replies as they need: one turn of
-//! the shard makes one slice of the objects, so that nobody waits for a whole
-//! large search. A tree of this shard is searched by its owner; one of another
-//! shard is read, as a client would, so that all shards' threads can serve
-//! those who search one tree.
+//! Searches of trees. The owner of a tree answers by as many replies as they
+//! need: one turn of the shard makes one slice of the objects, so that nobody
+//! waits for a whole large search. A small search of another shard's tree is
+//! read, as a client would, so that all shards' threads can serve those who
+//! search one tree.
+//!
+//! What it keeps true: a search of another shard's tree takes one turn, within
+//! [`WalkLimits::ONE_TURN`], and keeps nothing for a later one. For the client
+//! names the tree's header, and may have put a forged tree into a value of its
+//! own: it can read the arena, and so knows the secret of the checksums. By
+//! that it gets what it wrote, at the cost of a small search.
 
 use super::replies::header_of;
 use super::{RingSession, SessionError, large};
-use remora_arena::{Journal, Words};
-use remora_engine::command::{TreeCommand, TreeRequest};
-use remora_engine::shard::TreeSearch;
-use remora_engine::{Reply, Shard};
+use crate::shared::count;
+use remora_arena::Journal;
+use remora_engine::command::{Request, TreeCommand};
+use remora_engine::{LongRead, Now, Reply, Shard};
 use remora_index::rtree::{LocalWalk, Query};
-use remora_layout::arena_header::word::RECORD_SECRET;
-use remora_layout::limits::{MAX_INLINE_BYTES, SEARCH_FRAME_OBJECTS, SEARCH_TURN_NODES};
+use remora_layout::arena_header::word::{RECORD_SECRET, REGION};
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_layout::limits::{MAX_INLINE_BYTES, SEARCH_FRAME_OBJECTS};
 use remora_layout::message::{MORE, ReplyHeader, Status};
-use remora_layout::node::{ENTRY_BYTES, Home, NodeRef};
+use remora_layout::node::{ENTRY_BYTES, Home};
+use remora_layout::object::is_surrogate;
+use remora_layout::tree::RootPlace;
+use remora_walk::local::WalkLimits;
 use zerocopy::IntoBytes;
 
 /// Most bytes of objects in one reply.
 const FRAME_BYTES: usize = SEARCH_FRAME_OBJECTS * ENTRY_BYTES;
 const _: () = assert!(FRAME_BYTES + size_of::<ReplyHeader>() <= MAX_INLINE_BYTES);
 
-/// A search that has begun.
+/// A search that its tree's owner has begun.
 pub struct Searching {
     id: u32,
     life: u64,
-    by: By,
-}
-
-/// Who searches.
-enum By {
-    /// The tree's owner.
-    Owner(TreeSearch),
-    /// Another shard.
-    Other {
-        walk: Box<LocalWalk<Words>>,
-        /// Objects given, once the walk has ended.
-        given: Option<usize>,
-    },
-}
-
-/// What a turn of the shard has come to.
-struct Turn {
-    ended: bool,
-    /// What the last reply's number is.
-    number: i64,
-    gives_objects: bool,
-}
-
-impl By {
-    /// Goes on for a turn; what it finds is put into `found`.
-    fn turn<J: Journal>(
-        &mut self,
-        shard: &Shard<J>,
-        scratch: &mut Vec<u8>,
-        found: &mut Vec<u8>,
-    ) -> Result<Turn, Status> {
-        match self {
-            Self::Owner(search) => {
-                let ended = shard.search_turn(search, found)?;
-                let (number, gives_objects) = (search.number(), search.gives_objects());
-                Ok(Turn { ended, number, gives_objects })
-            }
-            Self::Other { walk, given } => {
-                if given.is_none() {
-                    let run = walk.run(SEARCH_TURN_NODES, scratch);
-                    *given = run.map_err(|_| Status::AskOwner)?.then_some(0);
-                }
-                let walk = walk.walk();
-                // A walk may begin again: it gives nothing before its end.
-                let ended = given.as_mut().is_some_and(|given| {
-                    let rest = &walk.results()[*given..];
-                    let part = &rest[..rest.len().min(SEARCH_FRAME_OBJECTS)];
-                    found.extend_from_slice(part.as_bytes());
-                    *given += part.len();
-                    part.len() == rest.len()
-                });
-                Ok(Turn { ended, number: walk.nodes() as i64, gives_objects: true })
-            }
-        }
-    }
+    read: LongRead,
 }
 
 impl Searching {
     /// Goes on for a turn of the shard. Hands over what is to be sent: headers,
-    /// each with the objects that follow it. True at the search's end.
+    /// each with the objects that follow it, and the sequence that it waits for.
+    /// True at the search's end.
     pub fn turn<J: Journal>(
         &mut self,
         shard: &Shard<J>,
-        scratch: &mut Scratch,
-        mut send: impl FnMut(&ReplyHeader, &[u8]) -> Result<(), SessionError>,
+        (found, now): (&mut Vec<u8>, Now),
+        mut send: impl FnMut(&ReplyHeader, &[u8], u64) -> Result<(), SessionError>,
     ) -> Result<bool, SessionError> {
-        let Scratch { node, found } = scratch;
         found.clear();
-        let (id, life) = (self.id, self.life);
-        let turn = match self.by.turn(shard, node, found) {
+        let Self { id, life, read } = self;
+        let wait = shard.wait_of(read);
+        let turn = match shard.read_turn(read, found, now) {
             Ok(turn) => turn,
             Err(status) => {
-                send(&header_of(&Reply::status(status), id, life), &[])?;
+                send(&header_of(&Reply::status(status), *id, *life), &[], wait)?;
                 return Ok(true);
             }
         };
         let header = |part: &[u8], more| {
-            let value = turn.gives_objects.then_some(part);
-            let mut header = header_of(&Reply { value, ..Reply::number(turn.number) }, id, life);
+            let value = turn.gives_value.then_some(part);
+            let reply = Reply { value, ..Reply::number(turn.number) };
+            let mut header = header_of(&reply, *id, *life);
             header.flags |= more;
             header
         };
@@ -111,47 +71,70 @@ impl Searching {
         let mut rest = &found[..];
         while rest.len() > FRAME_BYTES || (!turn.ended && !rest.is_empty()) {
             let (part, after) = rest.split_at(rest.len().min(FRAME_BYTES));
-            send(&header(part, MORE), part)?;
+            send(&header(part, MORE), part, wait)?;
             rest = after;
         }
         if turn.ended {
-            send(&header(rest, 0), rest)?;
+            send(&header(rest, 0), rest, wait)?;
         }
         Ok(turn.ended)
     }
-}
-
-/// What a turn of a search works in.
-#[derive(Default)]
-pub struct Scratch {
-    node: Vec<u8>,
-    found: Vec<u8>,
 }
 
 impl RingSession {
     /// Answers a search: at once, if one turn is enough for it.
     pub(super) fn search<J: Journal>(
         &mut self,
-        shard: &Shard<J>,
-        name: &[u8],
-        request: TreeRequest<'_>,
-        id: u32,
+        shard: &mut Shard<J>,
+        (key, hash): (&[u8], KeyHash),
+        (request, id): (Request<'_>, u32),
+        now: Now,
     ) -> Result<(), SessionError> {
-        let by = match request.command() {
-            TreeCommand::SearchAt { window, predicate, shard, at } => {
-                self.other(Query::Window { window, predicate }, shard, at)
-            }
-            _ => shard.begin_search(name, request).map(By::Owner),
+        if request.type_id() == Kind::RTREE.0
+            && let TreeCommand::SearchAt { window, predicate, shard, root } =
+                TreeCommand::of(request)
+        {
+            let query = Query::Window { window, predicate };
+            return self.search_other(query, (shard, root), id, now);
+        }
+        let read = match shard.begin_read((key, hash), request, now) {
+            Ok(read) => read,
+            Err(reply) => return self.reply(&reply, id),
         };
-        let by = match by {
-            Ok(by) => by,
-            Err(status) => return self.reply(&Reply::status(status), id),
+        self.answer_in_turns(shard, read, id, now)
+    }
+
+    /// Removes every key, or those of a database; the reply comes once all of them are dead for readers.
+    pub(super) fn flush<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        only: Option<Database>,
+        id: u32,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let read = match shard.begin_flush(only) {
+            Ok(read) => read,
+            Err(reply) => return self.reply(&reply, id),
         };
-        let mut searching = Searching { id, life: self.replies.life(), by };
+        self.answer_in_turns(shard, read, id, now)
+    }
+
+    fn answer_in_turns<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        read: LongRead,
+        id: u32,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let mut searching = Searching { id, life: self.replies.life(), read };
         let session = large::session_of(id);
         let Self { large, replies, search_scratch, .. } = self;
         let ended = !large.holds_up(session)
-            && searching.turn(shard, search_scratch, |header, part| {
+            && searching.turn(shard, (search_scratch, now), |header, part, wait| {
+                if wait != 0 {
+                    large.hold(session, [header.as_bytes(), part].concat(), wait);
+                    return Ok(());
+                }
                 replies.send_or_keep(&[header.as_bytes(), part])
             })?;
         if !ended {
@@ -160,12 +143,40 @@ impl RingSession {
         Ok(())
     }
 
-    /// A walk over another shard's tree, whose header the client says lies at
-    /// `at`; the header proves itself.
-    fn other(&self, query: Query, shard: u8, at: NodeRef) -> Result<By, Status> {
-        let memory = self.arenas.get(shard as usize).ok_or(Status::Malformed)?.clone();
-        let home = Home { secret: memory.load_acquire(RECORD_SECRET), region: shard.into() };
-        let walk = LocalWalk::begin(memory, home, at, query).map_err(|_| Status::AskOwner)?;
-        Ok(By::Other { walk: Box::new(walk), given: None })
+    /// Answers a search of another shard's tree, which the client says lies at
+    /// `root`: whole, or not at all.
+    fn search_other(
+        &mut self,
+        query: Query,
+        (shard, root): (u8, RootPlace),
+        id: u32,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let Some(memory) = self.arenas.get(shard as usize).cloned() else {
+            return self.reply(&Reply::status(Status::Malformed), id);
+        };
+        let home = Home {
+            secret: memory.load_acquire(RECORD_SECRET),
+            region: memory.load_acquire(REGION) as u32,
+        };
+        let scratch = &mut self.search_scratch;
+        let begun = LocalWalk::begin_at(memory, home, (root, now.unix_ms), query);
+        let walked = begun.and_then(|mut walk| {
+            let is_whole = walk.run_within(&WalkLimits::ONE_TURN, scratch)?;
+            // What the id of a surrogate is only the owner knows.
+            let is_known = !walk.walk().results().iter().any(|object| is_surrogate(object.word));
+            Ok((is_whole && is_known).then_some(walk))
+        });
+        let counter = match walked {
+            Ok(Some(_)) => &self.searches.answered,
+            Ok(None) => &self.searches.beyond,
+            Err(_) => &self.searches.unsettled,
+        };
+        count(counter, 1);
+        let Ok(Some(walk)) = walked else {
+            return self.reply(&Reply::status(Status::AskOwner), id);
+        };
+        let (found, nodes) = (walk.walk().results().as_bytes(), walk.walk().nodes());
+        self.reply(&Reply { value: Some(found), ..Reply::number(nodes as i64) }, id)
     }
 }

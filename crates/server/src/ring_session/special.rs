@@ -1,16 +1,17 @@
 //! Large values in a session's turns: frames that are more, or less, than one
 //! encoded command, and replies whose value goes into the client's buffer.
 
-use super::large::{self, Complete};
+use super::large;
+use super::uploads::Complete;
 use super::{RingSession, SessionError};
 use remora_arena::Journal;
 use remora_engine::command::Command;
-use remora_engine::shard::{Download, Outcome};
+use remora_engine::{Download, Outcome};
 use remora_engine::{Now, Reply, Shard};
 use remora_fabric::Link;
-use remora_layout::hash::KeyHash;
 use remora_layout::message::{
-    BufferName, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status, form,
+    BufferName, CALL_OFF, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status,
+    form,
 };
 use zerocopy::IntoBytes;
 
@@ -27,8 +28,8 @@ impl RingSession {
         };
         let (id, body) = (header.id.get(), &frame[REQUEST_HEADER_BYTES..]);
         let malformed = Reply::status(Status::Malformed);
-        match (header.op, header.form) {
-            (PIECE, 0) => match self.large.piece(shard, id, body, now) {
+        match (header.op, header.form & form::MASK) {
+            (PIECE, 0) => match self.uploads.piece(shard, id, body, now) {
                 Ok(None) => Ok(()),
                 Ok(Some(complete)) => self.complete(shard, complete, id, now),
                 Err(status) => self.reply(&Reply::status(status), id),
@@ -39,11 +40,15 @@ impl RingSession {
                 }
                 Ok(())
             }
+            (CALL_OFF, 0) => match self.uploads.call_off(shard, id, now) {
+                true => self.reply(&Reply::status(Status::NotDone), id),
+                false => Ok(()),
+            },
             (_, form::IN_PIECES) => {
-                let whole = RequestHeader { form: 0, ..header };
+                let whole = RequestHeader { form: header.form & !form::MASK, ..header };
                 let mut bytes = frame.to_vec();
                 bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
-                match self.large.begin(shard, &bytes, &whole, now)? {
+                match self.uploads.begin(shard, &bytes, &whole, now)? {
                     None => Ok(()),
                     Some(status) => self.reply(&Reply::status(status), id),
                 }
@@ -55,7 +60,7 @@ impl RingSession {
                 else {
                     return self.reply(&malformed, id);
                 };
-                let whole = RequestHeader { form: 0, ..header };
+                let whole = RequestHeader { form: header.form & !form::MASK, ..header };
                 let mut bytes = frame.to_vec();
                 bytes[..REQUEST_HEADER_BYTES].copy_from_slice(whole.as_bytes());
                 self.decoded(shard, &bytes, Some(name), now)
@@ -91,9 +96,9 @@ impl RingSession {
         buffer: Option<BufferName>,
         now: Now,
     ) -> Result<(), SessionError> {
-        match Command::decode(bytes) {
-            Ok((command, id)) => {
-                let hash = command.key().map_or(KeyHash(0), |key| shard.hash(key));
+        match Command::decode_within(bytes) {
+            Ok((database, command, id)) => {
+                let hash = shard.hash_of(database, &command);
                 self.command(shard, &command, hash, id, buffer, now)
             }
             Err((status, id)) => self.reply(&Reply::status(status), id),
@@ -118,7 +123,7 @@ impl RingSession {
                 header.value_bytes = (bytes as u32).into();
                 let session = large::session_of(id);
                 let header = header.as_bytes().to_vec();
-                self.large.send_value(session, header, download, name);
+                self.large.send_value(session, (header, reply.wait), download, name);
                 Ok(())
             }
             None => {
@@ -127,6 +132,32 @@ impl RingSession {
                 self.reply(&Reply { status, number, ..reply }, id)
             }
         }
+    }
+
+    /// Whether uploads are to be looked at by [`RingSession::abandon_stalled`].
+    pub fn may_stall(&self) -> bool {
+        !self.uploads.is_empty()
+    }
+
+    /// Refuses the uploads whose pieces have stopped coming. To be called with
+    /// the shard's ticks.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn abandon_stalled(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        let had_to_wait = self.large.had_to_wait();
+        let stalled = self.uploads.abandon_stalled(shard, had_to_wait, now);
+        for &id in &stalled {
+            self.reply(&Reply::status(Status::Stalled), id)?;
+        }
+        if !stalled.is_empty() {
+            self.replies.tell_client();
+        }
+        Ok(())
     }
 
     /// Lets a value on its way go on by a piece.

@@ -3,13 +3,34 @@
 //! Values are numbers, so that a history stays small; the workload writes each
 //! as bytes that nobody can mistake for another key's.
 
-/// When a key disappears by itself.
+const MS: u64 = 1_000_000;
+
+/// When a key disappears by itself: in a history ns of the server's clock, until
+/// it is judged, then virtual ns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Window {
     /// Before this time it is there.
     pub from_ns: u64,
     /// After this time it is not.
     pub by_ns: u64,
+}
+
+impl Window {
+    /// Between these times of the server's clock, Unix ms.
+    pub fn between_ms(from_ms: u64, by_ms: u64) -> Self {
+        Self { from_ns: from_ms * MS, by_ns: by_ms.saturating_mul(MS) }
+    }
+
+    /// In virtual time, for a clock that showed each Unix ms at this virtual ns: a
+    /// tick of a millisecond either way, and what the clock is slewed by.
+    pub fn in_virtual_time(self, virtual_ns: impl Fn(u64) -> u64) -> Self {
+        let from_ns = virtual_ns(self.from_ns / MS).saturating_sub(3 * MS);
+        let by_ns = match self.by_ns {
+            u64::MAX => u64::MAX,
+            by_ns => virtual_ns(by_ns / MS) + 3 * MS,
+        };
+        Self { from_ns, by_ns }
+    }
 }
 
 /// A key's value.
@@ -130,6 +151,16 @@ pub(super) enum Need {
 }
 
 impl KeyOp {
+    /// The time that it names, if it names one.
+    pub(crate) fn window_mut(&mut self) -> Option<&mut Window> {
+        match self {
+            Self::Set { value, .. } => value.expiry.as_mut(),
+            Self::Expire { expiry, .. } => Some(expiry),
+            Self::TimeLeft { left: Left::Until(window) } => Some(window),
+            _ => None,
+        }
+    }
+
     /// Whether it never changes the state.
     pub(super) fn only_looks(&self) -> bool {
         match self {

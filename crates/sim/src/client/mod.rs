@@ -60,6 +60,11 @@ pub struct SimClient {
     views: Views,
 }
 
+/// Whether nobody knows what came of a call that failed so.
+fn is_open(error: Error) -> bool {
+    error.is_final() || error == Error::TimedOut
+}
+
 /// Why a client left its session.
 enum Left {
     Done,
@@ -139,11 +144,20 @@ impl SimClient {
     fn use_session(&mut self, session: &mut Session) -> Left {
         while !self.world.is_over() {
             if self.draw(1_000) < self.world.swarm.mix.hand_over {
-                let submitted = self.submit_only(session);
-                return submitted.map_or_else(Left::Ended, |()| Left::HandedOver);
+                return match self.submit_only(session) {
+                    Ok(()) => Left::HandedOver,
+                    Err(Error::TimedOut) => {
+                        self.world.timed_out(self.number);
+                        Left::HandedOver
+                    }
+                    Err(error) => Left::Ended(error),
+                };
             }
-            if let Err(error) = self.operate(session) {
-                return Left::Ended(error);
+            match self.operate(session) {
+                Ok(()) => {}
+                // Nobody knows what came of it.
+                Err(Error::TimedOut) => self.world.timed_out(self.number),
+                Err(error) => return Left::Ended(error),
             }
             if self.draw(100) < self.world.swarm.mix.think_percent {
                 let thinks_ns = self.draw(self.world.swarm.mix.think_ns);
@@ -211,9 +225,9 @@ impl SimClient {
     }
 
     /// A call failed. If it was refused it had no effect, and the session
-    /// lives on.
+    /// lives on; if it timed out, it may have one yet.
     fn failed(&self, begun: Begun, error: Error) -> Result<(), Error> {
-        if error.is_final() {
+        if is_open(error) {
             return Err(error);
         }
         if !self.world.may_refuse(error) {

@@ -1,14 +1,12 @@
 //! Single operations of a simulated client, and several at once.
 
-use super::SimClient;
+use super::{SimClient, is_open};
 use crate::check::keys::{If, KeyOp, Value, Window};
 use crate::history::Begun;
 use crate::probes::Probe;
 use crate::values::{encode, key_bytes};
 use remora_client::{Error, Path, Session, SetOptions, Via};
 use remora_engine::{Condition, Expiry};
-
-const MS: u64 = 1_000_000;
 
 impl SimClient {
     pub(super) fn get(&mut self, session: &mut Session) -> Result<(), Error> {
@@ -55,7 +53,7 @@ impl SimClient {
                     self.end(begun[at], KeyOp::Get { found });
                 }
                 None => match failed {
-                    Some(error) if error.is_final() => {}
+                    Some(error) if is_open(error) => {}
                     Some(error) => self.failed(begun[at], error)?,
                     None => {
                         let seen = format!("key {} of a batch was left out", keys[at]);
@@ -64,7 +62,7 @@ impl SimClient {
                 },
             }
         }
-        match failed.take_if(|error| error.is_final()) {
+        match failed.take_if(|error| is_open(*error)) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -81,15 +79,8 @@ impl SimClient {
         let expires = self.draw(100) < self.world.swarm.mix.expiring_percent;
         let at_ms = self.world.node.borrow().unix_ms() + 1 + self.draw(2_000);
         let expiry = if expires { Expiry::At(at_ms) } else { Expiry::Never };
-        let window = expires.then(|| self.window(at_ms));
+        let window = expires.then(|| Window::between_ms(at_ms, at_ms));
         (number, SetOptions { condition, expiry }, window)
-    }
-
-    /// When a key disappears that expires at this time of the server's clock:
-    /// a tick of a millisecond either way.
-    fn window(&self, at_ms: u64) -> Window {
-        let at_ns = self.world.node.borrow().virtual_ns(at_ms);
-        Window { from_ns: at_ns.saturating_sub(2 * MS), by_ns: at_ns + 2 * MS }
     }
 
     pub(super) fn set(&mut self, session: &mut Session) -> Result<(), Error> {
@@ -143,7 +134,7 @@ impl SimClient {
                 Ok(())
             }
             // Some may have been set.
-            Err(error) if !error.is_final() && self.world.may_refuse(error) => Ok(()),
+            Err(error) if !is_open(error) && self.world.may_refuse(error) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -1,13 +1,15 @@
 //! What a simulated client does with trees of places.
 
-use super::SimClient;
+use super::{SimClient, is_open};
 use crate::check::places::{Act, Seen};
 use crate::places::{
-    data_of, everything, new_rect, number_of, reading, refine_of, settings, shape_of, tree_name,
-    window, without_shape,
+    FAR_MS, data_of, everything, has_name, id_text, may_expire, new_rect, number_of, number_of_id,
+    reading, refine_of, settings, shape_of, tree_name, window, without_shape,
 };
 use crate::probes::Probe;
-use remora_client::{Error, OpenTree, Path, Predicate, Query, Rect, Session, Via};
+use remora_client::{
+    Error, Expiry, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
+};
 use remora_layout::limits::SEARCH_TURN_BYTES;
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
@@ -34,7 +36,10 @@ impl SimClient {
         self.world.history.borrow_mut().calls += 1;
         let tree = self.draw(swarm.trees as u64) as u32;
         if self.draw(1_000) < swarm.drops {
-            return self.drop_tree(session, tree);
+            return match self.draw(2) {
+                0 => self.drop_tree(session, tree),
+                _ => self.expire_tree(session, tree),
+            };
         }
         if !self.has_view(tree) {
             self.open_tree(session, tree)?;
@@ -105,7 +110,7 @@ impl SimClient {
         let swarm = self.world.swarm.places;
         let share = if swarm.is_large() { 4 } else { 1 + self.draw(4) };
         let mut objects = Vec::new();
-        for id in (0..swarm.ids).filter(|_| self.draw(4) < share) {
+        for id in (0..swarm.ids).filter(|id| self.draw(4) < share && !has_name(*id)) {
             let number = self.world.history.borrow().places.next_number() + objects.len() as u32;
             let rect = new_rect(&swarm, id, number, &mut |below| self.draw(below));
             objects.push((id, without_shape(rect)));
@@ -121,7 +126,7 @@ impl SimClient {
                 self.views.unknown.push(act);
                 Ok(())
             }
-            Err(error) if !error.is_final() => {
+            Err(error) if !is_open(error) => {
                 self.views.unknown.push(act);
                 self.tree_failed(&[], error)
             }
@@ -140,6 +145,35 @@ impl SimClient {
             }
             Err(error) => self.tree_failed(&[act], error),
         }
+    }
+
+    /// Lets a tree expire, and waits until it has: that is when it is cleared, or
+    /// before.
+    fn expire_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
+        let (now_ns, name) = (self.now_ns(), tree_name(tree));
+        let at_ms = self.world.node.borrow().unix_ms() + 1 + self.draw(20);
+        self.tell(tree, format_args!("is to expire at {at_ms}"));
+        let act = self.world.history.borrow_mut().places.clear(Some(tree), now_ns);
+        match session.expire_at(&name, at_ms) {
+            // What comes of it otherwise may come at any later time.
+            Err(error) if is_open(error) => return self.tree_failed(&[], error),
+            Err(error) => return self.tree_failed(&[act], error),
+            Ok(_) => {}
+        }
+        // If another client removes it meanwhile it is cleared as well.
+        while !self.world.is_over() {
+            match session.expires_at(&name) {
+                Ok(Some(ms)) if ms == at_ms => self.pause(1_000_000),
+                // Another client has given it another time.
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => {
+                    self.done(act);
+                    return self.open_tree(session, tree);
+                }
+                Err(error) => return self.tree_failed(&[], error),
+            }
+        }
+        Ok(())
     }
 
     fn id(&self) -> u64 {
@@ -167,11 +201,20 @@ impl SimClient {
         let bytes = if with_data == Some(true) { data_of(number) } else { Vec::new() };
         let data = with_data.map(|_| &bytes[..]);
         let (act, from_ns) = (self.begin_put(tree, &[(id, rect)], with_data), self.now_ns());
-        let put = match shape_of(&rect) {
-            Some(shape) => session.put_shape(&tree_name(tree), id, &shape, data),
-            None => session.put_place(&tree_name(tree), id, rect, data),
+        let geometry = shape_of(&rect).map(|shape| shape.to_wkb());
+        let expiry = match self.draw(8) {
+            0..4 if may_expire(id) => Expiry::At(FAR_MS),
+            4 => Expiry::Never,
+            _ => Expiry::Keep,
         };
-        match put {
+        let text = id_text(id);
+        let put = PutObject {
+            data,
+            geometry: geometry.as_deref(),
+            expiry,
+            ..PutObject::new(&*text, rect)
+        };
+        match session.put_object(&tree_name(tree), &put) {
             Ok(is_new) => {
                 self.done(act);
                 self.saw(tree, from_ns, Seen::Changed { act, id, was_there: !is_new });
@@ -185,7 +228,7 @@ impl SimClient {
         let (id, from_ns) = (self.id(), self.now_ns());
         self.tell(tree, format_args!("remove {id}"));
         let act = self.world.history.borrow_mut().places.remove(tree, id, from_ns);
-        match session.remove_place(&tree_name(tree), id) {
+        match session.remove_place(&tree_name(tree), id_text(id).as_str()) {
             Ok(was_there) => {
                 self.done(act);
                 self.saw(tree, from_ns, Seen::Changed { act, id, was_there });
@@ -197,7 +240,7 @@ impl SimClient {
 
     fn object(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let (id, from_ns) = (self.id(), self.now_ns());
-        let found = match session.place(&tree_name(tree), id) {
+        let found = match session.place(&tree_name(tree), id_text(id).as_str()) {
             Ok(place) => place.map(|place| {
                 let geometry = shape_of(&place.rect).map(|shape| shape.to_wkb());
                 if place.geometry != geometry.as_deref() {
@@ -269,7 +312,7 @@ impl SimClient {
                 probes.add(Probe::TreeInParts, in_parts as u64);
                 let after_all = found.via == Via::AskedAfterRead;
                 probes.add(Probe::TreeAskedAfterRead, after_all as u64);
-                found.objects.iter().map(|object| (object.word, object.rect)).collect()
+                found.iter().map(|(id, rect)| (number_of_id(id), rect)).collect()
             }
             Err(NO_TREE) => Vec::new(),
             Err(error) => return self.tree_failed(&[], error),
@@ -292,7 +335,8 @@ impl SimClient {
                 let mut probes = self.world.probes.borrow_mut();
                 probes.add(Probe::TreeRefinedRead, (found.counts.read * found.counts.hits).min(1));
                 probes.add(Probe::TreeRecordStale, found.counts.stale);
-                found.objects.iter().map(|object| (object.word, object.rect)).collect()
+                let ids = found.objects.iter().map(|object| number_of_id(found.id(object)));
+                ids.zip(found.objects.iter().map(|object| object.rect)).collect()
             }
             Err(NO_TREE) => Vec::new(),
             Err(error) => return self.tree_failed(&[], error),
@@ -315,9 +359,9 @@ impl SimClient {
     }
 
     /// A call about a tree failed. If it was refused it had no effect, and the
-    /// session lives on.
+    /// session lives on; if it timed out, it may have one yet.
     fn tree_failed(&mut self, acts: &[Act], error: Error) -> Result<(), Error> {
-        if error.is_final() {
+        if is_open(error) {
             self.views.unknown.extend(acts);
             return Err(error);
         }

@@ -22,17 +22,23 @@ impl SimClient {
     /// Several requests at once; a read of one of the keys in between must
     /// see this session's own write.
     pub(super) fn submit(&mut self, session: &mut Session) -> Result<(), Error> {
-        let submitted = self.submit_some(session)?;
-        if self.draw(3) == 0 {
+        let (submitted, mut timed_out) = self.submit_some(session)?;
+        if timed_out.is_none() && self.draw(3) == 0 {
             let (key, path) = (self.key(), self.path());
             // It may overtake a GET, but no write.
-            self.get_after(session, key, path, submitted.last_set.get(&key).copied())?;
+            let follows = submitted.last_set.get(&key).copied();
+            timed_out = in_time(self.get_after(session, key, path, follows))?;
         }
         for (ticket, key, begun, set) in submitted.under_way {
             let mut answer = None;
-            session.next_reply(&mut |found, reply| {
+            let taken = session.next_reply(&mut |found, reply| {
                 answer = Some((found, reply.status, reply.value.map(<[u8]>::to_vec)));
-            })?;
+            });
+            if let Some(error) = in_time(taken.map(drop))? {
+                self.world.history.borrow_mut().may_have_had_effect(begun);
+                timed_out = Some(error);
+                continue;
+            }
             let Some((found, status, value)) = answer else {
                 let seen = format!("client {}: no reply to {ticket:?}", self.number);
                 self.world.history.borrow_mut().violate("every request is answered", seen);
@@ -51,15 +57,17 @@ impl SimClient {
                 (refused, _) => self.failed(begun, Error::Refused(refused))?,
             }
         }
-        Ok(())
+        timed_out.map_or(Ok(()), Err)
     }
 
     /// Several requests whose replies nobody waits for.
     pub(super) fn submit_only(&mut self, session: &mut Session) -> Result<(), Error> {
-        self.submit_some(session).map(drop)
+        let (_, timed_out) = self.submit_some(session)?;
+        timed_out.map_or(Ok(()), Err)
     }
 
-    fn submit_some(&mut self, session: &mut Session) -> Result<Submitted, Error> {
+    /// Submits; ends earlier by a time-out.
+    fn submit_some(&mut self, session: &mut Session) -> Result<(Submitted, Option<Error>), Error> {
         let mut submitted = Submitted::default();
         let Submitted { under_way, last, last_set } = &mut submitted;
         for _ in 0..1 + self.draw(self.world.swarm.mix.most_submitted) {
@@ -85,9 +93,23 @@ impl SimClient {
                 let (condition, expiry) = (Condition::Always, Expiry::Never);
                 Command::Set { key: &name, value: &value, condition, expiry, get: false }
             };
-            let ticket = session.submit(&command)?;
+            let ticket = match session.submit(&command) {
+                Err(Error::TimedOut) => {
+                    self.world.history.borrow_mut().may_have_had_effect(begun);
+                    return Ok((submitted, Some(Error::TimedOut)));
+                }
+                ticket => ticket?,
+            };
             under_way.push((ticket, key, begun, if is_get { None } else { Some(set) }));
         }
-        Ok(submitted)
+        Ok((submitted, None))
+    }
+}
+
+/// The error, if the time was up.
+fn in_time(result: Result<(), Error>) -> Result<Option<Error>, Error> {
+    match result {
+        Err(Error::TimedOut) => Ok(Some(Error::TimedOut)),
+        result => result.map(|()| None),
     }
 }

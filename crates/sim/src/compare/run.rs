@@ -157,7 +157,7 @@ fn prepared(world: &SimWorld, work: &Workload) -> Server {
         let tell = |command: TreeCommand<'_>| {
             let mut scratch = Vec::new();
             let request = command.request(&mut scratch).expect("it is a command");
-            server.prepare(&Command::Tree { name: TREE, request });
+            server.prepare(&Command::Of { key: TREE, request });
         };
         let capacity = work.capacity;
         tell(TreeCommand::Create(TreeSettings { capacity, ..TreeSettings::default() }));

@@ -5,7 +5,7 @@ use super::costs::{Costs, Port, Way};
 use super::gate::lock;
 use super::watched::{FirstRead, Watched};
 use crate::clock::HostClock;
-use remora_arena::{Mapping, NoJournal, Owner, Words};
+use remora_arena::{Mapping, NoJournal, Owner, ReadView, Words};
 use remora_client::{Clock, Parts};
 use remora_engine::{Command, Now, Shard, ShardOptions};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
@@ -17,6 +17,7 @@ use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::{HEARTBEAT_MS, LARGE_BUFFER_BYTES};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
+use remora_layout::slot::SlotTable;
 use remora_ring::WRITE_ID;
 use remora_server::ring_session::{ClientEnd, RingParts, RingSession};
 use std::sync::{Arc, Mutex};
@@ -82,7 +83,8 @@ impl Server {
     pub fn prepare(&self, command: &Command<'_>) {
         let key = command.key().expect("it is about a key or tree");
         let hash = KeyHash::of(key, SEED);
-        self.cores[hash.shard(self.cores.len())].with_shard(|shard| {
+        let shard = SlotTable::even(self.cores.len()).shard_of(key);
+        self.cores[shard].with_shard(|shard| {
             let reply = shard.execute(command, hash, Now { unix_ms: 1, since_start_s: 0 });
             let status = reply.status;
             assert_eq!(
@@ -115,11 +117,11 @@ impl Server {
         let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
         let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
         let (target, back) = (SimTarget::new(), SimTarget::new());
-        let words = |core: &Core| core.with_shard(|shard| shard.owner().words().clone());
-        let arenas: Arc<[Words]> = self.cores.iter().map(words).collect();
-        for (region, words) in (0u32..).zip(&*arenas) {
+        let view = |core: &Core| core.with_shard(|shard| shard.owner().view().clone());
+        let arenas: Arc<[ReadView]> = self.cores.iter().map(view).collect();
+        for (region, view) in (0u32..).zip(&*arenas) {
             // READs take effect at one instant: nobody asks for the journal.
-            target.expose(region, words.clone(), SimJournal::new());
+            target.expose(region, view.clone(), SimJournal::new());
         }
         target.mailbox(shards as u32, to_server.clone());
         back.mailbox(CLIENT_MAILBOX, to_client.clone());
@@ -132,12 +134,13 @@ impl Server {
                 shard,
                 life: LIFE,
                 arenas: Arc::clone(&arenas),
-                to_server: to_server.clone(),
+                to_server: to_server.view(),
                 link: AnyLink::Other(Box::new(core.gate().link(link(), has_searches))),
                 client: ClientEnd::Far,
                 large: None,
                 violated: Arc::default(),
                 threads: Arc::default(),
+                searches: Arc::default(),
             }));
         }
         let cores = self.cores.clone();
@@ -153,7 +156,8 @@ impl Server {
         hello.epoch = 1.into();
         hello.session_seed = (SEED ^ number).into();
         hello.hash_seed = SEED.into();
-        hello.shards = (shards as u32).into();
+        let regions = tables.iter().map(|table| table.region);
+        hello.tell_shards(regions, &SlotTable::even(shards));
         let link = {
             let (world, first_read) = (self.world.clone(), first_read.clone());
             move || {
@@ -164,7 +168,8 @@ impl Server {
         };
         let clock = HostClock::new(&self.world, MS, 0);
         let clock = Clock::Given(Arc::new(move || clock.now_ns()));
-        Parts { hello, tables, to_client, large, link: Box::new(link), clock, pointers: None }
+        let (to_client, large, link) = (to_client.view(), large.view(), Box::new(link));
+        Parts { hello, tables, to_client, large, link, clock, pointers: None }
     }
 
     /// What the cores did since this was asked last.

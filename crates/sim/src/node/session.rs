@@ -2,7 +2,7 @@
 
 use super::{Life, NodeOptions};
 use crate::clock::HostClock;
-use remora_arena::{Mapping, Words};
+use remora_arena::{Mapping, ReadView, Words};
 use remora_client::{Clock, Parts};
 use remora_engine::Shard;
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
@@ -11,6 +11,7 @@ use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::LARGE_BUFFER_BYTES;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
+use remora_layout::slot::SlotTable;
 use remora_ring::WRITE_ID;
 use remora_server::ring_session::{ClientEnd, RingParts, RingSession};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Session {
         // What the client's links see, and what the server's do.
         let (target, back) = (SimTarget::new(), SimTarget::new());
         for (region, (shard, journal)) in (0u32..).zip(life.shards.iter().zip(&life.journals)) {
-            target.expose(region, shard.owner().words().clone(), journal.clone());
+            target.expose(region, shard.owner().view().clone(), journal.clone());
         }
         target.mailbox(shards as u32, to_server.clone());
         back.mailbox(CLIENT_MAILBOX, to_client.clone());
@@ -60,8 +61,8 @@ impl Session {
             AnyLink::Other(Box::new(link))
         };
         let violated = Arc::new(AtomicBool::new(false));
-        let arenas: Arc<[Words]> =
-            life.shards.iter().map(|shard| shard.owner().words().clone()).collect();
+        let arenas: Arc<[ReadView]> =
+            life.shards.iter().map(|shard| shard.owner().view().clone()).collect();
         let rings = (0..shards).map(|shard| {
             RingSession::new(RingParts {
                 session: number,
@@ -69,12 +70,13 @@ impl Session {
                 shard,
                 life: life.number,
                 arenas: Arc::clone(&arenas),
-                to_server: to_server.clone(),
+                to_server: to_server.view(),
                 link: link_to_client(),
                 client: ClientEnd::Far,
                 large: None,
                 violated: Arc::clone(&violated),
                 threads: Arc::default(),
+                searches: Arc::default(),
             })
         });
         let rings = rings.collect();
@@ -88,7 +90,8 @@ impl Session {
         hello.epoch = options.shard.epoch.into();
         hello.session_seed = seed.into();
         hello.hash_seed = options.shard.hash_seed.into();
-        hello.shards = (shards as u32).into();
+        let regions = life.shards.iter().map(|shard| shard.table_ref().region);
+        hello.tell_shards(regions, &SlotTable::even(shards));
         let link = {
             let (world, target) = (world.clone(), target.clone());
             let (back, links) = (back.clone(), links.clone());
@@ -103,6 +106,7 @@ impl Session {
         let clock = Clock::Given(Arc::new(move || clock.now_ns()));
         let session = Self { number, target, to_server, rings, heart, beats: 0, violated, links };
         let (link, pointers) = (Box::new(link), life.pointers.clone());
+        let (to_client, large) = (to_client.view(), large.view());
         (session, Parts { hello, tables, to_client, large, link, clock, pointers })
     }
 

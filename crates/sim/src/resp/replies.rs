@@ -83,13 +83,13 @@ impl Asked {
                 pairs.map(|(&(key, ..), value)| found(world, key, value)).collect()
             }
             (Expect::Ok | Expect::OkOrNull, Reply::Simple(b"OK")) => {
-                Some(ops.map(|op| self.done(world, op, true, now_ms)).collect())
+                Some(ops.map(|op| self.done(op, true, now_ms)).collect())
             }
             (Expect::OkOrNull, Reply::Null) => {
-                Some(ops.map(|op| self.done(world, op, false, now_ms)).collect())
+                Some(ops.map(|op| self.done(op, false, now_ms)).collect())
             }
             (Expect::WasDone, &Reply::Integer(done @ 0..=1)) => {
-                Some(ops.map(|op| self.done(world, op, done == 1, now_ms)).collect())
+                Some(ops.map(|op| self.done(op, done == 1, now_ms)).collect())
             }
             (Expect::Sum, &Reply::Integer(sum)) => {
                 let count = self.calls.len() as i64;
@@ -110,7 +110,7 @@ impl Asked {
                 Some(ops.map(counted).collect())
             }
             (Expect::TimeLeft, &Reply::Integer(told_ms)) => {
-                let left: Left = time_left(world, told_ms, self.asked_ms, now_ms)?;
+                let left: Left = time_left(told_ms, self.asked_ms, now_ms)?;
                 Some(vec![KeyOp::TimeLeft { left }])
             }
             (Expect::Pong, Reply::Simple(b"PONG")) | (Expect::Facts, Reply::Map(_)) => {
@@ -121,8 +121,8 @@ impl Asked {
     }
 
     /// A write of which is known whether it was done, and now also when.
-    fn done(&self, world: &World, op: KeyOp, is_done: bool, now_ms: u64) -> KeyOp {
-        let window = self.expiry.map(|px| px.window(world, self.asked_ms, now_ms));
+    fn done(&self, op: KeyOp, is_done: bool, now_ms: u64) -> KeyOp {
+        let window = self.expiry.map(|px| px.window(self.asked_ms, now_ms));
         let done = Some(is_done);
         match op {
             KeyOp::Set { value, condition, .. } => {

@@ -6,8 +6,6 @@ use crate::values::{encode, key_bytes};
 use crate::world::World;
 use std::rc::Rc;
 
-const MS: u64 = 1_000_000;
-
 /// A kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -86,22 +84,13 @@ pub enum Px {
 
 impl Px {
     /// When the key disappears, if the server's clock was between these times, ms,
-    /// when it took the request; a tick of a millisecond either way.
-    pub fn window(self, world: &World, from_ms: u64, by_ms: u64) -> Window {
+    /// when it took the request.
+    pub fn window(self, from_ms: u64, by_ms: u64) -> Window {
         let (from_ms, by_ms) = match self {
             Self::In(ms) => (from_ms + ms, by_ms.saturating_add(ms)),
             Self::At(ms) => (ms, ms),
         };
-        window(world, from_ms, by_ms)
-    }
-}
-
-/// An interval of the server's clock, ms, as one of virtual time.
-pub fn window(world: &World, from_ms: u64, by_ms: u64) -> Window {
-    let virtual_ns = |ms| world.node.borrow().virtual_ns(ms);
-    Window {
-        from_ns: virtual_ns(from_ms).saturating_sub(2 * MS),
-        by_ns: virtual_ns(by_ms).saturating_add(2 * MS),
+        Window::between_ms(from_ms, by_ms)
     }
 }
 
@@ -227,7 +216,7 @@ impl Maker {
     /// not known before it is answered.
     fn open_window(&self, px: Px) -> Window {
         let now_ms = self.world.node.borrow().unix_ms();
-        Window { by_ns: u64::MAX, ..px.window(&self.world, now_ms, now_ms) }
+        Window { by_ns: u64::MAX, ..px.window(now_ms, now_ms) }
     }
 
     fn mset(&self) -> Request {
@@ -244,13 +233,13 @@ impl Maker {
 }
 
 /// What PTTL said between these times of the server's clock, ms.
-pub fn time_left(world: &World, told_ms: i64, from_ms: u64, by_ms: u64) -> Option<Left> {
+pub fn time_left(told_ms: i64, from_ms: u64, by_ms: u64) -> Option<Left> {
     match told_ms {
         -2 => Some(Left::Absent),
         -1 => Some(Left::Forever),
         0.. => {
             let told_ms = told_ms as u64;
-            Some(Left::Until(window(world, from_ms + told_ms, by_ms + told_ms)))
+            Some(Left::Until(Window::between_ms(from_ms + told_ms, by_ms + told_ms)))
         }
         _ => None,
     }

@@ -3,18 +3,20 @@
 
 use super::jobs::Inbox;
 use super::stream::{ClientEnd, Events, ServerEnd, StreamOptions, connect, lock};
-use crate::clock::HostClock;
 use crate::faults::{Fault, Faults};
 use crate::node::Node;
+use crate::node::NodeTime;
 use crate::probes::{Probe, Probes};
 use crate::tasks::Coroutines;
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
-use remora_index::hash::Memory;
+use remora_layout::database::Database;
 use remora_layout::pointer::RemotePointer;
+use remora_layout::slot::SlotTable;
 use remora_server::Counts;
 use remora_server::jobs::{Job, ReplyQueue};
 use remora_server::resp::{Connections, Host, Sections};
+use remora_walk::Memory;
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -31,7 +33,7 @@ const HELD_UP_NS: u64 = 20_000_000;
 /// a while, in which the shard goes on.
 pub struct BesideMemory {
     world: SimWorld,
-    words: Words,
+    words: ReadView,
     journal: SimJournal,
     read_ns: u64,
     /// Pieces that were changed while they were read.
@@ -40,7 +42,7 @@ pub struct BesideMemory {
 
 impl BesideMemory {
     /// A shard's words, with the journal that its owner keeps.
-    pub fn new(world: &SimWorld, words: Words, journal: SimJournal, read_ns: u64) -> Self {
+    pub fn new(world: &SimWorld, words: ReadView, journal: SimJournal, read_ns: u64) -> Self {
         Self { world: world.clone(), words, journal, read_ns, torn: AtomicU64::new(0) }
     }
 
@@ -86,9 +88,11 @@ pub struct ShardBeside {
 /// What the RESP thread of one life knows of its server.
 pub struct SimHost {
     /// The server's clock.
-    pub clock: HostClock,
+    pub time: NodeTime,
     /// Seed of the key hash.
     pub hash_seed: u64,
+    /// Which shard has which slot.
+    pub slots: Box<SlotTable>,
     /// The shards, by number.
     pub shards: Vec<ShardBeside>,
     /// Counts of this life.
@@ -98,8 +102,13 @@ pub struct SimHost {
 impl Host for SimHost {
     type Memory = BesideMemory;
 
-    fn shards(&self) -> usize {
-        self.shards.len()
+    fn slots(&self) -> &SlotTable {
+        &self.slots
+    }
+
+    /// Worlds do not ask for any key.
+    fn keys_in(&self, _: usize, _: Database) -> u64 {
+        1
     }
 
     fn hash_seed(&self) -> u64 {
@@ -107,7 +116,7 @@ impl Host for SimHost {
     }
 
     fn unix_ms(&self) -> u64 {
-        self.clock.now_ns() / 1_000_000
+        self.time.unix_ms()
     }
 
     fn memory(&self, shard: usize) -> &BesideMemory {
@@ -145,6 +154,10 @@ pub struct Resp {
 
 impl Resp {
     /// The server's new life has a RESP thread.
+    #[allow(
+        clippy::arc_with_non_send_sync,
+        reason = "the server's code takes an Arc; a world is one thread"
+    )]
     pub fn begin(&self, world: &SimWorld, node: &Node, faults: &Rc<Faults>, read_ns: u64) {
         let Some(host) = node.resp_host(read_ns) else { return };
         let (events, host) = (Events::new(), Arc::new(host));

@@ -1,4 +1,4 @@
-//! A client process alone with a server of one shard.
+//! A client process alone with a server.
 
 use remora_client::{Client, Counts, Options, Path, PointerCacheKind, Policy, Session, Via, Wake};
 use remora_engine::ShardOptions;
@@ -17,7 +17,7 @@ pub const MS: u64 = 1_000_000;
 /// What a client's task has in hand.
 pub struct Alone {
     pub world: SimWorld,
-    client: Client,
+    pub client: Client,
     node: Rc<RefCell<Node>>,
     server: u64,
 }
@@ -41,25 +41,84 @@ impl Alone {
         }
     }
 
+    /// Keeps a shard busy with one long step, for so long; heartbeats go on.
+    pub fn occupy_shard(&self, shard: usize, ns: u64) {
+        self.node.borrow_mut().occupy_shard(shard, ns);
+    }
+
+    /// Keeps shard 0 busy for so long, as soon as the client has taken memory
+    /// for a large reply.
+    pub fn occupy_during_large_reply(&self, ns: u64) {
+        let (client, world) = (self.client.clone(), self.world.clone());
+        let node = Rc::clone(&self.node);
+        Coroutines::spawn(&self.world, move || {
+            let task = Coroutines.current().expect("it runs");
+            while client.data_buffers().busy_bytes == 0 {
+                world.suspend_until(task, world.now_ns() + 1_000);
+            }
+            node.borrow_mut().occupy_shard(0, ns);
+        });
+    }
+
+    /// Audits the server's memory.
+    pub fn audit(&self) {
+        self.node.borrow_mut().audit("when it was asked for");
+    }
+
     /// Lets the server stand still for so long, heartbeats too.
     pub fn stall_server(&self, ns: u64) {
+        self.stall_server_after(0, ns);
+    }
+
+    /// The same, some time later.
+    pub fn stall_server_after(&self, after_ns: u64, ns: u64) {
         let server = self.server;
-        Coroutines::stop(server);
-        self.world.schedule(ns, move || Coroutines::go_on(server));
+        self.world.schedule(after_ns, move || Coroutines::stop(server));
+        self.world.schedule(after_ns + ns, move || Coroutines::go_on(server));
     }
 }
 
-/// Runs `body` as the client's task.
+/// Runs `body` as the client's task, with a server of one shard that audits its
+/// memory while it serves. A known pointer is read, all else is asked.
 pub fn alone(pointer_cache: PointerCacheKind, body: impl FnOnce(&Alone) + 'static) {
+    alone_with(1, true, pointer_cache, body);
+}
+
+/// The same with so many shards.
+pub fn alone_with(
+    shards: usize,
+    audits: bool,
+    pointer_cache: PointerCacheKind,
+    body: impl FnOnce(&Alone) + 'static,
+) {
+    run_alone((shards, audits), Policy::Pointer, pointer_cache, body);
+}
+
+/// The same by another policy.
+pub fn alone_by(
+    policy: Policy,
+    pointer_cache: PointerCacheKind,
+    body: impl FnOnce(&Alone) + 'static,
+) {
+    run_alone((1, true), policy, pointer_cache, body);
+}
+
+fn run_alone(
+    (shards, audits): (usize, bool),
+    policy: Policy,
+    pointer_cache: PointerCacheKind,
+    body: impl FnOnce(&Alone) + 'static,
+) {
     let world = SimWorld::new(SimOptions::default());
     world.run_tasks_by(Coroutines);
     let options = NodeOptions {
-        shards: 1,
+        disk: None,
+        shards,
         arena_bytes: 8 << 20,
         shard: ShardOptions::default(),
         clock_gains_ppm: 0,
         pointer_lines: 0,
-        audits: true,
+        audits,
     };
     let faults = Rc::new(Faults::new(&world, BTreeMap::new()));
     let node = Rc::new(RefCell::new(Node::new(&world, options, faults)));
@@ -67,8 +126,7 @@ pub fn alone(pointer_cache: PointerCacheKind, body: impl FnOnce(&Alone) + 'stati
     let parts = node.borrow_mut().connect(&HostClock::new(&world, MS, 0)).expect("it is up");
     let serves = Rc::clone(&node);
     let server = Coroutines::spawn(&world, move || Node::run(&serves));
-    let options =
-        Options { wake: Wake::Event, pointer_cache, policy: Policy::Pointer, ..Options::default() };
+    let options = Options { wake: Wake::Event, pointer_cache, policy, ..Options::default() };
     let client = Client::over(parts, &options).expect("no process forks here");
     let alone = Alone { world: world.clone(), client, node: Rc::clone(&node), server };
     let client = Coroutines::spawn(&world, move || body(&alone));

@@ -12,7 +12,8 @@ use remora_layout::frame::{first_word, ring_seed};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::{
-    BufferName, HAS_VALUE, IN_BUFFER, ReplyHeader, RequestHeader, Status, form,
+    BufferName, CALL_OFF, HAS_VALUE, IN_BUFFER, PIECE, RELEASE, ReplyHeader, RequestHeader, Status,
+    form,
 };
 use remora_layout::pointer::RemotePointer;
 use remora_layout::session::{
@@ -20,6 +21,7 @@ use remora_layout::session::{
     ring_offset,
 };
 use remora_ring::{Poll, Receiver, SendError, Sender, WRITE_ID};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -74,7 +76,7 @@ fn arena() -> Arena {
         pointers.push(reply.pointer);
     }
     let mut bytes = vec![0; ARENA_BYTES];
-    shard.owner().words().copy_out(0, &mut bytes);
+    shard.owner().view().copy_out(0, &mut bytes);
     // The rest is zero in a fresh arena too.
     let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     bytes.truncate(used);
@@ -101,6 +103,9 @@ pub struct Server {
     receiver: Receiver,
     sender: Sender,
     link: AnyLink,
+    /// Replies that are sent when this turn has come, and there is room.
+    late: VecDeque<Vec<u8>>,
+    late_until: u32,
     beats: u64,
     pointers: Vec<RemotePointer>,
     /// Words of the arena up to the last one that is not 0.
@@ -115,12 +120,12 @@ impl Server {
             arena.copy_in(0, &honest.bytes);
             (honest.pointers.clone(), honest.bytes.len() / 8)
         });
-        let table = TableRef::read(0, &arena).expect("an honest arena");
+        let table = TableRef::read(0, &arena.view()).expect("an honest arena");
         let to_server = Words::new(Mapping::heap(mailbox_bytes(1)));
         let to_client = Words::new(Mapping::heap(mailbox_bytes(1)));
         let buffer = BUFFER.with(Clone::clone);
         let (target, back) = (SimTarget::new(), SimTarget::new());
-        target.expose(0, arena.clone(), SimJournal::new());
+        target.expose(0, arena.view(), SimJournal::new());
         target.mailbox(1, to_server.clone());
         back.mailbox(TO_CLIENT, to_client.clone());
         back.mailbox(LARGE, buffer.clone());
@@ -143,10 +148,12 @@ impl Server {
             at: 0,
             turns: 0,
             arena,
-            receiver: Receiver::new(to_server.clone(), ring, ring_seed(SEED, 0, 0)),
+            receiver: Receiver::new(to_server.view(), ring, ring_seed(SEED, 0, 0)),
             sender: Sender::new(TO_CLIENT, ring as u64, ring_seed(SEED, 0, 1)),
             to_server,
             link: AnyLink::Other(Box::new(SimLink::new(world, &back))),
+            late: VecDeque::new(),
+            late_until: 0,
             beats: 0,
             pointers,
             used_words,
@@ -160,8 +167,8 @@ impl Server {
         let parts = Parts {
             hello,
             tables: vec![table],
-            to_client,
-            large: buffer,
+            to_client: to_client.view(),
+            large: buffer.view(),
             link: Box::new(link),
             clock,
             pointers: None,
@@ -184,6 +191,15 @@ impl Server {
     fn turn(&mut self) -> bool {
         self.turns += 1;
         while self.link.poll().is_some() {}
+        while self.turns >= self.late_until
+            && let Some(reply) = self.late.front()
+        {
+            let reply = reply.clone();
+            if !self.put_into_ring(&reply) {
+                break;
+            }
+            self.late.pop_front();
+        }
         for _ in 0..16 {
             let mut payload = Vec::new();
             match self.receiver.poll(&mut payload) {
@@ -210,6 +226,10 @@ impl Server {
 
     fn request(&mut self, payload: &[u8]) {
         let (header, rest) = RequestHeader::read_from_prefix(payload).expect("an honest client");
+        if [PIECE, RELEASE, CALL_OFF].contains(&header.op) {
+            // A request in pieces is answered when it begins, as if refused.
+            return;
+        }
         let key = &rest[..(header.key_bytes.get() as usize).min(rest.len())];
         let key = (0..KEYS).find(|number| self::key(*number) == key);
         let names_buffer = header.form & form::BUFFER != 0;
@@ -217,6 +237,11 @@ impl Server {
         let request = Request { id: header.id.get(), key, buffer: buffer.map(|(_, name)| name) };
         let bytes = std::mem::take(&mut self.script);
         let mut script = Script::new(&bytes[self.at..]);
+        // One that answers well is at a long step now and then, for up to 2.5
+        // of the client's time-outs.
+        if self.temper < 8 && script.one_in(16) {
+            self.late_until = self.turns + 2 * script.byte() as u32;
+        }
         self.answer(&request, &mut script);
         self.at = bytes.len() - script.rest().len();
         self.script = bytes;
@@ -280,11 +305,21 @@ impl Server {
         self.send(&[reply.as_bytes(), &value]);
     }
 
+    /// Sends a reply, behind those that are late.
     fn send(&mut self, parts: &[&[u8]]) {
+        let reply = parts.concat();
+        if self.turns < self.late_until || !self.late.is_empty() || !self.put_into_ring(&reply) {
+            self.late.push_back(reply);
+        }
+    }
+
+    /// False if there is no room.
+    fn put_into_ring(&mut self, reply: &[u8]) -> bool {
         // The client is honest: its credit makes sense.
         self.sender.take_credit(self.to_server.load(credit_word(0))).expect("the client's credit");
-        match self.sender.send(&mut self.link, parts) {
-            Ok(()) | Err(SendError::Full) => {}
+        match self.sender.send(&mut self.link, &[reply]) {
+            Ok(()) => true,
+            Err(SendError::Full) => false,
             Err(error) => panic!("{error}"),
         }
     }

@@ -1,8 +1,15 @@
 //! What a connection must do with a stream of frames, by its contract alone.
 
-use remora_fabric::tcp::{Access, Frame, parse};
+use remora_fabric::tcp::{Frame, parse};
 use remora_layout::wire::{WIRE_HEADER_BYTES, reason};
 use std::collections::VecDeque;
+
+/// What the peer may do with a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
 
 /// The regions: what the peer may do with them, and their bytes. One more was
 /// withdrawn.

@@ -4,7 +4,11 @@
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_front::request::{Render, Request};
 use remora_front::{Args, Protocol, Value, request};
+use remora_layout::database::Database;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Strings by their keys.
+type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Expiries are counted from here; keys that have one are unknown anyway.
 const NOW_UNIX_MS: u64 = 1_700_000_000_000;
@@ -14,6 +18,9 @@ pub struct Model {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Keys that may have any value, or none.
     unknown: BTreeSet<Vec<u8>>,
+    /// Both of the databases that are not selected.
+    others: BTreeMap<Database, (Values, BTreeSet<Vec<u8>>)>,
+    selected: Database,
     protocol: Protocol,
     /// Replies that were foretold.
     pub foretold: usize,
@@ -46,12 +53,35 @@ impl Model {
     /// An empty map.
     pub fn new() -> Self {
         let (values, unknown) = (BTreeMap::new(), BTreeSet::new());
-        Self { values, unknown, protocol: Protocol::Resp2, foretold: 0 }
+        let (others, selected) = (BTreeMap::new(), Database::ZERO);
+        Self { values, unknown, others, selected, protocol: Protocol::Resp2, foretold: 0 }
     }
 
-    /// Keys that there must be, if that is known.
-    pub fn keys(&self) -> Option<usize> {
+    /// Keys that there must be in the selected database, if that is known.
+    fn keys(&self) -> Option<usize> {
         self.unknown.is_empty().then_some(self.values.len())
+    }
+
+    /// Keys that there must be in database 0, if that is known.
+    pub fn keys_of_first(&self) -> Option<usize> {
+        if self.selected == Database::ZERO {
+            return self.keys();
+        }
+        self.others
+            .get(&Database::ZERO)
+            .map_or(Some(0), |(values, unknown)| unknown.is_empty().then_some(values.len()))
+    }
+
+    fn select(&mut self, database: Database) {
+        let (values, unknown) = self.others.remove(&database).unwrap_or_default();
+        let values = std::mem::replace(&mut self.values, values);
+        let unknown = std::mem::replace(&mut self.unknown, unknown);
+        let left = std::mem::replace(&mut self.selected, database);
+        if left == database {
+            (self.values, self.unknown) = (values, unknown);
+        } else {
+            self.others.insert(left, (values, unknown));
+        }
     }
 
     /// Holds a reply against the request that it answers. Whether the same
@@ -61,6 +91,13 @@ impl Model {
             assert!(reply.error().is_some(), "a refusal, and not {reply:?}");
             return true;
         };
+        if matches!(
+            request,
+            Request::Tree { .. } | Request::Object { .. } | Request::TreeRemove { .. }
+        ) {
+            // Trees are keys that it does not count.
+            self.unknown.insert(b"some tree".to_vec());
+        }
         if let (Request::Hello(hello), None) = (&request, reply.error()) {
             self.protocol = hello.protocol.unwrap_or(self.protocol);
         }
@@ -90,12 +127,13 @@ impl Model {
             Request::DbSize => self.unknown.is_empty(),
             // Of trees it knows nothing.
             Request::Tree { .. }
-            | Request::TreeAddShape { .. }
+            | Request::Object { .. }
             | Request::TreeRefine { .. }
             | Request::TreeCountRefined { .. }
             | Request::TreeRemove { .. } => false,
             // They tell of the connection, or of the server's state.
             Request::Hello(_) | Request::ClientId | Request::ClientInfo | Request::Info(_) => false,
+            Request::Digest | Request::DigestValues(_) => false,
             _ => true,
         }
     }
@@ -147,12 +185,17 @@ impl Model {
             Request::FlushAll => {
                 self.values.clear();
                 self.unknown.clear();
+                self.others.clear();
                 Some(Reply::Done)
             }
             Request::Ping(Some(text)) | Request::Echo(text) => {
                 Some(Reply::Bytes(Some(text.to_vec())))
             }
-            Request::Quit | Request::Select | Request::ClientSetName(_) => Some(Reply::Done),
+            Request::Select(database) => {
+                self.select(*database);
+                Some(Reply::Done)
+            }
+            Request::Quit | Request::ClientSetName(_) => Some(Reply::Done),
             _ => None,
         }
     }

@@ -8,6 +8,8 @@ const REQUESTS: usize = 200;
 const STREAM_BYTES: usize = 1 << 20;
 
 const KEYS: [&[u8]; 7] = [b"a", b"b", b"c", b"key:1", b"", b"\r\n\0", &[b'k'; 300]];
+/// Keys of trees: the model of strings knows nothing of them.
+const TREES: [&[u8]; 3] = [b"t", b"tree:1", &[b't'; 300]];
 const LENGTHS: [usize; 8] = [0, 1, 5, 40, 300, 3_000, 20_000, 70_000];
 const NUMBERS: [&[u8]; 9] =
     [b"0", b"1", b"-1", b"7", b"100", b"x", b"9223372036854775807", b"4294967295", b"70000000"];
@@ -57,18 +59,18 @@ const COMMANDS: [(&[u8], &str); 56] = [
     (b"COMMAND", "oo"),
     (b"CONFIG", "oo"),
     (b"INFO", "o"),
-    (b"RTREE.CREATE", "koo"),
-    (b"RTREE.DROP", "k"),
-    (b"RTREE.ADD", "knnnnn"),
-    (b"RTREE.ADDPOINT", "knnn"),
-    (b"RTREE.ADDPOINT", "knnnov"),
-    (b"RTREE.REM", "knn"),
-    (b"RTREE.GET", "kn"),
-    (b"RTREE.SEARCH", "knnnno"),
-    (b"RTREE.SEARCH", "knnnnon"),
-    (b"RTREE.COUNT", "knnnn"),
-    (b"RTREE.NEAREST", "knnno"),
-    (b"RTREE.INFO", "k"),
+    (b"RTREE.CREATE", "roo"),
+    (b"RTREE.DROP", "r"),
+    (b"RTREE.ADD", "rnnnnn"),
+    (b"RTREE.ADDPOINT", "rnnn"),
+    (b"RTREE.ADDPOINT", "rnnnov"),
+    (b"RTREE.REM", "rnn"),
+    (b"RTREE.GET", "rn"),
+    (b"RTREE.SEARCH", "rnnnno"),
+    (b"RTREE.SEARCH", "rnnnnon"),
+    (b"RTREE.COUNT", "rnnnn"),
+    (b"RTREE.NEAREST", "rnnno"),
+    (b"RTREE.INFO", "r"),
 ];
 const OPTIONS: [&[u8]; 27] = [
     b"NX",
@@ -149,6 +151,7 @@ fn request(script: &mut Script<'_>, name: &[u8], arguments: &str, stream: &mut V
     for argument in arguments.chars() {
         words.push(match argument {
             'k' => script.pick(&KEYS).to_vec(),
+            'r' => script.pick(&TREES).to_vec(),
             'v' => vec![script.byte(); script.pick(&LENGTHS)],
             'n' => script.pick(&NUMBERS).to_vec(),
             _ => script.pick(&OPTIONS).to_vec(),

@@ -6,12 +6,13 @@ use remora_engine::command::{Command, Condition, Expiry, Objects, TreeCommand, T
 use remora_index::rtree::Predicate;
 use remora_layout::frame::{FRAME_HEADER_BYTES, WRAP, first_word, frame_bytes, frame_checksum};
 use remora_layout::frame::{MAX_PAYLOAD_BYTES, ring_seed};
+use remora_layout::kind::Kind;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES, STREAM_PIECE_BYTES};
 use remora_layout::message::{BufferName, Op, PIECE, RELEASE, RequestHeader, form};
 use remora_layout::node::NodeRef;
 use remora_layout::rect::Rect;
 use remora_layout::session::{credit_word, ring_offset};
-use remora_layout::tree::TreeKind;
+use remora_layout::tree::{RootPlace, TreeKind};
 use remora_ring::SendError;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -119,19 +120,18 @@ impl Peer<'_> {
         let capacity = script.pick(&[0, 0, 4, 5, 30, 1024, 70_000]);
         let load = script.below(2) as u64;
         let at = NodeRef { slot: script.word() as u32, generation: 1 };
+        // No byte more of the script: its seeds found much.
+        let root = RootPlace { record: at.slot.rotate_left(8), at };
         let command = match choice {
             0 | 20 | 21 => TreeCommand::Create(TreeSettings { kind, capacity, bounds: window }),
             1 if script.one_in(4) => TreeCommand::Drop,
-            1..=6 => TreeCommand::Put {
-                id: object,
-                rect,
-                data: script.one_in(3).then_some(&data),
-                geometry: wkb.as_deref(),
-            },
-            7 => TreeCommand::Remove { id: object },
-            8 => TreeCommand::Get { id: object },
+            1..=6 => {
+                TreeCommand::put(object, rect, script.one_in(3).then_some(&data), wkb.as_deref())
+            }
+            7 => TreeCommand::Remove { id: object.into() },
+            8 => TreeCommand::Get { id: object.into() },
             9 | 10 => TreeCommand::Search { window, predicate },
-            11 => TreeCommand::SearchAt { window, predicate, shard: script.byte() % 64, at },
+            11 => TreeCommand::SearchAt { window, predicate, shard: script.byte() % 64, root },
             12 => TreeCommand::Count { window, predicate },
             13 => TreeCommand::Nearest { x, y: number, wanted: script.word() as u32 % 3_000 },
             14 => TreeCommand::Info,
@@ -143,11 +143,12 @@ impl Peer<'_> {
         };
         let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
         match command.request(&mut scratch) {
-            Ok(request) => Command::Tree { name, request }.encode_into(id, &mut bytes),
+            Ok(request) => Command::Of { key: name, request }.encode_into(id, &mut bytes),
             // What no client would send: any numbers.
             Err(_) => {
-                let op = Op::TreeCreate as u8 + script.below(12) as u8;
+                let op = script.below(16) as u8;
                 let header = RequestHeader {
+                    of: script.pick(&[Kind::RTREE.0, Kind::GEO.0, 255]),
                     flags: script.pick(&[0, 0, 1, 2, 255]),
                     key_bytes: (name.len() as u32).into(),
                     value_bytes: (scratch.len() as u32).into(),
@@ -165,7 +166,7 @@ impl Peer<'_> {
         let payload = self.command(id);
         if payload.len() <= MAX_PAYLOAD_BYTES && self.send(&payload) {
             self.await_reply(id);
-            if payload[0] == Op::TreeRefine as u8 {
+            if is_refined(&payload) {
                 self.refined.insert(id);
             }
         }
@@ -329,4 +330,11 @@ impl Peer<'_> {
             _ => self.lost.store(true, std::sync::atomic::Ordering::Relaxed),
         }
     }
+}
+
+/// Whether a payload asks for a refined search.
+fn is_refined(payload: &[u8]) -> bool {
+    let Ok((Command::Of { request, .. }, _)) = Command::decode(payload) else { return false };
+    request.type_id() == Kind::RTREE.0
+        && matches!(TreeCommand::of(request), TreeCommand::Refine { .. })
 }

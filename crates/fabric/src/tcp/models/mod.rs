@@ -174,9 +174,9 @@ fn share(tasks: &[Task]) {
     for word in 0..WORDS {
         region.store(word as usize, content(word));
     }
-    far.expose(REGION, region, Access::Read);
+    far.expose(REGION, Exposed::Readable(region.view()));
     for end in [&near, &far] {
-        end.expose(MAILBOX, Words::new(Mapping::heap(64)), Access::Write);
+        end.expose(MAILBOX, Exposed::Writable(Words::new(Mapping::heap(64))));
     }
     let is_told = Arc::new(AtomicBool::new(false));
     let agent = {

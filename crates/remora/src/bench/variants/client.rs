@@ -1,17 +1,18 @@
 //! The client of the variants: a connection for each client thread, and the
 //! least that a client needs: no pointers, no rights, no sharing of rings.
 
-use super::ends::{Broken, Receiving, Role, Sending, Side, ends};
+use super::ends::{Broken, Receiving, Sending, Side, ends};
 use super::{Messages, message_bytes, nap};
 use crate::bench::args::KeysArgs;
 use crate::bench::target::{Costs, Request, Target};
 use crate::wake::Wake;
 use anyhow::{Context, bail, ensure};
+use remora_arena::AsleepWord;
 use remora_engine::{Command, Condition, Expiry};
 use remora_fabric::shm::{self, Bell, Sleeper};
-use remora_layout::hash::KeyHash;
 use remora_layout::message::{ReplyHeader, Status};
 use remora_layout::session::CLIENT_ASLEEP_WORD;
+use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -31,7 +32,7 @@ const LIFE_LOOK: Duration = Duration::from_millis(10);
 /// A connection of its own to every shard.
 pub struct VariantTarget {
     lanes: Vec<Lane>,
-    hash_seed: u64,
+    slots: Box<SlotTable>,
     wait: Wait,
     /// Requests whose replies were not yet asked for, the oldest first.
     requests: VecDeque<Outstanding>,
@@ -68,7 +69,7 @@ struct Wait {
 /// Connects to the bench's server at `socket`.
 pub fn open(socket: &Path, args: &KeysArgs) -> anyhow::Result<VariantTarget> {
     let connected = shm::connect(socket).context("connecting to the bench's own server")?;
-    let sleeper = Sleeper::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD)?;
+    let sleeper = Sleeper::new(AsleepWord::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD))?;
     sleeper.watch(connected.eventfd.as_fd())?;
     sleeper.watch(connected.socket.as_fd())?;
     connected.socket.set_nonblocking(true)?;
@@ -82,20 +83,16 @@ pub fn open(socket: &Path, args: &KeysArgs) -> anyhow::Result<VariantTarget> {
         .into_iter()
         .enumerate()
         .map(|(shard, bell)| {
-            let side = Side {
-                role: Role::Client,
-                to_server: connected.to_server.clone(),
-                to_client: connected.to_client.clone(),
-                shard,
-                seed: connected.hello.session_seed.get(),
-            };
+            let (to_server, to_client) = (&connected.to_server, &connected.to_client);
+            let seed = connected.hello.session_seed.get();
+            let side = Side::of_client(to_server.clone(), to_client.clone(), shard, seed);
             let (incoming, outgoing) = ends(args.messages, &side, longest);
             Lane { incoming, outgoing, bell: (!polls).then_some(bell), outstanding: 0 }
         })
         .collect();
     Ok(VariantTarget {
         lanes,
-        hash_seed: connected.hello.hash_seed.get(),
+        slots: Box::new(connected.hello.slot_table().context("looked at when it connected")?),
         wait: Wait {
             wake: if polls { Wake::Poll } else { args.wake },
             naps: polls,
@@ -178,8 +175,8 @@ impl VariantTarget {
     }
 
     /// Sends one request, once there is room for it and for its reply.
-    fn put(&mut self, command: &Command<'_>, hash: KeyHash) -> anyhow::Result<()> {
-        let lane = hash.shard(self.lanes.len());
+    fn put(&mut self, command: &Command<'_>, key: &[u8]) -> anyhow::Result<()> {
+        let lane = self.slots.shard_of(key);
         let most = self.lanes[lane].outgoing.most_outstanding();
         while self.lanes[lane].outstanding >= most {
             self.collect(lane)?;
@@ -270,7 +267,7 @@ impl Target for VariantTarget {
                 (key, Command::Set { key, value, condition, expiry, get: false })
             }
         };
-        self.put(&command, KeyHash::of(key, self.hash_seed))
+        self.put(&command, key)
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@
 
 use super::Messages;
 use super::{indicator, ring_ends, sendrecv};
-use remora_arena::Words;
+use remora_arena::{ReadView, Words};
 use remora_fabric::shm::ShmLink;
 use remora_fabric::{Link, RemoteAddress, Work};
 use std::fmt;
@@ -70,10 +70,12 @@ pub enum Role {
 pub struct Side {
     /// Whose.
     pub role: Role,
-    /// The mailbox that the client writes.
+    /// The mailbox that the client writes; one form lets the server write it, too.
     pub to_server: Words,
-    /// The mailbox that the server writes.
-    pub to_client: Words,
+    /// The mailbox that this side writes.
+    pub own: Words,
+    /// The mailbox that the other side writes.
+    pub peer: ReadView,
     /// The shard.
     pub shard: usize,
     /// The session's seed.
@@ -81,20 +83,16 @@ pub struct Side {
 }
 
 impl Side {
-    /// The mailbox that this side writes.
-    pub fn own(&self) -> &Words {
-        match self.role {
-            Role::Server => &self.to_client,
-            Role::Client => &self.to_server,
-        }
+    /// The shard's side.
+    pub fn of_server(to_server: Words, to_client: Words, shard: usize, seed: u64) -> Self {
+        let peer = to_server.view();
+        Self { role: Role::Server, to_server, own: to_client, peer, shard, seed }
     }
 
-    /// The mailbox that the other side writes.
-    pub fn peer(&self) -> &Words {
-        match self.role {
-            Role::Server => &self.to_server,
-            Role::Client => &self.to_client,
-        }
+    /// The side of who asks.
+    pub fn of_client(to_server: Words, to_client: ReadView, shard: usize, seed: u64) -> Self {
+        let own = to_server.clone();
+        Self { role: Role::Client, to_server, own, peer: to_client, shard, seed }
     }
 }
 
@@ -117,7 +115,7 @@ impl Writer {
     /// A writer of `mailbox`.
     pub fn new(mailbox: Words) -> Self {
         let mut link = ShmLink::new(None);
-        link.add_region(MAILBOX, mailbox, true);
+        link.add_writable(MAILBOX, mailbox);
         Self(link)
     }
 
@@ -157,9 +155,8 @@ pub fn sides_on_the_heap() -> (Side, Side) {
     use remora_layout::session::mailbox_bytes;
     let mailbox = || Words::new(Mapping::heap(mailbox_bytes(1)));
     let (to_server, to_client) = (mailbox(), mailbox());
-    let server = Side { role: Role::Server, to_server, to_client, shard: 0, seed: 77 };
-    let client = Side { role: Role::Client, ..server.clone() };
-    (server, client)
+    let client = Side::of_client(to_server.clone(), to_client.view(), 0, 77);
+    (Side::of_server(to_server, to_client, 0, 77), client)
 }
 
 #[cfg(test)]

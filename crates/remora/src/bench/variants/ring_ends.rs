@@ -1,7 +1,7 @@
 //! The product's rings, one conversation's: frames, sequence, checksum, credit.
 
 use super::ends::{Broken, Ends, MAILBOX, Receiving, Sending, Side, Writer};
-use remora_arena::Words;
+use remora_arena::ReadView;
 use remora_layout::frame::{frame_bytes, ring_seed};
 use remora_layout::limits::{CREDIT_BYTES, MAX_IN_FLIGHT, RING_BYTES};
 use remora_layout::session::{credit_word, ring_offset};
@@ -18,7 +18,7 @@ struct RingSending {
     sender: Sender,
     writer: Writer,
     /// Where the peer gives credit.
-    credits: Words,
+    credits: ReadView,
     credit_word: usize,
     longest_frame: usize,
 }
@@ -33,14 +33,14 @@ pub fn ends(side: &Side, message_bytes: usize) -> Ends {
     };
     let seed = |direction| ring_seed(side.seed, side.shard, direction);
     let receiving = RingReceiving {
-        receiver: Receiver::new(side.peer().clone(), ring, seed(inward)),
-        writer: Writer::new(side.own().clone()),
+        receiver: Receiver::new(side.peer.clone(), ring, seed(inward)),
+        writer: Writer::new(side.own.clone()),
         credit_offset: credit_word(side.shard) * 8,
     };
     let sending = RingSending {
         sender: Sender::new(MAILBOX, ring as u64, seed(outward)),
-        writer: Writer::new(side.own().clone()),
-        credits: side.peer().clone(),
+        writer: Writer::new(side.own.clone()),
+        credits: side.peer.clone(),
         credit_word: credit_word(side.shard),
         longest_frame: frame_bytes(message_bytes),
     };

@@ -22,7 +22,7 @@
 //! ```
 
 use super::ends::{Broken, Ends, Receiving, Sending, Side, Writer};
-use remora_arena::Words;
+use remora_arena::{ReadView, Words};
 use remora_layout::limits::{CACHE_LINE_BYTES, RING_BYTES, WORD_BYTES};
 use remora_layout::session::{credit_word, ring_offset};
 
@@ -82,7 +82,7 @@ const fn completion(count: u64, bytes: usize, buffer: usize) -> u64 {
 struct QueueReceiving {
     division: Division,
     /// The area that the sender writes.
-    arrivals: Words,
+    arrivals: ReadView,
     /// The area of the receive queue, and the doorbell's mailbox.
     own: Words,
     taken: u64,
@@ -95,7 +95,7 @@ struct QueueSending {
     division: Division,
     writer: Writer,
     /// The receiver's mailbox, with receive queue and doorbell.
-    peer: Words,
+    peer: ReadView,
     sent: u64,
     message: Vec<u8>,
 }
@@ -105,8 +105,8 @@ pub fn ends(side: &Side, message_bytes: usize) -> Ends {
     let division = Division::new(side.shard, message_bytes);
     let mut receiving = QueueReceiving {
         division,
-        arrivals: side.peer().clone(),
-        own: side.own().clone(),
+        arrivals: side.peer.clone(),
+        own: side.own.clone(),
         taken: 0,
         posted: 0,
         held: None,
@@ -116,8 +116,8 @@ pub fn ends(side: &Side, message_bytes: usize) -> Ends {
     }
     let sending = QueueSending {
         division,
-        writer: Writer::new(side.own().clone()),
-        peer: side.peer().clone(),
+        writer: Writer::new(side.own.clone()),
+        peer: side.peer.clone(),
         sent: 0,
         message: Vec::new(),
     };
@@ -283,10 +283,10 @@ mod tests {
             assert!(requests.take(&mut Vec::new()).is_err(), "{word:x}");
         }
         for (doorbell, buffer) in [(u64::MAX, 0), (division.depth as u64 + 1, 0), (1, 200)] {
-            let (_server, client) = sides_on_the_heap();
+            let (server, client) = sides_on_the_heap();
             let (_, mut asks) = ends(&client, BYTES);
-            client.to_client.store(division.doorbell_word, doorbell);
-            client.to_client.store(division.receive_word(0), buffer);
+            server.own.store(division.doorbell_word, doorbell);
+            server.own.store(division.receive_word(0), buffer);
             assert!(asks.try_send(&[b"x"]).is_err(), "{doorbell} {buffer}");
         }
     }

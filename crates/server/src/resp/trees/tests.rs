@@ -5,22 +5,47 @@ use crate::jobs::{Job, ReplyQueue};
 use crate::large_jobs::LargeJobs;
 use crate::resp::{Connections, Host, Sections};
 use crate::shared::Counts;
-use remora_arena::{NoJournal, Owner, Words};
+use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
+use remora_layout::database::Database;
 use remora_layout::pointer::RemotePointer;
+use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// A stream that never waits: what is to be read, and what was written.
+/// A stream.
 #[derive(Clone, Default)]
-struct Pipe(Arc<Mutex<(VecDeque<u8>, Vec<u8>)>>);
+struct Pipe(Arc<Mutex<Ends>>);
+
+/// Its two ends.
+struct Ends {
+    /// What is to be read.
+    input: VecDeque<u8>,
+    /// What was written.
+    output: Vec<u8>,
+    /// Bytes that the peer takes before it reads.
+    room: usize,
+    /// The peer has gone.
+    is_cut: bool,
+}
+
+impl Default for Ends {
+    /// They never wait.
+    fn default() -> Self {
+        Self { input: VecDeque::new(), output: Vec::new(), room: usize::MAX, is_cut: false }
+    }
+}
 
 impl Read for Pipe {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        match self.0.lock().unwrap().0.read(into)? {
+        let ends = &mut *self.0.lock().unwrap();
+        if ends.is_cut {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        match ends.input.read(into)? {
             0 => Err(ErrorKind::WouldBlock.into()),
             bytes => Ok(bytes),
         }
@@ -29,8 +54,16 @@ impl Read for Pipe {
 
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().1.extend_from_slice(bytes);
-        Ok(bytes.len())
+        let ends = &mut *self.0.lock().unwrap();
+        if ends.is_cut {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let bytes = &bytes[..bytes.len().min(ends.room - ends.output.len())];
+        ends.output.extend_from_slice(bytes);
+        match bytes.len() {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            bytes => Ok(bytes),
+        }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -41,15 +74,20 @@ impl Write for Pipe {
 /// A server of one shard, whose jobs wait until they are executed.
 struct Fake {
     shard: Mutex<(Shard<NoJournal>, LargeJobs)>,
-    words: Words,
+    words: ReadView,
     waiting: Mutex<VecDeque<Job>>,
     counts: Counts,
 }
 
 impl Host for Fake {
-    type Memory = Words;
+    type Memory = ReadView;
 
-    fn shards(&self) -> usize {
+    fn slots(&self) -> &SlotTable {
+        static ALL_OF_ONE: SlotTable = SlotTable::even(1);
+        &ALL_OF_ONE
+    }
+
+    fn keys_in(&self, _: usize, _: Database) -> u64 {
         1
     }
 
@@ -61,7 +99,7 @@ impl Host for Fake {
         0
     }
 
-    fn memory(&self, _: usize) -> &Words {
+    fn memory(&self, _: usize) -> &ReadView {
         &self.words
     }
 
@@ -94,7 +132,7 @@ impl World {
     pub fn new(connections: usize) -> Self {
         let shard = Shard::new(Owner::heap(64 << 20, NoJournal), ShardOptions::default());
         let host = Arc::new(Fake {
-            words: shard.owner().words().clone(),
+            words: shard.owner().view().clone(),
             shard: Mutex::new((shard, LargeJobs::default())),
             waiting: Mutex::default(),
             counts: Counts::default(),
@@ -111,12 +149,12 @@ impl World {
     }
 
     pub fn send(&mut self, connection: usize, lines: &str) {
-        self.pipes[connection].0.lock().unwrap().0.extend(lines.as_bytes());
+        self.pipes[connection].0.lock().unwrap().input.extend(lines.as_bytes());
         self.connections.stir(connection);
     }
 
     /// One turn of the connections that have something to do.
-    fn serve(&mut self) {
+    pub fn serve(&mut self) {
         self.connections.take_replies();
         self.connections.serve(drop);
     }
@@ -130,13 +168,45 @@ impl World {
         }
         while !jobs.is_empty() {
             jobs.turn(shard, Now::default());
+            // As the shard's loop does.
+            if shard.wants_release() {
+                shard.release_some(Now::default());
+            }
         }
     }
 
     /// What was written since the last time.
     fn written(&mut self, connection: usize) -> String {
-        let bytes = std::mem::take(&mut self.pipes[connection].0.lock().unwrap().1);
+        let bytes = std::mem::take(&mut self.pipes[connection].0.lock().unwrap().output);
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// The client takes no more than so many bytes before it reads.
+    pub fn bound(&mut self, connection: usize, bytes: usize) {
+        self.pipes[connection].0.lock().unwrap().room = bytes;
+    }
+
+    /// How many connections are open, and how many were cut off.
+    pub fn open(&self) -> (usize, u64) {
+        let cut_off = self.host.counts.output_cut_off.load(Ordering::Relaxed);
+        (self.connections.open(), cut_off)
+    }
+
+    /// The client goes, and takes no more.
+    pub fn cut(&mut self, connection: usize) {
+        self.pipes[connection].0.lock().unwrap().is_cut = true;
+        self.call(connection, "");
+    }
+
+    /// Bytes on the heap that the shard keeps for objects and reads, once all that was
+    /// removed is released.
+    pub fn heap_bytes(&self) -> u64 {
+        let shard = &mut self.host.shard.lock().unwrap().0;
+        while shard.wants_release() {
+            shard.release_some(Now::default());
+        }
+        shard.tick(Now::default());
+        shard.stats().heap_bytes
     }
 
     /// Everything that the requests bring, and how many jobs they took.
@@ -152,6 +222,18 @@ impl World {
             jobs += waiting;
             self.execute();
         }
+    }
+
+    /// A second goes by, and requests may be idle for so many.
+    pub fn pass_second(&mut self, upload_idle_s: u64) {
+        self.connections.count_idle(upload_idle_s, drop);
+    }
+
+    /// Whether connections wait for the rest of large requests, and how many of
+    /// those were given up.
+    pub fn parts(&self) -> (bool, u64) {
+        let abandoned = self.host.counts.requests_abandoned.load(Ordering::Relaxed);
+        (self.connections.wait_for_parts(), abandoned)
     }
 
     pub fn reads(&self) -> (u64, u64) {
@@ -184,6 +266,42 @@ fn small_searches_are_read_once_the_place_is_known() {
     assert_eq!(world.call(0, "RTREE.COUNT t 0 0 2999 1\r\n"), (":3000\r\n".into(), 1));
     assert_eq!(world.call(0, "RTREE.COUNT t 0 0 1637 1\r\n"), (":1638\r\n".into(), 0));
     assert_eq!(world.reads(), (5, 1));
+}
+
+#[test]
+fn ids_that_are_no_integers_are_told_by_the_owner() {
+    let mut world = World::new(1);
+    add_row(&mut world, 100);
+    let search = "RTREE.SEARCH t 7 0 8 1\r\n";
+    (0..2).for_each(|_| drop(world.call(0, search)));
+    assert_eq!(world.call(0, search), ("*2\r\n:7\r\n:8\r\n".into(), 0), "it is read");
+    let add = "RTREE.ADD t bike:7 7 1 7 1 DATA hi FIELDS 2 state free load 3 EX 60\r\n";
+    assert_eq!(world.call(0, add).0, ":1\r\n");
+    let (found, jobs) = world.call(0, search);
+    assert_eq!((jobs, found.len()), (1, "*3\r\n:7\r\n:8\r\n$6\r\nbike:7\r\n".len()));
+    assert!(found.contains("$6\r\nbike:7\r\n") && found.contains(":7\r\n:8\r\n"), "{found}");
+    assert_eq!(world.call(0, "RTREE.COUNT t 7 0 8 1\r\n"), (":3\r\n".into(), 1));
+    let nearest = world.call(0, "RTREE.NEAREST t 7 1 1\r\n");
+    assert_eq!(nearest, ("*1\r\n$6\r\nbike:7\r\n".into(), 1));
+    let limited = world.call(0, "RTREE.SEARCH t 7 0 8 1 LIMIT 2\r\n").0;
+    assert!(limited.starts_with("*2\r\n"), "{limited}");
+    // Elsewhere it is read as before.
+    assert_eq!(world.call(0, "RTREE.COUNT t 8 0 9 1\r\n"), (":2\r\n".into(), 0));
+    let get = "RTREE.GET t bike:7 WITHFIELDS WITHEXPIRY\r\n";
+    let told = "*7\r\n$1\r\n7\r\n$1\r\n1\r\n$1\r\n7\r\n$1\r\n1\r\n$2\r\nhi\r\n\
+                *4\r\n$4\r\nload\r\n$1\r\n3\r\n$5\r\nstate\r\n$4\r\nfree\r\n:60000\r\n";
+    assert_eq!(world.call(0, get).0, told);
+    assert_eq!(world.call(0, "RTREE.FSET t bike:7 state taken x y\r\n").0, ":1\r\n");
+    let fields = world.call(0, "RTREE.FGET t bike:7 state y x\r\n").0;
+    assert_eq!(fields, "*3\r\n$5\r\ntaken\r\n$-1\r\n$1\r\ny\r\n");
+    for wrong in ["RTREE.FGET t nobody x\r\n", "RTREE.FSET t nobody x y\r\n"] {
+        assert_eq!(world.call(0, wrong).0, "-ERR the tree has no such object\r\n");
+    }
+    // An integer that expires is an integer still.
+    assert_eq!(world.call(0, "RTREE.ADDPOINT t 8 8 0 PX 5\r\n").0, ":0\r\n");
+    assert!(world.call(0, search).0.contains(":8\r\n"));
+    assert_eq!(world.call(0, "RTREE.REM t bike:7 8 7 nobody\r\n").0, ":3\r\n");
+    assert_eq!(world.call(0, search), ("*0\r\n".into(), 0), "nothing is left to ask about");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::lives::{Life, Lives};
 use super::{Look, Number, Part, Places, Seen};
 use crate::history::Violation;
-use crate::places::{refine_of, refined_holds};
+use crate::places::{has_name, may_expire, refine_of, refined_holds};
 use remora_client::{Predicate, Rect};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,6 +17,16 @@ const MISSED: &str = "a search shows every place that was there all the time";
 const COUNTED: &str = "a count is one of what was there";
 const ORDERED: &str = "the nearest places come in order";
 const CHANGED: &str = "a change says truly whether a place was there";
+
+/// Whether an object certainly comes after another one that is equally near: the
+/// lesser word comes first, and surrogates are greater than integers.
+fn is_after(one: u64, other: u64) -> bool {
+    match (has_name(one) || may_expire(one), has_name(other) || may_expire(other)) {
+        (false, false) => one > other,
+        (true, false) => has_name(one),
+        _ => false,
+    }
+}
 
 impl Places {
     /// What was seen and cannot be.
@@ -148,17 +158,21 @@ impl Places {
         if found.len() > wanted {
             return Some((ORDERED, format!("{} places, not {wanted}", found.len())));
         }
-        let key = |id: u64, rect: &Rect| (rect.distance_squared(x, y), id);
+        let distance = |rect: &Rect| rect.distance_squared(x, y);
         for (id, mut versions) in lives.objects(look.tree, look.from_ns, look.to_ns) {
             let (only, other) = (versions.next(), versions.next());
             let Some((number, None)) = only.and_then(|life| life.number).map(|n| (n, other)) else {
                 continue;
             };
-            let stable = key(id, &self.versions[number as usize].rect);
+            let stable = distance(&self.versions[number as usize].rect);
+            let is_behind = |other: u64, rect: &Rect| {
+                let far = distance(rect);
+                far > stable || (far == stable && is_after(other, id))
+            };
             let at = found.iter().position(|(other, _)| *other == id);
             let before = &found[..at.unwrap_or(found.len())];
             let is_cut = at.is_none() && found.len() < wanted;
-            if is_cut || before.iter().any(|(other, rect)| key(*other, rect) > stable) {
+            if is_cut || before.iter().any(|(other, rect)| is_behind(*other, rect)) {
                 let why = format!("object {id} of {found:?} to ({x}, {y}), {wanted} wanted");
                 return Some((ORDERED, format!("{why}\n{}", self.tell(look, lives, id))));
             }

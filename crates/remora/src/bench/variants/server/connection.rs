@@ -2,7 +2,7 @@
 //! that waits for the client's end.
 
 use super::super::Messages;
-use super::super::ends::{Broken, Receiving, Role, Sending, Side, ends};
+use super::super::ends::{Broken, Receiving, Sending, Side, ends};
 use super::rest::Rest;
 use remora_arena::Region;
 use remora_fabric::detect::{Offer, number_of};
@@ -12,6 +12,8 @@ use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
     TCP_ADDRESS_BYTES,
 };
+use remora_layout::limits::MAX_SHARDS;
+use remora_layout::slot::SlotTable;
 use std::io::Read;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -267,13 +269,7 @@ fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::
     let mut eventfds = Vec::with_capacity(shards);
     for (shard, post) in host.posts.iter().enumerate() {
         let eventfd = Bell::eventfd()?;
-        let side = Side {
-            role: Role::Server,
-            to_server: memory.to_server(),
-            to_client: memory.to_client(),
-            shard,
-            seed,
-        };
+        let side = Side::of_server(memory.to_server(), memory.to_client(), shard, seed);
         let (incoming, sending) = ends(host.messages, &side, host.message_bytes);
         let bell = (host.messages != Messages::Indicator).then(|| memory.client_bell());
         let outgoing = Outgoing { sending, bell, life: life.clone() };
@@ -281,7 +277,7 @@ fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::
         let life = life.clone();
         post.door_of(number).push(Conversation { incoming, outgoing, life, eventfd });
     }
-    let hello = ServerHello {
+    let mut hello = ServerHello {
         magic: HELLO_MAGIC.into(),
         version: PROTOCOL_VERSION.into(),
         refusal: 0.into(),
@@ -290,7 +286,7 @@ fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::
         epoch: 1.into(),
         session_seed: seed.into(),
         hash_seed: host.hash_seed.into(),
-        shards: (shards as u32).into(),
+        shards: 0.into(),
         pid: std::process::id().into(),
         pointer_table_seed: 0.into(),
         offer: offer().to_wire(),
@@ -299,7 +295,10 @@ fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::
         socket_path: [0; SOCKET_PATH_BYTES],
         padding: [0; 4],
         tcp_address: [0; TCP_ADDRESS_BYTES],
+        regions: [0.into(); MAX_SHARDS],
+        first_slots: [0.into(); MAX_SHARDS],
     };
+    hello.tell_shards(0..shards as u32, &SlotTable::even(shards));
     let fds: Vec<_> = host
         .posts
         .iter()

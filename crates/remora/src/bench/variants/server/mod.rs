@@ -14,16 +14,15 @@ mod work;
 
 use super::{Messages, ShardModel};
 use crate::failure::usage;
-use crate::serve::{ending, raise_descriptor_limit, remove_with_directory, start_log};
+use crate::serve::{ending, raise_descriptor_limit, remove_directory_of, start_log};
 use crate::wake::Wake;
 use anyhow::Context;
 use clap::Args;
 use connection::{Host, Post};
 use core_affinity::CoreId;
 use remora_arena::{NoJournal, Region, RegionKind};
-use remora_engine::shard::table_end;
+use remora_engine::table_end;
 use remora_engine::{Shard, ShardOptions};
-use remora_layout::arena_header::word;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, MAX_SHARDS, MIN_ARENA_BYTES, SMALLEST_CHUNK_BUCKETS,
 };
@@ -64,20 +63,23 @@ pub struct VariantServerArgs {
 pub fn run(args: VariantServerArgs) -> anyhow::Result<()> {
     start_log("warn")?;
     raise_descriptor_limit();
-    let endings = ending::watch(true, args.socket.clone())?;
+    let endings = ending::watch(true)?;
     let host = start(&args)?;
     let listener = UnixListener::bind(&args.socket)
         .with_context(|| format!("cannot listen on {}", args.socket.display()))?;
     std::thread::Builder::new()
         .name("accept".into())
         .spawn(move || connection::accept(&host, &listener))?;
+    let ready = format!("ready socket={} pid={}", args.socket.display(), std::process::id());
+    // An owner that is gone does not read: the end of standard input tells.
     let mut out = std::io::stdout().lock();
-    writeln!(out, "ready socket={} pid={}", args.socket.display(), std::process::id())?;
-    out.flush()?;
+    let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
     drop(out);
     endings.recv().context("nobody watches for the end any more")?;
     // Nothing is kept but memory of this process: its end ends the threads.
-    remove_with_directory(&args.socket);
+    // The directory is the owner's, and nobody else's.
+    let _ = std::fs::remove_file(&args.socket);
+    remove_directory_of(&args.socket);
     Ok(())
 }
 
@@ -96,7 +98,7 @@ fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
     let mut pins = Pins::new(args);
     let mut posts = Vec::with_capacity(args.shards);
     for number in 0..args.shards {
-        let region = Region::create("remora-arena", RegionKind::Readable, arena_bytes as usize)?;
+        let region = Region::create("remora-arena", RegionKind::Arena, arena_bytes as usize)?;
         let owner = region.owner(NoJournal).context("just created: nobody else owns it")?;
         let shard = Shard::new(
             owner,
@@ -111,7 +113,7 @@ fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
                 ..ShardOptions::default()
             },
         );
-        let asleep = Asleep::new(region.words(), word::ASLEEP);
+        let asleep = Asleep::new(region.asleep_word());
         let rest = || Rest::new(args.wake, args.messages, Arc::clone(&asleep), pins.is_crowded);
         let doors = match args.shard_model {
             ShardModel::Single => {

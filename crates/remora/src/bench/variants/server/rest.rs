@@ -8,9 +8,10 @@
 use super::super::Messages;
 use super::super::nap::{self, POLLS_PER_NAP};
 use crate::wake::Wake;
-use remora_arena::{Mapping, Words};
+use remora_arena::{AsleepWord, Mapping, Words};
 use remora_fabric::shm::Sleeper;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,21 +23,20 @@ pub const POLLS_PER_CLOCK: u32 = 64;
 /// The word by which clients know that somebody at a shard sleeps. Several
 /// threads may sleep there: it is 1 while at least one does.
 pub struct Asleep {
-    words: Words,
-    word: usize,
+    word: AsleepWord,
     sleepers: Mutex<u32>,
 }
 
 impl Asleep {
     /// Nobody sleeps yet.
-    pub fn new(words: Words, word: usize) -> Arc<Self> {
-        Arc::new(Self { words, word, sleepers: Mutex::new(0) })
+    pub fn new(word: AsleepWord) -> Arc<Self> {
+        Arc::new(Self { word, sleepers: Mutex::new(0) })
     }
 
     fn change(&self, by: i32) {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         *sleepers = sleepers.checked_add_signed(by).expect("who wakes has slept");
-        self.words.store(self.word, u64::from(*sleepers > 0));
+        self.word.word().store(u64::from(*sleepers > 0), Ordering::Relaxed);
     }
 }
 
@@ -68,7 +68,7 @@ impl Rest {
         is_crowded: bool,
     ) -> anyhow::Result<Self> {
         // The sleeper's own word is private; `asleep` is what clients see.
-        let sleeper = Sleeper::new(Words::new(Mapping::heap(8)), 0)?;
+        let sleeper = Sleeper::new(AsleepWord::new(Words::new(Mapping::heap(8)), 0))?;
         let naps = messages == Messages::Indicator;
         Ok(Self {
             wake,
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_word_says_whether_anybody_sleeps() {
         let words = Words::new(Mapping::heap(64));
-        let asleep = Asleep::new(words.clone(), 3);
+        let asleep = Asleep::new(AsleepWord::new(words.clone(), 3));
         let mut seen = Vec::new();
         for by in [1, 1, -1, -1, 1, -1] {
             asleep.change(by);

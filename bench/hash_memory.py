@@ -1,0 +1,109 @@
+"""Memory of hashes beside Redis, in one run: resident bytes for each hash or field.
+
+    python3 bench/hash_memory.py target/release/remora
+
+Starts both servers on free ports, once for each case, and fills each through one
+connection. Needs redis-server.
+"""
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+COUNT = 1_000_000
+PIPELINE = 500
+
+
+def request(*words):
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+
+
+def small_hashes():
+    for at in range(COUNT):
+        yield request(
+            b"HSET", b"user:%07d" % at, b"name", b"name of %07d" % at, b"age", b"%d" % (at % 90),
+            b"city", b"city%d" % (at % 1000), b"visits", b"%d" % (at % 10_000),
+        )
+
+
+def one_hash(pair):
+    for start in range(0, COUNT, 10):
+        words = [word for at in range(start, start + 10) for word in pair(at)]
+        yield request(b"HSET", b"large", *words)
+
+
+CASES = {
+    "1 M hashes of 4 fields": small_hashes,
+    "1 M fields, 13 + 11 bytes": lambda: one_hash(lambda at: (b"field:%07d" % at, b"value %d" % at)),
+    "1 M fields, 7 + 6 bytes": lambda: one_hash(lambda at: (b"f%d" % at, b"%d" % at)),
+}
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+        return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Rss:"))
+
+
+def fill(port, requests):
+    connection = socket.create_connection(("127.0.0.1", port))
+    replies = connection.makefile("rb")
+
+    def flush(batch):
+        connection.sendall(b"".join(batch))
+        for _ in batch:
+            reply = replies.readline()
+            assert not reply.startswith(b"-"), reply
+
+    batch = []
+    for one in requests:
+        batch.append(one)
+        if len(batch) == PIPELINE:
+            flush(batch)
+            batch = []
+    flush(batch)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(port):
+    for _ in range(200):
+        try:
+            return socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)
+    raise SystemExit("a server does not listen")
+
+
+def measure(command, port, requests):
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        before = resident(server.pid)
+        fill(port, requests)
+        return (resident(server.pid) - before) / COUNT
+    finally:
+        server.kill()
+        server.wait()
+
+
+def main():
+    binary = sys.argv[1]
+    print(f"{'case':28} {'Redis':>8} {'Remora':>8}  bytes each")
+    for name, requests in CASES.items():
+        with tempfile.TemporaryDirectory() as directory:
+            port = free_port()
+            redis = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no"]
+            theirs = measure(redis, port, requests())
+            port = free_port()
+            ours = [binary, "serve", "--port", str(port), "--socket", f"{directory}/s"]
+            ours += ["--shards", "1", "--max-memory", "1GiB"]
+            print(f"{name:28} {theirs:8.1f} {measure(ours, port, requests()):8.1f}", flush=True)
+
+
+main()

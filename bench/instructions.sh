@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Counts the instructions of single operations under callgrind:
+#   cached-get  a client reads a key by its cached pointer, over shared memory
+#   asked-get, asked-set  a shard decodes and executes a request
+#   search      a shard counts some 100 of 100,000 points in a window
+#   insert      a shard puts a point into a tree of 100,000
+# Each count is that of 2N operations less that of N, divided by N.
+#
+# bench/instructions.sh [--features before] [WHAT...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+command -v valgrind >/dev/null || { echo "instructions: install valgrind first"; exit 2; }
+features=()
+if [[ ${1:-} == --features ]]; then features=(--features "$2") && shift 2; fi
+what=("$@")
+((${#what[@]})) || what=(cached-get asked-get asked-set search insert)
+
+cargo build --quiet --release --package remora
+cargo build --quiet --release --manifest-path bench/instructions/Cargo.toml "${features[@]}"
+binary=bench/instructions/target/release/remora-bench-instructions
+place=$(mktemp -d)
+trap 'kill "${server:-0}" 2>/dev/null || true; rm -rf "$place"' EXIT
+
+count() {
+    valgrind --tool=callgrind --callgrind-out-file="$place/out" \
+        --toggle-collect='*counted*' "$binary" "$1" "$2" "$place/socket" 2>"$place/log" ||
+        { cat "$place/log" >&2; return 1; }
+    sed -n 's/^.*Collected : *\([0-9]*\).*$/\1/p' "$place/log"
+}
+
+if [[ " ${what[*]} " == *" cached-get "* ]]; then
+    target/release/remora serve --port 0 --socket "$place/socket" --wake event \
+        --max-memory 64MiB >"$place/server" 2>&1 &
+    server=$!
+    for _ in {1..200}; do [[ -S $place/socket ]] && break; sleep 0.1; done
+fi
+for one in "${what[@]}"; do
+    times=2000
+    [[ $one == insert || $one == search ]] && times=500
+    once=$(count "$one" $times)
+    twice=$(count "$one" $((2 * times)))
+    printf '%-12s %d instructions\n' "$one" $(((twice - once) / times))
+done

@@ -1,0 +1,179 @@
+//! Keys that are told of as a whole: lists of a scan, and what a key has.
+//!
+//! ```text
+//! scanned keys   for each: kind 1 | key_bytes 4 | key
+//! dumped         kind 1 | 0 7 | expires_at 8 | record 8 | the record's value; of an
+//!                object of parts what an empty one is made with
+//! step of load   flags                            value
+//!   begin        0 | replaces << 2                dumped
+//!   piece        1                                the type's own
+//!   enter        2 | replaces << 2                -
+//!   enter, move  2 | replaces << 2 | 8 |          the key that goes
+//!                its database << 4
+//!   drop         3                                -
+//! ```
+
+use remora_layout::database::Database;
+use remora_layout::kind::Kind;
+use remora_layout::limits::MAX_KEY_BYTES;
+use remora_layout::message::Status;
+use remora_layout::record::MAX_EXPIRES_AT_MS;
+
+/// Bytes of what a key has before its value.
+const DUMP_HEADER_BYTES: usize = 24;
+/// Bytes of a scanned key before the key.
+const SCANNED_HEADER_BYTES: usize = 5;
+
+/// The keys that a step of a scan has found.
+#[derive(Clone, Copy, Debug)]
+pub struct ScannedKeys<'a>(&'a [u8]);
+
+impl<'a> ScannedKeys<'a> {
+    /// The keys of a reply to a scan.
+    pub fn new(list: &'a [u8]) -> Self {
+        Self(list)
+    }
+
+    /// Appends a key to such a list.
+    pub fn push(list: &mut Vec<u8>, kind: Kind, key: &[u8]) {
+        list.push(kind.0);
+        list.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        list.extend_from_slice(key);
+    }
+}
+
+impl<'a> Iterator for ScannedKeys<'a> {
+    /// A key, and its record's kind.
+    type Item = (Kind, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (header, rest) = self.0.split_first_chunk::<SCANNED_HEADER_BYTES>()?;
+        let [kind, length @ ..] = *header;
+        let (key, rest) = rest.split_at_checked(u32::from_le_bytes(length) as usize)?;
+        self.0 = rest;
+        Some((Kind(kind), key))
+    }
+}
+
+/// All that a key has: what kind of record, until when, and its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dumped<'a> {
+    /// The record's kind; no part's.
+    pub kind: Kind,
+    /// Unix ms; 0 for never.
+    pub expires_at_ms: u64,
+    /// Slot and generation of the record that was dumped; 0 if that is of no use
+    /// any more.
+    pub record: u64,
+    /// The record's value; of an object of parts what an empty one is made with.
+    pub value: &'a [u8],
+    /// All of it, as it is encoded.
+    bytes: &'a [u8],
+}
+
+impl<'a> Dumped<'a> {
+    /// What these bytes say that a key has; `None` if they make no sense.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (header, value) = bytes.split_first_chunk::<DUMP_HEADER_BYTES>()?;
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
+        let kind = Kind(u8::try_from(word(0)).ok()?);
+        let (expires_at_ms, record) = (word(8), word(16));
+        let makes_sense = !kind.is_part() && expires_at_ms <= MAX_EXPIRES_AT_MS;
+        makes_sense.then_some(Self { kind, expires_at_ms, record, value, bytes })
+    }
+
+    /// Appends what a key has.
+    pub fn push(out: &mut Vec<u8>, kind: Kind, expires_at_ms: u64, record: u64, value: &[u8]) {
+        for word in [kind.0.into(), expires_at_ms, record] {
+            out.extend_from_slice(&u64::to_le_bytes(word));
+        }
+        out.extend_from_slice(value);
+    }
+
+    /// As it is encoded.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// One step of making an object of parts of what was dumped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoadStep<'a> {
+    /// Makes an empty object aside; `number` is that of the load. `NotDone`: there is
+    /// a key of that name, and it may not go.
+    Begin {
+        /// Of a root record.
+        dumped: Dumped<'a>,
+        /// Another key of that name goes in the end.
+        replaces: bool,
+    },
+    /// Adds one piece of a dump. A failure gives the load up.
+    Piece(&'a [u8]),
+    /// Lets the key lead to the object; `number` is 1 if it was done, 0 if there is a
+    /// key of that name. The load is over.
+    Enter {
+        /// Another key of that name goes.
+        replaces: bool,
+        /// The key of this shard that it was dumped from, and that goes in the same
+        /// turn. `NotFound` if it has gone before.
+        from: Option<Source<'a>>,
+    },
+    /// Gives the load up.
+    Drop,
+}
+
+/// A key that goes once what it had is another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Source<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its database.
+    pub database: Database,
+}
+
+const STEP: u8 = 3;
+const REPLACES: u8 = 4;
+const MOVES: u8 = 8;
+const DATABASE_SHIFT: u8 = 4;
+
+impl<'a> LoadStep<'a> {
+    /// Flags and value.
+    pub(super) fn encode(&self) -> (u8, &'a [u8]) {
+        let replacing = |replaces: bool| if replaces { REPLACES } else { 0 };
+        match *self {
+            Self::Begin { dumped, replaces } => (replacing(replaces), dumped.bytes()),
+            Self::Piece(piece) => (1, piece),
+            Self::Enter { replaces, from: None } => (2 | replacing(replaces), &[]),
+            Self::Enter { replaces, from: Some(Source { key, database }) } => {
+                (2 | replacing(replaces) | MOVES | database.number() << DATABASE_SHIFT, key)
+            }
+            Self::Drop => (3, &[]),
+        }
+    }
+
+    /// The step that flags and value encode.
+    pub(super) fn decode(flags: u8, value: &'a [u8]) -> Result<Self, Status> {
+        let replaces = flags & REPLACES != 0;
+        let step = match (flags & STEP, flags & !(STEP | REPLACES)) {
+            (0, 0) => Self::Begin {
+                dumped: Dumped::parse(value)
+                    .filter(|dumped| dumped.kind.is_root())
+                    .ok_or(Status::Malformed)?,
+                replaces,
+            },
+            (1, 0) if !replaces => Self::Piece(value),
+            (2, 0) if value.is_empty() => Self::Enter { replaces, from: None },
+            (2, from) if from & MOVES != 0 => {
+                if value.len() > MAX_KEY_BYTES {
+                    return Err(Status::TooLarge);
+                }
+                let database = Database::new((from >> DATABASE_SHIFT).into());
+                let database = database.ok_or(Status::Malformed)?;
+                Self::Enter { replaces, from: Some(Source { key: value, database }) }
+            }
+            (3, 0) if !replaces && value.is_empty() => Self::Drop,
+            _ => return Err(Status::Malformed),
+        };
+        Ok(step)
+    }
+}

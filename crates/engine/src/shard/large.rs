@@ -1,0 +1,145 @@
+//! Values that are too large for one turn: given out and taken in by pieces.
+
+use super::{Outcome, Shard, waiting};
+use crate::command::{Command, Reply};
+use crate::store::{Download, Now, STREAM_CLASS};
+use crate::string_edit;
+use crate::types::string::{LargeSet, Upload};
+use remora_arena::Journal;
+use remora_index::hash::record_value;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::STREAM_BYTES;
+use remora_layout::message::Status;
+
+impl<J: Journal> Shard<J> {
+    /// Executes one command as [`Shard::execute`] does, but does not hand out
+    /// a large value whole. The download is to be ended by
+    /// [`Shard::end_download`].
+    #[inline]
+    pub fn execute_or_stream(
+        &mut self,
+        command: &Command<'_>,
+        hash: KeyHash,
+        now: Now,
+    ) -> Outcome<'_> {
+        if command.brings_value()
+            && self.store.table.may_hold_class(&self.store.owner, hash, STREAM_CLASS)
+        {
+            return self.execute_and_stream(command, hash, now);
+        }
+        Outcome::Reply(self.execute(command, hash, now))
+    }
+
+    #[cold]
+    fn execute_and_stream(
+        &mut self,
+        command: &Command<'_>,
+        hash: KeyHash,
+        now: Now,
+    ) -> Outcome<'_> {
+        let key = command.key().expect("each of them has one");
+        let found = self.store.found(key, hash);
+        let found = found.filter(|found| !self.store.holds_other_type(Some(*found)));
+        let range = found.and_then(|found| {
+            let bytes = record_value(&self.store.owner, found.slot.slot).len();
+            let range = match *command {
+                Command::GetRange { start, end, .. } => {
+                    string_edit::range(bytes, start.into(), end.into())
+                }
+                _ => 0..bytes,
+            };
+            (range.len() > STREAM_BYTES).then_some((found, range))
+        });
+        let Some((found, range)) = range else {
+            return Outcome::Reply(self.execute(command, hash, now));
+        };
+        // Pinned before, as the command may remove or replace the record.
+        let mut download = self.store.pin(found);
+        download.narrow(range.clone());
+        let Reply { status, number, value, pointer, lease_ms, wait } =
+            self.execute(command, hash, now);
+        // An expired key, and a SET without room, bring no value or an empty one.
+        let is_it = value.is_some_and(|value| value.len() == range.len());
+        let value = value.filter(|_| !is_it).map(|_| &[][..]);
+        let reply = Reply { status, number, value, pointer, lease_ms, wait };
+        if is_it {
+            return Outcome::Stream(reply, download);
+        }
+        self.store.end_download(download, now);
+        Outcome::Reply(reply)
+    }
+
+    /// Takes the memory for a SET whose value is to come in pieces.
+    ///
+    /// # Errors
+    /// The status to reply with: too large, an expiry that makes no sense, or
+    /// out of memory.
+    pub fn begin_upload(&mut self, set: LargeSet<'_>, now: Now) -> Result<Upload, Status> {
+        if self.store.is_applying {
+            return Err(Status::ReadOnly);
+        }
+        self.store.begin_upload(set, now)
+    }
+
+    /// Takes the next piece of the value, of any length.
+    ///
+    /// # Errors
+    /// More than was announced; the upload is to be abandoned.
+    pub fn upload(&mut self, upload: &mut Upload, piece: &[u8]) -> Result<(), Status> {
+        self.store.upload(upload, piece)
+    }
+
+    /// Carries the SET out. An incomplete one is malformed and abandoned. The
+    /// old value, if it was asked for and is large, comes as a download.
+    pub fn finish_upload(&mut self, upload: Upload, now: Now) -> Outcome<'_> {
+        if self.store.is_applying {
+            self.store.abandon_upload(upload, now);
+            return Outcome::Reply(Reply::status(Status::ReadOnly));
+        }
+        let depends_on = self.store.begin_command();
+        // With the old value wanted, an object stays.
+        if !upload.gives_old() && self.store.has_dump(upload.hash()) {
+            self.store.abandon_upload(upload, now);
+            return Outcome::Reply(Reply::status(Status::TryAgain));
+        }
+        match self.store.finish_upload(upload, now) {
+            Outcome::Reply(reply) => Outcome::Reply(waiting(reply, depends_on)),
+            Outcome::Stream(reply, download) => {
+                Outcome::Stream(waiting(reply, depends_on), download)
+            }
+        }
+    }
+
+    /// Seconds in which the shard has ticked: the clock of idle limits.
+    pub fn ticked_s(&self) -> u64 {
+        self.store.ticked_s()
+    }
+
+    /// Whether an upload is stalled whose last piece came at this time of
+    /// [`Shard::ticked_s`].
+    pub fn has_stalled(&self, last_piece_s: u64) -> bool {
+        self.store.has_stalled(last_piece_s)
+    }
+
+    /// Gives up a request whose pieces have stopped coming: a SET's upload, with
+    /// its memory, or another command, of which the shard holds nothing.
+    pub fn abandon_stalled(&mut self, upload: Option<Upload>, now: Now) {
+        self.store.abandon_stalled(upload, now);
+    }
+
+    /// Gives the memory of an upload back; the key stays what it was.
+    pub fn abandon_upload(&mut self, upload: Upload, now: Now) {
+        self.store.abandon_upload(upload, now);
+    }
+
+    /// Up to `bytes` bytes of a download of this shard, from `at` on; fewer at
+    /// its end, none behind it.
+    pub fn piece(&self, download: &Download, at: usize, bytes: usize) -> &[u8] {
+        self.store.piece(download, at, bytes)
+    }
+
+    /// Ends a download of this shard, be it at its end or before.
+    pub fn end_download(&mut self, download: Download, now: Now) {
+        self.store.end_download(download, now);
+    }
+}

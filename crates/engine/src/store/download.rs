@@ -1,0 +1,132 @@
+//! Large values on their way out: pinned, and sent in pieces while other
+//! commands run.
+//!
+//! What it keeps true: as long as a slot is pinned it is neither reused nor
+//! moved nor changed in place, so that a download is the value as it was when
+//! the command was executed. A record that is removed or replaced meanwhile
+//! is dead for readers at once; only the slot's release waits for the last
+//! pin. It counts as used memory until then.
+
+use super::{Found, Now, Store};
+use remora_arena::{Journal, Slot, class_for};
+use remora_index::hash::{record_key, record_value};
+use remora_layout::limits::{SLOT_UNIT_BYTES, STREAM_BYTES};
+use remora_layout::plant::{Plant, planted};
+use remora_layout::record::RECORD_HEADER_BYTES;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A value longer than `STREAM_BYTES` is in a slot of at least this class.
+pub const STREAM_CLASS: u8 = class_for(STREAM_BYTES).expect("below the limit of values");
+
+/// Bytes of a value that are held for somebody. They are free again only once
+/// it is ended at its shard.
+#[derive(Debug)]
+#[must_use = "its slot is pinned until the download is ended"]
+pub struct Download {
+    slot: u32,
+    /// Bytes of the region.
+    bytes: Range<usize>,
+}
+
+impl Download {
+    /// How many bytes it has.
+    #[allow(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Leaves these of its bytes.
+    pub(crate) fn narrow(&mut self, range: Range<usize>) {
+        let from = self.bytes.start;
+        self.bytes = from + range.start..from + range.end;
+    }
+}
+
+struct Pin {
+    count: u32,
+    /// The slot is to be released when the last pin goes; with the end of the
+    /// lease on it.
+    release: Option<(Slot, Option<u64>)>,
+}
+
+/// The pinned slots.
+#[derive(Default)]
+pub(crate) struct Pins {
+    by_slot: BTreeMap<u32, Pin>,
+}
+
+impl Pins {
+    /// Whether a slot is pinned.
+    pub fn holds(&self, slot: u32) -> bool {
+        self.by_slot.contains_key(&slot)
+    }
+
+    /// Slots that are pinned.
+    pub fn records(&self) -> u64 {
+        self.by_slot.len() as u64
+    }
+
+    /// Slots whose release waits for their pins.
+    pub fn waiting(&self) -> impl Iterator<Item = Slot> {
+        self.by_slot.values().filter_map(|pin| pin.release.map(|(slot, _)| slot))
+    }
+
+    /// Lets the release of a slot wait for its pins. False if there are none.
+    fn defer(&mut self, dead: Slot, lease_end_s: Option<u64>) -> bool {
+        let pin = self.by_slot.get_mut(&dead.slot).filter(|_| !planted(Plant::PinnedIsReused));
+        let Some(pin) = pin else { return false };
+        pin.release = Some((dead, lease_end_s));
+        true
+    }
+
+    /// Takes one pin away. What is to be released now.
+    fn unpin(&mut self, slot: u32) -> Option<(Slot, Option<u64>)> {
+        let pin = self.by_slot.get_mut(&slot).expect("a download has its pin");
+        pin.count -= 1;
+        if pin.count > 0 {
+            return None;
+        }
+        self.by_slot.remove(&slot).and_then(|pin| pin.release)
+    }
+}
+
+impl<J: Journal> Store<J> {
+    /// Pins a record; gives its whole value.
+    pub(crate) fn pin(&mut self, found: Found) -> Download {
+        let slot = found.slot.slot;
+        let pin = self.pins.by_slot.entry(slot).or_insert(Pin { count: 0, release: None });
+        pin.count += 1;
+        let from = slot as usize * SLOT_UNIT_BYTES
+            + RECORD_HEADER_BYTES
+            + record_key(&self.owner, slot).len();
+        let bytes = from..from + record_value(&self.owner, slot).len();
+        Download { slot, bytes }
+    }
+
+    /// Up to `bytes` bytes of a download of this shard, from `at` on; fewer at
+    /// its end, none behind it.
+    pub fn piece(&self, download: &Download, at: usize, bytes: usize) -> &[u8] {
+        let at = at.min(download.len());
+        let bytes = bytes.min(download.len() - at);
+        self.owner.slice(download.bytes.start + at, bytes)
+    }
+
+    /// Ends a download of this shard, be it at its end or before.
+    pub fn end_download(&mut self, download: Download, now: Now) {
+        if let Some((dead, lease_end_s)) = self.pins.unpin(download.slot) {
+            self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        }
+    }
+
+    /// Gives the slot of a record that is dead back, now or with its last pin.
+    pub(crate) fn release(&mut self, dead: Slot, lease_end_s: Option<u64>, now: Now) {
+        self.ask_only.forget(dead.slot);
+        if let Some(lag) = &mut self.lag {
+            lag.forget(dead.slot);
+        }
+        if !self.pins.defer(dead, lease_end_s) {
+            self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+        }
+    }
+}

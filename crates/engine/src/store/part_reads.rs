@@ -1,0 +1,262 @@
+//! Reads of all parts of an object, in turns.
+//!
+//! What it keeps true: a read gives the object as it was when the read began.
+//! Before a part is changed or released, its bucket is kept for the reads that
+//! have not given it yet. What is kept for all reads of a shard is bounded and
+//! counts in its memory: beyond that, the read for which most is kept is broken
+//! off, so that a slow reader stops no writer.
+
+use super::Store;
+use super::parts::Parts;
+use remora_arena::{Journal, Owner, Slot};
+use remora_index::hash::{record_key, record_value};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{KEPT_PARTS_SHARE, PARTS_TURN_BYTES};
+use remora_layout::message::Status;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+/// Appends what a read in turns gives of a part.
+pub(crate) type Write = fn(name: &[u8], value: &[u8], found: &mut Vec<u8>);
+
+/// A read of all parts of an object, as they were when it began.
+pub(crate) struct PartsRead {
+    root: Slot,
+    /// Parts that it gives in all.
+    pub parts: u64,
+    reading: Arc<Mutex<Reading>>,
+}
+
+/// How far a read has come.
+pub(super) struct Reading {
+    /// Buckets when it began.
+    buckets: u64,
+    /// The first of them that was not begun yet.
+    next: u64,
+    /// The one before it, and its parts that are still to be given.
+    current: Vec<u32>,
+    /// Those behind it that are kept already.
+    ahead: BTreeSet<u64>,
+    kept: Kept,
+    write: Write,
+}
+
+/// What is kept for a read: lists of about a turn's bytes.
+struct Kept {
+    lists: VecDeque<Vec<u8>>,
+    bytes: u64,
+    /// The sum over all reads of the shard.
+    total: Arc<AtomicU64>,
+    /// So much was kept that the read cannot go on.
+    is_broken: bool,
+}
+
+/// What is kept for the reads of one shard.
+#[derive(Default)]
+pub(crate) struct PartReads {
+    all: Vec<Weak<Mutex<Reading>>>,
+    /// The length of `all` at which those that have ended are taken out.
+    tidy_at: usize,
+    bytes: Arc<AtomicU64>,
+}
+
+fn lock(reading: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
+    reading.lock().expect("no thread panics while holding it")
+}
+
+impl Kept {
+    /// The list that more is appended to, by `add`.
+    fn add(&mut self, add: impl FnOnce(&mut Vec<u8>)) {
+        if self.lists.back().is_none_or(|last| last.len() >= PARTS_TURN_BYTES) {
+            self.lists.push_back(Vec::new());
+        }
+        let last = self.lists.back_mut().expect("it was just made");
+        let before = last.len();
+        add(last);
+        let added = last.len() - before;
+        self.count(added as i64);
+    }
+
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let first = self.lists.pop_front()?;
+        self.count(-(first.len() as i64));
+        Some(first)
+    }
+
+    fn count(&mut self, bytes: i64) {
+        self.bytes = self.bytes.wrapping_add_signed(bytes);
+        self.total.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn clear(&mut self) {
+        self.lists.clear();
+        self.count(-(self.bytes as i64));
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Reading {
+    /// Keeps what it has not given yet of the bucket that a hash leads to.
+    fn keep<J: Journal>(&mut self, parts: &Parts, owner: &Owner<J>, hash: KeyHash) {
+        if self.kept.is_broken {
+            return;
+        }
+        let bucket = hash.bucket(self.buckets);
+        if bucket + 1 == self.next {
+            self.keep_current(owner);
+        } else if bucket >= self.next && self.ahead.insert(bucket) {
+            let slots = parts.came_from(owner, (bucket, self.buckets));
+            slots.for_each(|slot| give(owner, slot, self.write, &mut self.kept));
+        }
+    }
+
+    fn keep_current<J: Journal>(&mut self, owner: &Owner<J>) {
+        self.current.drain(..).for_each(|slot| give(owner, slot, self.write, &mut self.kept));
+    }
+
+    fn break_off(&mut self) {
+        self.kept.clear();
+        self.kept.is_broken = true;
+    }
+}
+
+fn give<J: Journal>(owner: &Owner<J>, slot: u32, write: Write, kept: &mut Kept) {
+    kept.add(|list| write(record_key(owner, slot), record_value(owner, slot), list));
+}
+
+impl PartReads {
+    /// Bytes that are kept for reads.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes a read in.
+    fn add(&mut self, reading: &Arc<Mutex<Reading>>) {
+        if self.all.len() >= self.tidy_at {
+            self.all.retain(|reading| reading.strong_count() > 0);
+            self.tidy_at = 2 * self.all.len() + 16;
+        }
+        self.all.push(Arc::downgrade(reading));
+    }
+
+    /// Breaks reads off until no more than `most` bytes are kept.
+    pub(super) fn bound(&mut self, most: u64) {
+        while self.bytes() > most {
+            let alive = self.all.iter().filter_map(Weak::upgrade);
+            let Some(longest) = alive.max_by_key(|reading| lock(reading).kept.bytes) else {
+                return;
+            };
+            lock(&longest).break_off();
+        }
+    }
+}
+
+impl Parts {
+    /// The slots of the parts that stood in a bucket when there were so many.
+    fn came_from<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        (bucket, buckets): (u64, u64),
+    ) -> impl Iterator<Item = u32> {
+        let buckets = self.table.came_from(bucket, buckets);
+        buckets.flat_map(|bucket| self.in_bucket(owner, bucket))
+    }
+
+    /// Keeps the bucket that a part with this hash stands in for the reads that have
+    /// not given it yet. To be called before that part changes, or moves, or goes.
+    pub(super) fn keep_for_reads<J: Journal>(&mut self, owner: &Owner<J>, hash: KeyHash) {
+        let mut readings = std::mem::take(&mut self.readings);
+        readings.retain(|reading| {
+            let Some(reading) = reading.upgrade() else { return false };
+            lock(&reading).keep(self, owner, hash);
+            true
+        });
+        self.readings = readings;
+    }
+
+    /// The same for a part that only moves, out of this slot.
+    pub(super) fn keep_moving<J: Journal>(&self, owner: &Owner<J>, slot: u32) {
+        for reading in self.readings.iter().filter_map(Weak::upgrade) {
+            let mut reading = lock(&reading);
+            if reading.current.contains(&slot) {
+                reading.keep_current(owner);
+            }
+        }
+    }
+}
+
+impl<J: Journal> Store<J> {
+    /// Bytes that may be kept for all reads in turns.
+    pub(super) fn most_kept_bytes(&self) -> u64 {
+        self.owner.region_bytes() as u64 / KEPT_PARTS_SHARE
+    }
+
+    /// Begins a read of all parts as they are now.
+    pub(crate) fn read_parts(&mut self, root: u32, write: Write) -> PartsRead {
+        let total = Arc::clone(&self.part_reads.bytes);
+        let kept = Kept { lists: VecDeque::new(), bytes: 0, total, is_broken: false };
+        let parts = self.parts.get_mut(&root).expect("an object with parts");
+        let reading = Arc::new(Mutex::new(Reading {
+            buckets: parts.buckets(),
+            next: 0,
+            current: Vec::new(),
+            ahead: BTreeSet::new(),
+            kept,
+            write,
+        }));
+        parts.readings.push(Arc::downgrade(&reading));
+        self.part_reads.add(&reading);
+        PartsRead { root: parts.root, parts: parts.count(), reading }
+    }
+
+    /// Goes on with a read: appends to `found` until that has so many bytes. True
+    /// at its end.
+    ///
+    /// # Errors
+    /// Too much has changed since it began.
+    pub(crate) fn read_more(
+        &self,
+        read: &PartsRead,
+        found: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Result<bool, Status> {
+        let mut reading = lock(&read.reading);
+        if reading.kept.is_broken {
+            return Err(Status::Outrun);
+        }
+        while found.len() < bytes
+            && let Some(list) = reading.kept.take()
+        {
+            found.extend_from_slice(&list);
+        }
+        let same = |parts: &&Parts| parts.root == read.root;
+        let parts = self.parts.get(&read.root.slot).filter(same);
+        while found.len() < bytes
+            // Its release has kept the rest.
+            && let Some(parts) = parts
+        {
+            if let Some(slot) = reading.current.pop() {
+                let (name, value) =
+                    (record_key(&self.owner, slot), record_value(&self.owner, slot));
+                (reading.write)(name, value, found);
+            } else if reading.next < reading.buckets {
+                let bucket = reading.next;
+                reading.next += 1;
+                if !reading.ahead.remove(&bucket) {
+                    let slots = parts.came_from(&self.owner, (bucket, reading.buckets));
+                    reading.current = slots.collect();
+                }
+            } else {
+                break;
+            }
+        }
+        let is_given = reading.next == reading.buckets && reading.current.is_empty();
+        Ok((is_given || parts.is_none()) && reading.kept.lists.is_empty())
+    }
+}

@@ -1,0 +1,145 @@
+//! What a key has, given to another key: RENAME, COPY and MOVE.
+//!
+//! What it keeps true: the new key is complete before the old one goes, so that
+//! a failure leaves the old one. In the log these are two changes, each about one
+//! key: the keys may belong to different shards when it is replayed.
+//!
+//! Objects of parts go in pieces ([`super::moves`]).
+
+use super::moves::record_word;
+use super::{New, Now, Store};
+use crate::command::{Command, Dumped, Reply};
+use remora_arena::{ArenaFull, Journal, slot_of};
+use remora_index::hash::record_value;
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::MAX_KEY_BYTES;
+use remora_layout::message::Status;
+
+/// Where a RENAME, COPY or MOVE leads.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub to: &'a [u8],
+    pub database: Database,
+    /// Another key of that name goes.
+    pub replaces: bool,
+    /// The key stays.
+    pub keeps: bool,
+}
+
+impl<J: Journal> Store<J> {
+    pub(crate) fn transfer(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        target: Target<'_>,
+        now: Now,
+    ) -> Reply<'_> {
+        let Target { to, database, replaces, keeps } = target;
+        let mut dumped = std::mem::take(&mut self.listed);
+        dumped.clear();
+        let is_elsewhere = to != key || database != hash.database();
+        let status = self.dump_into(key, hash, &mut dumped, now);
+        let given = match status {
+            // To itself: nothing is to be done.
+            Status::Ok | Status::InPieces if !is_elsewhere => Ok(replaces),
+            Status::Ok => {
+                let parsed = Dumped::parse(&dumped).expect("just made");
+                self.give((to, self.hash(database, to)), parsed, replaces, now)
+            }
+            status => Err(status),
+        };
+        self.listed = dumped;
+        match given {
+            Ok(true) if !keeps && is_elsewhere => {
+                // Making room may have moved it, or taken it away.
+                let found = self.found(key, hash);
+                if let Some(found) = found {
+                    self.commit(hash.database(), &Command::Del { key }, |store| {
+                        store.remove(found, hash, now)
+                    });
+                }
+                Reply::number(1)
+            }
+            Ok(done) => Reply::number(done.into()),
+            Err(status) => Reply::status(status),
+        }
+    }
+
+    pub(crate) fn dump(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
+        let mut dumped = std::mem::take(&mut self.listed);
+        dumped.clear();
+        let status = self.dump_into(key, hash, &mut dumped, now);
+        self.listed = dumped;
+        let value = (status == Status::Ok).then_some(&self.listed[..]);
+        Reply { value, ..Reply::status(status) }
+    }
+
+    fn dump_into(&mut self, key: &[u8], hash: KeyHash, dumped: &mut Vec<u8>, now: Now) -> Status {
+        let Some(found) = self.lookup(key, hash, now) else { return Status::NotFound };
+        let kind = self.kind(found);
+        if kind.is_root() {
+            return Status::InPieces;
+        }
+        let slot = slot_of(&self.owner, found.slot.slot);
+        let record = record_word(slot);
+        let value = record_value(&self.owner, slot.slot);
+        Dumped::push(dumped, kind, found.mutable.expires_at_ms, record, value);
+        Status::Ok
+    }
+
+    pub(crate) fn restore(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        dumped: Dumped<'_>,
+        replaces: bool,
+        now: Now,
+    ) -> Reply<'_> {
+        match self.give((key, hash), dumped, replaces, now) {
+            Ok(done) => Reply::number(done.into()),
+            Err(status) => Reply::status(status),
+        }
+    }
+
+    /// Gives a key what was dumped. Whether that was done: no key is replaced
+    /// unless it may be.
+    fn give(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        dumped: Dumped<'_>,
+        replaces: bool,
+        now: Now,
+    ) -> Result<bool, Status> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Status::TooLarge);
+        }
+        let found = self.lookup(key, hash, now);
+        if found.is_some() && !replaces {
+            return Ok(false);
+        }
+        let Dumped { kind, value, expires_at_ms, .. } = dumped;
+        let new = New { key, hash, kind, value, expires_at_ms };
+        let entry = Command::Restore { key, dumped, replaces: true };
+        match self.put_as(new, found, &entry, now) {
+            Ok(_) => Ok(true),
+            Err(ArenaFull { .. }) => Err(Status::OutOfMemory),
+        }
+    }
+
+    /// Removes a key whose record is still this one, and was not changed in place.
+    pub(crate) fn del_record(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        record: u64,
+        now: Now,
+    ) -> Reply<'_> {
+        let Some(found) = self.lookup(key, hash, now) else { return Reply::number(1) };
+        let slot = slot_of(&self.owner, found.slot.slot);
+        let is_it = record_word(slot) == record;
+        if !is_it || self.ask_only.holds(slot.slot) {
+            return Reply::number(0);
+        }
+        self.end_dump(hash, record);
+        self.commit(hash.database(), &Command::Del { key }, |store| store.remove(found, hash, now));
+        Reply::number(1)
+    }
+}

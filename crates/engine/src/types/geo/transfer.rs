@@ -1,0 +1,82 @@
+//! A GEO key on its way to another key: a piece is a list of members with scores.
+
+use super::super::{On, resume};
+use super::set::{GeoSet, member_in, score_in};
+use super::{GeoKeys, arena_of};
+use crate::command::{Place, Places};
+use crate::store::{DumpAt, Store};
+use remora_arena::{Journal, Slot};
+use remora_layout::kind::Kind;
+use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::message::Status;
+use remora_layout::tree::TREE_HEADER_BYTES;
+
+/// A part of the members' table, and how many of its members are written.
+type At = (usize, usize);
+
+impl GeoKeys {
+    /// Appends some members of the key; true once there are no more.
+    pub(super) fn dump_members<J: Journal>(
+        &self,
+        store: &Store<J>,
+        root: u32,
+        dump_at: &mut DumpAt,
+        piece: &mut Vec<u8>,
+    ) -> bool {
+        let set = &self.by_root[&root];
+        let mut at: Box<At> = resume(dump_at);
+        let mut written = 0;
+        while at.0 < set.parts() {
+            for slot in set.slots_of(at.0).skip(at.1) {
+                if written == DUMP_PIECE_PARTS || piece.len() >= DUMP_PIECE_BYTES {
+                    *dump_at = Some(at);
+                    return false;
+                }
+                let (member, score) = (member_in(&store.owner, slot), score_in(&store.owner, slot));
+                Places::push(piece, &Place { score, distance: 0.0, member });
+                written += 1;
+                at.1 += 1;
+            }
+            *at = (at.0 + 1, 0);
+        }
+        true
+    }
+
+    pub(super) fn begin_load_members<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+    ) -> Result<Slot, Status> {
+        let root = store.new_root((on.key, on.hash), Kind::GEO, TREE_HEADER_BYTES, 0, on.now);
+        let root = root.map_err(|_| Status::OutOfMemory)?;
+        self.by_root.insert(root.slot, GeoSet::new(root, store.options.record_secret));
+        self.touched.push(root.slot);
+        Ok(root)
+    }
+
+    /// Adds the members of a piece that are not there.
+    pub(super) fn load_members<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        piece: &[u8],
+    ) -> Result<(), Status> {
+        let places = Places::parse(piece).ok_or(Status::Malformed)?;
+        self.touched.push(root);
+        for place in places.iter() {
+            if self.by_root[&root].find(&store.owner, place.member).is_some() {
+                continue;
+            }
+            let slot = self.plan_member(store, (on, root), &place)?;
+            // Its entry comes next.
+            let changed_at = store.last_sequence() + 1;
+            let set = self.by_root.get_mut(&root).expect("a root record has its set");
+            if let Some(tree) = &mut set.tree {
+                tree.publish(&mut arena_of(store, changed_at));
+            }
+            self.insert_member(root, place.member, slot);
+            self.plant_tree(store, root);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,297 @@
+//! Changes of hashes: planned, logged as what they come to, published.
+
+use super::{Hashes, Held, length, packed_of, value_of};
+use crate::command::{Command, Items, Reply};
+use crate::store::{Found, New, Store};
+use crate::types::On;
+use crate::types::hash::HashCommand;
+use crate::{decimal, integer};
+use remora_arena::{ArenaFull, Journal};
+use remora_layout::kind::Kind;
+use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ITEM_BYTES, WHOLE_ITEMS};
+use remora_layout::message::Status;
+use remora_layout::packed;
+use std::collections::BTreeMap;
+
+/// Fields to set: the last value of each name.
+pub(super) type Fields<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
+/// The fields of an encoded list of names and values; `None` if it is none.
+pub(super) fn fields_of(list: &[u8]) -> Option<Fields<'_>> {
+    let items = Items::parse(list)?;
+    let is_whole = items.iter().count() % 2 == 0 && items.iter().all(|item| item.is_some());
+    is_whole.then(|| pairs(items).collect())
+}
+
+/// Names and values, in turn.
+fn pairs(list: Items<'_>) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut items = list.iter().flatten();
+    std::iter::from_fn(move || Some((items.next()?, items.next()?)))
+}
+
+fn fits_packed(name: &[u8], value: &[u8]) -> bool {
+    name.len() <= WHOLE_ITEM_BYTES && value.len() <= WHOLE_ITEM_BYTES
+}
+
+impl Hashes {
+    pub(super) fn set<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, held): (On<'_>, Option<Held>),
+        list: Items<'_>,
+    ) -> Reply<'static> {
+        if on.key.len() > MAX_KEY_BYTES {
+            return Reply::status(Status::TooLarge);
+        }
+        let entry =
+            Command::Of { key: on.key, request: HashCommand::Set { pairs: list }.request() };
+        let fields: Fields<'_> = pairs(list).collect();
+        let set = match held {
+            Some(Held::Parts(found)) => {
+                set_parts(store, (on, found.slot.slot), &fields, Some(&entry))
+            }
+            Some(Held::Whole(found)) => self.set_whole(store, (on, Some(found)), &fields, &entry),
+            None => self.set_whole(store, (on, None), &fields, &entry),
+        };
+        match set {
+            Ok(added) => Reply::number(added as i64),
+            Err(ArenaFull { .. }) => Reply::status(Status::OutOfMemory),
+        }
+    }
+
+    /// Sets fields of a hash that lies whole in its record, or makes one. It gets
+    /// parts if it becomes too large.
+    fn set_whole<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, found): (On<'_>, Option<Found>),
+        fields: &Fields<'_>,
+        entry: &Command<'_>,
+    ) -> Result<u64, ArenaFull> {
+        let old = found.map_or(&[][..], |found| packed_of(store, found));
+        let mut made = std::mem::take(&mut self.scratch);
+        made.clear();
+        let mut count = 0;
+        let mut replaced = 0;
+        for (name, value) in packed::pairs(old) {
+            let new = fields.get(name);
+            replaced += new.is_some() as u64;
+            count += 1;
+            // What does not fit comes from `fields`, and counts below.
+            if new.is_none_or(|new| fits_packed(name, new)) {
+                packed::push(&mut made, name, new.copied().unwrap_or(value));
+            }
+        }
+        let added = fields.len() as u64 - replaced;
+        count += added;
+        let is_small = count <= WHOLE_ITEMS as u64
+            && fields.iter().all(|(name, value)| fits_packed(name, value));
+        if is_small {
+            for (name, value) in fields {
+                if replaced == 0 || packed::find(old, name).is_none() {
+                    packed::push(&mut made, name, value);
+                }
+            }
+        }
+        let put = if is_small {
+            put_whole(store, (on, found), &made, entry)
+        } else {
+            made.clear();
+            let kept = packed::pairs(old).filter(|(name, _)| !fields.contains_key(name));
+            kept.for_each(|(name, value)| packed::push(&mut made, name, value));
+            make_parts(store, (on, found), (&made, fields), entry)
+        };
+        self.scratch = made;
+        put.map(|()| added)
+    }
+
+    pub(super) fn set_absent<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, held): (On<'_>, Option<Held>),
+        pair: Items<'_>,
+    ) -> Reply<'static> {
+        let name = pair.iter().next().flatten().unwrap_or_default();
+        if held.is_some_and(|held| value_of(store, held, name).is_some()) {
+            return Reply::number(0);
+        }
+        self.set(store, (on, held), pair)
+    }
+
+    /// Sets one field, and logs it as that.
+    fn set_one<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, held): (On<'_>, Option<Held>),
+        name: &[u8],
+        value: &[u8],
+    ) -> Status {
+        let mut list =
+            Vec::with_capacity(Items::bytes_of(name.len()) + Items::bytes_of(value.len()));
+        Items::push(&mut list, name);
+        Items::push(&mut list, value);
+        let pair = Items::parse(&list).expect("two items");
+        self.set(store, (on, held), pair).status
+    }
+
+    pub(super) fn increment<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, held): (On<'_>, Option<Held>),
+        name: &[u8],
+        by: i64,
+    ) -> Reply<'static> {
+        let before = match held.and_then(|held| value_of(store, held, name)) {
+            None => 0,
+            Some(text) => match integer::parse(text) {
+                Some(number) => number,
+                None => return Reply::status(Status::NotAnInteger),
+            },
+        };
+        let Some(after) = before.checked_add(by) else { return Reply::status(Status::Overflow) };
+        match self.set_one(store, (on, held), name, integer::Text::of(after).as_bytes()) {
+            Status::Ok => Reply::number(after),
+            status => Reply::status(status),
+        }
+    }
+
+    pub(super) fn increment_float<'s, J: Journal>(
+        &'s mut self,
+        store: &mut Store<J>,
+        (on, held): (On<'_>, Option<Held>),
+        name_and_by: Items<'_>,
+    ) -> Reply<'s> {
+        let Some((name, by)) = pairs(name_and_by).next() else {
+            return Reply::status(Status::Malformed);
+        };
+        let before = match held.and_then(|held| value_of(store, held, name)) {
+            None => Some(decimal::Extended::ZERO),
+            Some(text) => decimal::parse(text),
+        };
+        let Some(before) = before else { return Reply::status(Status::NotAnInteger) };
+        let Some(by) = decimal::parse(by) else { return Reply::status(Status::Malformed) };
+        let Some(text) = before.plus(by).and_then(|sum| sum.text()) else {
+            return Reply::status(Status::Overflow);
+        };
+        match self.set_one(store, (on, held), name, &text) {
+            Status::Ok => {
+                self.scratch = text;
+                Reply { value: Some(&self.scratch), ..Reply::status(Status::Ok) }
+            }
+            status => Reply::status(status),
+        }
+    }
+
+    pub(super) fn remove<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, held): (On<'_>, Option<Held>),
+        names: Items<'_>,
+    ) -> Reply<'static> {
+        let Some(held) = held else { return Reply::number(0) };
+        let mut there: Vec<&[u8]> = names.iter().flatten().collect();
+        there.sort_unstable();
+        there.dedup();
+        there.retain(|name| value_of(store, held, name).is_some());
+        let removed = there.len() as u64;
+        if removed == 0 {
+            return Reply::number(0);
+        }
+        if removed == length(store, held) {
+            store.del(on.key, on.hash, on.now);
+            return Reply::number(removed as i64);
+        }
+        let request = HashCommand::Remove { names }.request();
+        let entry = Command::Of { key: on.key, request };
+        match held {
+            Held::Parts(root) => {
+                let names = there.iter().copied();
+                store.commit(on.hash.database(), &entry, |store| {
+                    store.remove_parts(root.slot.slot, names, on.now)
+                });
+            }
+            Held::Whole(found) => {
+                let mut made = std::mem::take(&mut self.scratch);
+                made.clear();
+                packed::pairs(packed_of(store, found))
+                    .filter(|(name, _)| there.binary_search(name).is_err())
+                    .for_each(|(name, value)| packed::push(&mut made, name, value));
+                let put = put_whole(store, (on, Some(found)), &made, &entry);
+                self.scratch = made;
+                if put.is_err() {
+                    return Reply::status(Status::OutOfMemory);
+                }
+            }
+        }
+        Reply::number(removed as i64)
+    }
+}
+
+/// Lets a key hold a hash that lies whole in a new record.
+fn put_whole<J: Journal>(
+    store: &mut Store<J>,
+    (on, found): (On<'_>, Option<Found>),
+    packed: &[u8],
+    entry: &Command<'_>,
+) -> Result<(), ArenaFull> {
+    let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
+    let kind = Kind::HASH.whole();
+    let new = New { key: on.key, hash: on.hash, kind, value: packed, expires_at_ms };
+    store.put_as(new, found, entry, on.now).map(drop)
+}
+
+/// Sets fields of a hash that has parts. Without an entry no key leads to it yet, and
+/// that is not logged here.
+pub(super) fn set_parts<J: Journal>(
+    store: &mut Store<J>,
+    (on, root): (On<'_>, u32),
+    fields: &Fields<'_>,
+    entry: Option<&Command<'_>>,
+) -> Result<u64, ArenaFull> {
+    store.making_room.keep = Some(root);
+    let planned =
+        store.plan_parts(root, fields.iter().map(|(name, value)| (*name, *value)), on.now);
+    store.making_room.keep = None;
+    let mut planned = planned?;
+    let added = planned.added;
+    let mut publish = |store: &mut Store<J>| store.publish_parts(root, &mut planned, on.now);
+    match entry {
+        Some(entry) => store.commit(on.hash.database(), entry, publish),
+        None => publish(store),
+    }
+    store.settle_parts(root, planned, on.now);
+    Ok(added)
+}
+
+/// Lets a key hold a hash that has parts: those of a packed one, and more.
+fn make_parts<J: Journal>(
+    store: &mut Store<J>,
+    (on, found): (On<'_>, Option<Found>),
+    (packed, fields): (&[u8], &Fields<'_>),
+    entry: &Command<'_>,
+) -> Result<(), ArenaFull> {
+    let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
+    store.making_room.keep = found.map(|found| found.slot.slot);
+    let made =
+        store.new_parts((on.key, on.hash), (Kind::HASH, Kind::HASH_FIELD), expires_at_ms, on.now);
+    let made = made.and_then(|root| {
+        let fields = fields.iter().map(|(name, value)| (*name, *value));
+        for pair in packed::pairs(packed).chain(fields) {
+            match store.plan_parts(root.slot, std::iter::once(pair), on.now) {
+                Ok(mut planned) => {
+                    // Nothing leads to the root record yet.
+                    store.publish_parts(root.slot, &mut planned, on.now);
+                    store.settle_parts(root.slot, planned, on.now);
+                }
+                Err(full) => {
+                    store.forget_parts(root.slot, on.now);
+                    store.give_back(root, on.now);
+                    return Err(full);
+                }
+            }
+        }
+        Ok(root)
+    });
+    store.making_room.keep = None;
+    store.enter_parts((on.key, on.hash), (made?, expires_at_ms), entry, on.now)
+}

@@ -1,0 +1,242 @@
+//! What hashes are asked, and the encoding of it.
+
+use crate::command::{Items, Operations, Request};
+use remora_layout::kind::Kind;
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
+use remora_layout::message::Status;
+
+/// What a reply tells of each field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Its name.
+    Names = 1,
+    /// Its value.
+    Values = 2,
+    /// Its name, then its value.
+    Both = 3,
+}
+
+impl Told {
+    fn of(flags: u8) -> Option<Self> {
+        [Self::Names, Self::Values, Self::Both].into_iter().find(|told| *told as u8 == flags)
+    }
+}
+
+/// One request about a hash. A key that holds something else is `WrongType`; one
+/// that holds nothing is as an empty hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HashCommand<'a> {
+    /// Sets fields; `number` counts those that are new. One change: either all
+    /// are set or, out of memory, none is.
+    Set {
+        /// Names and values, in turn.
+        pairs: Items<'a>,
+    },
+    /// Sets one field if it is not there; `number` is 1 if it was not.
+    SetAbsent {
+        /// Its name and its value.
+        pair: Items<'a>,
+    },
+    /// Removes fields; `number` counts those that were there. A hash without
+    /// fields is no more.
+    Remove {
+        /// The names.
+        names: Items<'a>,
+    },
+    /// The value of a field; `NotFound` without it. The pointer is to the record
+    /// that holds it, and `number` is the word of the root record on which that
+    /// depends ([`remora_layout::part::root_word`]), 0 if on none.
+    Get {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// The values of fields, as [`Items`]; `number` counts them. One look at the
+    /// hash, whose answer may take several replies.
+    GetMany {
+        /// The names.
+        names: Items<'a>,
+    },
+    /// `number` is that of the fields.
+    Length,
+    /// `number` is 1 if the field is there.
+    Exists {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// `number` is that of the bytes of a field's value.
+    ValueLength {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Adds to the integer that a field holds (0 if it is not there); `number` is
+    /// the sum.
+    Increment {
+        /// The name.
+        name: &'a [u8],
+        /// What to add.
+        by: i64,
+    },
+    /// Adds to the number that a field holds (0 if it is not there); the value is
+    /// the sum as text.
+    IncrementFloat {
+        /// The name, and the text of what to add.
+        name_and_by: Items<'a>,
+    },
+    /// All fields, as [`Items`], as they were when the read began; `number` counts
+    /// the items. Answered in turns.
+    All {
+        /// What the reply has of each.
+        told: Told,
+    },
+    /// Random fields, as [`Items`]; `number` counts the items. Answered in turns.
+    Random {
+        /// So many different ones at most; below 0: so many, of which some may be
+        /// the same.
+        count: i64,
+        /// What the reply has of each: names, or both.
+        told: Told,
+    },
+    /// The name of a random field; `NotFound` without any.
+    RandomOne,
+    /// Some fields, as [`Items`]; `number` is the cursor to go on with, 0 at the
+    /// end. Fields that are there all the time are told at least once.
+    Scan {
+        /// Where to go on; 0 to begin.
+        cursor: u64,
+        /// Names to tell of, if not all; and how many fields to look at, as eight
+        /// bytes.
+        options: Items<'a>,
+    },
+}
+
+/// Numbers of the operations.
+mod op {
+    pub const SET: u8 = 0;
+    pub const SET_ABSENT: u8 = 1;
+    pub const REMOVE: u8 = 2;
+    pub const GET: u8 = 3;
+    pub const GET_MANY: u8 = 4;
+    pub const LENGTH: u8 = 5;
+    pub const EXISTS: u8 = 6;
+    pub const VALUE_LENGTH: u8 = 7;
+    pub const INCREMENT: u8 = 8;
+    pub const INCREMENT_FLOAT: u8 = 9;
+    pub const ALL: u8 = 10;
+    pub const RANDOM: u8 = 11;
+    pub const RANDOM_ONE: u8 = 12;
+    pub const SCAN: u8 = 13;
+}
+
+/// The operations on hashes.
+pub(crate) static OPERATIONS: Operations = Operations {
+    type_id: Kind::HASH.0,
+    count: op::SCAN + 1,
+    check: |op, flags, argument, value| HashCommand::decode(op, flags, argument, value).map(drop),
+    is_write: |op| {
+        matches!(op, op::SET | op::SET_ABSENT | op::REMOVE | op::INCREMENT | op::INCREMENT_FLOAT)
+    },
+    is_long: |op| matches!(op, op::GET_MANY | op::ALL | op::RANDOM),
+    // All that a hash is lies in the arena.
+    grows: |_| false,
+    over_rings: true,
+};
+
+/// A list of at least one name, or of pairs with values; none where an item is
+/// missing.
+fn list(value: &[u8], step: usize) -> Result<Items<'_>, Status> {
+    let items = Items::parse(value).ok_or(Status::Malformed)?;
+    let mut count = 0;
+    for (at, item) in items.iter().enumerate() {
+        let most = if at % step == 0 { MAX_KEY_BYTES } else { MAX_VALUE_BYTES };
+        match item {
+            Some(_) if count == MAX_COMMAND_ITEMS => return Err(Status::TooLarge),
+            Some(item) if item.len() <= most => count += 1,
+            Some(_) => return Err(Status::TooLarge),
+            None => return Err(Status::Malformed),
+        }
+    }
+    if count > 0 && count % step == 0 { Ok(items) } else { Err(Status::Malformed) }
+}
+
+fn name(value: &[u8]) -> Result<&[u8], Status> {
+    if value.len() <= MAX_KEY_BYTES { Ok(value) } else { Err(Status::TooLarge) }
+}
+
+fn one_pair(value: &[u8]) -> Result<Items<'_>, Status> {
+    let items = list(value, 2)?;
+    if items.iter().count() == 2 { Ok(items) } else { Err(Status::Malformed) }
+}
+
+fn scan_options(value: &[u8]) -> Result<Items<'_>, Status> {
+    let items = Items::parse(value).ok_or(Status::Malformed)?;
+    let mut all = items.iter();
+    match (all.next(), all.next(), all.next()) {
+        (Some(Some(pattern)), ..) if pattern.len() > MAX_PATTERN_BYTES => Err(Status::TooLarge),
+        (Some(_), Some(Some(count)), None) if count.len() == 8 => Ok(items),
+        _ => Err(Status::Malformed),
+    }
+}
+
+impl<'a> HashCommand<'a> {
+    /// What a request of this type asks.
+    pub(super) fn of(request: Request<'a>) -> Self {
+        let Request { op, flags, argument, value, .. } = request;
+        Self::decode(op, flags, argument, value).expect("checked when it was made")
+    }
+
+    /// This command as it stands in a message.
+    pub fn request(&self) -> Request<'a> {
+        let none: &[u8] = &[];
+        let (op, flags, argument, value) = match *self {
+            Self::Set { pairs } => (op::SET, 0, 0, pairs.bytes()),
+            Self::SetAbsent { pair } => (op::SET_ABSENT, 0, 0, pair.bytes()),
+            Self::Remove { names } => (op::REMOVE, 0, 0, names.bytes()),
+            Self::Get { name } => (op::GET, 0, 0, name),
+            Self::GetMany { names } => (op::GET_MANY, 0, 0, names.bytes()),
+            Self::Length => (op::LENGTH, 0, 0, none),
+            Self::Exists { name } => (op::EXISTS, 0, 0, name),
+            Self::ValueLength { name } => (op::VALUE_LENGTH, 0, 0, name),
+            Self::Increment { name, by } => (op::INCREMENT, 0, by, name),
+            Self::IncrementFloat { name_and_by } => {
+                (op::INCREMENT_FLOAT, 0, 0, name_and_by.bytes())
+            }
+            Self::All { told } => (op::ALL, told as u8, 0, none),
+            Self::Random { count, told } => (op::RANDOM, told as u8, count, none),
+            Self::RandomOne => (op::RANDOM_ONE, 0, 0, none),
+            Self::Scan { cursor, options } => (op::SCAN, 0, cursor as i64, options.bytes()),
+        };
+        Request { operations: &OPERATIONS, op, flags, argument, value }
+    }
+
+    /// The command that a message's parts encode. The error is the status to
+    /// reply with.
+    fn decode(op: u8, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
+        let uses_argument = matches!(op, op::INCREMENT | op::RANDOM | op::SCAN);
+        let uses_flags = matches!(op, op::ALL | op::RANDOM);
+        let uses_value = !matches!(op, op::LENGTH | op::ALL | op::RANDOM | op::RANDOM_ONE);
+        if (argument != 0 && !uses_argument)
+            || (flags != 0 && !uses_flags)
+            || (!value.is_empty() && !uses_value)
+        {
+            return Err(Status::Malformed);
+        }
+        let told = || Told::of(flags).ok_or(Status::Malformed);
+        Ok(match op {
+            op::SET => Self::Set { pairs: list(value, 2)? },
+            op::SET_ABSENT => Self::SetAbsent { pair: one_pair(value)? },
+            op::REMOVE => Self::Remove { names: list(value, 1)? },
+            op::GET => Self::Get { name: name(value)? },
+            op::GET_MANY => Self::GetMany { names: list(value, 1)? },
+            op::LENGTH => Self::Length,
+            op::EXISTS => Self::Exists { name: name(value)? },
+            op::VALUE_LENGTH => Self::ValueLength { name: name(value)? },
+            op::INCREMENT => Self::Increment { name: name(value)?, by: argument },
+            op::INCREMENT_FLOAT => Self::IncrementFloat { name_and_by: one_pair(value)? },
+            op::ALL => Self::All { told: told()? },
+            op::RANDOM => Self::Random { count: argument, told: told()? },
+            op::RANDOM_ONE => Self::RandomOne,
+            op::SCAN => Self::Scan { cursor: argument as u64, options: scan_options(value)? },
+            _ => return Err(Status::Malformed),
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! What objects carry beside their rectangles: ids, geometries, fields and bytes.
+//!
+//! What it keeps true: a reader that read a live record read it before its
+//! object got another rectangle, was removed, or began to carry something else.
+//! The record is made dead first; while it is dead, readers ask. So no reader
+//! sees the new state of an object, then the old one.
+
+use super::super::On;
+use super::named::{With, expires_at_ms, has_expired, word_in};
+use super::{Trees, logged_arena_of};
+use crate::command::{
+    Fields, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, Items, ObjectId, Reply,
+};
+use crate::store::{Now, Room, Store, with_expiry};
+use remora_arena::{
+    ArenaFull, Journal, NewRecord, Slot, flip_dead, lengths_of, mutable_of, set_mutable, slot_of,
+    write_pending,
+};
+use remora_index::hash::record_value;
+use remora_layout::database::Database;
+use remora_layout::kind::Kind;
+use remora_layout::message::Status;
+use remora_layout::object::{Carried, object_key};
+use remora_layout::plant::{Plant, planted};
+use remora_layout::pointer::RemotePointer;
+use zerocopy::IntoBytes;
+
+impl Trees {
+    /// Writes what an object is to carry into a record that is not yet live.
+    pub(super) fn keep<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        (word, expires_at_ms): (u64, u64),
+        value: &[u8],
+    ) -> Result<Slot, ArenaFull> {
+        let key = object_key(word);
+        let record = NewRecord {
+            database: Database::ZERO,
+            key: &key,
+            value,
+            kind: Kind::OBJECT,
+            expires_at_ms,
+        };
+        store.making_room.keep = Some(root);
+        let slot = store.allocate(Room::Record { bytes: record.record_bytes() }, on.now);
+        store.making_room.keep = None;
+        store.shed_thinned(on.now);
+        let slot = slot?;
+        let (secret, region) = (store.options.record_secret, store.options.region);
+        write_pending(&mut store.owner, secret, region, slot, &record);
+        self.totals.data_bytes += store.slots.bytes_of(slot);
+        Ok(slot)
+    }
+
+    /// Frees a record's slot; nothing leads to it any more.
+    pub(super) fn free_record<J: Journal>(&mut self, store: &mut Store<J>, slot: u32, now: Now) {
+        let slot = slot_of(&store.owner, slot);
+        self.totals.data_bytes -= store.slots.bytes_of(slot);
+        store.give_back(slot, now);
+    }
+
+    /// Lets readers of an object's record ask from now on.
+    pub(super) fn hide_record<J: Journal>(&mut self, store: &mut Store<J>, slot: Option<u32>) {
+        if let Some(slot) = slot.filter(|_| !planted(Plant::HiddenTooLate)) {
+            flip_dead(&mut store.owner, slot);
+        }
+    }
+
+    /// An object carries what the record `new` says from now on, or nothing, and
+    /// not what `old` says.
+    pub(super) fn set_record<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        (old, new): (Option<u32>, Option<Slot>),
+        now: Now,
+    ) {
+        let mut with = [With::default(); 2];
+        if let Some(old) = old {
+            with[0] = With::of(store, old);
+            self.named_mut(root).remove_record(store, old);
+            self.set_due(store, (root, word_in(store, old)), (expires_at_ms(store, old), 0));
+        }
+        if let Some(Slot { slot: new, .. }) = new {
+            store.show(slot_of(&store.owner, new));
+            with[1] = With::of(store, new);
+            self.named_mut(root).insert_record(store, new);
+            self.set_due(store, (root, word_in(store, new)), (0, expires_at_ms(store, new)));
+        }
+        let [before, after] = with;
+        self.named_mut(root).with.replace(before, after);
+        if let Some(old) = old {
+            self.free_record(store, old, now);
+        }
+    }
+
+    /// Gives the object whose record lies in a slot another expiry; 0 for none.
+    pub(super) fn set_expiry<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        slot: u32,
+        at_ms: u64,
+    ) {
+        let before = expires_at_ms(store, slot);
+        if before == at_ms {
+            return;
+        }
+        let mutable = with_expiry(mutable_of(&store.owner, slot), at_ms);
+        set_mutable(&mut store.owner, slot, mutable);
+        self.set_due(store, (root, word_in(store, slot)), (before, at_ms));
+        let with = &mut self.named_mut(root).with;
+        with.expiry = with.expiry + u64::from(at_ms != 0) - u64::from(before != 0);
+    }
+
+    /// The word of an object that is there and has not expired, and its record's
+    /// slot if it has one.
+    pub(super) fn locate_live<J: Journal>(
+        &self,
+        store: &Store<J>,
+        root: u32,
+        id: ObjectId<'_>,
+        now: Now,
+    ) -> Option<(u64, Option<u32>)> {
+        let located = self.named(root).locate(store, id);
+        located.filter(|(_, slot)| slot.is_none_or(|slot| !has_expired(store, slot, now)))
+    }
+
+    pub(super) fn object<'s, J: Journal>(
+        &'s mut self,
+        store: &Store<J>,
+        (on, root): (On<'_>, u32),
+        id: ObjectId<'_>,
+    ) -> Reply<'s> {
+        let Some((word, slot)) = self.locate_live(store, root, id, on.now) else {
+            return Reply::status(Status::NotFound);
+        };
+        let Some(rect) = self.named(root).tree.find(&store.owner, word) else {
+            return Reply::status(Status::NotFound);
+        };
+        let expires_at_ms = slot.map_or(0, |slot| expires_at_ms(store, slot));
+        let carried = slot.map_or_else(Carried::default, |slot| carried_in(store, slot));
+        let carried = Carried { id: &[], ..carried };
+        let scratch = &mut self.scratch;
+        scratch.clear();
+        scratch.extend_from_slice(rect.as_bytes());
+        scratch.extend_from_slice(&expires_at_ms.to_le_bytes());
+        carried.write(scratch);
+        let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
+        let flags = flag(HAS_DATA, !carried.data.is_empty())
+            | flag(HAS_GEOMETRY, !carried.geometry.is_empty())
+            | flag(HAS_FIELDS, !carried.fields.is_empty())
+            | flag(HAS_EXPIRY, expires_at_ms != 0);
+        Reply { value: Some(scratch), ..Reply::number(flags.into()) }
+    }
+
+    pub(super) fn set_fields<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        (id, fields): (ObjectId<'_>, Fields<'_>),
+        entry: &crate::command::Command<'_>,
+    ) -> Reply<'static> {
+        let Some((word, slot)) = self.locate_live(store, root, id, on.now) else {
+            return Reply::status(Status::NotFound);
+        };
+        let (mut value, mut expires_at) = (Vec::new(), 0);
+        let mut carried = Carried::default();
+        if let Some(slot) = slot {
+            (carried, expires_at) = (carried_in(store, slot), expires_at_ms(store, slot));
+        }
+        let known = Fields::parse(carried.fields).unwrap_or_default();
+        let added = fields.iter().filter(|(name, _)| known.get(name).is_none()).count();
+        let Some(merged) = Fields::encode(known.iter().chain(fields.iter())) else {
+            return Reply::status(Status::TooLarge);
+        };
+        let carried = Carried { fields: &merged, ..carried };
+        if carried.is_empty() {
+            return Reply::number(0);
+        }
+        carried.write(&mut value);
+        let Ok(new) = self.keep(store, (on, root), (word, expires_at), &value) else {
+            return Reply::status(Status::OutOfMemory);
+        };
+        store.commit(on.hash.database(), entry, |store| {
+            self.hide_record(store, slot);
+            self.set_record(store, root, (slot, Some(new)), on.now);
+        });
+        Reply::number(added as i64)
+    }
+
+    pub(super) fn get_fields<'s, J: Journal>(
+        &'s mut self,
+        store: &Store<J>,
+        (on, root): (On<'_>, u32),
+        (id, names): (ObjectId<'_>, Items<'_>),
+    ) -> Reply<'s> {
+        let Some((_, slot)) = self.locate_live(store, root, id, on.now) else {
+            return Reply::status(Status::NotFound);
+        };
+        let carried = slot.map_or_else(Carried::default, |slot| carried_in(store, slot));
+        let fields = Fields::parse(carried.fields).unwrap_or_default();
+        let (scratch, mut count) = (&mut self.scratch, 0);
+        scratch.clear();
+        for name in names.iter().flatten() {
+            match fields.get(name) {
+                Some(value) => Items::push(scratch, value),
+                None => Items::push_none(scratch),
+            }
+            count += 1;
+        }
+        if names.bytes().is_empty() {
+            for (name, value) in fields.iter() {
+                Items::push(scratch, name);
+                Items::push(scratch, value);
+                count += 2;
+            }
+        }
+        Reply { value: Some(scratch), ..Reply::number(count) }
+    }
+
+    /// Publishes what was planned of a tree, under this sequence.
+    pub(super) fn publish_as<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        changed_at: u64,
+    ) {
+        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
+        let before = (named.tree.objects(), named.tree.bytes());
+        let arena = &mut remora_index::rtree::Arena { changed_at, ..logged_arena_of(store) };
+        named.tree.publish(arena);
+        self.totals.update(before, &named.tree);
+    }
+}
+
+/// What the record in a slot says.
+pub(super) fn carried_in<J: Journal>(store: &Store<J>, slot: u32) -> Carried<'_> {
+    Carried::parse(record_value(&store.owner, slot)).unwrap_or_default()
+}
+
+/// Where a reader finds an object's record.
+pub(super) fn record_pointer<J: Journal>(store: &Store<J>, slot: u32) -> RemotePointer {
+    RemotePointer {
+        region: store.options.region,
+        slot,
+        length: lengths_of(&store.owner, slot).record_bytes() as u32,
+        generation: slot_of(&store.owner, slot).generation,
+    }
+}

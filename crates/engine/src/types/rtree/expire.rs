@@ -1,0 +1,80 @@
+//! Objects that expire: the owner gives none out from its time on, and removes
+//! it soon after, as a change of its own.
+
+use super::super::On;
+use super::Trees;
+use super::carried::carried_in;
+use super::named::{expires_at_ms, has_expired};
+use crate::command::ObjectId;
+use crate::store::{Now, Store};
+use remora_arena::Journal;
+use remora_index::hash::record_key;
+use remora_layout::limits::EXPIRE_TICK_OBJECTS;
+use remora_layout::message::Status;
+
+/// When an object is due, the slot of its tree's root record, and its word.
+pub(super) type Due = (u64, u32, u64);
+
+/// Bytes that an entry takes in an ordered set: half full nodes, and what leads to
+/// them. Measured in `crates/engine/tests/heap.rs`.
+pub(super) const DUE_BYTES: u64 = 48;
+
+impl Trees {
+    /// An object that was due at one time is at another one; 0 for never.
+    pub(super) fn set_due<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (root, word): (u32, u64),
+        (before_ms, after_ms): (u64, u64),
+    ) {
+        if before_ms != 0 {
+            self.due.remove(&(before_ms, root, word));
+        }
+        if after_ms != 0 {
+            self.due.insert((after_ms, root, word));
+        }
+        store.due_objects = self.due.len() as u64;
+    }
+
+    /// Removes the object whose record lies in this slot: it has expired.
+    pub(super) fn remove_expired<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        slot: u32,
+    ) -> Result<(), Status> {
+        self.touch(root);
+        let text = carried_in(store, slot).id.to_vec();
+        self.remove_live(store, (on, root), ObjectId::of_text(&text))?;
+        self.totals.expired += 1;
+        Ok(())
+    }
+
+    /// Removes objects that have expired: a bounded number.
+    pub(super) fn sweep<J: Journal>(&mut self, store: &mut Store<J>, now: Now) {
+        for _ in 0..EXPIRE_TICK_OBJECTS {
+            let Some(&due) = self.due.first() else { break };
+            let (at_ms, root, word) = due;
+            if at_ms > now.unix_ms {
+                break;
+            }
+            if store.is_moving(root) {
+                // Later: what it is dumped or made as stays so.
+                break;
+            }
+            self.due.pop_first();
+            let named = self.by_root.get(&root).filter(|named| store.is_live(named.root));
+            // Where the tree has gone its objects go with it.
+            let Some(slot) = named.and_then(|named| named.record(store, word)) else { continue };
+            debug_assert!(has_expired(store, slot, now) && expires_at_ms(store, slot) == at_ms);
+            let key = record_key(&store.owner, root).to_vec();
+            let on = On { key: &key, hash: store.hash_in(root), now };
+            if self.remove_expired(store, (on, root), slot).is_err() {
+                // No room for the change: later.
+                self.due.insert(due);
+                break;
+            }
+        }
+        store.due_objects = self.due.len() as u64;
+    }
+}

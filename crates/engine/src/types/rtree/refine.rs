@@ -1,0 +1,179 @@
+//! Refined searches: what a window has found is compared by its geometry, in
+//! turns bounded by the bytes of those (C10).
+
+use super::Trees;
+use super::carried::{carried_in, record_pointer};
+use super::named::Named;
+use crate::command::{Refined, window_predicate};
+use crate::store::{Now, Store};
+use remora_arena::Journal;
+use remora_geometry::{Comparison, Refine, work_done};
+use remora_index::rtree::{Cursor, Object, Predicate};
+use remora_layout::limits::{
+    REFINE_LEAST_BYTES, REFINE_TURN_BYTES, REFINE_TURN_WORK, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
+};
+use remora_layout::message::Status;
+use remora_layout::node::node_bytes;
+use remora_layout::object::Verdict;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::rect::Rect;
+use zerocopy::IntoBytes;
+
+/// What a search compares geometries with, and the objects that it has yet to
+/// compare.
+#[derive(Debug)]
+pub(super) struct Refining {
+    refine: Refine,
+    /// Found in the window, and as of which change of the shard.
+    waiting: Vec<(Object, Option<u64>)>,
+    /// The object whose comparison has paused: as it was when that began.
+    paused: Option<Comparing>,
+    /// Whether it was told which objects, and is to tell of each.
+    gives_verdicts: bool,
+    candidates: u64,
+}
+
+/// An object that is compared, and where its record was.
+#[derive(Debug)]
+struct Comparing {
+    object: Object,
+    pointer: RemotePointer,
+    comparison: Comparison,
+}
+
+impl Refining {
+    pub fn new(refine: &[u8], ids: Option<&[u8]>) -> Result<Self, Status> {
+        let refine = Refine::from_bytes(refine).map_err(|_| Status::BadGeometry)?;
+        let ids_of = |ids: &[u8]| -> Vec<(Object, Option<u64>)> {
+            let ids = ids.as_chunks::<8>().0.iter().rev();
+            let object =
+                |id: &[u8; 8]| Object { rect: Rect::default(), word: u64::from_le_bytes(*id) };
+            ids.map(|id| (object(id), None)).collect()
+        };
+        let waiting = ids.map(ids_of);
+        let gives_verdicts = waiting.is_some();
+        let (waiting, paused) = (waiting.unwrap_or_default(), None);
+        Ok(Self { refine, waiting, paused, gives_verdicts, candidates: 0 })
+    }
+
+    pub fn window(&self) -> Rect {
+        self.refine.window()
+    }
+
+    pub fn predicate(&self) -> Predicate {
+        window_predicate(&self.refine)
+    }
+
+    /// Whether an object is compared, or waits for that.
+    fn is_comparing(&self) -> bool {
+        self.paused.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Goes on with the comparison that has paused. At its end: the object, where its
+    /// record was when that began, and whether it holds.
+    fn go_on(&mut self, work: u64) -> Option<(Object, RemotePointer, bool)> {
+        let paused = self.paused.as_mut()?;
+        let holds = paused.comparison.turn(&self.refine, work)?;
+        let Comparing { object, pointer, .. } = self.paused.take()?;
+        Some((object, pointer, holds))
+    }
+
+    pub fn number(&self, nodes: u64) -> i64 {
+        let least = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Refined { nodes: least(nodes), candidates: least(self.candidates) }.to_number()
+    }
+}
+
+impl Trees {
+    /// One turn of a refined search. Objects are counted, or appended to
+    /// `found`. True at its end.
+    pub(super) fn refine_turn<J: Journal>(
+        &self,
+        store: &Store<J>,
+        named: &Named,
+        cursor: &mut Cursor,
+        refining: &mut Refining,
+        (found, mut count): (&mut Vec<u8>, Option<&mut u64>),
+        time: Now,
+    ) -> bool {
+        let node = node_bytes(named.tree.header().capacity as usize);
+        let step = (SEARCH_TURN_BYTES / node).max(1) as u64;
+        let (last, before) = (cursor.nodes() + SEARCH_TURN_NODES, found.len());
+        let (now, mut compared) = (store.last_sequence(), 0);
+        let work_ends = work_done() + REFINE_TURN_WORK;
+        let mut ended = refining.gives_verdicts;
+        // Bounded: each round compares an object, visits a node, or ends.
+        loop {
+            while refining.is_comparing() {
+                if refining.paused.is_none()
+                    && let Some((object, seen)) = refining.waiting.pop()
+                {
+                    compared += begin(store, named, (object, seen == Some(now)), refining, time);
+                }
+                if let Some((object, pointer, holds)) =
+                    refining.go_on(work_ends.saturating_sub(work_done()))
+                {
+                    if refining.gives_verdicts {
+                        let verdict = Verdict::new(object, pointer, holds);
+                        found.extend_from_slice(verdict.as_bytes());
+                    } else if holds {
+                        named.give(store, &object, time, found);
+                    }
+                }
+                if let Some(count) = &mut count {
+                    **count += u64::from(found.len() > before);
+                    found.truncate(before);
+                }
+                let is_long = compared >= REFINE_TURN_BYTES || work_done() >= work_ends;
+                if is_long || found.len() - before >= SEARCH_TURN_BYTES {
+                    return ended && !refining.is_comparing();
+                }
+            }
+            if ended || cursor.nodes() >= last {
+                return ended;
+            }
+            let (waiting, restarts) = (&mut refining.waiting, cursor.restarts());
+            ended = named.tree.search_some(&store.owner, cursor, step, |object| {
+                waiting.push((*object, Some(now)));
+            });
+            if let Some(count) = &mut count
+                && cursor.restarts() != restarts
+            {
+                // What was counted comes again.
+                **count = 0;
+            }
+        }
+    }
+}
+
+/// Begins to compare one object; gives how many bytes that is. `is_fresh`: nothing
+/// has changed since it was found.
+fn begin<J: Journal>(
+    store: &Store<J>,
+    named: &Named,
+    (mut object, is_fresh): (Object, bool),
+    refining: &mut Refining,
+    now: Now,
+) -> usize {
+    let mut word = object.word;
+    if !is_fresh {
+        let Some((now_word, rect)) = named.present(store, word) else {
+            return REFINE_LEAST_BYTES;
+        };
+        (word, object.rect) = (now_word, rect);
+        // A request about an integer goes on with that.
+        if !refining.gives_verdicts {
+            object.word = word;
+        }
+    }
+    if !named.is_given(store, word, now) {
+        return REFINE_LEAST_BYTES;
+    }
+    refining.candidates += 1;
+    let record = named.record(store, word);
+    let carried = record.map(|slot| carried_in(store, slot)).unwrap_or_default();
+    let comparison = refining.refine.compare_with(&object.rect, carried.geometry);
+    let pointer = record.map_or(RemotePointer::NONE, |slot| record_pointer(store, slot));
+    refining.paused = Some(Comparing { object, pointer, comparison });
+    carried.geometry.len().max(REFINE_LEAST_BYTES)
+}

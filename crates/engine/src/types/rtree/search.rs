@@ -1,0 +1,226 @@
+//! Searching trees: in turns of the shard, or to the end.
+
+use super::super::Turn;
+use super::Trees;
+use super::named::Named;
+use super::refine::Refining;
+use crate::command::{Items, Reply, TreeCommand};
+use crate::store::{Now, Store};
+use remora_arena::{Journal, Slot, slot_of};
+use remora_index::rtree::{Cursor, Object, Predicate};
+use remora_layout::limits::{
+    MAX_NEAREST, RESOLVE_TURN_WORDS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
+};
+use remora_layout::message::Status;
+use remora_layout::node::node_bytes;
+use remora_layout::object::is_surrogate;
+use remora_layout::rect::Rect;
+
+/// A search that is answered in turns.
+pub(super) struct Searching {
+    /// The root record of the tree; generation 0 until it is known.
+    root: Slot,
+    cursor: Cursor,
+    /// Objects that are counted, not given.
+    count: Option<u64>,
+    /// What their geometries are compared with.
+    refining: Option<Box<Refining>>,
+    /// What it is if it is no search of a window.
+    other: Option<Other>,
+}
+
+/// What is no search of a window.
+enum Other {
+    /// The objects nearest to a point.
+    Nearest { at: (f64, f64), wanted: usize },
+    /// The ids of these objects.
+    Resolve { words: Vec<u64>, resolved: usize },
+}
+
+impl Searching {
+    /// What a command looks for.
+    pub fn new(command: &TreeCommand<'_>) -> Result<Self, Status> {
+        let (window, predicate, count, refining) = match *command {
+            TreeCommand::Search { window, predicate } => (window, predicate, None, None),
+            TreeCommand::Count { window, predicate } => (window, predicate, Some(0), None),
+            TreeCommand::Refine { refine, ids } => {
+                let refining = Refining::new(refine, ids)?;
+                (refining.window(), refining.predicate(), None, Some(Box::new(refining)))
+            }
+            TreeCommand::CountRefined { refine } => {
+                let refining = Refining::new(refine, None)?;
+                (refining.window(), refining.predicate(), Some(0), Some(Box::new(refining)))
+            }
+            TreeCommand::Nearest { wanted, .. } if wanted as usize > MAX_NEAREST => {
+                return Err(Status::TooLarge);
+            }
+            TreeCommand::Nearest { x, y, wanted } => {
+                let other = Other::Nearest { at: (x, y), wanted: wanted as usize };
+                return Ok(Self::other(other));
+            }
+            TreeCommand::Resolve { words } => {
+                let words = words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+                return Ok(Self::other(Other::Resolve { words: words.collect(), resolved: 0 }));
+            }
+            _ => return Err(Status::Malformed),
+        };
+        let root = Slot { slot: 0, generation: 0, class: 0 };
+        let other = None;
+        Ok(Self { root, cursor: Cursor::new(window, predicate), count, refining, other })
+    }
+
+    fn other(other: Other) -> Self {
+        let root = Slot { slot: 0, generation: 0, class: 0 };
+        let cursor = Cursor::new(Rect::default(), Predicate::default());
+        Self { root, cursor, count: None, refining: None, other: Some(other) }
+    }
+
+    /// It is to search this tree.
+    pub fn enter(&mut self, root: Slot) {
+        self.root = root;
+    }
+
+    /// The reply's number: objects counted, or nodes visited.
+    fn number(&self) -> i64 {
+        let nodes = self.cursor.nodes();
+        match (self.count, &self.refining) {
+            (Some(count), _) => count as i64,
+            (None, Some(refining)) => refining.number(nodes),
+            (None, None) => nodes as i64,
+        }
+    }
+}
+
+impl Trees {
+    /// A turn of what is no search of a window.
+    fn other_turn<J: Journal>(
+        store: &Store<J>,
+        named: &Named,
+        other: &mut Other,
+        found: &mut Vec<u8>,
+        now: Now,
+    ) -> Turn {
+        let whole = |number| Turn { ended: true, number, gives_value: true, ..Turn::default() };
+        match other {
+            &mut Other::Nearest { at, wanted } => {
+                let is_given = |object: &Object| named.is_given(store, object.word, now);
+                let nearest = named.tree.nearest(&store.owner, at, wanted, is_given);
+                for object in &nearest {
+                    named.give(store, object, now, found);
+                }
+                whole(nearest.len() as i64)
+            }
+            Other::Resolve { words, resolved } => {
+                let some = words[*resolved..].iter().take(RESOLVE_TURN_WORDS);
+                for &word in some.clone() {
+                    match named.text_of(store, word, now) {
+                        Some(text) if is_surrogate(word) => Items::push(found, text),
+                        _ => Items::push_none(found),
+                    }
+                }
+                *resolved += some.len();
+                Turn { ended: *resolved == words.len(), ..whole(*resolved as i64) }
+            }
+        }
+    }
+
+    /// Goes on with a search for one turn of the shard; appends the objects
+    /// that it finds to `found`, or verdicts on them.
+    ///
+    /// # Errors
+    /// `NoTree`: the tree has gone meanwhile.
+    pub(super) fn search_turn<J: Journal>(
+        &self,
+        store: &Store<J>,
+        search: &mut Searching,
+        found: &mut Vec<u8>,
+        now: Now,
+    ) -> Result<Turn, Status> {
+        let named = self.by_root.get(&search.root.slot).filter(|named| {
+            named.root.generation == search.root.generation && store.is_live(named.root)
+        });
+        let named = named.ok_or(Status::NoTree)?;
+        if let Some(other) = &mut search.other {
+            return Ok(Self::other_turn(store, named, other, found, now));
+        }
+        let node = node_bytes(named.tree.header().capacity as usize);
+        let step = (SEARCH_TURN_BYTES / node).max(1) as u64;
+        let last = search.cursor.nodes() + SEARCH_TURN_NODES;
+        let Searching { cursor, count, refining, .. } = search;
+        let before = found.len();
+        let ended = match refining {
+            Some(refining) => {
+                self.refine_turn(store, named, cursor, refining, (found, count.as_mut()), now)
+            }
+            // Bounded: each step visits a node, or ends.
+            None => loop {
+                let ended = match count {
+                    Some(count) => Self::count_some(store, named, (cursor, step), count, now),
+                    None => named.tree.search_some(&store.owner, cursor, step, |object| {
+                        named.give(store, object, now, found);
+                    }),
+                };
+                let is_full = found.len() - before >= SEARCH_TURN_BYTES || cursor.nodes() >= last;
+                if ended || is_full {
+                    break ended;
+                }
+            },
+        };
+        Ok(Turn {
+            ended,
+            number: search.number(),
+            gives_value: search.count.is_none(),
+            has_doubles: search.cursor.restarts() > 0,
+            is_counted: false,
+        })
+    }
+
+    /// Goes on with a count.
+    fn count_some<J: Journal>(
+        store: &Store<J>,
+        named: &Named,
+        (cursor, step): (&mut Cursor, u64),
+        count: &mut u64,
+        now: Now,
+    ) -> bool {
+        let restarts = cursor.restarts();
+        let mut met = 0;
+        let ended = named.tree.search_some(&store.owner, cursor, step, |object| {
+            met += u64::from(named.is_given(store, object.word, now));
+        });
+        // Counted anew where the search began again.
+        *count = if cursor.restarts() == restarts { *count + met } else { met };
+        ended
+    }
+
+    /// A search to its end, for a caller that cannot take it in turns.
+    pub(super) fn whole_search<'s, J: Journal>(
+        &'s mut self,
+        store: &Store<J>,
+        root: u32,
+        command: &TreeCommand<'_>,
+        now: Now,
+    ) -> Reply<'s> {
+        let mut searching = match Searching::new(command) {
+            Ok(searching) => searching,
+            Err(status) => return Reply::status(status),
+        };
+        searching.enter(slot_of(&store.owner, root));
+        let mut found = std::mem::take(&mut self.scratch);
+        found.clear();
+        // Bounded by the tree: nothing changes meanwhile.
+        let turn = loop {
+            match self.search_turn(store, &mut searching, &mut found, now) {
+                Ok(Turn { ended: false, .. }) => {}
+                turn => break turn,
+            }
+        };
+        self.scratch = found;
+        match turn {
+            Ok(Turn { number, gives_value, .. }) => {
+                Reply { value: gives_value.then_some(&self.scratch[..]), ..Reply::number(number) }
+            }
+            Err(status) => Reply::status(status),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Staged objects: what a tree is to be built of, kept on the heap as it comes.
+//!
+//! What it keeps true: arena and staged objects together stay within the
+//! shard's memory. The shard sets free pages of the arena aside, as many bytes
+//! as the list of objects takes with the room that it has to grow, and nobody
+//! gets them before the objects are gone. Keys make room for staged objects
+//! where keys may go. A stage to which nothing was added for [`STAGE_IDLE_S`]
+//! goes.
+
+use super::super::On;
+use super::Trees;
+use crate::command::{Command, Objects, Reply, TreeCommand};
+use crate::store::Store;
+use remora_arena::{Journal, database_of};
+use remora_index::hash::record_key;
+use remora_layout::limits::{PAGE_BYTES, SPAN_BYTES, STAGE_IDLE_S};
+use remora_layout::message::Status;
+use remora_layout::rect::Rect;
+
+/// Bytes of a staged object.
+const OBJECT_BYTES: usize = size_of::<(u64, Rect)>();
+
+/// What one tree is to be built of.
+pub(super) struct Stage {
+    /// Which load it is: the client's number.
+    load: u64,
+    objects: Vec<(u64, Rect)>,
+    /// Pages of the arena that are set aside: offset and bytes of each run.
+    set_aside: Vec<(usize, usize)>,
+    /// When objects came last, in [`Store::ticked_s`].
+    last_s: u64,
+    /// The log tells of some of the objects.
+    is_logged: bool,
+}
+
+impl Stage {
+    fn new(load: u64) -> Self {
+        Self { load, objects: Vec::new(), set_aside: Vec::new(), last_s: 0, is_logged: false }
+    }
+
+    /// Number of its objects.
+    pub fn len(&self) -> u64 {
+        self.objects.len() as u64
+    }
+
+    /// Gives the objects out; the pages stay set aside.
+    pub fn take_objects(&mut self) -> Vec<(u64, Rect)> {
+        std::mem::take(&mut self.objects)
+    }
+
+    /// Bytes that are set aside for it.
+    pub fn bytes(&self) -> u64 {
+        self.set_aside.iter().map(|&(_, bytes)| bytes as u64).sum()
+    }
+
+    /// Bytes that its objects take, with the room to grow.
+    pub fn heap_bytes(&self) -> u64 {
+        (self.objects.capacity() * OBJECT_BYTES) as u64
+    }
+}
+
+impl Trees {
+    pub(super) fn stage<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        (load, first): (u64, bool),
+        objects: Objects<'_>,
+        entry: &Command<'_>,
+    ) -> Reply<'static> {
+        // What was staged may have been dropped because the tree has objects.
+        let is_end = store.is_applying && first && objects.len() == 0;
+        if self.named(root).tree.objects() > 0 && !is_end {
+            self.drop_stage(store, root);
+            return Reply::status(Status::NotEmpty);
+        }
+        let mut stage = if first {
+            self.drop_stage(store, root);
+            Stage::new(load)
+        } else {
+            let Some(stage) = self.take_stage(root, load) else {
+                return Reply::status(Status::OtherLoad);
+            };
+            stage
+        };
+        store.making_room.keep = Some(root);
+        let has_room = make_stage_room(store, &mut stage, objects.len(), on);
+        store.making_room.keep = None;
+        if !has_room {
+            self.unstage(store, root, stage);
+            return Reply::status(Status::OutOfMemory);
+        }
+        stage.last_s = store.ticked_s();
+        stage.is_logged |= objects.len() > 0;
+        store.commit(on.hash.database(), entry, |_| stage.objects.extend(objects.iter()));
+        let staged = stage.len();
+        self.named_mut(root).stage = Some(stage);
+        Reply::number(staged as i64)
+    }
+
+    /// Takes the objects of this load out of its tree, if it is under way.
+    pub(super) fn take_stage(&mut self, root: u32, load: u64) -> Option<Stage> {
+        self.named_mut(root).stage.take_if(|stage| stage.load == load)
+    }
+
+    /// Drops what is staged for a tree.
+    pub(super) fn drop_stage<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
+        let named = self.by_root.get_mut(&root);
+        if let Some(stage) = named.and_then(|named| named.stage.take()) {
+            self.unstage(store, root, stage);
+        }
+    }
+
+    /// Gives up what was staged for a tree. For the log it is a load that begins
+    /// and has no objects.
+    pub(super) fn unstage<J: Journal>(&self, store: &mut Store<J>, root: u32, stage: Stage) {
+        let is_told = !store.is_applying && store.is_live(self.named(root).root);
+        if stage.is_logged && is_told {
+            let key = record_key(&store.owner, root).to_vec();
+            let objects = Objects::parse(&[]).expect("none are a list");
+            let none = TreeCommand::Stage { load: stage.load, first: true, objects };
+            let mut scratch = Vec::new();
+            let request = none.request(&mut scratch).expect("nothing in it can be refused");
+            let database = database_of(&store.owner, root);
+            store.commit(database, &Command::Of { key: &key, request }, |_| {});
+        }
+        end_stage(store, stage);
+    }
+
+    /// Drops stages that nothing was added to for too long.
+    pub(super) fn drop_idle_stages<J: Journal>(&mut self, store: &mut Store<J>) {
+        if store.set_aside_bytes == 0 {
+            return;
+        }
+        let ticked_s = store.ticked_s();
+        let is_idle = |stage: &mut Stage| ticked_s - stage.last_s > STAGE_IDLE_S;
+        let all = self.by_root.iter_mut();
+        let idle: Vec<(u32, Stage)> =
+            all.filter_map(|(&root, named)| Some((root, named.stage.take_if(is_idle)?))).collect();
+        store.stats.stages_abandoned += idle.len() as u64;
+        idle.into_iter().for_each(|(root, stage)| self.unstage(store, root, stage));
+    }
+
+    /// Whether the books of staged objects are right.
+    pub(super) fn audit_stages<J: Journal>(&self, store: &Store<J>) -> Result<(), String> {
+        let stages = || self.by_root.values().filter_map(|named| named.stage.as_ref());
+        let total: u64 = stages().map(Stage::bytes).sum();
+        let is_covered = stages().all(|stage| stage.heap_bytes() <= stage.bytes());
+        if total == store.set_aside_bytes && is_covered {
+            return Ok(());
+        }
+        Err(format!("{total} bytes are set aside; the books say {}", store.set_aside_bytes))
+    }
+}
+
+/// Makes room for so many more objects: first in the arena's books, then on the
+/// heap.
+fn make_stage_room<J: Journal>(
+    store: &mut Store<J>,
+    stage: &mut Stage,
+    more: usize,
+    on: On<'_>,
+) -> bool {
+    let wanted = stage.objects.len() + more;
+    if wanted <= stage.objects.capacity() {
+        return true;
+    }
+    // By halves, so that objects are seldom copied.
+    let capacity = wanted.max(stage.objects.capacity() / 2 * 3);
+    let bytes = (capacity * OBJECT_BYTES) as u64;
+    let mut missing = bytes.saturating_sub(stage.bytes()) as usize;
+    // Bounded: each turn sets pages aside.
+    while missing > 0 {
+        let run_bytes = missing.min(SPAN_BYTES).next_multiple_of(PAGE_BYTES);
+        let may_be = store.policy.is_some() || store.free_bytes() >= run_bytes as u64;
+        let run = may_be.then(|| store.make_run(run_bytes, on.now)).flatten();
+        store.shed_thinned(on.now);
+        let Some(run) = run else { return false };
+        stage.set_aside.push((run, run_bytes));
+        store.set_aside_bytes += run_bytes as u64;
+        missing = missing.saturating_sub(run_bytes);
+    }
+    stage.objects.reserve_exact(capacity - stage.objects.len());
+    true
+}
+
+/// Gives back what a stage holds.
+pub(super) fn end_stage<J: Journal>(store: &mut Store<J>, stage: Stage) {
+    store.set_aside_bytes -= stage.bytes();
+    for (run, bytes) in stage.set_aside {
+        store.slots.give_run(run, bytes);
+    }
+}

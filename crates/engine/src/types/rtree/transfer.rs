@@ -1,0 +1,114 @@
+//! A tree of places on its way to another key: a piece is a list of puts, each with
+//! all that the object has.
+
+use super::super::{On, resume};
+use super::Trees;
+use super::carried::carried_in;
+use super::digest::EVERYWHERE;
+use super::named::{Named, expires_at_ms};
+use crate::command::{Expiry, Fields, ObjectId, PutObject, TreeSettings};
+use crate::store::{DumpAt, Store};
+use remora_arena::{Journal, Slot};
+use remora_index::rtree::{Cursor, Object, Predicate};
+use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::message::Status;
+use remora_layout::object::is_surrogate;
+
+/// A search for all objects.
+struct At(Cursor);
+
+impl Default for At {
+    fn default() -> Self {
+        Self(Cursor::new(EVERYWHERE, Predicate::Intersects))
+    }
+}
+
+impl Trees {
+    /// Appends a tree's settings.
+    pub(super) fn dump_settings(&self, root: u32, head: &mut Vec<u8>) {
+        let header = self.named(root).tree.header();
+        let (kind, capacity, bounds) = (header.kind, header.capacity as usize, header.bounds);
+        TreeSettings { kind, capacity, bounds }.write(head);
+    }
+
+    /// Appends some objects of the tree; true once there are no more.
+    pub(super) fn dump_objects<J: Journal>(
+        &self,
+        store: &Store<J>,
+        root: u32,
+        dump_at: &mut DumpAt,
+        piece: &mut Vec<u8>,
+    ) -> bool {
+        let named = self.named(root);
+        let mut at: Box<At> = resume(dump_at);
+        let mut written = 0;
+        // Bounded: each turn visits some nodes, and a tree has few without objects.
+        let ended = loop {
+            let ended = named.tree.search_some(&store.owner, &mut at.0, 1, |object| {
+                dump_object(store, named, object, piece);
+                written += 1;
+            });
+            if ended || written >= DUMP_PIECE_PARTS || piece.len() >= DUMP_PIECE_BYTES {
+                break ended;
+            }
+        };
+        debug_assert_eq!(at.0.restarts(), 0, "it does not change meanwhile");
+        *dump_at = Some(at);
+        ended
+    }
+
+    pub(super) fn begin_load_tree<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        head: &[u8],
+    ) -> Result<Slot, Status> {
+        let settings = TreeSettings::parse(head)?;
+        let (root, tree) = self.new_tree(store, on, settings)?;
+        self.keep_tree(store, root, tree);
+        Ok(root)
+    }
+
+    /// Puts the objects of a piece.
+    pub(super) fn load_objects<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        mut piece: &[u8],
+    ) -> Result<(), Status> {
+        self.touch(root);
+        while !piece.is_empty() {
+            let (put, rest) = PutObject::split(piece)?;
+            let known = self.named(root).surrogate_record(store, put.id);
+            let planned = self.plan_object(store, (on, root), &put, known)?;
+            // Its entry comes next.
+            let changed_at = store.last_sequence() + 1;
+            self.publish_object(store, (on, root), &put, (planned, changed_at));
+            piece = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Appends an object with all that it has.
+fn dump_object<J: Journal>(store: &Store<J>, named: &Named, object: &Object, piece: &mut Vec<u8>) {
+    let slot = named.record(store, object.word);
+    let carried = slot.map(|slot| carried_in(store, slot)).unwrap_or_default();
+    let some = |bytes| Some(bytes).filter(|bytes: &&[u8]| !bytes.is_empty());
+    let id = match is_surrogate(object.word) {
+        true => ObjectId::of_text(carried.id),
+        false => ObjectId::Number(object.word),
+    };
+    let put = PutObject {
+        id,
+        rect: object.rect,
+        data: some(carried.data),
+        geometry: some(carried.geometry),
+        fields: some(carried.fields).and_then(Fields::parse),
+        expiry: match slot.map_or(0, |slot| expires_at_ms(store, slot)) {
+            0 => Expiry::Keep,
+            at_ms => Expiry::At(at_ms),
+        },
+    };
+    put.push(piece);
+}

@@ -1,0 +1,392 @@
+//! RENAME, RENAMENX, COPY and MOVE of objects of any type and size: what arrives is
+//! what was given, nothing changes meanwhile, and nothing is left of what fails.
+
+mod give;
+
+use give::{Answer, How, Place, give_some};
+use remora_arena::{NoJournal, Owner};
+use remora_engine::command::{
+    Command, Condition, ExpireCondition, Expiry, Fields, GeoCommand, Items, ObjectId,
+    Place as Member, Places, PutObject, TreeCommand, TreeSettings,
+};
+use remora_engine::geo::Position;
+use remora_engine::types::hash::HashCommand;
+use remora_engine::{Digest, Now, Shard, ShardOptions};
+use remora_layout::database::Database;
+use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, MAX_MOVES, UPLOAD_IDLE_S};
+use remora_layout::message::Status;
+use remora_layout::rect::Rect;
+use remora_layout::tree::TreeKind;
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+const RENAME: How = How { replaces: true, keeps: false };
+const RENAME_NX: How = How { replaces: false, keeps: false };
+const COPY: How = How { replaces: false, keeps: true };
+const COPY_REPLACE: How = How { replaces: true, keeps: true };
+const TYPES: [&[u8]; 3] = [b"hash", b"geo", b"tree"];
+
+/// Some shards, and what time it is.
+struct World {
+    shards: Vec<Shard>,
+    now: Now,
+}
+
+fn give(
+    ask: &mut dyn FnMut(usize, Database, &Command<'_>) -> Answer,
+    from: Place<'_>,
+    to: Place<'_>,
+    how: How,
+) -> (Status, i64) {
+    give_some(ask, from, to, how, usize::MAX)
+}
+
+fn database(number: usize) -> Database {
+    Database::new(number).unwrap()
+}
+
+impl World {
+    fn new(bytes: usize) -> Self {
+        let shard = |number: u32| {
+            let record_secret = 7 + u64::from(number);
+            let options = ShardOptions {
+                region: number,
+                record_secret,
+                buckets: 2,
+                ..ShardOptions::default()
+            };
+            Shard::new(Owner::heap(bytes, NoJournal), options)
+        };
+        Self { shards: (0..2).map(shard).collect(), now: NOW }
+    }
+
+    fn ask(&mut self, at: usize, on: Database, command: &Command<'_>) -> Answer {
+        let hash = self.shards[at].hash_of(on, command);
+        let reply = self.shards[at].execute(command, hash, self.now);
+        (reply.status, reply.number, reply.value.map(<[u8]>::to_vec))
+    }
+
+    fn of(&mut self, place: Place<'_>, command: &Command<'_>) -> Answer {
+        self.ask(place.shard, place.database, command)
+    }
+
+    fn give(&mut self, from: Place<'_>, to: Place<'_>, how: How) -> (Status, i64) {
+        give(&mut |at, on, command| self.ask(at, on, command), from, to, how)
+    }
+
+    fn exists(&mut self, place: Place<'_>) -> bool {
+        self.of(place, &Command::Exists { key: place.key }).1 == 1
+    }
+
+    fn digest(&mut self, place: Place<'_>) -> Option<Digest> {
+        let shard = &mut self.shards[place.shard];
+        let hash = shard.hash_of(place.database, &Command::Get { key: place.key });
+        shard.digest_value(place.key, hash, self.now)
+    }
+
+    /// Compares the books once all memory has come back.
+    fn audit(&mut self) {
+        for shard in &mut self.shards {
+            while shard.wants_release() {
+                shard.release_some(Now { since_start_s: 1 << 30, ..NOW });
+            }
+            shard.audit().unwrap();
+        }
+    }
+
+    fn used_bytes(&mut self) -> u64 {
+        self.audit();
+        self.shards.iter().map(|shard| shard.stats().slots.used_bytes).sum()
+    }
+
+    fn hash(&mut self, place: Place<'_>, fields: usize) {
+        for at in 0..fields {
+            let mut list = Vec::new();
+            Items::push(&mut list, format!("field {at}").as_bytes());
+            Items::push(&mut list, &vec![at as u8; at % 90]);
+            let pairs = Items::parse(&list).unwrap();
+            let request = HashCommand::Set { pairs }.request();
+            assert_eq!(self.of(place, &Command::Of { key: place.key, request }).1, 1);
+        }
+    }
+
+    fn geo(&mut self, place: Place<'_>, members: usize) {
+        let mut list = Vec::new();
+        for at in 0..members {
+            let east = (at % 360) as f64 - 180.0;
+            let score = Position::new(east, (at % 160) as f64 - 80.0).unwrap().score();
+            let member = format!("member {at}");
+            Places::push(&mut list, &Member { score, distance: 0.0, member: member.as_bytes() });
+        }
+        let places = Places::parse(&list).unwrap();
+        let request = GeoCommand::Store { places }.request();
+        let answer = self.of(place, &Command::Of { key: place.key, request });
+        assert_eq!(answer.1, members as i64);
+    }
+
+    fn tree_command(&mut self, place: Place<'_>, command: &TreeCommand<'_>) -> Answer {
+        let mut scratch = Vec::new();
+        let request = command.request(&mut scratch).unwrap();
+        self.of(place, &Command::Of { key: place.key, request })
+    }
+
+    fn tree(&mut self, place: Place<'_>, objects: u64) {
+        let bounds = Rect { min_x: -5.0, max_x: 99.0, min_y: 0.0, max_y: 99.0 };
+        let settings = TreeSettings { kind: TreeKind::Hilbert, capacity: 12, bounds };
+        assert_eq!(self.tree_command(place, &TreeCommand::Create(settings)).0, Status::Ok);
+        let fields = Fields::encode([(&b"kind"[..], &b"cafe"[..])]).unwrap();
+        for at in 0..objects {
+            let name = format!("object {at}");
+            let id = if at % 3 == 0 { ObjectId::from(&name[..]) } else { at.into() };
+            let rect = Rect::point((at % 97) as f64, (at % 89) as f64).unwrap();
+            let data = (at % 5 == 0).then_some(&b"some bytes"[..]);
+            let fields = (at % 4 == 0).then(|| Fields::parse(&fields).unwrap());
+            let wkb = point_wkb(&rect);
+            let geometry = (at % 7 == 0).then_some(&wkb[..]);
+            let expiry = match at % 11 {
+                0 => Expiry::At(NOW.unix_ms + 1_000 + at),
+                _ => Expiry::Keep,
+            };
+            let put = PutObject { data, fields, geometry, expiry, ..PutObject::new(id, rect) };
+            assert_eq!(self.tree_command(place, &TreeCommand::Put(put)).1, 1);
+        }
+    }
+
+    /// An object of one of the types, by its key's name.
+    fn make(&mut self, place: Place<'_>, parts: usize) {
+        match place.key {
+            b"hash" => self.hash(place, parts),
+            b"geo" => self.geo(place, parts),
+            _ => self.tree(place, parts as u64),
+        }
+    }
+
+    /// A command that changes an object in part.
+    fn change(&mut self, place: Place<'_>) -> Status {
+        match place.key {
+            b"hash" => {
+                let request = HashCommand::Increment { name: b"count", by: 1 }.request();
+                self.of(place, &Command::Of { key: place.key, request }).0
+            }
+            b"geo" => {
+                let mut list = Vec::new();
+                Places::push(&mut list, &Member { member: b"member 3", ..Member::default() });
+                let places = Places::parse(&list).unwrap();
+                let request = GeoCommand::Remove { places }.request();
+                self.of(place, &Command::Of { key: place.key, request }).0
+            }
+            _ => self.tree_command(place, &TreeCommand::Remove { id: 1.into() }).0,
+        }
+    }
+}
+
+fn point_wkb(rect: &Rect) -> Vec<u8> {
+    let mut wkb = vec![1, 1, 0, 0, 0];
+    wkb.extend_from_slice(&rect.min_x.to_le_bytes());
+    wkb.extend_from_slice(&rect.min_y.to_le_bytes());
+    wkb
+}
+
+fn at(shard: usize, on: usize, key: &[u8]) -> Place<'_> {
+    Place { shard, database: database(on), key }
+}
+
+#[test]
+fn all_that_an_object_has_arrives_within_a_shard_and_at_another_one() {
+    for key in TYPES {
+        for (shard, on) in [(0, 0), (0, 6), (1, 0), (1, 9)] {
+            let mut world = World::new(32 << 20);
+            let (from, to) = (at(0, 0, key), at(shard, on, b"another key"));
+            world.make(from, 1_500);
+            let at_ms = NOW.unix_ms + 60_000;
+            let expire = Command::Expire { key, at_ms, condition: ExpireCondition::Always };
+            world.of(from, &expire);
+            let digest = world.digest(from).expect("it is there");
+            // RENAMENX, and COPY, to a key that is there.
+            world.hash(to, 200);
+            let other = world.digest(to);
+            assert_eq!(world.give(from, to, RENAME_NX), (Status::Ok, 0));
+            assert_eq!(world.give(from, to, COPY), (Status::Ok, 0));
+            assert_eq!((world.digest(from), world.digest(to)), (Some(digest), other));
+            // COPY REPLACE.
+            assert_eq!(world.give(from, to, COPY_REPLACE), (Status::Ok, 1));
+            assert_eq!((world.digest(from), world.digest(to)), (Some(digest), Some(digest)));
+            // The copy is an object of its own.
+            let copy = Place { key, ..at(shard, on + 1, b"") };
+            assert_eq!(world.give(to, copy, RENAME), (Status::Ok, 1));
+            assert_eq!((world.exists(to), world.digest(copy)), (false, Some(digest)));
+            assert_eq!(world.change(copy), Status::Ok);
+            assert_ne!(world.digest(copy), Some(digest));
+            assert_eq!(world.digest(from), Some(digest));
+            // RENAME over it, and to itself.
+            assert_eq!(world.give(from, copy, RENAME), (Status::Ok, 1));
+            assert_eq!((world.exists(from), world.digest(copy)), (false, Some(digest)));
+            assert_eq!(world.give(copy, copy, RENAME), (Status::Ok, 1));
+            assert_eq!(world.give(copy, copy, RENAME_NX), (Status::Ok, 0));
+            assert_eq!(world.give(from, copy, RENAME), (Status::NotFound, 0));
+            world.audit();
+            let expires = world.of(copy, &Command::ExpireTime { key }).1;
+            let keys: u64 = world.shards.iter().map(|shard| shard.stats().keys).sum();
+            assert_eq!((keys, expires), (1, at_ms as i64));
+            assert_eq!(world.of(copy, &Command::Del { key }).1, 1);
+            let nothing = World::new(32 << 20).used_bytes();
+            let tables: u64 = world.shards.iter().map(|shard| shard.stats().overflow_buckets).sum();
+            assert!(world.used_bytes() <= nothing + tables * 64, "all memory comes back");
+        }
+    }
+}
+
+#[test]
+fn while_an_object_is_given_nothing_changes_it_and_no_half_of_it_is_seen() {
+    for key in TYPES {
+        let mut world = World::new(32 << 20);
+        let (from, to) = (at(0, 0, key), at(0, 0, b"to"));
+        world.make(from, 2_000);
+        let digest = world.digest(from);
+        let all = world.shards[0].digest();
+        let (mut steps, mut pieces) = (0, 0);
+        let mut ask = |shard: usize, on: Database, command: &Command<'_>| {
+            if let Command::Load { step: remora_engine::command::LoadStep::Piece(piece), .. } =
+                command
+            {
+                pieces += 1;
+                assert!(piece.len() < 2 * DUMP_PIECE_BYTES);
+            }
+            let is_under_way = matches!(
+                command,
+                Command::Load { .. } | Command::DumpPart { .. } | Command::DelRecord { .. }
+            );
+            if is_under_way && steps < 3 {
+                steps += 1;
+                assert_eq!(world.change(from), Status::TryAgain);
+                for command in [
+                    Command::Del { key },
+                    Command::Persist { key },
+                    Command::Expire { key, at_ms: 1, condition: ExpireCondition::Always },
+                    Command::Set {
+                        key,
+                        value: b"",
+                        condition: Condition::Always,
+                        expiry: Expiry::Never,
+                        get: false,
+                    },
+                    Command::Dump { key },
+                ] {
+                    assert_eq!(world.of(from, &command).0, Status::TryAgain, "{command:?}");
+                }
+                let over = Command::Transfer {
+                    key: b"other",
+                    to: key,
+                    database: Database::ZERO,
+                    replaces: true,
+                    keeps: false,
+                };
+                assert_eq!(world.ask(0, Database::ZERO, &over).0, Status::TryAgain);
+                assert_eq!((world.digest(from), world.exists(to)), (digest, false));
+                assert_eq!(world.shards[0].digest(), all, "a load counts for nothing");
+                world.shards[0].audit().unwrap();
+            }
+            world.ask(shard, on, command)
+        };
+        assert_eq!(give(&mut ask, from, to, COPY), (Status::Ok, 1));
+        assert!(steps == 3 && pieces >= 2_000 / (2 * DUMP_PIECE_PARTS), "{pieces} pieces");
+        assert_eq!(world.digest(to), digest);
+        assert_eq!(world.change(from), Status::Ok, "it may change again");
+        world.audit();
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_not_given_and_leaves_nothing() {
+    for key in TYPES {
+        let mut world = World::new(32 << 20);
+        let (from, to) = (at(0, 0, key), at(1, 0, b"to"));
+        world.make(from, 2_000);
+        let digest = world.digest(from);
+        let value = vec![0; 1 << 20];
+        for number in 0.. {
+            let name = format!("filler {number}");
+            let length = if number < 30 { value.len() } else { 20_000 };
+            let (condition, expiry, get) = (Condition::Always, Expiry::Never, false);
+            let value = &value[..length];
+            let set = Command::Set { key: name.as_bytes(), value, condition, expiry, get };
+            if world.of(to, &set).0 == Status::OutOfMemory && number > 30 {
+                break;
+            }
+        }
+        let before = world.used_bytes();
+        assert_eq!(world.give(from, to, RENAME), (Status::OutOfMemory, 0));
+        assert_eq!((world.digest(from), world.exists(to)), (digest, false));
+        assert_eq!(world.used_bytes(), before);
+        assert_eq!(world.change(from), Status::Ok, "it may change again");
+    }
+}
+
+#[test]
+fn a_giver_that_is_gone_leaves_nothing_behind() {
+    for key in TYPES {
+        let mut world = World::new(32 << 20);
+        let (from, to) = (at(0, 0, key), at(1, 0, b"to"));
+        world.make(from, 1_000);
+        let (before, digest) = (world.used_bytes(), world.digest(from));
+        let mut ask = |at: usize, on: Database, command: &Command<'_>| world.ask(at, on, command);
+        assert_eq!(give_some(&mut ask, from, to, RENAME, 2).0, Status::NotDone);
+        assert_eq!(give(&mut ask, from, to, RENAME).0, Status::TryAgain, "one at a time");
+        assert_eq!(world.change(from), Status::TryAgain);
+        assert!(world.shards.iter().all(Shard::wants_ticks));
+        for _ in 0..UPLOAD_IDLE_S + 2 {
+            world.now.since_start_s += 1;
+            world.shards.iter_mut().for_each(|shard| shard.tick(world.now));
+        }
+        assert_eq!((world.used_bytes(), world.digest(from)), (before, digest));
+        assert_eq!(world.change(from), Status::Ok, "it may change again");
+        assert_eq!(world.give(from, to, RENAME), (Status::Ok, 1));
+        world.audit();
+    }
+}
+
+#[test]
+fn an_object_that_goes_meanwhile_does_not_arrive() {
+    for (key, goes) in [(b"hash", "expires"), (b"hash", "flushed"), (b"hash", "flushed there")] {
+        for shard in [0, 1] {
+            let mut world = World::new(32 << 20);
+            let (from, to) = (at(0, 0, key), at(shard, 3, b"to"));
+            world.make(from, 1_000);
+            let at_ms = NOW.unix_ms + 10;
+            world.of(from, &Command::Expire { key, at_ms, condition: ExpireCondition::Always });
+            let mut questions = 0;
+            let mut ask = |at: usize, on: Database, command: &Command<'_>| {
+                questions += 1;
+                match goes {
+                    _ if questions != 8 => {}
+                    "expires" => world.now.unix_ms += 10,
+                    "flushed" => drop(world.ask(0, from.database, &Command::Flush)),
+                    _ => drop(world.ask(to.shard, to.database, &Command::Flush)),
+                }
+                world.ask(at, on, command)
+            };
+            let gone = if goes == "flushed there" { Status::TryAgain } else { Status::NotFound };
+            assert_eq!(give(&mut ask, from, to, RENAME), (gone, 0), "{goes}");
+            assert!(!world.exists(to));
+            assert_eq!(world.exists(from), goes == "flushed there");
+            world.of(from, &Command::Del { key });
+            world.audit();
+        }
+    }
+}
+
+#[test]
+fn so_many_are_given_at_a_time_and_no_more() {
+    let mut world = World::new(64 << 20);
+    let keys: Vec<Vec<u8>> = (0..MAX_MOVES + 1).map(|at| format!("h{at}").into_bytes()).collect();
+    for key in &keys {
+        world.hash(at(0, 0, key), 150);
+    }
+    let mut statuses = Vec::new();
+    for key in &keys {
+        let (from, to) = (at(0, 0, key), at(1, 0, key));
+        let mut ask = |at: usize, on: Database, command: &Command<'_>| world.ask(at, on, command);
+        statuses.push(give_some(&mut ask, from, to, RENAME, 0).0);
+    }
+    assert!(statuses[..MAX_MOVES].iter().all(|status| *status == Status::NotDone));
+    assert_eq!(statuses[MAX_MOVES], Status::TryAgain);
+}

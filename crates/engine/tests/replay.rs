@@ -1,0 +1,735 @@
+//! Replay: what the logs of some shards say makes the same keys in another number
+//! of shards. Random histories of all types, with expiry and eviction.
+
+mod give;
+
+use give::{Answer, How, Place as KeyPlace, give_some};
+use remora_arena::{NoJournal, Owner};
+use remora_engine::command::{
+    Command, Condition, ExpireCondition, Expiry, Fields, GeoCommand, Items, ObjectId, Objects,
+    Pairs, Place, Places, PutObject, TreeCommand, TreeSettings,
+};
+use remora_engine::geo::Position;
+use remora_engine::types::hash::HashCommand;
+use remora_engine::{
+    Applied, ApplyError, Digest, DigestRead, Eviction, LargeSet, Now, Origin, Outcome, Shard,
+    ShardOptions,
+};
+use remora_layout::database::Database;
+use remora_layout::limits::{DIGEST_TURN_PARTS, STAGE_IDLE_S};
+use remora_layout::message::Status;
+use remora_layout::rect::Rect;
+use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
+use std::collections::BTreeMap;
+
+const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+const SECRET: u64 = 0x10c_5ec2e7;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 20) % end
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        let length = self.below(most + 1);
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+
+    fn rect(&mut self) -> Rect {
+        let (x, y) = (self.below(1000) as f64, self.below(1000) as f64);
+        let (width, height) = (self.below(9) as f64, self.below(9) as f64);
+        Rect { min_x: x, max_x: x + width, min_y: y, max_y: y + height }
+    }
+}
+
+fn shard(number: u32, bytes: usize, eviction: Eviction) -> Shard {
+    let options = ShardOptions {
+        region: number,
+        record_secret: 7 + u64::from(number),
+        hash_seed: 3,
+        eviction,
+        log_secret: SECRET,
+        log_shard: number,
+        ..ShardOptions::default()
+    };
+    Shard::new(Owner::heap(bytes, NoJournal), options)
+}
+
+/// Which of so many shards has a key.
+fn home(key: &[u8], shards: usize) -> usize {
+    let sum = key.iter().fold(7u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    (sum >> 3) as usize % shards
+}
+
+fn digest_of(shards: &[Shard]) -> Digest {
+    shards.iter().fold(Digest::default(), |sum, shard| sum.with(shard.digest()))
+}
+
+/// The shards that a history changes, and all that their logs said.
+struct Source {
+    shards: Vec<Shard>,
+    cursors: Vec<Cursor>,
+    logs: Vec<Vec<u8>>,
+    now: Now,
+    random: Random,
+    large: bool,
+    loads: u64,
+    /// Records that were changed in place last.
+    ask_only: u64,
+    /// Keys that were given to others, and pieces that were dumped.
+    given: u64,
+    pieces: u64,
+}
+
+impl Source {
+    fn new(seed: u64, shards: usize, eviction: Eviction) -> Self {
+        let bytes = if eviction == Eviction::None { 24 << 20 } else { 1 << 20 };
+        let shards: Vec<Shard> = (0..shards as u32).map(|at| shard(at, bytes, eviction)).collect();
+        Self {
+            cursors: shards.iter().map(|shard| shard.log().oldest_cursor()).collect(),
+            logs: vec![Vec::new(); shards.len()],
+            shards,
+            now: START,
+            random: Random(seed * 2 + 1),
+            large: eviction == Eviction::None,
+            loads: 0,
+            ask_only: 0,
+            given: 0,
+            pieces: 0,
+        }
+    }
+
+    fn ask(&mut self, command: &Command<'_>) -> (Status, i64) {
+        let at = command.key().map_or(0, |key| home(key, self.shards.len()));
+        self.ask_shard(at, command)
+    }
+
+    fn ask_shard(&mut self, at: usize, command: &Command<'_>) -> (Status, i64) {
+        let database = Database::new(if self.random.one_in(6) { 3 } else { 0 }).unwrap();
+        let hash = self.shards[at].hash_of(database, command);
+        let reply = self.shards[at].execute(command, hash, self.now);
+        let answer = (reply.status, reply.number);
+        self.drain(at);
+        answer
+    }
+
+    /// A step of giving a key to another one. Other things happen meanwhile.
+    fn ask_within(&mut self, at: usize, database: Database, command: &Command<'_>) -> Answer {
+        match self.random.below(12) {
+            0 => self.hash(),
+            1 => self.tree(),
+            2 => self.geo(),
+            3 => self.time_passes(),
+            4 if self.random.one_in(20) => self.flush(),
+            _ => {}
+        }
+        let hash = self.shards[at].hash_of(database, command);
+        let reply = self.shards[at].execute(command, hash, self.now);
+        let answer = (reply.status, reply.number, reply.value.map(<[u8]>::to_vec));
+        self.drain(at);
+        answer
+    }
+
+    /// RENAME, COPY or MOVE, of which some are not carried to their end.
+    fn give(&mut self) {
+        let kinds = [self.random.below(4), self.random.below(4)];
+        let [key, other] = kinds.map(|kind| self.key(["s", "g", "t", "h"][kind as usize]));
+        let other = if self.random.one_in(2) { other } else { [&key[..], b"+"].concat() };
+        let how = How { replaces: self.random.one_in(2), keeps: self.random.one_in(2) };
+        let on = |random: &mut Random| Database::new(3 * random.one_in(6) as usize).unwrap();
+        let (from_on, to_on) = (on(&mut self.random), on(&mut self.random));
+        let shards = self.shards.len();
+        let place = |key, database| KeyPlace { shard: home(key, shards), database, key };
+        let (from, to) = (place(&key[..], from_on), place(&other[..], to_on));
+        if key == other && from_on == to_on {
+            return;
+        }
+        let most = if self.random.one_in(8) { self.random.below(3) as usize } else { usize::MAX };
+        let mut pieces = 0;
+        let mut ask = |at: usize, on: Database, command: &Command<'_>| {
+            pieces += matches!(command, Command::DumpPart { .. }) as u64;
+            self.ask_within(at, on, command)
+        };
+        let given = give_some(&mut ask, from, to, how, most);
+        self.given += (given == (Status::Ok, 1)) as u64;
+        self.pieces += pieces;
+    }
+
+    fn drain(&mut self, at: usize) {
+        let log = self.shards[at].log();
+        log.read(&mut self.cursors[at], usize::MAX, &mut self.logs[at]).expect("read at once");
+    }
+
+    fn key(&mut self, of: &str) -> Vec<u8> {
+        format!("{of}{}", self.random.below(if self.large { 40 } else { 400 })).into_bytes()
+    }
+
+    /// Mostly of one type's keys; sometimes one that any type may have.
+    fn key_or_other(&mut self, of: &str) -> Vec<u8> {
+        let of = if self.random.one_in(30) { "x" } else { of };
+        self.key(of)
+    }
+
+    fn at_ms(&mut self) -> u64 {
+        self.now.unix_ms - 500 + self.random.below(20_000)
+    }
+
+    fn run(&mut self, steps: usize) {
+        for left in (0..steps).rev() {
+            match self.random.below(20) {
+                0..=8 => self.string(),
+                9..=11 => self.geo(),
+                12..=14 => self.tree(),
+                15 | 16 => self.hash(),
+                17 if self.random.one_in(2) => self.give(),
+                17 => self.any_key(),
+                18 => self.pairs(),
+                19 if left > 300 && self.random.one_in(12) => self.flush(),
+                _ => self.time_passes(),
+            }
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.random.below(16) {
+            0 if self.large => self.random.bytes(200_000),
+            1 => self.random.bytes(5_000),
+            2..=4 => self.random.below(1000).to_string().into_bytes(),
+            _ => self.random.bytes(60),
+        }
+    }
+
+    fn string(&mut self) {
+        let key = &self.key_or_other("s")[..];
+        let value = &self.value()[..];
+        let at_ms = self.at_ms();
+        let pick = |random: &mut Random| match random.below(4) {
+            0 => Expiry::Keep,
+            1 => Expiry::At(at_ms),
+            _ => Expiry::Never,
+        };
+        let expiry = pick(&mut self.random);
+        let condition = match self.random.below(4) {
+            0 => Condition::IfAbsent,
+            1 => Condition::IfPresent,
+            _ => Condition::Always,
+        };
+        let offset = self.random.below(if self.large { 90_000 } else { 900 });
+        let command = match self.random.below(12) {
+            0..=3 => {
+                let get = self.random.one_in(3);
+                if value.len() > 30_000 {
+                    return self.upload(key, value, condition, expiry);
+                }
+                Command::Set { key, value, condition, expiry, get }
+            }
+            4 => Command::Incr { key, by: self.random.below(100) as i64 - 50 },
+            5 | 6 => Command::Append { key, value },
+            7 => Command::SetRange { key, offset, value },
+            8 => Command::SetBit { key, offset: offset as u32, bit: self.random.one_in(2) },
+            9 => Command::GetDel { key },
+            10 => Command::GetEx { key, at_ms: self.random.one_in(2).then_some(at_ms) },
+            _ => Command::Get { key },
+        };
+        self.ask(&command);
+    }
+
+    /// A SET in pieces.
+    fn upload(&mut self, key: &[u8], value: &[u8], condition: Condition, expiry: Expiry) {
+        let at = home(key, self.shards.len());
+        let shard = &mut self.shards[at];
+        let hash = shard.hash(key);
+        let value_bytes = value.len();
+        let set = LargeSet { key, hash, value_bytes, condition, expiry, get: false };
+        if let Ok(mut upload) = shard.begin_upload(set, self.now) {
+            value.chunks(9_999).for_each(|piece| shard.upload(&mut upload, piece).unwrap());
+            let Outcome::Reply(_) = shard.finish_upload(upload, self.now) else { panic!() };
+        }
+        self.drain(at);
+    }
+
+    fn pairs(&mut self) {
+        let mut lists = vec![Vec::new(); self.shards.len()];
+        for _ in 0..1 + self.random.below(6) {
+            let (key, value) = (self.key("s"), self.random.bytes(50));
+            Pairs::push(&mut lists[home(&key, self.shards.len())], &key, &value);
+        }
+        for (at, list) in lists.iter().enumerate().filter(|(_, list)| !list.is_empty()) {
+            let pairs = Pairs::parse(list).unwrap();
+            self.ask_shard(at, &Command::MultiSet { pairs });
+        }
+    }
+
+    fn places(&mut self, most: u64) -> Vec<u8> {
+        let mut list = Vec::new();
+        for _ in 0..self.random.below(most) {
+            let (east, north) = (self.random.below(3600) as f64, self.random.below(1600) as f64);
+            let score = Position::new(east / 10.0 - 180.0, north / 10.0 - 80.0).unwrap().score();
+            let member = format!("m{}", self.random.below(most * 2)).into_bytes();
+            Places::push(&mut list, &Place { score, distance: 0.0, member: &member });
+        }
+        list
+    }
+
+    fn geo(&mut self) {
+        let key = &self.key_or_other("g")[..];
+        let list = if self.random.one_in(4) { self.places(150) } else { self.places(6) };
+        let places = Places::parse(&list).unwrap();
+        let condition = match self.random.below(5) {
+            0 => Condition::IfAbsent,
+            1 => Condition::IfPresent,
+            _ => Condition::Always,
+        };
+        let command = match self.random.below(6) {
+            0 => GeoCommand::Store { places },
+            1 | 2 => GeoCommand::Remove { places },
+            _ => GeoCommand::Add { condition, tell_changed: false, places },
+        };
+        self.ask(&Command::Of { key, request: command.request() });
+    }
+
+    fn hash(&mut self) {
+        let key = &self.key_or_other("h")[..];
+        let mut list = Vec::new();
+        let mut names = Vec::new();
+        let most = if self.random.one_in(3) { 100 } else { 4 };
+        for _ in 0..1 + self.random.below(most) {
+            let name = format!("f{}", self.random.below(200)).into_bytes();
+            Items::push(&mut names, &name);
+            Items::push(&mut list, &name);
+            Items::push(&mut list, &self.random.bytes(80));
+        }
+        let (pairs, names) = (Items::parse(&list).unwrap(), Items::parse(&names).unwrap());
+        let name = b"count";
+        let command = match self.random.below(7) {
+            0..=2 => HashCommand::Set { pairs },
+            3 | 4 => HashCommand::Remove { names },
+            5 => HashCommand::Increment { name, by: 3 },
+            _ => {
+                let list: &mut Vec<u8> = &mut Vec::new();
+                Items::push(list, b"fraction");
+                Items::push(list, b"0.1");
+                let name_and_by = Items::parse(list).unwrap();
+                let request = HashCommand::IncrementFloat { name_and_by }.request();
+                self.ask(&Command::Of { key, request });
+                return;
+            }
+        };
+        self.ask(&Command::Of { key, request: command.request() });
+    }
+
+    fn tree(&mut self) {
+        let key = self.key_or_other("t");
+        if self.random.one_in(12) {
+            return self.load(&key);
+        }
+        let id = self.random.below(60);
+        let name = format!("n{id}");
+        let name = if self.random.one_in(3) { ObjectId::from(&name[..]) } else { id.into() };
+        let at_ms = self.at_ms();
+        let expiry = match self.random.below(6) {
+            0 => Expiry::At(at_ms),
+            1 => Expiry::Never,
+            _ => Expiry::Keep,
+        };
+        let texts = [self.random.bytes(9), self.random.bytes(9)];
+        let fields = Fields::encode([(&b"a"[..], &texts[0][..]), (b"b", &texts[1])]);
+        let fields = Fields::parse(fields.as_ref().unwrap()).unwrap();
+        let rect = self.random.rect();
+        let wkb = remora_geometry::Shape::from_wkb(&point_wkb(&rect)).unwrap().to_wkb();
+        let data = self.random.bytes(90);
+        let data = (!id.is_multiple_of(3)).then_some(&data[..]);
+        let command = match self.random.below(10) {
+            0 => TreeCommand::Create(TreeSettings::default()),
+            1 | 2 => TreeCommand::Remove { id: name },
+            3 if self.random.one_in(6) => TreeCommand::Drop,
+            4 | 5 => {
+                let rect = Rect::point(rect.min_x, rect.min_y).unwrap();
+                let geometry = Some(&wkb[..]);
+                TreeCommand::Put(PutObject { data, geometry, expiry, ..PutObject::new(name, rect) })
+            }
+            6 => TreeCommand::SetFields { id: name, fields },
+            7 => {
+                let fields = Some(fields);
+                TreeCommand::Put(PutObject { data, fields, expiry, ..PutObject::new(name, rect) })
+            }
+            _ => TreeCommand::Put(PutObject { data, expiry, ..PutObject::new(name, rect) }),
+        };
+        self.tree_command(&key, &command);
+    }
+
+    fn tree_command(&mut self, key: &[u8], command: &TreeCommand<'_>) -> (Status, i64) {
+        let mut scratch = Vec::new();
+        let request = command.request(&mut scratch).unwrap();
+        self.ask(&Command::Of { key, request })
+    }
+
+    /// A tree that is built of staged objects, or is not in the end.
+    fn load(&mut self, key: &[u8]) {
+        self.loads += 1;
+        let load = self.loads;
+        self.tree_command(key, &TreeCommand::Create(TreeSettings::default()));
+        let pieces = 1 + self.random.below(3);
+        for piece in 0..pieces {
+            let mut list = Vec::new();
+            let many = self.random.below(if self.large { 3000 } else { 50 });
+            for id in 0..many {
+                Objects::push(&mut list, 10_000 * piece + id, &self.random.rect());
+            }
+            let objects = Objects::parse(&list).unwrap();
+            self.tree_command(key, &TreeCommand::Stage { load, first: piece == 0, objects });
+        }
+        match self.random.below(4) {
+            0 => {
+                // It is left, and goes.
+                self.wait_for_idle_stages();
+            }
+            1 => drop(self.tree_command(key, &TreeCommand::Build { load: load + 1 })),
+            _ => drop(self.tree_command(key, &TreeCommand::Build { load })),
+        }
+    }
+
+    fn wait_for_idle_stages(&mut self) {
+        for _ in 0..STAGE_IDLE_S + 2 {
+            self.now.since_start_s += 1;
+            self.tick();
+        }
+        assert!(self.shards.iter().all(|shard| shard.stats().staged_bytes == 0));
+    }
+
+    fn any_key(&mut self) {
+        let kind = ["s", "g", "t", "h", "x"][self.random.below(5) as usize];
+        let key = &self.key(kind)[..];
+        let at_ms = self.at_ms();
+        let condition = match self.random.below(4) {
+            0 => ExpireCondition::IfNone,
+            1 => ExpireCondition::IfLater,
+            _ => ExpireCondition::Always,
+        };
+        let command = match self.random.below(4) {
+            0 => Command::Del { key },
+            1 => Command::Exists { key },
+            _ => Command::Expire { key, at_ms, condition },
+        };
+        self.ask(&command);
+    }
+
+    fn flush(&mut self) {
+        let at = self.random.below(self.shards.len() as u64) as usize;
+        let is_all = self.random.one_in(3);
+        self.ask_shard(at, if is_all { &Command::FlushAll } else { &Command::Flush });
+    }
+
+    fn time_passes(&mut self) {
+        let passed = self.random.below(3_000);
+        self.now.unix_ms += passed;
+        self.now.since_start_s += passed / 1000;
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        for at in 0..self.shards.len() {
+            self.shards[at].tick(self.now);
+            self.drain(at);
+        }
+    }
+}
+
+fn point_wkb(rect: &Rect) -> Vec<u8> {
+    let mut wkb = vec![1, 1, 0, 0, 0];
+    wkb.extend_from_slice(&rect.min_x.to_le_bytes());
+    wkb.extend_from_slice(&rect.min_y.to_le_bytes());
+    wkb
+}
+
+/// The whole entries of a log's bytes, up to what is no frame.
+fn entries(log: u32, bytes: &[u8]) -> Vec<OwnedEntry> {
+    let mut assembler = Assembler::new(1, 100 << 20);
+    let key = remora_log::LogKey::new(SECRET, log);
+    let mut entries = Vec::new();
+    for frame in Frames::new(bytes, key).map_while(Result::ok) {
+        let entry = assembler.take(frame).expect("in order");
+        entries.extend(entry.map(|entry| entry.to_owned()));
+    }
+    entries
+}
+
+/// Shards that apply logs.
+struct Copy {
+    shards: Vec<Shard>,
+    logs: usize,
+}
+
+impl Copy {
+    fn new(shards: usize, logs: usize) -> Self {
+        let mut shards: Vec<Shard> =
+            (0..shards as u32).map(|at| shard(100 + at, 64 << 20, Eviction::S3Fifo)).collect();
+        shards.iter_mut().for_each(Shard::begin_applying);
+        Self { shards, logs }
+    }
+
+    fn apply(&mut self, log: usize, entry: &OwnedEntry) -> Vec<Result<Applied, ApplyError>> {
+        let (logs, shards) = (self.logs, self.shards.len());
+        let apply = |(at, shard): (usize, &mut Shard)| {
+            let takes = |key: &[u8]| home(key, logs) == log && home(key, shards) == at;
+            // Its own clock is far ahead: it must expire nothing by it.
+            let now = Now { unix_ms: START.unix_ms * 2, since_start_s: 9 };
+            shard.apply(&entry.entry(), &Origin { log: log as u32, takes: &takes }, now)
+        };
+        self.shards.iter_mut().enumerate().map(apply).collect()
+    }
+
+    /// Applies all logs, in any order between them; each entry so many times.
+    fn apply_all(&mut self, logs: &[Vec<OwnedEntry>], times: usize, random: &mut Random) {
+        let mut next = vec![0; logs.len()];
+        while next.iter().zip(logs).any(|(&next, log)| next < log.len()) {
+            let at = random.below(logs.len() as u64) as usize;
+            let Some(entry) = logs[at].get(next[at]) else { continue };
+            let done = self.apply(at, entry);
+            assert!(done.iter().all(Result::is_ok), "{done:?} {}", entry.sequence);
+            let is_flush = done.iter().all(|done| *done == Ok(Applied::Done));
+            let somewhere = done.contains(&Ok(Applied::Done));
+            assert!(somewhere && (is_flush || self.logs > 0));
+            for _ in 1..times {
+                let again = self.apply(at, entry);
+                assert!(again.iter().all(|again| *again == Ok(Applied::Before)), "{again:?}");
+            }
+            next[at] += 1;
+        }
+        for shard in &self.shards {
+            assert_eq!(shard.stats().evicted + shard.stats().expired, 0);
+        }
+    }
+
+    fn audit(&mut self) {
+        for shard in &mut self.shards {
+            while shard.wants_release() {
+                shard.release_some(Now { since_start_s: 1_000_000, ..START });
+            }
+            shard.audit().unwrap();
+        }
+    }
+}
+
+fn history(seed: u64, shards: usize, eviction: Eviction, steps: usize) -> Source {
+    let mut source = Source::new(seed, shards, eviction);
+    source.run(steps);
+    source.ask_only = source.shards.iter().map(|shard| shard.stats().ask_only).sum();
+    source.wait_for_idle_stages();
+    source
+}
+
+fn logs_of(source: &Source) -> Vec<Vec<OwnedEntry>> {
+    source.logs.iter().enumerate().map(|(at, bytes)| entries(at as u32, bytes)).collect()
+}
+
+#[test]
+fn logs_make_the_same_keys_in_any_number_of_shards() {
+    let mut counts = BTreeMap::new();
+    for seed in 1..=10u64 {
+        let eviction = if seed % 2 == 0 { Eviction::S3Fifo } else { Eviction::None };
+        let (from, to) = (1 + seed as usize % 3, [1, 2, 3, 5][seed as usize % 4]);
+        let source = history(seed, from, eviction, 2_500);
+        let logs = logs_of(&source);
+        let expected = digest_of(&source.shards);
+        assert_ne!(expected, Digest::default());
+        let mut random = Random(seed + 99);
+        for times in [1, 2] {
+            let mut copy = Copy::new(to, from);
+            copy.apply_all(&logs, times, &mut random);
+            assert_eq!(digest_of(&copy.shards), expected, "seed {seed}: {from} to {to}");
+            copy.audit();
+            for shard in &copy.shards {
+                assert_eq!(shard.stats().staged_bytes, 0, "what was dropped there is dropped here");
+            }
+            for (log, entries) in logs.iter().enumerate() {
+                let last = entries.last().map_or(0, |entry| entry.sequence);
+                assert!(copy.shards.iter().all(|shard| shard.applied(log as u32) == last));
+                assert_eq!(source.shards[log].log().last_sequence(), last);
+            }
+        }
+        *counts.entry("given").or_insert(0) += source.given;
+        *counts.entry("pieces").or_insert(0) += source.pieces;
+        *counts.entry("ask-only").or_insert(0) += source.ask_only;
+        for shard in &source.shards {
+            let stats = shard.stats();
+            *counts.entry("expired").or_insert(0) += stats.expired;
+            *counts.entry("evicted").or_insert(0) += stats.evicted;
+            *counts.entry("trees").or_insert(0) += stats.trees;
+            *counts.entry("geo").or_insert(0) += stats.geo_keys;
+            *counts.entry("stages").or_insert(0) += stats.stages_abandoned;
+        }
+    }
+    for (what, count) in counts {
+        assert!(count > 0, "no history had any: {what}");
+    }
+}
+
+/// A log that is cut anywhere, in the middle of an entry of several pieces too, or
+/// in which a byte is wrong, gives the state before that.
+#[test]
+fn a_cut_or_damaged_log_gives_the_state_before() {
+    let source = history(5, 1, Eviction::None, 500);
+    let bytes = &source.logs[0];
+    let all = entries(0, bytes);
+    // The state after each sequence.
+    let mut states = vec![Digest::default()];
+    let mut copy = Copy::new(1, 1);
+    for entry in &all {
+        assert_eq!(copy.apply(0, entry), [Ok(Applied::Done)]);
+        states.push(copy.shards[0].digest());
+    }
+    assert_eq!(states.last(), Some(&source.shards[0].digest()));
+    let mut random = Random(77);
+    let mut in_pieces = 0;
+    for _ in 0..60 {
+        let mut damaged = bytes.clone();
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(2) {
+            0 => damaged.truncate(at),
+            _ => damaged[at] ^= 1 << random.below(8),
+        }
+        let kept = entries(0, &damaged);
+        assert!(kept.len() < all.len() && kept[..] == all[..kept.len()]);
+        in_pieces += (all[kept.len()].operation().len() > 1 << 16) as usize;
+        let mut copy = Copy::new(2, 1);
+        copy.apply_all(std::slice::from_ref(&kept), 1, &mut random);
+        assert_eq!(digest_of(&copy.shards), states[kept.len()]);
+        if kept.len() + 1 < all.len() {
+            // What comes behind it is not applied.
+            let (expected, sequence) = (kept.len() as u64 + 1, kept.len() as u64 + 2);
+            let gap = Err(ApplyError::Gap { expected, sequence });
+            assert_eq!(copy.apply(0, &all[kept.len() + 1]), [gap, gap]);
+            assert_eq!(digest_of(&copy.shards), states[kept.len()]);
+        }
+    }
+    assert!(in_pieces > 5, "{in_pieces}");
+}
+
+/// An entry of its own making, as a log would give it.
+fn entry(sequence: u64, epoch: u64, command: &Command<'_>) -> OwnedEntry {
+    let key = remora_log::LogKey::new(1, 0);
+    let mut log = remora_log::Log::new(remora_log::LogOptions::new(key, 0, epoch));
+    while log.last_sequence() + 1 < sequence {
+        log.pass();
+    }
+    let mut bytes = Vec::new();
+    command.encode_into(0, &mut bytes);
+    log.append([&bytes, &[], &[]]);
+    log.entries().remove(0)
+}
+
+fn set<'a>(key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Command<'a> {
+    Command::Set { key, value, condition: Condition::Always, expiry, get: false }
+}
+
+#[test]
+fn a_copy_is_changed_by_entries_alone() {
+    let mut copy = shard(1, 4 << 20, Eviction::S3Fifo);
+    let apply =
+        |shard: &mut Shard, entry: &OwnedEntry| shard.apply(&entry.entry(), &Origin::WHOLE, START);
+    let first = entry(1, 3, &set(b"key", b"value", Expiry::At(START.unix_ms + 10)));
+    assert_eq!(apply(&mut copy, &first), Err(ApplyError::NotApplying));
+    copy.begin_applying();
+    assert_eq!(apply(&mut copy, &first), Ok(Applied::Done));
+    assert_eq!(copy.log().last_sequence(), 1);
+    let hash = copy.hash(b"key");
+    let own = copy.execute(&set(b"key", b"mine", Expiry::Never), hash, START);
+    assert_eq!(own.status, Status::ReadOnly);
+    let large = LargeSet {
+        key: b"key",
+        hash,
+        value_bytes: 10,
+        condition: Condition::Always,
+        expiry: Expiry::Never,
+        get: false,
+    };
+    assert_eq!(copy.begin_upload(large, START).err(), Some(Status::ReadOnly));
+    let get = Command::Get { key: b"key" };
+    assert_eq!(copy.execute(&get, hash, START).value, Some(&b"value"[..]));
+    // It has expired: nobody sees it, and it is there until the log says so.
+    let later = Now { unix_ms: START.unix_ms + 10, ..START };
+    assert_eq!(copy.execute(&get, hash, later).status, Status::NotFound);
+    (0..9).for_each(|_| copy.tick(later));
+    assert_eq!((copy.stats().keys, copy.log().last_sequence()), (1, 1));
+    let append = entry(2, 3, &Command::Append { key: b"key", value: b"+" });
+    let at = later;
+    assert_eq!(copy.apply(&append.entry(), &Origin::WHOLE, at), Ok(Applied::Done));
+    assert_eq!(copy.execute(&get, hash, START).value, Some(&b"value+"[..]));
+    // Epochs go on, never back; what is no change is refused; so is what cannot be.
+    let old = entry(3, 2, &Command::Del { key: b"key" });
+    let refused = ApplyError::OldEpoch { before: 3, epoch: 2 };
+    assert_eq!(apply(&mut copy, &old), Err(refused));
+    assert_eq!(apply(&mut copy, &entry(3, 3, &get)), Err(ApplyError::Malformed));
+    let wrong = entry(3, 3, &Command::Del { key: b"none" });
+    assert_eq!(apply(&mut copy, &wrong), Err(ApplyError::Refused(Status::NotDone)));
+    let full = vec![1; 5 << 20];
+    let full = entry(3, 3, &set(b"full", &full[..60_000], Expiry::Never));
+    assert_eq!(apply(&mut copy, &full), Ok(Applied::Done));
+    assert_eq!(copy.applied(0), 3);
+    // It goes on by itself, behind what it has applied.
+    assert_eq!(copy.end_applying(2), Err(ApplyError::OldEpoch { before: 3, epoch: 2 }));
+    copy.end_applying(4).unwrap();
+    assert_eq!(copy.execute(&get, hash, later).status, Status::NotFound);
+    assert_eq!(copy.stats().expired, 1);
+    let entries = copy.log().entries();
+    assert_eq!((entries.len(), entries[0].sequence, entries[0].epoch), (1, 4, 4));
+}
+
+/// The digest in turns is that of one moment, whatever happens between them.
+#[test]
+fn a_digest_in_turns_is_of_one_moment() {
+    let mut shard = shard(1, 32 << 20, Eviction::None);
+    let many = 3 * DIGEST_TURN_PARTS as u64;
+    let put = |shard: &mut Shard, at: u64| {
+        let key = at.to_le_bytes();
+        let hash = shard.hash(&key);
+        shard.execute(&set(&key, b"value", Expiry::Never), hash, START);
+    };
+    (0..many).for_each(|at| put(&mut shard, at));
+    let mut read = DigestRead::default();
+    let mut turns = 0;
+    let whole = loop {
+        turns += 1;
+        match shard.digest_turn(&mut read) {
+            Some(digest) => break digest,
+            None => assert!(turns < 100),
+        }
+    };
+    assert!(turns >= 3, "{turns}");
+    assert_eq!(whole, shard.digest());
+    // With a change after each turn it ends all the same.
+    let mut read = DigestRead::default();
+    for turn in 0.. {
+        if let Some(digest) = shard.digest_turn(&mut read) {
+            assert!(turn > 3 && digest == shard.digest() && digest != whole);
+            break;
+        }
+        assert!(turn < 100);
+        put(&mut shard, many + turn);
+    }
+    // Of a value: the name does not count, all else does.
+    let value = |shard: &mut Shard, key: &[u8]| {
+        let hash = shard.hash(key);
+        shard.digest_value(key, hash, START)
+    };
+    let [one, two] = [1u64.to_le_bytes(), 2u64.to_le_bytes()];
+    assert_eq!(value(&mut shard, b"none"), None);
+    assert_eq!(value(&mut shard, &one), value(&mut shard, &two));
+    let hash = shard.hash(&two);
+    shard.execute(&Command::Append { key: &two, value: b"!" }, hash, START);
+    assert_ne!(value(&mut shard, &one), value(&mut shard, &two));
+}

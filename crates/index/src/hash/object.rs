@@ -1,0 +1,112 @@
+//! The reader's side of an object whose parts are found through a table of its
+//! own: its root record first, then bucket and part, by the walk that finds keys
+//! too.
+//!
+//! What it keeps true: a part counts only with its root. A reader of a part
+//! fetches the root record's first words behind it, in the same batch. It
+//! believes the part only if these words say that the root is live, of the generation
+//! under which the part was looked for, and has not expired.
+
+use super::view::TableRef;
+use super::walk::Lookup;
+use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_layout::limits::SLOT_UNIT_BYTES;
+use remora_layout::part::{part_hash_seed, part_secret, root_of_word};
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::{
+    Mutable, RECORD_HEADER_BYTES, ROOT_WORDS_BYTES, Reject, Verified, state_offset, verify,
+    verify_root_words,
+};
+
+/// What a reader knows of an object with parts.
+#[derive(Clone, Debug)]
+pub struct ObjectRef {
+    region: u32,
+    slot: u32,
+    generation: u32,
+    hash_seed: u64,
+    secret: u64,
+    /// The table of its parts, as the root record told of it at some time.
+    table: Option<TableRef>,
+}
+
+impl ObjectRef {
+    /// An object of a shard with this table, by the word that names its root record
+    /// ([`remora_layout::part::root_word`]). `hash_seed` is the cluster's.
+    pub fn of_root(shard: &TableRef, hash_seed: u64, root: u64) -> Self {
+        let (slot, generation) = root_of_word(root);
+        Self {
+            region: shard.region,
+            slot,
+            generation,
+            hash_seed: part_hash_seed(hash_seed, slot, generation),
+            secret: part_secret(shard.secret, slot, generation),
+            table: None,
+        }
+    }
+
+    /// The object whose root record has just been found; `record` are the bytes
+    /// that were fetched. `None` if its table was caught while it changed.
+    pub fn of_record(
+        shard: &TableRef,
+        hash_seed: u64,
+        found: &Verified<'_>,
+        record: &[u8],
+    ) -> Option<Self> {
+        let RemotePointer { slot, generation, length, .. } = found.pointer;
+        let root = remora_layout::part::root_word(slot, generation);
+        let object = Self::of_root(shard, hash_seed, root);
+        let key_bytes = length as usize - RECORD_HEADER_BYTES - found.value.len();
+        let state = state_offset(key_bytes);
+        let offset = slot as u64 * SLOT_UNIT_BYTES as u64 + state as u64;
+        let table = shard.of_object(object.secret, offset, record.get(state..)?)?;
+        Some(Self { table: Some(table), ..object })
+    }
+
+    /// Whether this is the object with this root record.
+    pub fn is_root(&self, root: u64) -> bool {
+        (self.slot, self.generation) == root_of_word(root)
+    }
+
+    /// The hash of a part's name.
+    pub fn hash(&self, name: &[u8]) -> KeyHash {
+        KeyHash::of(name, self.hash_seed)
+    }
+
+    /// Begins a walk to a part of this name; `None` if where the table lies is not
+    /// known.
+    pub fn begin<'k>(&self, name: &'k [u8], kind: Kind) -> Option<Lookup<'k>> {
+        let table = self.table.as_ref()?;
+        Some(Lookup::begin(name, self.hash(name), kind, table))
+    }
+
+    /// What is to be fetched behind each part: offset and bytes.
+    pub fn root_range(&self) -> (u64, usize) {
+        (self.slot as u64 * SLOT_UNIT_BYTES as u64, ROOT_WORDS_BYTES)
+    }
+
+    /// Checks what was fetched of the root record, behind a part: the part counts
+    /// if this is no error and the expiry, if there is one, has not passed.
+    ///
+    /// # Errors
+    /// The object has gone, or is to be asked for.
+    pub fn check_root(&self, bytes: &[u8]) -> Result<Mutable, Reject> {
+        verify_root_words(bytes, self.generation)
+    }
+
+    /// Checks the bytes of a part that a pointer led to.
+    ///
+    /// # Errors
+    /// Why they are not the part that was looked for.
+    pub fn verify_part<'a>(
+        &self,
+        bytes: &'a [u8],
+        pointer: RemotePointer,
+        kind: Kind,
+        name: &[u8],
+    ) -> Result<Verified<'a>, Reject> {
+        let generation = Some(pointer.generation);
+        verify(bytes, self.secret, self.region, pointer.slot, generation, kind, name)
+    }
+}

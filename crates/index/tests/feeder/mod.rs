@@ -1,0 +1,52 @@
+//! The driver of tests: it feeds any walk, as late, as torn and in as odd an
+//! order as its source likes.
+
+use remora_walk::{Proof, Step, Walk, Want};
+
+/// More fetches than any walk may need.
+const MOST_FETCHES: usize = 100_000;
+
+/// Where a walk's bytes come from.
+pub trait Source<W: Walk> {
+    /// The bytes of a want, and their proof.
+    fn bytes(&mut self, want: &Want<W::Tag>) -> (Vec<u8>, Proof);
+
+    /// What the walk begins under again.
+    fn head(&mut self) -> W::Head;
+
+    /// Which of so many wants that are under way comes next.
+    fn next(&mut self, under_way: usize) -> usize {
+        under_way - 1
+    }
+}
+
+/// Feeds a walk until it ends, with up to `width` wants under way. Gives what
+/// it found, and the bytes that it was fed last.
+pub fn feed<W: Walk>(
+    walk: &mut W,
+    mut width: usize,
+    source: &mut impl Source<W>,
+) -> Result<(W::Found, Vec<u8>), W::Reason> {
+    let mut under_way = Vec::new();
+    for _ in 0..MOST_FETCHES {
+        while under_way.len() < width
+            && let Some(want) = walk.next_want()
+        {
+            under_way.push(want);
+        }
+        assert!(!under_way.is_empty(), "it wants nothing, and has not ended");
+        let want = under_way.swap_remove(source.next(under_way.len()));
+        let (bytes, proof) = source.bytes(&want);
+        match walk.feed(want, &bytes, proof) {
+            Step::More => {}
+            Step::Found(found) => return Ok((found, bytes)),
+            Step::Ask(reason) => return Err(reason),
+            Step::Restart => {
+                // What is still under way is fed in vain, later.
+                width += under_way.len();
+                walk.restart(&source.head())?;
+            }
+        }
+    }
+    panic!("no walk is so long");
+}

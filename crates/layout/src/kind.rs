@@ -1,0 +1,111 @@
+//! What a record is: the byte `kind` of its header, under its checksum.
+//!
+//! ```text
+//!  0 .. 31     records that a key names, by the type of the object
+//!  32 .. 63    the same types: the object lies whole in its record
+//!  64 .. 255   parts: records that no key names, found through their object
+//! ```
+//! A small object lies whole in its record, which a change replaces, as it does a
+//! string's. A larger one has a root record, which stays.
+//! A reader demands the kind that it came for. Without that a pointer to one
+//! kind of record could be taken for another: the name of a GEO member may
+//! equal a key, and the id of a tree's object may equal either.
+
+/// The bit of a key's record that holds a whole object of a type.
+const WHOLE: u8 = 32;
+
+/// The kind of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Kind(pub u8);
+
+impl Kind {
+    /// A string: the record's value is the key's.
+    pub const STRING: Self = Self(0);
+    /// The root record of a hash.
+    pub const HASH: Self = Self(1);
+    /// Reserved: the root record of a list.
+    pub const LIST: Self = Self(2);
+    /// Reserved: the root record of a set.
+    pub const SET: Self = Self(3);
+    /// Reserved: the root record of a sorted set.
+    pub const SORTED_SET: Self = Self(4);
+    /// The root record of a tree of places.
+    pub const RTREE: Self = Self(5);
+    /// The root record of a GEO key.
+    pub const GEO: Self = Self(6);
+    /// Reserved: the root record of a collection.
+    pub const COLLECTION: Self = Self(7);
+
+    /// A member of a GEO key: its name and score.
+    pub const GEO_MEMBER: Self = Self(64);
+    /// Geometry and bytes of a tree's object.
+    pub const OBJECT: Self = Self(65);
+    /// A field of a hash.
+    pub const HASH_FIELD: Self = Self(66);
+
+    /// What a user calls a key of this kind; a GEO key is a sorted set in Redis's
+    /// eyes.
+    pub const fn name(self) -> &'static str {
+        match self.of_type() {
+            Self::STRING => "string",
+            Self::HASH => "hash",
+            Self::LIST => "list",
+            Self::SET => "set",
+            Self::SORTED_SET | Self::GEO => "zset",
+            Self::RTREE => "rtree",
+            Self::COLLECTION => "collection",
+            _ => "none",
+        }
+    }
+
+    /// The kind of a record that holds a whole object of this type.
+    pub const fn whole(self) -> Self {
+        Self(self.0 | WHOLE)
+    }
+
+    /// The type of the object that a key's record belongs to: the kind of its
+    /// root records. A part is what it is.
+    #[inline(always)]
+    pub const fn of_type(self) -> Self {
+        if self.is_part() { self } else { Self(self.0 & !WHOLE) }
+    }
+
+    /// Whether such a record is the root of an object: it has a state block.
+    #[inline(always)]
+    pub const fn is_root(self) -> bool {
+        self.0 != Self::STRING.0 && self.0 < WHOLE
+    }
+
+    /// Whether such a record is a part of an object: no bucket names it.
+    #[inline(always)]
+    pub const fn is_part(self) -> bool {
+        self.0 >= 64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_own_number_on_its_side() {
+        let keyed = [
+            Kind::STRING,
+            Kind::HASH,
+            Kind::LIST,
+            Kind::SET,
+            Kind::SORTED_SET,
+            Kind::RTREE,
+            Kind::GEO,
+            Kind::COLLECTION,
+        ];
+        let parts = [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD];
+        assert!(keyed.iter().all(|kind| !kind.is_part() && kind.whole().of_type() == *kind));
+        assert!(keyed.iter().all(|kind| !kind.whole().is_root() && !kind.whole().is_part()));
+        assert!(parts.iter().all(|kind| kind.is_part() && !kind.is_root()));
+        let all: std::collections::BTreeSet<u8> =
+            keyed.iter().chain(&parts).map(|kind| kind.0).collect();
+        assert_eq!(all.len(), keyed.len() + parts.len());
+    }
+}

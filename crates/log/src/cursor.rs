@@ -1,0 +1,214 @@
+//! Readers of the log: cursors, and what they hold.
+//!
+//! What it keeps true: a cursor gives every frame from its sequence on, each
+//! once, or says that it is lost; it never skips one. A cursor that goes on
+//! after it was lost begins again at a whole entry.
+
+use crate::append::{EntryStart, Log, Segment};
+use crate::frame::{FIRST, FRAME_HEADER_BYTES, FrameHeader, frame_bytes};
+use zerocopy::FromBytes;
+
+/// Where a reader of a log is: before a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cursor {
+    /// Number of the next frame.
+    frame: u64,
+    /// Number of the first frame of its segment, and where in it the next frame
+    /// begins.
+    segment: u64,
+    offset: usize,
+}
+
+/// What the reader wants next is not kept any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the log keeps entries from sequence {oldest} on only")]
+pub struct Lost {
+    /// The oldest entry that is kept whole; one more than the last if none is.
+    pub oldest: u64,
+}
+
+/// No cursor can begin there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CursorError {
+    /// The entry is not kept any more.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// The log has not come so far.
+    #[error("the log goes on with sequence {next}")]
+    Ahead {
+        /// The sequence of the next entry.
+        next: u64,
+    },
+}
+
+/// Keeps what a cursor has not read from being dropped, until it is released.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "what it holds is held until it is released"]
+pub struct Hold(u64);
+
+/// The holds of a log.
+#[derive(Default)]
+pub(crate) struct Holds {
+    next_id: u64,
+    /// By id, the first frame that is held; few.
+    held: Vec<(u64, u64)>,
+}
+
+impl Holds {
+    /// Whether anything is held.
+    #[inline]
+    pub fn any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether a frame before this one is held.
+    pub fn hold_before(&self, frame: u64) -> bool {
+        self.held.iter().any(|&(_, from)| from < frame)
+    }
+
+    /// Ends the holds on frames that are gone.
+    pub fn break_before(&mut self, frame: u64) {
+        self.held.retain(|&(_, from)| from >= frame);
+    }
+}
+
+impl Log {
+    /// A cursor at the entry with this sequence, which may be the next one.
+    ///
+    /// # Errors
+    /// The entry is not kept, or is still to come.
+    pub fn cursor(&self, sequence: u64) -> Result<Cursor, CursorError> {
+        let next = self.last_sequence + 1;
+        if sequence > next {
+            return Err(CursorError::Ahead { next });
+        }
+        let oldest = self.oldest_sequence();
+        if sequence < oldest {
+            return Err(Lost { oldest }.into());
+        }
+        if sequence == next {
+            return Ok(self.end());
+        }
+        let starts = self.segments().rev().find_map(|segment| {
+            let start = segment.first_entry.filter(|start| start.sequence <= sequence)?;
+            Some((segment, start))
+        });
+        let (segment, start) = starts.expect("the oldest entry begins in a segment");
+        Ok(seek(segment, start, sequence))
+    }
+
+    /// A cursor at the oldest entry that is kept whole.
+    pub fn oldest_cursor(&self) -> Cursor {
+        self.cursor(self.oldest_sequence()).expect("it is kept, or the next one")
+    }
+
+    /// The oldest entry that is kept whole; one more than the last if none is.
+    pub fn oldest_sequence(&self) -> u64 {
+        let first = self.segments().find_map(|segment| segment.first_entry);
+        first.map_or(self.last_sequence + 1, |start| start.sequence)
+    }
+
+    fn end(&self) -> Cursor {
+        let (segment, offset) = (self.tail.first_frame, self.tail.bytes.len());
+        Cursor { frame: self.next_frame, segment, offset }
+    }
+
+    /// Appends the next frames to `out`: as many as fit into `most_bytes`, but
+    /// one if there is one. Gives their number.
+    ///
+    /// # Errors
+    /// The next frame is not kept any more; nothing is read.
+    pub fn read(
+        &self,
+        cursor: &mut Cursor,
+        most_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Lost> {
+        self.check(cursor)?;
+        let (mut frames, mut left) = (0, most_bytes);
+        let begin = self.older.partition_point(|segment| segment.first_frame < cursor.segment);
+        let from = self.older.range(begin..).chain(std::iter::once(&self.tail));
+        for segment in from {
+            if segment.first_frame > cursor.segment {
+                // All of the segment before was read; it may be gone by now.
+                (cursor.segment, cursor.offset) = (segment.first_frame, 0);
+            }
+            let (from, mut to) = (cursor.offset, cursor.offset);
+            while to < segment.bytes.len() {
+                let bytes = bytes_at(segment, to);
+                if bytes > left && frames > 0 {
+                    break;
+                }
+                (to, frames, left) = (to + bytes, frames + 1, left.saturating_sub(bytes));
+                cursor.frame += 1;
+            }
+            out.extend_from_slice(&segment.bytes[from..to]);
+            cursor.offset = to;
+            if to < segment.bytes.len() {
+                break;
+            }
+        }
+        Ok(frames)
+    }
+
+    /// Keeps all that the cursor has not read, if it is still there.
+    ///
+    /// # Errors
+    /// It is not kept any more.
+    pub fn hold(&mut self, cursor: &Cursor) -> Result<Hold, Lost> {
+        self.check(cursor)?;
+        self.holds.next_id += 1;
+        self.holds.held.push((self.holds.next_id, cursor.frame));
+        self.count_room();
+        Ok(Hold(self.holds.next_id))
+    }
+
+    /// The hold keeps what the cursor has not read, and nothing before it.
+    ///
+    /// # Errors
+    /// The hold was broken: what it held has gone.
+    pub fn move_hold(&mut self, hold: &Hold, cursor: &Cursor) -> Result<(), Lost> {
+        self.check(cursor)?;
+        let lost = Lost { oldest: self.oldest_sequence() };
+        let held = self.holds.held.iter_mut().find(|(id, _)| *id == hold.0);
+        held.ok_or(lost)?.1 = cursor.frame;
+        self.count_room();
+        Ok(())
+    }
+
+    /// Ends a hold.
+    pub fn release(&mut self, hold: Hold) {
+        self.holds.held.retain(|&(id, _)| id != hold.0);
+        self.count_room();
+    }
+
+    fn check(&self, cursor: &Cursor) -> Result<(), Lost> {
+        if cursor.frame < self.first_frame() {
+            return Err(Lost { oldest: self.oldest_sequence() });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the frame that the log wrote there.
+fn bytes_at(segment: &Segment, offset: usize) -> usize {
+    frame_bytes(header_at(segment, offset).body_bytes.get() as usize)
+}
+
+fn header_at(segment: &Segment, offset: usize) -> &FrameHeader {
+    let bytes = &segment.bytes[offset..offset + FRAME_HEADER_BYTES];
+    FrameHeader::ref_from_bytes(bytes).expect("a header's length")
+}
+
+/// The entry of a sequence in the segment that it begins in.
+fn seek(segment: &Segment, start: EntryStart, sequence: u64) -> Cursor {
+    let (mut frame, mut offset) = (start.frame, start.offset);
+    // Bounded by the segment: the entry begins in it.
+    loop {
+        let header = header_at(segment, offset);
+        if header.sequence.get() == sequence && header.flags & FIRST != 0 {
+            return Cursor { frame, segment: segment.first_frame, offset };
+        }
+        (frame, offset) = (frame + 1, offset + bytes_at(segment, offset));
+    }
+}

@@ -1,0 +1,233 @@
+//! Which keys there are, and giving a key what another one has: requests that
+//! go on with a shard's answer, at the same shard or at another one.
+//!
+//! What it keeps true: KEYS goes through a shard in bounded steps, each a job of
+//! its own, and ends with its connection. A move of a key ends, though its connection
+//! has gone ([`super::moving`]).
+
+use super::connection::Connection;
+use super::execute::Executor;
+use super::host::Host;
+use super::moving::{Moving, Next, Place};
+use super::pending::Waiting;
+use crate::jobs::{Job, OwnedReply, Token};
+use remora_engine::command::{Command, ScannedKeys};
+use remora_front::CommandError;
+use remora_front::request::{KeyFilter, Render, Transfer};
+use remora_front::resp::encode;
+use remora_layout::database::Database;
+use remora_layout::hash::mix;
+use remora_layout::limits::RESP_MAX_REPLY_BYTES;
+use remora_layout::message::Status;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Keys of one step of KEYS.
+const KEYS_STEP: u32 = 1_000;
+/// Lowest bit of a cursor that is part of a place; those below number the shard.
+const PLACE_SHIFT: u32 = 6;
+
+/// A part of a request that waits, as tokens name it.
+type Part = (usize, u64, u64, usize);
+
+fn part_of(token: &Token) -> Part {
+    (token.connection, token.serial, token.request, token.part)
+}
+
+/// What is to be done with answers.
+#[derive(Default)]
+pub(super) struct KeyAnswers {
+    going_on: BTreeMap<Part, GoingOn>,
+    /// Random numbers that were drawn.
+    drawn: u64,
+}
+
+/// How a request goes on with the answer of a shard.
+enum GoingOn {
+    /// SCAN: one step of this shard.
+    Scan { shard: usize, filter: KeyFilter },
+    /// KEYS: the shard is gone through to its end.
+    Keys { shard: usize, database: Database, filter: KeyFilter, found: Vec<u8> },
+    /// RANDOMKEY: this shard, then the others.
+    Random { shard: usize, database: Database, left: usize },
+    /// A key goes to another one.
+    Moving(Box<Moving>),
+}
+
+impl<H: Host> Executor<H> {
+    pub(super) fn scan(
+        &mut self,
+        connection: &mut Connection,
+        (cursor, count): (u64, u32),
+        filter: KeyFilter,
+    ) {
+        let shard = (cursor & ((1 << PLACE_SHIFT) - 1)) as usize;
+        let place = u32::try_from(cursor >> PLACE_SHIFT);
+        let Some(place) = place.ok().filter(|_| shard < self.host.shards()) else {
+            // Nobody was told that cursor.
+            return connection.reply(|out, _| {
+                encode::array(out, 2);
+                encode::bulk(out, b"0");
+                encode::array(out, 0);
+            });
+        };
+        self.go_on_with(connection, 0, GoingOn::Scan { shard, filter });
+        let asked = vec![self.submit(connection, shard, 0, &Command::Scan { place, count })];
+        connection.wait(Waiting::all(Render::Scanned, asked));
+    }
+
+    pub(super) fn keys_of(&mut self, connection: &mut Connection, filter: &KeyFilter) {
+        // What comes behind it would wait for it anyway.
+        connection.expect_large();
+        let database = self.database;
+        let mut asked = Vec::new();
+        for shard in 0..self.host.shards() {
+            let (filter, found) = (filter.clone(), Vec::new());
+            self.go_on_with(connection, shard, GoingOn::Keys { shard, database, filter, found });
+            let command = Command::Scan { place: 0, count: KEYS_STEP };
+            asked.push(self.submit(connection, shard, shard, &command));
+        }
+        connection.wait(Waiting::all(Render::KeyList, asked));
+    }
+
+    pub(super) fn random_key(&mut self, connection: &mut Connection) {
+        let (shards, database) = (self.host.shards(), self.database);
+        let keys = |shard| self.host.keys_in(shard, database);
+        let total: u64 = (0..shards).map(keys).sum();
+        let mut at = self.draw() % total.max(1);
+        let weighed = (0..shards).find(|&shard| {
+            let keys = self.host.keys_in(shard, database);
+            let is_it = at < keys;
+            at = at.saturating_sub(keys);
+            is_it
+        });
+        let shard = weighed.unwrap_or_default();
+        self.go_on_with(connection, 0, GoingOn::Random { shard, database, left: shards - 1 });
+        let random = self.draw();
+        let asked = vec![self.submit(connection, shard, 0, &Command::RandomKey { random })];
+        connection.wait(Waiting::all(Render::AnyKey, asked));
+    }
+
+    pub(super) fn transfer(&mut self, connection: &mut Connection, transfer: &Transfer<'_>) {
+        let Transfer { key, to, replaces, keeps, render, .. } = *transfer;
+        let to_database = transfer.database.unwrap_or(self.database);
+        if transfer.must_differ && key == to && to_database == self.database {
+            return connection.reply(|out, _| CommandError::SameObject.write(out));
+        }
+        let slots = self.host.slots();
+        let place = |key: &[u8], database| {
+            let shard = slots.shard_of(key);
+            Place { key: key.into(), database, shard }
+        };
+        let (from, to) = (place(key, self.database), place(to, to_database));
+        let moving = Moving::new(from, to, replaces, keeps);
+        // What comes behind it would wait for it anyway.
+        connection.expect_large();
+        let (shard, command) = moving.first();
+        let asked = vec![self.submit(connection, shard, 0, &command)];
+        self.go_on_with(connection, 0, GoingOn::Moving(Box::new(moving)));
+        connection.wait(Waiting::all(render, asked));
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.key_answers.drawn += 1;
+        mix(self.host.hash_seed() ^ self.now_ms, self.key_answers.drawn)
+    }
+
+    /// The next request of a connection goes on so when its part is answered.
+    fn go_on_with(&mut self, connection: &Connection, part: usize, on: GoingOn) {
+        let part = (connection.slot, connection.serial, connection.next_request(), part);
+        self.key_answers.going_on.insert(part, on);
+    }
+
+    /// Goes on with what a shard has answered: the reply if that is all, none if
+    /// something is asked first.
+    pub(super) fn go_on_with_key(
+        &mut self,
+        token: Token,
+        reply: OwnedReply,
+        is_there: bool,
+    ) -> Option<OwnedReply> {
+        if self.key_answers.going_on.is_empty() {
+            return Some(reply);
+        }
+        let part = part_of(&token);
+        let Some(mut on) = self.key_answers.going_on.remove(&part) else { return Some(reply) };
+        let shards = self.host.shards();
+        let next = match &mut on {
+            GoingOn::Scan { shard, filter } => {
+                Next::Reply(scanned(reply, (*shard, shards), filter))
+            }
+            GoingOn::Keys { shard, database, filter, found } => {
+                keys_step(reply, (*shard, *database), filter, found)
+            }
+            GoingOn::Random { shard, database, left } => match reply.status {
+                Status::NotFound if *left > 0 => {
+                    (*left, *shard) = (*left - 1, (*shard + 1) % shards);
+                    Next::Ask(*shard, any_key(*database, self.draw()))
+                }
+                Status::NotDone => Next::Ask(*shard, any_key(*database, self.draw())),
+                _ => Next::Reply(reply),
+            },
+            GoingOn::Moving(moving) => moving.next(reply),
+        };
+        match next {
+            // A move under way ends, though its connection has gone.
+            Next::Ask(shard, command) if is_there || matches!(on, GoingOn::Moving(_)) => {
+                self.key_answers.going_on.insert(part, on);
+                let reply_to = Arc::clone(&self.replies);
+                self.host.hand(shard, Job::execute(command, reply_to, token));
+                None
+            }
+            Next::Ask(..) => None,
+            Next::Reply(reply) => Some(reply),
+        }
+    }
+}
+
+fn any_key(database: Database, random: u64) -> Vec<u8> {
+    encoded(database, &Command::RandomKey { random })
+}
+
+pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    command.encode_within(database, 0, &mut bytes);
+    bytes
+}
+
+/// Appends those keys of a list that pass a filter.
+fn filtered(list: &[u8], filter: &KeyFilter, found: &mut Vec<u8>) {
+    for (kind, key) in ScannedKeys::new(list).filter(|(kind, key)| filter.admits(*kind, key)) {
+        ScannedKeys::push(found, kind, key);
+    }
+}
+
+/// The reply to SCAN: where to go on, at this shard or the next one.
+fn scanned(reply: OwnedReply, (shard, shards): (usize, usize), filter: &KeyFilter) -> OwnedReply {
+    let mut found = Vec::new();
+    filtered(reply.value.as_deref().unwrap_or_default(), filter, &mut found);
+    let number = match reply.number {
+        0 if shard + 1 == shards => 0,
+        0 => shard as i64 + 1,
+        place => place << PLACE_SHIFT | shard as i64,
+    };
+    OwnedReply { number, value: Some(found), ..reply }
+}
+
+fn keys_step(
+    reply: OwnedReply,
+    (shard, database): (usize, Database),
+    filter: &KeyFilter,
+    found: &mut Vec<u8>,
+) -> Next {
+    filtered(reply.value.as_deref().unwrap_or_default(), filter, found);
+    if found.len() > RESP_MAX_REPLY_BYTES {
+        return Next::Reply(OwnedReply::status(Status::TooLarge));
+    }
+    match u32::try_from(reply.number) {
+        Ok(place) if place > 0 => {
+            Next::Ask(shard, encoded(database, &Command::Scan { place, count: KEYS_STEP }))
+        }
+        _ => Next::Reply(OwnedReply { value: Some(std::mem::take(found)), ..reply }),
+    }
+}

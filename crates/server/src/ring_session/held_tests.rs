@@ -1,0 +1,107 @@
+//! Replies that are held back until they are durable.
+
+use super::uploads::tests::Client;
+use remora_engine::Durability;
+use remora_engine::command::{Command, Condition, Expiry};
+use remora_layout::limits::HELD_REPLIES;
+use remora_layout::message::Status;
+
+const OK: Option<Status> = Some(Status::Ok);
+const NOT_FOUND: Option<Status> = Some(Status::NotFound);
+
+/// The id of a request of one session of the client.
+fn id(session: u32, request: u32) -> u32 {
+    session << 16 | request
+}
+
+fn send(client: &mut Client, id: u32, command: &Command<'_>) {
+    let mut frame = Vec::new();
+    command.encode_into(id, &mut frame);
+    client.send(&[&frame]);
+}
+
+fn set<'a>(key: &'a [u8]) -> Command<'a> {
+    let (condition, expiry) = (Condition::Always, Expiry::Never);
+    Command::Set { key, value: b"value", condition, expiry, get: false }
+}
+
+/// Turns until there is nothing to do.
+fn settle(client: &mut Client) {
+    client.turn();
+    while client.session.has_work() {
+        client.turn();
+    }
+}
+
+#[test]
+fn replies_wait_in_the_order_of_their_session_and_others_go_on() {
+    let mut client = Client::with(Durability::Told);
+    send(&mut client, id(1, 1), &set(b"a"));
+    send(&mut client, id(1, 2), &Command::Get { key: b"other" });
+    send(&mut client, id(2, 1), &Command::Get { key: b"other" });
+    send(&mut client, id(3, 1), &Command::Get { key: b"a" });
+    send(&mut client, id(1, 3), &set(b"b"));
+    settle(&mut client);
+    assert_eq!(client.replies(), [(id(2, 1), NOT_FOUND)], "it depends on nothing");
+    assert_eq!(client.session.held_replies(), 4);
+    client.shard.set_durable(1);
+    settle(&mut client);
+    let mut told = client.replies();
+    told.sort_by_key(|&(id, _)| id >> 16);
+    assert_eq!(told, [(id(1, 1), OK), (id(1, 2), NOT_FOUND), (id(3, 1), OK)]);
+    client.shard.set_durable(2);
+    settle(&mut client);
+    assert_eq!(client.replies(), [(id(1, 3), OK)]);
+    assert_eq!(client.session.held_replies(), 0);
+}
+
+#[test]
+fn with_too_many_held_replies_requests_wait_in_the_ring_and_none_is_lost() {
+    let mut client = Client::with(Durability::Told);
+    let all = HELD_REPLIES as u32 + 100;
+    let mut told = Vec::new();
+    for request in 0..all {
+        send(&mut client, id(1, request), &set(b"a"));
+        if request % 10 == 9 {
+            settle(&mut client);
+        }
+    }
+    settle(&mut client);
+    let executed = client.shard.last_sequence();
+    assert!((HELD_REPLIES as u64..all as u64).contains(&executed), "{executed}");
+    assert!(!client.session.has_work(), "it sleeps until something is durable");
+    assert_eq!(client.replies(), []);
+    for durable in [executed, all as u64] {
+        client.shard.set_durable(durable);
+        settle(&mut client);
+        told.extend(client.replies());
+    }
+    client.shard.set_durable(all as u64);
+    settle(&mut client);
+    told.extend(client.replies());
+    assert_eq!(told, (0..all).map(|request| (id(1, request), OK)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_flush_is_answered_at_its_end_and_others_go_on() {
+    let mut client = Client::with(Durability::Memory);
+    for number in 0..3_000u32 {
+        let key = number.to_le_bytes();
+        client.shard.execute(&set(&key), client.shard.hash(&key), Default::default());
+    }
+    send(&mut client, id(1, 1), &Command::Flush);
+    send(&mut client, id(1, 2), &Command::Count);
+    client.turn();
+    let mut turns = 0;
+    while client.shard.wants_release() {
+        assert!(client.session.has_work(), "it waits for its end");
+        send(&mut client, id(2, turns), &Command::Count);
+        client.turn();
+        assert_eq!(client.replies(), [(id(2, turns), OK)]);
+        client.shard.release_some(Default::default());
+        turns += 1;
+    }
+    assert!(turns > 5, "{turns}");
+    settle(&mut client);
+    assert_eq!(client.replies(), [(id(1, 1), OK), (id(1, 2), OK)]);
+}

@@ -1,0 +1,233 @@
+//! Requests of one client's ring pair that come in pieces.
+//!
+//! What it keeps true: whatever a request holds, memory of the shard or of the
+//! heap, is given back when it ends, when its client goes, and some seconds
+//! after its last piece. Pieces of a request that was refused or given up are
+//! passed over, so that the session goes on.
+
+use super::SessionError;
+use remora_arena::Journal;
+use remora_engine::command::Command;
+use remora_engine::{LargeSet, Upload};
+use remora_engine::{Now, Shard};
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_STREAMS, MAX_VALUE_BYTES};
+use remora_layout::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
+use remora_layout::plant::{Plant, planted};
+use std::collections::BTreeMap;
+use zerocopy::IntoBytes;
+
+/// A request whose value comes in pieces.
+enum Incoming {
+    /// A SET, written straight into its slot.
+    Set(Upload),
+    /// Any other command: put together, then executed.
+    Command {
+        /// The encoded command, as far as it has come.
+        bytes: Vec<u8>,
+        missing: usize,
+    },
+    /// It was refused; its pieces are passed over.
+    Refused { missing: usize },
+}
+
+/// A request whose value comes in pieces, and when its last piece came, by
+/// [`Shard::ticked_s`].
+struct Coming {
+    what: Incoming,
+    last_piece_s: u64,
+}
+
+/// What a finished request is to be done with.
+pub enum Complete {
+    /// The SET is to be carried out.
+    Set(Upload),
+    /// The encoded command is to be executed.
+    Command(Vec<u8>),
+}
+
+/// The requests in pieces of one ring pair, by id.
+#[derive(Default)]
+pub struct Uploads {
+    coming: BTreeMap<u32, Coming>,
+}
+
+impl Uploads {
+    /// Begins a request whose value comes in pieces. The status is to be
+    /// replied with if it is refused; its pieces are passed over then. A
+    /// session has one such request at a time: more than there can be sessions
+    /// are a peer's attempt to make us keep them.
+    pub fn begin(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        frame: &[u8],
+        header: &RequestHeader,
+        now: Now,
+    ) -> Result<Option<Status>, SessionError> {
+        if self.coming.len() >= MAX_CLIENT_SESSIONS {
+            return Err(SessionError::TooManyUploads);
+        }
+        let id = header.id.get();
+        let missing = header.value_bytes.get() as usize;
+        let begun = self.try_begin(shard, frame, header, now);
+        let refused = begun.as_ref().err().copied();
+        let what = begun.unwrap_or(Incoming::Refused { missing });
+        let before = self.coming.insert(id, Coming { what, last_piece_s: shard.ticked_s() });
+        give_back(shard, before, now);
+        if missing == 0 {
+            // Nothing would ever complete it.
+            let nothing = self.coming.remove(&id);
+            give_back(shard, nothing, now);
+            return Ok(refused.or(Some(Status::Malformed)));
+        }
+        Ok(refused)
+    }
+
+    fn try_begin(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        frame: &[u8],
+        header: &RequestHeader,
+        now: Now,
+    ) -> Result<Incoming, Status> {
+        let value_bytes = header.value_bytes.get() as usize;
+        if self.coming.len() >= MAX_STREAMS {
+            return Err(Status::OutOfMemory);
+        }
+        if value_bytes > MAX_VALUE_BYTES {
+            return Err(Status::TooLarge);
+        }
+        if header.of != 0 || header.op != Op::Set as u8 {
+            let mut bytes = Vec::with_capacity(frame.len() + value_bytes);
+            bytes.extend_from_slice(frame);
+            return Ok(Incoming::Command { bytes, missing: value_bytes });
+        }
+        // Decoded without its value.
+        let mut without = *header;
+        without.value_bytes = 0.into();
+        let bytes = [without.as_bytes(), &frame[REQUEST_HEADER_BYTES..]].concat();
+        match Command::decode_within(&bytes) {
+            // With GET the old value would have nowhere to go.
+            Ok((
+                database,
+                command @ Command::Set { key, condition, expiry, get: false, .. },
+                _,
+            )) => {
+                let hash = shard.hash_of(database, &command);
+                let set = LargeSet { key, hash, value_bytes, condition, expiry, get: false };
+                Ok(Incoming::Set(shard.begin_upload(set, now)?))
+            }
+            Ok(_) => Err(Status::Malformed),
+            Err((status, _)) => Err(status),
+        }
+    }
+
+    /// Takes the next piece of a request's value. What is complete comes back;
+    /// an error is the status to reply with.
+    pub fn piece(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        id: u32,
+        piece: &[u8],
+        now: Now,
+    ) -> Result<Option<Complete>, Status> {
+        // A piece of nothing, or of what was given up: there is no reply to
+        // wait for.
+        let Some(coming) = self.coming.get_mut(&id) else { return Ok(None) };
+        if !piece.is_empty() {
+            coming.last_piece_s = shard.ticked_s();
+        }
+        let left = match &mut coming.what {
+            Incoming::Set(upload) => match shard.upload(upload, piece) {
+                Ok(()) => upload.missing(),
+                Err(status) => {
+                    let refused = self.coming.remove(&id);
+                    give_back(shard, refused, now);
+                    return Err(status);
+                }
+            },
+            Incoming::Command { bytes, missing } => {
+                let taken = piece.len().min(*missing);
+                bytes.extend_from_slice(&piece[..taken]);
+                *missing -= taken;
+                *missing
+            }
+            Incoming::Refused { missing } => {
+                *missing = missing.saturating_sub(piece.len());
+                *missing
+            }
+        };
+        if left > 0 {
+            return Ok(None);
+        }
+        Ok(match self.coming.remove(&id).map(|coming| coming.what) {
+            Some(Incoming::Set(upload)) => Some(Complete::Set(upload)),
+            Some(Incoming::Command { bytes, .. }) => Some(Complete::Command(bytes)),
+            Some(Incoming::Refused { .. }) | None => None,
+        })
+    }
+
+    /// The rest of a request's value will not come. Whether the request has had
+    /// no reply: one that was refused, or given up, has had it.
+    pub fn call_off(&mut self, shard: &mut Shard<impl Journal>, id: u32, now: Now) -> bool {
+        let coming = self.coming.remove(&id);
+        let is_unanswered =
+            coming.as_ref().is_some_and(|coming| !matches!(coming.what, Incoming::Refused { .. }));
+        give_back(shard, coming, now);
+        is_unanswered
+    }
+
+    /// Whether none is under way.
+    pub fn is_empty(&self) -> bool {
+        self.coming.is_empty()
+    }
+
+    /// Gives up the requests whose pieces have stopped coming: the ids of those
+    /// that are to be refused, as the others were before. Late pieces are
+    /// passed over. Where pieces had to wait in the ring, it is not their
+    /// client that was silent: `had_to_wait` says so.
+    pub fn abandon_stalled(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        had_to_wait: bool,
+        now: Now,
+    ) -> Vec<u32> {
+        let mut stalled = Vec::new();
+        for (&id, coming) in &mut self.coming {
+            if had_to_wait {
+                coming.last_piece_s = shard.ticked_s();
+            } else if shard.has_stalled(coming.last_piece_s) {
+                stalled.push(id);
+            }
+        }
+        stalled.retain(|id| match self.coming.remove(id).map(|coming| coming.what) {
+            Some(Incoming::Set(upload)) => {
+                shard.abandon_stalled(Some(upload), now);
+                true
+            }
+            Some(Incoming::Command { .. }) => {
+                shard.abandon_stalled(None, now);
+                true
+            }
+            Some(Incoming::Refused { .. }) | None => false,
+        });
+        stalled
+    }
+
+    /// The client has gone.
+    pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
+        let coming = std::mem::take(&mut self.coming);
+        for (_, coming) in coming.into_iter().filter(|_| !planted(Plant::UploadOutlivesClient)) {
+            give_back(shard, Some(coming), now);
+        }
+    }
+}
+
+/// Gives back what a request holds of the shard.
+fn give_back(shard: &mut Shard<impl Journal>, coming: Option<Coming>, now: Now) {
+    if let Some(Coming { what: Incoming::Set(upload), .. }) = coming {
+        shard.abandon_upload(upload, now);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,100 @@
+//! The owner's memory, as other threads and processes that map it read it.
+
+use remora_arena::ReadView;
+
+/// Memory that its owner may change at any time, as a reader copies it without
+/// asking. The server hands in the mapping itself.
+pub trait Memory {
+    /// Its size in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Copies bytes out; no word is torn, and nothing orders one word against
+    /// another. False, and nothing is copied, if the range does not lie in it
+    /// or does not begin on a word.
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool;
+
+    /// As [`Memory::fetch`], after everything that was fetched before: who finds
+    /// here what a writer had not changed yet has fetched nothing before that
+    /// the writer stored after that change.
+    fn fetch_after(&self, offset: u64, into: &mut [u8]) -> bool {
+        // For memory whose every fetch is later than the one before.
+        self.fetch(offset, into)
+    }
+
+    /// Asks for bytes ahead of their use; a hint, wherever they lie.
+    fn prefetch(&self, _offset: u64, _bytes: usize) {}
+
+    /// As [`Memory::fetch`], of something with a version in its second word:
+    /// what that word was after everything had been copied. `None` if the
+    /// range does not lie in the memory. Equal and even versions in the copy
+    /// and after it mean that nothing changed meanwhile.
+    fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
+        // For memory whose every fetch is later than the one before.
+        let mut version = [0; 8];
+        let both = self.fetch(offset, into) && self.fetch(offset + 8, &mut version);
+        both.then(|| u64::from_le_bytes(version))
+    }
+}
+
+impl<M: Memory> Memory for &M {
+    fn bytes(&self) -> usize {
+        (*self).bytes()
+    }
+
+    #[inline(always)]
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        (*self).fetch(offset, into)
+    }
+
+    #[inline(always)]
+    fn fetch_after(&self, offset: u64, into: &mut [u8]) -> bool {
+        (*self).fetch_after(offset, into)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, offset: u64, bytes: usize) {
+        (*self).prefetch(offset, bytes);
+    }
+
+    #[inline(always)]
+    fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
+        (*self).fetch_versioned(offset, into)
+    }
+}
+
+impl Memory for ReadView {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    #[inline(always)]
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        let Ok(start) = self.check(offset, into.len()) else { return false };
+        self.copy_out(start, into);
+        true
+    }
+
+    #[inline(always)]
+    fn fetch_after(&self, offset: u64, into: &mut [u8]) -> bool {
+        ReadView::loads_end();
+        self.fetch(offset, into)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, offset: u64, bytes: usize) {
+        self.prefetch_range(offset, bytes);
+    }
+
+    #[inline(always)]
+    fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
+        // The copy begins with its first words, but in no order: the version
+        // that counts is loaded before all others.
+        let start = self.check(offset, into.len().max(16)).ok()?;
+        let before = self.load_acquire(start / 8 + 1);
+        self.copy_out(start, into);
+        let after = self.load_after(start / 8 + 1);
+        // An odd version never counts, whatever the copy says.
+        Some(if before == after { after } else { after | 1 })
+    }
+}

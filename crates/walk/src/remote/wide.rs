@@ -1,0 +1,364 @@
+//! A walk that wants many nodes at a time: READs of as many as may be under
+//! way, each handled as it comes (Catfish 4.2, C23), or one at a time (C20).
+//!
+//! What it keeps true: a node that is cached counts only if its first words
+//! were read anew, in the batch that reads the nodes below, and are the same.
+//! When the walk has ended, its object's root was read after all nodes: behind the
+//! leaves, in their batch, or by itself where the walk ended above the leaves.
+
+use super::cache::version_of;
+use super::{NodeCache, Reads, Tally};
+use crate::{BESIDE_BYTES, End, Proof, Walk, Want, What};
+use remora_fabric::{RemoteAddress, Work};
+use remora_layout::limits::{CACHE_LINE_BYTES, MAX_VERSION_CHECKS};
+use remora_layout::node::{NodeRef, VERSIONED_BYTES};
+use remora_layout::plant::{Plant, planted};
+use std::collections::VecDeque;
+
+/// READs of version words have ids from here on; those of nodes have the
+/// number of their landing place.
+const CHECK_ID: u64 = 1 << 32;
+/// READs of words beside others have ids from here on.
+const BESIDE_ID: u64 = 2 << 32;
+/// READs of the object's root have this id.
+const ROOT_ID: u64 = 3 << 32;
+/// Most of them in one beginning.
+const MAX_BESIDES: usize = 4;
+
+type EndOf<W> = End<<W as Walk>::Found, <W as Walk>::Reason>;
+
+/// A want that is to be fetched, and in which round trip.
+struct Planned<T> {
+    want: Want<T>,
+    round: u64,
+}
+
+/// One walk under way.
+pub struct Wide<'c, W: Walk> {
+    /// The walk.
+    pub walk: W,
+    region: u32,
+    /// Bytes from one landing place to the next: no want is longer.
+    stride: usize,
+    /// What is read of the object's root: offsets and bytes.
+    root: [(u64, usize); 2],
+    /// Nothing was posted after the last READ of the root.
+    is_root_last: bool,
+    cache: &'c mut NodeCache,
+    planned: VecDeque<Planned<W::Tag>>,
+    /// What lands in each place.
+    landing: Vec<Option<Planned<W::Tag>>>,
+    /// READs of nodes at a time.
+    issued: usize,
+    free: Vec<usize>,
+    /// Cached nodes whose first words are under way, in order, or fetched.
+    checks: Vec<NodeRef>,
+    /// How many of them have been posted.
+    checked: usize,
+    /// Words that are read beside others, in order: the last are not posted yet.
+    besides: Vec<Want<W::Tag>>,
+    besides_posted: usize,
+    /// READs under way.
+    under_way: usize,
+    /// Round trips of this beginning: READs in the longest chain of those that
+    /// each waited for the one before.
+    rounds: u64,
+    most_reads: u64,
+    /// Nodes that were planned to be fetched, over all beginnings.
+    planned_reads: u64,
+    /// What the walk ended with, while versions are still under way.
+    found: Option<W::Found>,
+}
+
+impl<'c, W: Walk> Wide<'c, W> {
+    /// A walk that has begun, in this region, with this many READs of nodes at
+    /// a time. None of its wants is longer than `most_bytes`. `root` is what is read of
+    /// the object's root behind the nodes: offsets and bytes. It ends [`End::Beyond`] once it turns out to need more than `most_reads` nodes.
+    pub fn new(
+        walk: W,
+        (region, root): (u32, [(u64, usize); 2]),
+        most_bytes: usize,
+        (issued, most_reads): (usize, u64),
+        cache: &'c mut NodeCache,
+    ) -> Self {
+        Self {
+            walk,
+            region,
+            stride: most_bytes.next_multiple_of(CACHE_LINE_BYTES),
+            cache,
+            planned: VecDeque::new(),
+            landing: Vec::new(),
+            issued,
+            root,
+            is_root_last: false,
+            free: Vec::new(),
+            checks: Vec::new(),
+            checked: 0,
+            besides: Vec::new(),
+            besides_posted: 0,
+            under_way: 0,
+            rounds: 0,
+            most_reads,
+            planned_reads: 0,
+            found: None,
+        }
+    }
+
+    /// Feeds the walk from its present beginning until it ends. No READ is under
+    /// way when it returns, unless the link has failed.
+    ///
+    /// # Errors
+    /// The link has failed.
+    pub fn run<R: Reads>(
+        &mut self,
+        reads: &mut R,
+        cost: &mut impl Tally,
+    ) -> Result<EndOf<W>, R::Error> {
+        self.begin();
+        let (root_at, root_bytes) = self.root_landed();
+        reads.reserve(root_at + root_bytes);
+        let end = self.feed_all(reads, cost);
+        cost.fetched(self.rounds, 0, 0);
+        end
+    }
+
+    fn begin(&mut self) {
+        self.planned.clear();
+        self.checks.clear();
+        self.besides.clear();
+        (self.checked, self.besides_posted, self.rounds, self.found) = (0, 0, 0, None);
+        self.is_root_last = false;
+        self.free.clear();
+        self.free.extend((0..self.issued).rev());
+        self.landing.clear();
+        self.landing.resize_with(self.issued, || None);
+    }
+
+    fn feed_all<R: Reads>(
+        &mut self,
+        reads: &mut R,
+        cost: &mut impl Tally,
+    ) -> Result<EndOf<W>, R::Error> {
+        let mut end = self.plan(0);
+        // Bounded as every walk is.
+        loop {
+            if end.is_none() {
+                self.post_planned(reads, cost);
+            }
+            if self.under_way == 0 && end.is_none() && self.found.is_some() {
+                self.post_root(reads, cost);
+            }
+            if self.under_way == 0 {
+                let found = self.found.take().map(End::Found);
+                return Ok(end.or(found).unwrap_or(End::Ask(W::OUT_OF_REGION)));
+            }
+            let id = reads.next()?;
+            self.under_way -= 1;
+            let landed = self.take(id, reads);
+            // The first reason to end counts; what is under way is awaited.
+            end = end.or(landed);
+        }
+    }
+
+    /// Where the first words of a cached node land.
+    fn check_from(&self, index: usize) -> usize {
+        self.issued * self.stride + index * VERSIONED_BYTES
+    }
+
+    /// Where words that are read beside others land.
+    fn beside_from(&self, index: usize) -> usize {
+        self.check_from(MAX_VERSION_CHECKS) + index * BESIDE_BYTES
+    }
+
+    /// Where the root landed that was read behind everything that a finished walk was
+    /// fed: place and bytes.
+    pub fn root_landed(&self) -> (usize, usize) {
+        (self.beside_from(MAX_BESIDES), self.root.iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    /// Plans what the walk wants after what came in round `round`; nodes that
+    /// are cached are fed at once.
+    fn plan(&mut self, round: u64) -> Option<EndOf<W>> {
+        let mut end = None;
+        while let Some(want) = self.walk.next_want() {
+            let is_beside = want.what == What::Beside;
+            let most = if is_beside { BESIDE_BYTES } else { self.stride };
+            if want.bytes > most || self.besides.len() + is_beside as usize > MAX_BESIDES {
+                return end.or(Some(End::Ask(W::OUT_OF_REGION)));
+            }
+            if is_beside {
+                self.besides.push(want);
+                continue;
+            }
+            let is_room = self.checks.len() < MAX_VERSION_CHECKS;
+            let cached = match want.what {
+                What::Node { at, .. } if is_room => self.cache.get(at).map(|kept| (at, kept)),
+                _ => None,
+            };
+            let Some((at, (version, bytes))) = cached else {
+                self.planned.push_back(Planned { want, round: round + 1 });
+                self.planned_reads += 1;
+                continue;
+            };
+            self.checks.push(at);
+            self.rounds = self.rounds.max(round + 1);
+            // Its checksum was checked when it was read.
+            let step = self.walk.feed(want, bytes, Proof::VersionAfter(version));
+            end = end.or(ending(&mut self.found, step.end()));
+        }
+        end.or((self.planned_reads > self.most_reads).then_some(End::Beyond))
+    }
+
+    /// Posts READs for as many wants as there are places for, and for the
+    /// first words of the nodes that were cached.
+    fn post_planned<R: Reads>(&mut self, reads: &mut R, cost: &mut impl Tally) {
+        let mut works = std::mem::take(reads.works());
+        works.clear();
+        let (region, mut nodes, mut fetched) = (self.region, 0, 0);
+        // First, so that they have come when the others do.
+        for index in self.besides_posted..self.besides.len() {
+            let Want { offset, bytes, .. } = self.besides[index];
+            let from = RemoteAddress { region, offset };
+            let (id, into) = (BESIDE_ID + index as u64, self.beside_from(index));
+            works.push(Work::Read { id, from, into, bytes });
+            fetched += bytes as u64;
+        }
+        self.besides_posted = self.besides.len();
+        for index in self.checked..self.checks.len() {
+            let from = RemoteAddress { region, offset: self.checks[index].offset() as u64 };
+            let (id, into) = (CHECK_ID + index as u64, self.check_from(index));
+            works.push(Work::Read { id, from, into, bytes: VERSIONED_BYTES });
+            fetched += VERSIONED_BYTES as u64;
+        }
+        self.checked = self.checks.len();
+        while let Some(&place) = self.free.last()
+            && let Some(planned) = self.planned.pop_front()
+        {
+            self.free.pop();
+            match self.issued {
+                1 => self.rounds += 1,
+                _ => self.rounds = self.rounds.max(planned.round),
+            }
+            let Want { offset, bytes, .. } = planned.want;
+            let from = RemoteAddress { region, offset };
+            let into = place * self.stride;
+            works.push(Work::Read { id: place as u64, from, into, bytes });
+            self.landing[place] = Some(planned);
+            nodes += 1;
+            fetched += bytes as u64;
+        }
+        let may_be_last = self.planned.is_empty() && !self.awaits_inner_nodes();
+        let is_due = may_be_last && !self.is_root_last && self.under_way > 0;
+        if !works.is_empty() || is_due {
+            self.is_root_last = may_be_last;
+            if may_be_last {
+                fetched += self.push_root(&mut works);
+            }
+            self.under_way += works.len();
+            reads.post(&works);
+            cost.fetched(0, nodes, fetched);
+        }
+        *reads.works() = works;
+    }
+
+    /// Whether nodes are under way below which there is more to read.
+    fn awaits_inner_nodes(&self) -> bool {
+        let is_inner = |planned: &Planned<W::Tag>| match planned.want.what {
+            What::Node { level, .. } => level > 0,
+            _ => false,
+        };
+        self.landing.iter().flatten().any(is_inner)
+    }
+
+    /// Reads the root by itself if nodes were read after it.
+    fn post_root<R: Reads>(&mut self, reads: &mut R, cost: &mut impl Tally) {
+        if std::mem::replace(&mut self.is_root_last, true) {
+            return;
+        }
+        let mut works = std::mem::take(reads.works());
+        works.clear();
+        let fetched = self.push_root(&mut works);
+        if !works.is_empty() {
+            self.rounds += 1;
+            self.under_way += works.len();
+            reads.post(&works);
+            cost.fetched(0, 0, fetched);
+        }
+        *reads.works() = works;
+    }
+
+    /// Adds READs of the root, behind all others. Their bytes.
+    fn push_root(&self, works: &mut Vec<Work<'_>>) -> u64 {
+        let (mut into, total) = self.root_landed();
+        for (offset, bytes) in self.root.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            let from = RemoteAddress { region: self.region, offset };
+            works.push(Work::Read { id: ROOT_ID, from, into, bytes });
+            into += bytes;
+        }
+        total as u64
+    }
+
+    /// Takes what a READ has brought.
+    fn take<R: Reads>(&mut self, id: u64, reads: &R) -> Option<EndOf<W>> {
+        if id == ROOT_ID {
+            // Its user looks at it once the walk has ended.
+            return None;
+        }
+        if id >= BESIDE_ID {
+            let index = (id - BESIDE_ID) as usize;
+            let want = *self.besides.get(index)?;
+            let bytes = reads.landed(self.beside_from(index), want.bytes);
+            let step = self.walk.feed(want, bytes, Proof::Checksum);
+            return ending(&mut self.found, step.end());
+        }
+        if id >= CHECK_ID {
+            let index = (id - CHECK_ID) as usize;
+            let now = reads.landed(self.check_from(index), VERSIONED_BYTES);
+            return self.check_version(index, now);
+        }
+        let place = id as usize;
+        let Planned { want, round } = self.landing.get_mut(place)?.take()?;
+        self.free.push(place);
+        let bytes = reads.landed(place * self.stride, want.bytes);
+        let believed = self.walk.believed();
+        let proof = match want.what {
+            What::Node { .. } if planted(Plant::BelieveTornNode) => {
+                Proof::VersionAfter(version_of(bytes))
+            }
+            _ => Proof::Checksum,
+        };
+        let step = self.walk.feed(want, bytes, proof);
+        if let What::Node { at, level } = want.what
+            && self.walk.believed() > believed
+        {
+            self.cache.keep(at, level, bytes);
+        }
+        match step.end() {
+            None => self.plan(round),
+            end => ending(&mut self.found, end),
+        }
+    }
+
+    /// What the first words of a node that was cached are now.
+    fn check_version(&mut self, index: usize, now: &[u8]) -> Option<EndOf<W>> {
+        let at = *self.checks.get(index)?;
+        let kept = self.cache.get(at).map(|(_, kept)| &kept[..VERSIONED_BYTES]);
+        if kept == Some(now) || planted(Plant::TrustKeptTop) {
+            return None;
+        }
+        self.cache.forget(at);
+        Some(End::Stale)
+    }
+}
+
+/// What ends the walk at once. What it found counts only once the versions that
+/// are under way have come.
+fn ending<F, R>(found: &mut Option<F>, end: Option<End<F, R>>) -> Option<End<F, R>> {
+    match end {
+        Some(End::Found(result)) => {
+            *found = Some(result);
+            None
+        }
+        end => end,
+    }
+}

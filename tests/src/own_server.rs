@@ -1,0 +1,26 @@
+use remora_server::{Config, Eviction, Wake};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+/// Settings of a small server within the test's own process, on free ports.
+pub fn own_config(socket: &Path) -> Config {
+    Config {
+        resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        socket_path: socket.to_owned(),
+        fabric_address: None,
+        rdma_devices: Vec::new(),
+        transport: remora_client::Wanted::Auto,
+        shards: 2,
+        max_memory_bytes: 8 << 20,
+        buckets: 0,
+        wake: Wake::Event,
+        pin: false,
+        lease_min_ms: 1000,
+        pointer_sharing: true,
+        quarantine_bytes: 0,
+        upload_idle_s: remora_layout::limits::UPLOAD_IDLE_S,
+        eviction: Eviction::None,
+        max_queue_pairs: 1,
+        reads_per_client: 1,
+    }
+}

@@ -1,0 +1,34 @@
+//! Clients whose results do not depend on how busy the machine is.
+
+use crate::wait::{DEADLINE, wait_for};
+use remora_client::{Options, Policy, Session};
+use std::time::Duration;
+
+/// The default options, with time-outs that a busy machine does not miss.
+pub fn options() -> Options {
+    Options { timeout: DEADLINE, connect_timeout: DEADLINE, ..Options::default() }
+}
+
+/// The same, for a client whose choices go by no times: a known pointer is read,
+/// all else is asked.
+pub fn by_pointers() -> Options {
+    Options { policy: Policy::Pointer, ..options() }
+}
+
+/// The same, for a client whose pointers' leases outlast the test.
+pub fn long_leases() -> Options {
+    Options { lease: Some(Duration::from_secs(3600)), ..by_pointers() }
+}
+
+/// Takes a step again as long as the session's reading right lapses in it.
+///
+/// The right lasts `RIGHT_MS`. Where client or server is held up for longer, an
+/// operation is asked that else is read. A step whose counts are to be exact is
+/// taken again then; it must be one that can be.
+pub fn while_right_lapses<T>(session: &mut Session, mut step: impl FnMut(&mut Session) -> T) -> T {
+    wait_for("the reading right holds during a step", || {
+        let before = session.totals().right_lapsed;
+        let done = step(session);
+        (session.totals().right_lapsed == before).then_some(done)
+    })
+}

@@ -1,0 +1,89 @@
+//! A large hash is renamed from key to key, of one shard and of several, while
+//! clients read its fields one-sidedly and ask for its length.
+
+use remora_client::{Path, Session, Via};
+use remora_tests::{Random, Resp, ServerProcess, Value, options};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const FIELDS: u64 = 600;
+const KEYS: [&[u8]; 4] = [b"{t}a", b"{t}b", b"c", b"d"];
+const ROUNDS: u64 = 150;
+
+fn name(at: u64) -> Vec<u8> {
+    format!("field {at}").into_bytes()
+}
+
+/// Sets all fields in one call, each to its name with a number behind it.
+fn fill(resp: &mut Resp, key: &[u8], stamp: u64) {
+    let pairs: Vec<Vec<u8>> =
+        (0..FIELDS).flat_map(|at| [name(at), format!("field {at}:{stamp}").into_bytes()]).collect();
+    let mut words: Vec<&[u8]> = vec![b"HSET", key];
+    words.extend(pairs.iter().map(Vec::as_slice));
+    assert!(matches!(resp.try_call(&words).expect("it replies"), Value::Integer(_)));
+}
+
+/// The number behind a field's name, read one-sidedly if that can be.
+fn stamp_of(got: Option<&[u8]>, at: u64) -> Option<u64> {
+    let text = std::str::from_utf8(got?).expect("its own value");
+    let stamp = text.strip_prefix(&format!("field {at}:")).expect("its own value");
+    Some(stamp.parse().expect("a number"))
+}
+
+/// Reads until it is over. How many fields were read one-sidedly.
+fn read(mut session: Session, seed: u64, over: &AtomicBool) -> u64 {
+    let mut random = Random::new(seed);
+    let mut hashes = KEYS.map(|key| session.open_hash(key).expect("it connects"));
+    let mut newest: BTreeMap<(usize, u64), u64> = BTreeMap::new();
+    let mut one_sided = 0;
+    while !over.load(Ordering::Relaxed) {
+        let (of, at) = (random.below(KEYS.len()), random.below(FIELDS as usize) as u64);
+        if random.below(8) == 0 {
+            let length = session.hash_len(&hashes[of]).expect("it answers");
+            assert!(length == 0 || length == FIELDS, "half a hash: {length}");
+            continue;
+        }
+        let got = session.hash_get(&mut hashes[of], &name(at), Path::Read).expect("it reads");
+        one_sided += u64::from(matches!(got.via, Via::Read | Via::ReadAfter(_)));
+        let Some(stamp) = stamp_of(got.value, at) else { continue };
+        let before = newest.insert((of, at), stamp).unwrap_or(0);
+        assert!(stamp >= before, "{stamp} after {before}");
+    }
+    one_sided
+}
+
+#[test]
+fn readers_beside_renames_see_no_half_hash_and_none_that_has_gone() {
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB"]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|seed| {
+                let (session, over) = (server.session_with(&options()), &over);
+                scope.spawn(move || read(session, seed, over))
+            })
+            .collect();
+        let mut resp = Resp::connect(server.resp_address()).expect("it takes connections");
+        let mut own = server.session_with(&options());
+        let mut hashes = KEYS.map(|key| own.open_hash(key).expect("it connects"));
+        let (mut random, mut is_at) = (Random::new(9), 0);
+        fill(&mut resp, KEYS[0], 1);
+        for stamp in 2..ROUNDS {
+            let (from, to) = (is_at, (is_at + 1 + random.below(3)) % KEYS.len());
+            let rename = resp.try_call(&[b"RENAME", KEYS[from], KEYS[to]]).expect("it replies");
+            assert_eq!(rename, Value::Simple("OK".into()));
+            is_at = to;
+            // Once it is answered there is one, also for clients with pointers.
+            let at = random.below(FIELDS as usize) as u64;
+            let old = own.hash_get(&mut hashes[from], &name(at), Path::Read).expect("it reads");
+            assert_eq!(old.value, None);
+            let new = own.hash_get(&mut hashes[to], &name(at), Path::Read).expect("it reads");
+            assert_eq!(stamp_of(new.value, at), Some(stamp - 1));
+            fill(&mut resp, KEYS[to], stamp);
+        }
+        over.store(true, Ordering::Relaxed);
+        let one_sided: u64 =
+            readers.into_iter().map(|reader| reader.join().expect("no panic")).sum();
+        assert!(one_sided > 100, "{one_sided} were read");
+    });
+}

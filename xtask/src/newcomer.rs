@@ -1,0 +1,178 @@
+//! `cargo xtask newcomer`: a type that somebody added from docs/adding-a-type.md
+//! alone, as a patch. The check `newcomer` sees to it that the patch still fits,
+//! and that it touches few files; this command applies it to a copy of the
+//! sources and runs the type's tests there.
+
+use crate::check::Violation;
+use crate::tree::Tree;
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// The patch.
+const PATCH: &str = "tests/newcomer/counter.patch";
+/// The type's folder.
+const FOLDER: &str = "crates/engine/src/types/bcount/";
+/// Files that it may touch outside of its folder; `docs/commands.md`, which is
+/// made from the table, counts as one of them.
+const MOST_OUTSIDE: usize = 6;
+/// The one file of engine and server that it may touch outside of its folder.
+const REGISTRY: &str = "crates/engine/src/types/mod.rs";
+
+/// One file of a patch.
+#[derive(Default)]
+struct Touched<'p> {
+    path: &'p str,
+    is_new: bool,
+    /// What the file has to hold, one text for each hunk.
+    expected: Vec<String>,
+}
+
+fn touched(patch: &str) -> Vec<Touched<'_>> {
+    let mut files: Vec<Touched<'_>> = Vec::new();
+    let mut is_new = false;
+    for line in patch.lines() {
+        if let Some(old) = line.strip_prefix("--- ") {
+            is_new = old == "/dev/null";
+        } else if let Some(path) = line.strip_prefix("+++ b/") {
+            files.push(Touched { path, is_new, expected: Vec::new() });
+        } else if let Some(file) = files.last_mut() {
+            if line.starts_with("@@") {
+                file.expected.push(String::new());
+            } else if let (Some(hunk), Some(kept)) =
+                (file.expected.last_mut(), line.strip_prefix([' ', '-']))
+            {
+                hunk.push_str(kept);
+                hunk.push('\n');
+            }
+        }
+    }
+    files
+}
+
+/// What is wrong with the patch.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let Some(patch) = tree.text(PATCH) else {
+        return vec![Violation::at(PATCH, 0, "the newcomer's patch is missing")];
+    };
+    let files = touched(patch);
+    let mut wrong = Vec::new();
+    let outside: Vec<&str> =
+        files.iter().map(|file| file.path).filter(|path| !path.starts_with(FOLDER)).collect();
+    // The page of commands is made, not patched.
+    if outside.len() + 1 > MOST_OUTSIDE || files.len() == outside.len() {
+        let message = format!(
+            "a type touches {} files outside of its folder, docs/commands.md included, and may \
+             touch {MOST_OUTSIDE}: {}",
+            outside.len() + 1,
+            outside.join(", ")
+        );
+        wrong.push(Violation::at(PATCH, 0, message));
+    }
+    let is_of_the_house =
+        |path: &&&str| path.starts_with("crates/engine/") || path.starts_with("crates/server/");
+    for path in outside.iter().filter(is_of_the_house).filter(|path| **path != REGISTRY) {
+        let message = format!("of engine and server a type touches {REGISTRY} alone, not {path}");
+        wrong.push(Violation::at(PATCH, 0, message));
+    }
+    for file in &files {
+        let text = tree.text(file.path);
+        let fits = match (text, file.is_new) {
+            (None, true) => true,
+            (Some(text), false) => file.expected.iter().all(|hunk| text.contains(hunk.as_str())),
+            _ => false,
+        };
+        if !fits {
+            let message = "the newcomer's patch does not fit any more: add the type anew, from \
+                           docs/adding-a-type.md alone";
+            wrong.push(Violation::at(file.path, 0, message));
+        }
+    }
+    wrong
+}
+
+/// Lists what the patch touches.
+pub fn list(root: &Path) -> Result<ExitCode> {
+    let patch = std::fs::read_to_string(root.join(PATCH)).context(PATCH)?;
+    for file in touched(&patch) {
+        let place = if file.path.starts_with(FOLDER) { "in its folder" } else { "outside" };
+        println!("{place:13} {}{}", file.path, if file.is_new { " (new)" } else { "" });
+    }
+    println!("{:13} docs/commands.md (made from the table)", "outside");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the type to a copy of the sources, and runs its tests.
+pub fn build(root: &Path) -> Result<ExitCode> {
+    let copy = root.join("target/newcomer/sources");
+    if copy.exists() {
+        std::fs::remove_dir_all(&copy).context("the last copy cannot be removed")?;
+    }
+    for (path, text) in Tree::load(root)?.texts() {
+        let to = copy.join(path);
+        std::fs::create_dir_all(to.parent().context("each file has a directory")?)?;
+        std::fs::write(&to, text).with_context(|| format!("{} cannot be written", to.display()))?;
+    }
+    let mut git = Command::new("git");
+    git.args(["apply", "-C1"]).arg(root.join(PATCH));
+    // The copy is no repository, and lies in one.
+    git.env("GIT_CEILING_DIRECTORIES", copy.parent().context("it has a parent")?);
+    run(&mut git, &copy)?;
+    let tests: [&[&str]; 2] =
+        [&["--package", "remora-engine", "--lib", "bcount"], &["--package", "remora-front"]];
+    for test in tests {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["test", "--quiet"]).args(test);
+        // As the page says: the page of commands is made from the table.
+        cargo.env("REMORA_UPDATE_DOCS", "1");
+        // Other people's crates are built already.
+        cargo.env("CARGO_TARGET_DIR", root.join("target"));
+        run(&mut cargo, &copy)?;
+    }
+    println!("the type that {PATCH} adds passes its tests");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(command: &mut Command, directory: &Path) -> Result<()> {
+    let status = command.current_dir(directory).status().context("it cannot be run")?;
+    ensure!(status.success(), "{command:?} failed");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "\
+--- a/crates/engine/src/types/mod.rs
++++ b/crates/engine/src/types/mod.rs
+@@ -1,2 +1,3 @@
+ one
++two
+ three
+--- /dev/null
++++ b/crates/engine/src/types/bcount/mod.rs
+@@ -0,0 +1 @@
++new
+";
+
+    #[test]
+    fn a_patch_that_fits_is_right_and_one_that_does_not_is_named() {
+        let tree = |text| Tree::of(&[(PATCH, SMALL), (REGISTRY, text)]);
+        assert!(check(&tree("zero\none\nthree\n")).is_empty());
+        assert_eq!(check(&tree("one\nbetween\nthree\n"))[0].file, REGISTRY);
+        assert_eq!(check(&Tree::default())[0].file, PATCH);
+    }
+
+    #[test]
+    fn what_touches_more_than_the_registry_is_refused() {
+        let patch = SMALL.replace("types/mod.rs", "shard.rs");
+        let tree = Tree::of(&[(PATCH, &patch), ("crates/engine/src/shard.rs", "one\nthree\n")]);
+        assert!(check(&tree)[0].message.contains("alone"));
+        let many: String = (0..6)
+            .map(|at| format!("--- /dev/null\n+++ b/docs/{at}.md\n@@ -0,0 +1 @@\n+new\n"))
+            .collect();
+        let tree = Tree::of(&[(PATCH, &(SMALL.to_owned() + &many)), (REGISTRY, "one\nthree\n")]);
+        assert!(check(&tree)[0].message.contains("outside"));
+    }
+}
