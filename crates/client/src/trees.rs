@@ -24,7 +24,6 @@ use remora_layout::node::ENTRY_BYTES;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{RootPlace, TreeHeader, TreeInfo};
 use remora_walk::remote::NodeCache;
-use std::time::Duration;
 
 /// How a client reads a tree itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -155,9 +154,6 @@ pub struct Place<'s> {
     pub expires_at_ms: Option<u64>,
 }
 
-/// How long building a tree may take, for each object: many times what it does.
-const BUILD_TIME: Duration = Duration::from_micros(20);
-
 impl Session {
     fn ask_tree(&mut self, name: &[u8], command: TreeCommand<'_>) -> Result<Answer, Error> {
         let mut scratch = std::mem::take(&mut self.tree_request);
@@ -239,9 +235,8 @@ impl Session {
 
     /// Builds an empty tree, which is there, of many objects at once. They are
     /// sent in parts; `progress` is told how many have been sent. Gives their
-    /// number. While it is built, a second or two for a few million objects,
-    /// its shard serves nobody else, and this waits beyond the session's
-    /// timeout.
+    /// number. It is built in many short steps, between which the shard serves
+    /// others; they all see it once the last one is done.
     ///
     /// # Errors
     /// See [`Error`]: the tree is not empty, two objects have one id, memory
@@ -272,12 +267,13 @@ impl Session {
             sent += part.len() as u64;
             progress(sent);
         }
-        // The whole tree is built by one request.
-        let timeout = self.options.timeout;
-        self.options.timeout = timeout.max(BUILD_TIME * u32::try_from(sent).unwrap_or(u32::MAX));
-        let built = self.ask_tree(name, TreeCommand::Build { load });
-        self.options.timeout = timeout;
-        Ok(built?.number as u64)
+        // Bounded: each request does its part, and who is silent for long is given up.
+        loop {
+            match self.ask_tree(name, TreeCommand::Build { load }) {
+                Err(Error::Refused(Status::InPieces)) => {}
+                built => return Ok(built?.number as u64),
+            }
+        }
     }
 
     /// Adds an object, or moves the one with this id, at once for every

@@ -84,7 +84,9 @@ fn the_heap_is_what_types_say_and_counts_as_memory() {
             let stage = TreeCommand::Stage { load: 1, first: from == 0, objects };
             assert_eq!(tree(shard, b"t", stage), Status::Ok);
         }
-        assert_eq!(tree(shard, b"t", TreeCommand::Build { load: 1 }), Status::Ok);
+        // Bounded: so many steps.
+        while tree(shard, b"t", TreeCommand::Build { load: 1 }) == Status::InPieces {}
+        assert_eq!(tree(shard, b"t", TreeCommand::Build { load: 1 }), Status::NotEmpty);
     });
     grown(&mut shard, "objects with names that expire", |shard| {
         for id in 0..150_000 {

@@ -398,7 +398,13 @@ impl Source {
                 self.wait_for_idle_stages();
             }
             1 => drop(self.tree_command(key, &TreeCommand::Build { load: load + 1 })),
-            _ => drop(self.tree_command(key, &TreeCommand::Build { load })),
+            // To the end, or left before.
+            of => {
+                let most = if of == 2 { 2 } else { usize::MAX };
+                let build = TreeCommand::Build { load };
+                let steps = || self.tree_command(key, &build).0 == Status::InPieces;
+                std::iter::repeat_with(steps).take(most).find(|goes_on| !goes_on);
+            }
         }
     }
 

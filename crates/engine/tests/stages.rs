@@ -4,11 +4,13 @@
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry, Objects, TreeCommand, TreeSettings};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_layout::limits::{PAGE_BYTES, STAGE_IDLE_S};
+use remora_index::rtree::Predicate;
+use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, STAGE_IDLE_S};
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
 use remora_layout::rect::Rect;
 
+const ALL: Rect = Rect { min_x: -1e6, max_x: 1e6, min_y: -1e6, max_y: 1e6 };
 const ARENA_BYTES: usize = 8 << 20;
 /// Objects of one piece, as clients send them.
 const PIECE: u64 = 1_000;
@@ -43,6 +45,17 @@ fn stage(shard: &mut Shard, name: &[u8], load: u64, from: u64, now: Now) -> (Sta
     }
     let objects = Objects::parse(&list).unwrap();
     ask(shard, name, TreeCommand::Stage { load, first: from == 0, objects }, now)
+}
+
+/// Builds a tree to the end; gives the number of steps too.
+fn build(shard: &mut Shard, name: &[u8], load: u64, now: Now) -> (Status, i64, usize) {
+    for steps in 1.. {
+        match ask(shard, name, TreeCommand::Build { load }, now) {
+            (Status::InPieces, _) => shard.audit().unwrap(),
+            (status, number) => return (status, number, steps),
+        }
+    }
+    unreachable!("a build has an end")
 }
 
 /// Stages until memory is full; gives the number of objects that were taken.
@@ -119,11 +132,13 @@ fn what_is_staged_lessens_what_keys_may_take() {
     let beside = fill(&mut shard);
     assert!(beside + staged <= ARENA_BYTES, "{beside} bytes of keys beside {staged}");
     // A build in a full shard is refused, and what was staged is gone.
-    assert_eq!(
-        ask(&mut shard, b"t", TreeCommand::Build { load: 1 }, now(1)).0,
-        Status::OutOfMemory
-    );
-    assert_eq!(ask(&mut shard, b"t", TreeCommand::Build { load: 1 }, now(1)).0, Status::OtherLoad);
+    assert_eq!(build(&mut shard, b"t", 1, now(1)).0, Status::OutOfMemory);
+    assert_eq!(build(&mut shard, b"t", 1, now(1)).0, Status::OtherLoad);
+    // What so many objects hold goes in turns.
+    while shard.wants_ticks() {
+        shard.tick(now(1));
+        shard.audit().unwrap();
+    }
     assert_eq!(shard.stats().staged_bytes, 0);
     let later = fill(&mut shard);
     assert!(later > beside + staged / 2, "{later} bytes of keys after {beside}");
@@ -138,8 +153,8 @@ fn a_built_tree_leaves_nothing_set_aside() {
         assert_eq!(stage(&mut shard, b"t", 1, from, now(1)).0, Status::Ok);
     }
     assert!(shard.stats().staged_bytes > 0);
-    let built = ask(&mut shard, b"t", TreeCommand::Build { load: 1 }, now(1));
-    assert_eq!(built, (Status::Ok, 50_000));
+    let built = build(&mut shard, b"t", 1, now(1));
+    assert_eq!((built.0, built.1), (Status::Ok, 50_000));
     assert_eq!(shard.stats().staged_bytes, 0);
     // Of a tree that has objects nothing is staged.
     assert_eq!(stage(&mut shard, b"t", 2, 0, now(1)).0, Status::NotEmpty);
@@ -160,6 +175,9 @@ fn keys_make_room_for_staged_objects_where_keys_may_go() {
     assert!(taken > ARENA_BYTES / 2, "{taken} bytes of objects were taken");
     assert!(shard.stats().evicted > evicted);
     // It was given up when memory was full; its place serves keys again.
+    while shard.wants_ticks() && shard.stats().staged_bytes > 0 {
+        shard.tick(now(1));
+    }
     assert_eq!(shard.stats().staged_bytes, 0);
     for key in 0..1_000_u64 {
         assert_eq!(set(&mut shard, &key.to_le_bytes(), &[2; 500]), Status::Ok);
@@ -197,13 +215,12 @@ fn an_idle_stage_goes_and_its_client_hears_of_it() {
     shard.audit().unwrap();
     // Neither a late piece nor a late build makes half a tree.
     assert_eq!(stage(&mut shard, b"idle", 7, PIECE, later).0, Status::OtherLoad);
-    let build = TreeCommand::Build { load: 7 };
-    assert_eq!(ask(&mut shard, b"idle", build, later).0, Status::OtherLoad);
+    assert_eq!(build(&mut shard, b"idle", 7, later).0, Status::OtherLoad);
     // From the start it may come again, and the busy one is built.
     assert_eq!(stage(&mut shard, b"idle", 8, 0, later).0, Status::Ok);
     for (name, load, objects) in [(b"idle", 8, PIECE), (b"busy", 7, 2 * PIECE)] {
-        let built = ask(&mut shard, name, TreeCommand::Build { load }, later);
-        assert_eq!(built, (Status::Ok, objects as i64));
+        let built = build(&mut shard, name, load, later);
+        assert_eq!((built.0, built.1), (Status::Ok, objects as i64));
     }
     assert_eq!(shard.stats().staged_bytes, 0);
     assert!(!shard.wants_ticks());
@@ -221,4 +238,100 @@ fn a_shard_that_was_held_up_does_not_take_it_for_silence() {
     }
     assert_eq!(shard.stats().stages_abandoned, 0);
     assert_eq!(stage(&mut shard, b"t", 7, PIECE, now(1_000_000)).0, Status::Ok);
+}
+
+#[test]
+fn a_tree_is_built_in_bounded_steps_between_which_others_change_things() {
+    let mut shard = shard(Eviction::None);
+    create(&mut shard, b"t");
+    for from in (0..50_000).step_by(PIECE as usize) {
+        assert_eq!(stage(&mut shard, b"t", 1, from, now(1)).0, Status::Ok);
+    }
+    let logged = shard.log().last_sequence();
+    let (mut steps, mut nodes) = (0, 0);
+    let built = loop {
+        match ask(&mut shard, b"t", TreeCommand::Build { load: 1 }, now(1)) {
+            (Status::InPieces, _) => {}
+            built => break built,
+        }
+        // A step writes so many nodes, and nobody sees them.
+        let bytes = shard.stats().tree_bytes;
+        assert!(bytes - nodes <= 2 * NODE_RUN_BYTES as u64, "{}", bytes - nodes);
+        nodes = bytes;
+        assert_eq!(
+            ask(
+                &mut shard,
+                b"t",
+                TreeCommand::Count { window: ALL, predicate: Predicate::Intersects },
+                now(1)
+            ),
+            (Status::Ok, 0)
+        );
+        assert_eq!(set(&mut shard, b"k", &[7; 100]), Status::Ok);
+        // What is being built takes no more objects.
+        assert_eq!(stage(&mut shard, b"t", 1, PIECE, now(1)).0, Status::OtherLoad);
+        steps += 1;
+    };
+    assert_eq!(built, (Status::Ok, 50_000));
+    // 50,000 objects are looked at some 20 times, and written.
+    assert!((20..100).contains(&steps), "{steps}");
+    // The log has the other changes, and one of the tree.
+    assert_eq!(shard.log().last_sequence(), logged + steps + 1);
+    shard.audit().unwrap();
+}
+
+#[test]
+fn a_build_that_is_given_up_gives_everything_back() {
+    // An object that comes in between, a new load, the tree's end, silence.
+    for way in 0..4 {
+        let mut shard = shard(Eviction::None);
+        create(&mut shard, b"t");
+        let empty = shard.stats();
+        for from in (0..50_000).step_by(PIECE as usize) {
+            assert_eq!(stage(&mut shard, b"t", 1, from, now(1)).0, Status::Ok);
+        }
+        // Until nodes are written.
+        while shard.stats().tree_bytes < empty.tree_bytes + NODE_RUN_BYTES as u64 {
+            let step = ask(&mut shard, b"t", TreeCommand::Build { load: 1 }, now(1));
+            assert_eq!(step.0, Status::InPieces);
+        }
+        match way {
+            0 => {
+                let put = TreeCommand::put(7, Rect::point(1.0, 2.0).unwrap(), None, None);
+                assert_eq!(ask(&mut shard, b"t", put, now(1)).0, Status::Ok);
+                assert_eq!(build(&mut shard, b"t", 1, now(1)).0, Status::NotEmpty);
+                assert_eq!(
+                    ask(&mut shard, b"t", TreeCommand::Remove { id: 7.into() }, now(1)).1,
+                    1
+                );
+            }
+            1 => assert_eq!(stage(&mut shard, b"t", 2, 0, now(1)).0, Status::Ok),
+            2 => assert_eq!(ask(&mut shard, b"t", TreeCommand::Drop, now(1)).1, 1),
+            _ => (0..4 * STAGE_IDLE_S).for_each(|second| shard.tick(now(second))),
+        }
+        assert_eq!(
+            build(&mut shard, b"t", 2, now(1)).0,
+            [Status::OtherLoad, Status::Ok, Status::NoTree, Status::OtherLoad][way]
+        );
+        // Bounded: each turn gives something back.
+        while shard.wants_release() || shard.wants_ticks() {
+            shard.release_some(now(1));
+            shard.tick(now(1));
+            shard.audit().unwrap();
+        }
+        assert_eq!(shard.stats().staged_bytes, 0);
+        // Another one of as many is built in the same memory.
+        if way == 2 {
+            create(&mut shard, b"t");
+        } else if way == 1 {
+            assert_eq!(ask(&mut shard, b"t", TreeCommand::Drop, now(1)).1, 1);
+            create(&mut shard, b"t");
+        }
+        for from in (0..50_000).step_by(PIECE as usize) {
+            assert_eq!(stage(&mut shard, b"t", 3, from, now(2)).0, Status::Ok);
+        }
+        let built = build(&mut shard, b"t", 3, now(2));
+        assert_eq!((built.0, built.1), (Status::Ok, 50_000));
+        shard.audit().unwrap();
+    }
 }

@@ -49,8 +49,13 @@ fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> Answer {
     let mut scratch = Vec::new();
     let request = command.request(&mut scratch).unwrap();
     let command = Command::Of { key: name, request };
-    let reply = shard.execute(&command, shard.hash(name), NOW);
-    (reply.status, reply.number, reply.value.map(<[u8]>::to_vec))
+    // Bounded: a build has so many steps.
+    loop {
+        let reply = shard.execute(&command, shard.hash(name), NOW);
+        if reply.status != Status::InPieces {
+            return (reply.status, reply.number, reply.value.map(<[u8]>::to_vec));
+        }
+    }
 }
 
 fn ids(value: Option<Vec<u8>>) -> Vec<(u64, Rect)> {

@@ -52,7 +52,7 @@ fn main() {
         let mut state = 0x9e37_79b9_7f4a_7c15;
         let all = (0..objects as u64).map(|id| (id, rectangle(&mut state, EDGE)));
         if bulk {
-            tree.load(&mut arena, all.collect(), |_| {}).expect("memory");
+            tree.load(&mut arena, all.collect()).expect("memory");
         } else {
             for (id, rect) in all {
                 tree.put(&mut arena, id, rect).expect("memory");

@@ -90,7 +90,7 @@ fn searches(mode: &str, rounds: u64) -> u64 {
     let mut state = 0x9e37_79b9_7f4a_7c15;
     let point = |state: &mut u64| Rect::point(random(state), random(state)).expect("finite");
     let all = (0..OBJECTS).map(|id| (id, point(&mut state))).collect();
-    tree.load(&mut arena, all, |_| {}).expect("memory");
+    tree.load(&mut arena, all).expect("memory");
     let (mut scratch, mut found) = (Vec::new(), 0);
     for _ in 0..rounds {
         let (x, y) = (random(&mut state) * 0.97, random(&mut state) * 0.97);

@@ -353,6 +353,10 @@ pub const MAX_ISSUED: usize = 64;
 pub const MAX_VERSION_CHECKS: usize = 256;
 /// Most objects that one message brings for a tree that is to be built.
 pub const STAGE_OBJECTS: usize = 1_000;
+/// Work that one request does to build a tree of what was staged, in objects looked at
+/// to sort them; one that is written into a leaf counts as eight. Some hundred
+/// microseconds.
+pub const BUILD_TURN_WORK: usize = 32_768;
 /// What is staged for a tree goes after so many seconds in which nothing was
 /// added to it: long enough for a client that takes its objects from a slow
 /// source, short enough that one which died gives its memory back.

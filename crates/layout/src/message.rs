@@ -293,7 +293,8 @@ pub enum Status {
     Stalled = 19,
     /// The shard applies another one's log: nothing else changes it.
     ReadOnly = 20,
-    /// The object has parts: it goes to another key in pieces.
+    /// The object has parts: it goes to another key in pieces. Or a tree is being built:
+    /// ask for the next step.
     InPieces = 21,
     /// The key is on its way to another one, or too many are: ask again.
     TryAgain = 22,

@@ -224,7 +224,9 @@ pub enum TreeCommand<'a> {
         /// The objects.
         objects: Objects<'a>,
     },
-    /// Builds an empty tree of what is kept; `number` is its objects.
+    /// Does the next step to build an empty tree of what is kept. `InPieces` if another
+    /// one is to be asked for; after the last one `number` is the tree's objects. Nobody
+    /// sees any of them before.
     Build {
         /// The load whose objects are kept.
         load: u64,
@@ -263,7 +265,7 @@ pub(crate) static OPERATIONS: Operations = Operations {
         let objects = matches!(op, op::PUT | op::REMOVE | op::SET_FIELDS);
         objects || matches!(op, op::DROP | op::CREATE | op::STAGE | op::BUILD)
     },
-    grows: |op| matches!(op, op::CREATE | op::PUT | op::SET_FIELDS | op::BUILD),
+    grows: |op| matches!(op, op::CREATE | op::PUT | op::SET_FIELDS),
     is_long: |op| {
         let searches = matches!(op, op::SEARCH | op::SEARCH_AT | op::REFINE | op::COUNT);
         searches || matches!(op, op::NEAREST | op::RESOLVE)

@@ -34,7 +34,8 @@ impl Form {
         forms.find(|(name, _)| option.eq_ignore_ascii_case(name.as_bytes())).map(|(_, form)| form)
     }
 
-    /// Unix ms. What lies before 1970 becomes 0, which is past at any time.
+    /// Unix ms. What is past becomes 1, which is past for any thread's clock: a shard
+    /// that read its own some time ago removes the key as well.
     pub(super) fn at_ms(
         self,
         number: i64,
@@ -59,7 +60,7 @@ impl Form {
         if !fits || at_ms > i128::from(MAX_EXPIRES_AT_MS) {
             return Err(CommandError::InvalidExpiry(command));
         }
-        Ok(at_ms.max(0) as u64)
+        Ok(if at_ms <= now { 1 } else { at_ms as u64 })
     }
 }
 

@@ -1,125 +1,264 @@
-//! Loading many objects at once into an empty tree: levels from the leaves up,
+//! Building a tree of many objects in an empty one: levels from the leaves up,
 //! nodes as full as they can be. Objects come in tiles (STR: Leutenegger et
 //! al., ICDE 1997), in a Hilbert R-tree in the order of its curve.
+//!
+//! It is done in steps, between which the tree's owner serves others. No way
+//! leads to a node before the last step.
 
 use super::edit::write_new_node;
 use super::geometry::around;
 use super::hilbert;
 use super::ids::Ids;
 use super::pool::Arena;
+use super::sort::Sort;
 use super::tree::{Tree, TreeError};
 use remora_arena::Journal;
 use remora_layout::node::{Entry, NodeRef, NodeShape};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeKind};
+use std::ops::Range;
 
-/// Nodes after which whoever loads is told how far it is.
-const TOLD_EVERY_NODES: usize = 1024;
+/// What an entry of a node that is written costs, counted in looks at sort keys.
+const WRITE_WORK: usize = 8;
+/// Entries whose memory one step gives back.
+const CLEAR_ENTRIES: usize = 1 << 16;
+/// Nodes that one step gives back.
+const CLEAR_NODES: usize = 1 << 10;
 
-impl Tree {
-    /// Plans to load objects, ids with their rectangles, into an empty tree: writes
-    /// nodes that no reader can reach before [`Tree::publish`]. `progress` is told
-    /// the number of objects in finished leaves now and then.
-    ///
-    /// # Errors
-    /// The tree is not empty, an id stands twice, or memory is full.
-    pub fn plan_load<J: Journal>(
-        &mut self,
-        arena: &mut Arena<'_, J>,
-        objects: Vec<(u64, Rect)>,
-        mut progress: impl FnMut(u64),
-    ) -> Result<(), TreeError> {
-        if self.objects() > 0 {
-            return Err(TreeError::NotEmpty);
-        }
-        let mut entries = Vec::with_capacity(objects.len());
-        for (id, rect) in objects {
-            entries.push(Entry { rect: rect.checked()?, word: id });
-        }
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let mut made = Vec::new();
-        let mut ids = Ids::new(self.home.secret, entries.len());
-        match self.build(arena, entries, &mut ids, &mut made, &mut progress) {
-            Ok(header) => {
-                self.plan_root(arena, header, ids);
-                Ok(())
-            }
-            Err(error) => {
-                made.into_iter().for_each(|at| self.pool.give(arena, at));
-                Err(error)
-            }
+/// A tree that is being built: see [`Tree::build_some`]. If it is given up, its nodes
+/// come back by [`Tree::unbuild_some`].
+pub struct Build {
+    /// The entries of the level that is being built, the objects at first.
+    entries: Vec<Entry>,
+    /// The objects, once they stand in leaves.
+    written: Vec<Entry>,
+    /// Their largest Hilbert values, of a Hilbert R-tree above its leaves.
+    lhvs: Vec<u64>,
+    level: u8,
+    /// Nodes that the level will have.
+    nodes: usize,
+    /// What the level's entries still await, the next task last.
+    tasks: Vec<Task>,
+    above: Vec<Entry>,
+    lhvs_above: Vec<u64>,
+    ids: Option<Ids>,
+    made: Vec<NodeRef>,
+}
+
+enum Task {
+    Sort(Axis, Sort<u64>),
+    /// The entries of these nodes are to be sorted as a slice: by y.
+    Slice(Range<usize>),
+    /// These nodes are to be written.
+    Write(Range<usize>),
+}
+
+/// What entries are sorted by.
+#[derive(Clone, Copy)]
+enum Axis {
+    X,
+    Y,
+    Curve,
+}
+
+impl Build {
+    /// Of these objects: ids, and rectangles that were checked ([`Rect::checked`]).
+    pub fn new(objects: Vec<Entry>) -> Self {
+        Self {
+            entries: objects,
+            written: Vec::new(),
+            lhvs: Vec::new(),
+            level: 0,
+            nodes: 0,
+            tasks: Vec::new(),
+            above: Vec::new(),
+            lhvs_above: Vec::new(),
+            ids: None,
+            made: Vec::new(),
         }
     }
 
-    /// [`Tree::plan_load`], published at once.
+    /// Bytes that it takes on the heap, but for the objects themselves.
+    pub fn heap_bytes(&self) -> u64 {
+        let entries = self.above.capacity() * size_of::<Entry>();
+        let words = self.lhvs.capacity() + self.lhvs_above.capacity() + self.made.capacity();
+        (entries + words * 8) as u64 + self.ids.as_ref().map_or(0, Ids::bytes)
+    }
+
+    /// Gives back some of what a build that is over has on the heap. True once there is
+    /// not much more.
+    pub fn clear_some(&mut self) -> bool {
+        for entries in [&mut self.entries, &mut self.written] {
+            entries.truncate(entries.len().saturating_sub(CLEAR_ENTRIES));
+            entries.shrink_to_fit();
+        }
+        self.entries.is_empty() && self.written.is_empty()
+    }
+
+    /// Where the entries of a node of the level begin.
+    fn share(&self, node: usize) -> usize {
+        share(self.entries.len(), self.nodes, node)
+    }
+}
+
+impl Tree {
+    /// Goes on with building this tree, which is empty: `work` looks at sort keys, or
+    /// what takes as long, and a little more. True once all is planned: what was
+    /// planned is to be published before anything else becomes of the tree.
     ///
     /// # Errors
-    /// As there.
+    /// An id stands twice: the build is over. Or memory is full: it may go on once
+    /// there is some.
+    pub fn build_some<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        build: &mut Build,
+        mut work: usize,
+    ) -> Result<bool, TreeError> {
+        if self.objects() > 0 {
+            return Err(TreeError::NotEmpty);
+        }
+        if build.entries.is_empty() {
+            return Ok(true);
+        }
+        if build.ids.is_none() {
+            build.ids = Some(Ids::new(self.home.secret, build.entries.len()));
+            self.begin_level(build);
+        }
+        // Bounded by the work.
+        while work > 0 {
+            match build.tasks.pop() {
+                Some(Task::Sort(axis, mut sort)) => {
+                    let bounds = self.header.bounds;
+                    let ended = match axis {
+                        Axis::X => sort.go_on(&mut build.entries, |e| x_key(e), &mut work),
+                        Axis::Y => sort.go_on(&mut build.entries, |e| y_key(e), &mut work),
+                        Axis::Curve => {
+                            let key = |entry: &Entry| hilbert::value(&entry.rect, &bounds);
+                            sort.go_on(&mut build.entries, key, &mut work)
+                        }
+                    };
+                    if !ended {
+                        build.tasks.push(Task::Sort(axis, sort));
+                    }
+                }
+                Some(Task::Slice(nodes)) => {
+                    let entries = build.share(nodes.start)..build.share(nodes.end);
+                    build.tasks.push(Task::Write(nodes));
+                    build.tasks.push(Task::Sort(Axis::Y, Sort::new(self.home.secret, entries)));
+                }
+                Some(Task::Write(nodes)) if nodes.is_empty() => {}
+                Some(Task::Write(nodes)) => {
+                    let written = self.write_node(arena, build, nodes.start);
+                    let rest = nodes.start + usize::from(written.is_ok())..nodes.end;
+                    build.tasks.push(Task::Write(rest));
+                    work = work.saturating_sub(written? * WRITE_WORK);
+                }
+                None if build.nodes == 1 => {
+                    let root = NodeRef::from_word(build.above[0].word);
+                    let header = TreeHeader { root, height: build.level + 1, ..self.header };
+                    self.plan_root(arena, header, build.ids.take().expect("they are kept"));
+                    build.made.clear();
+                    return Ok(true);
+                }
+                None => {
+                    let entries = std::mem::take(&mut build.above);
+                    let below = std::mem::replace(&mut build.entries, entries);
+                    if build.level == 0 {
+                        build.written = below;
+                    }
+                    build.lhvs = std::mem::take(&mut build.lhvs_above);
+                    build.level += 1;
+                    self.begin_level(build);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives back some of the nodes of a build that is given up. True once there is no
+    /// more.
+    pub fn unbuild_some<J: Journal>(
+        &mut self,
+        arena: &mut Arena<'_, J>,
+        build: &mut Build,
+    ) -> bool {
+        let kept = build.made.len().saturating_sub(CLEAR_NODES);
+        build.made.drain(kept..).for_each(|at| self.pool.give(arena, at));
+        kept == 0
+    }
+
+    /// Loads objects, ids with their rectangles, into an empty tree, in one step, and
+    /// lets them be seen.
+    ///
+    /// # Errors
+    /// The tree is not empty, an id stands twice, or memory is full.
     pub fn load<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
         objects: Vec<(u64, Rect)>,
-        progress: impl FnMut(u64),
     ) -> Result<(), TreeError> {
-        self.plan_load(arena, objects, progress)?;
-        self.publish(arena);
-        Ok(())
+        let entries = objects.into_iter().map(|(word, rect)| {
+            let rect = rect.checked()?;
+            Ok(Entry { rect, word })
+        });
+        let mut build = Build::new(entries.collect::<Result<_, TreeError>>()?);
+        let built = self.build_some(arena, &mut build, usize::MAX);
+        if built.is_ok() {
+            self.publish(arena);
+        }
+        // Bounded: each step gives something back.
+        while !self.unbuild_some(arena, &mut build) {}
+        built.map(drop)
     }
 
-    /// Writes all nodes; no way leads to them yet.
-    fn build<J: Journal>(
+    /// Says what becomes of the entries of a level.
+    fn begin_level(&self, build: &mut Build) {
+        let TreeHeader { kind, capacity, .. } = self.header;
+        let entries = build.entries.len();
+        let nodes = entries.div_ceil(capacity as usize);
+        build.nodes = nodes;
+        (build.above, build.lhvs_above) = (Vec::with_capacity(nodes), Vec::new());
+        let whole = |axis| Task::Sort(axis, Sort::new(self.home.secret, 0..entries));
+        if kind == TreeKind::Hilbert {
+            build.tasks.push(Task::Write(0..nodes));
+            build.tasks.extend((build.level == 0).then(|| whole(Axis::Curve)));
+            return;
+        }
+        let slices = (nodes as f64).sqrt().ceil() as usize;
+        let slice = |at| Task::Slice(share(nodes, slices, at)..share(nodes, slices, at + 1));
+        build.tasks.extend((0..slices).rev().map(slice));
+        build.tasks.push(whole(Axis::X));
+    }
+
+    /// Writes a node of the level; no way leads to it yet. Gives the number of its
+    /// entries.
+    fn write_node<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
-        mut entries: Vec<Entry>,
-        ids: &mut Ids,
-        made: &mut Vec<NodeRef>,
-        progress: &mut impl FnMut(u64),
-    ) -> Result<TreeHeader, TreeError> {
-        let TreeHeader { kind, capacity, bounds, .. } = self.header;
-        let capacity = capacity as usize;
+        build: &mut Build,
+        node: usize,
+    ) -> Result<usize, TreeError> {
+        let TreeHeader { kind, bounds, .. } = self.header;
+        let (from, to) = (build.share(node), build.share(node + 1));
+        let part = &build.entries[from..to];
+        let lhv = match (kind, build.level) {
+            (TreeKind::Hilbert, 0) => hilbert::value(&part[part.len() - 1].rect, &bounds),
+            (TreeKind::Hilbert, _) => build.lhvs[to - 1],
+            _ => 0,
+        };
+        let at = self.pool.take(arena)?;
+        build.made.push(at);
+        let shape = NodeShape { entries: part.len() as u16, level: build.level, kind };
+        write_new_node(arena, self.home, at, shape, lhv, part);
+        if let Some(ids) = build.ids.as_mut().filter(|_| build.level == 0) {
+            ids.add_leaf(arena.owner, at.slot, part).map_err(TreeError::TwiceGiven)?;
+        }
+        build.above.push(Entry { rect: around(part), word: at.to_word() });
         if kind == TreeKind::Hilbert {
-            entries.sort_by_cached_key(|entry| hilbert::value(&entry.rect, &bounds));
+            build.lhvs_above.push(lhv);
         }
-        let mut lhvs = Vec::new();
-        // Bounded by the height: each level has fewer nodes.
-        for level in 0.. {
-            let nodes = entries.len().div_ceil(capacity);
-            if kind != TreeKind::Hilbert {
-                tile(&mut entries, nodes);
-            }
-            let mut above = Vec::with_capacity(nodes);
-            let mut lhvs_above = Vec::with_capacity(nodes);
-            for node in 0..nodes {
-                let (from, to) =
-                    (share(entries.len(), nodes, node), share(entries.len(), nodes, node + 1));
-                let part = &entries[from..to];
-                let lhv = match (kind, level) {
-                    (TreeKind::Hilbert, 0) => hilbert::value(&part[part.len() - 1].rect, &bounds),
-                    (TreeKind::Hilbert, _) => lhvs[to - 1],
-                    _ => 0,
-                };
-                let at = self.pool.take(arena)?;
-                made.push(at);
-                let shape = NodeShape { entries: part.len() as u16, level, kind };
-                write_new_node(arena, self.home, at, shape, lhv, part);
-                if level == 0 {
-                    ids.add_leaf(arena.owner, at.slot, part).map_err(TreeError::TwiceGiven)?;
-                }
-                above.push(Entry { rect: around(part), word: at.to_word() });
-                lhvs_above.push(lhv);
-                if level == 0 && (node + 1 == nodes || node % TOLD_EVERY_NODES == 0) {
-                    progress(to as u64);
-                }
-            }
-            if nodes == 1 {
-                let root = NodeRef::from_word(above[0].word);
-                return Ok(TreeHeader { root, height: level + 1, ..self.header });
-            }
-            (entries, lhvs) = (above, lhvs_above);
-        }
-        unreachable!("the last level has one node")
+        Ok(part.len())
     }
 }
 
@@ -128,14 +267,17 @@ fn share(entries: usize, nodes: usize, node: usize) -> usize {
     (entries as u128 * node as u128 / nodes as u128) as usize
 }
 
-/// Orders entries so that each run of a node's is a tile: slices by x, in each
-/// slice by y.
-fn tile(entries: &mut [Entry], nodes: usize) {
-    let slices = (nodes as f64).sqrt().ceil() as usize;
-    entries.sort_unstable_by(|a, b| a.rect.centre().0.total_cmp(&b.rect.centre().0));
-    for slice in 0..slices {
-        let edge = |slice| share(entries.len(), nodes, share(nodes, slices, slice));
-        let part = edge(slice)..edge(slice + 1);
-        entries[part].sort_unstable_by(|a, b| a.rect.centre().1.total_cmp(&b.rect.centre().1));
-    }
+fn x_key(entry: &Entry) -> u64 {
+    in_order(entry.rect.centre().0)
+}
+
+fn y_key(entry: &Entry) -> u64 {
+    in_order(entry.rect.centre().1)
+}
+
+/// A number whose order is that of `f64::total_cmp`.
+fn in_order(coordinate: f64) -> u64 {
+    let bits = coordinate.to_bits();
+    let flipped = if bits >> 63 == 1 { u64::MAX } else { 1 << 63 };
+    bits ^ flipped
 }

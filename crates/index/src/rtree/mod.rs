@@ -1,7 +1,8 @@
 //! Trees of places: Guttman's R-tree, the R*-tree and the Hilbert R-tree
 //! (Catfish 2.1, 5.2.3, C1 to C7). They differ only in how they are written.
 //!
-//! `tree` is what the owner calls, `bulk` loads many objects at once, `change`
+//! `tree` is what the owner calls, `bulk` builds a tree of many objects in steps,
+//! sorted by `sort`, `change`
 //! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
 //! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf. `search` is the owner's way to
 //! read, `walk` everybody else's, `local` that of who maps the memory. The paper locks nodes against other writers
@@ -19,9 +20,11 @@ mod pool;
 mod rstar;
 mod scan;
 mod search;
+mod sort;
 mod tree;
 mod walk;
 
+pub use bulk::Build;
 pub use local::{LocalWalk, read_header, walk_locally};
 pub use pool::Arena;
 pub use search::{Cursor, Object, Predicate};

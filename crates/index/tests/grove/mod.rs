@@ -143,18 +143,12 @@ impl<J: Journal> Grove<J> {
         self.next_id - 1
     }
 
-    pub fn load(&mut self, rects: Vec<Rect>) -> u64 {
+    pub fn load(&mut self, rects: Vec<Rect>) {
         let objects: Vec<_> = (0..).zip(rects).collect();
-        let mut told = 0;
         let (tree, mut arena) = self.parts();
-        tree.load(&mut arena, objects.clone(), |done| {
-            assert!(done > told);
-            told = done;
-        })
-        .unwrap();
+        tree.load(&mut arena, objects.clone()).unwrap();
         self.next_id = objects.len() as u64;
         self.objects = objects;
-        told
     }
 
     pub fn some(&self, random: &mut Random) -> Option<(u64, Rect)> {

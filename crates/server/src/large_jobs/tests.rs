@@ -241,8 +241,12 @@ fn more_objects_than_a_reply_may_bring() {
             list.clear();
         }
     }
-    world.tree(1, 0, TreeCommand::Build { load: 1 }, usize::MAX);
     world.answered();
+    // Bounded: so many steps.
+    while {
+        world.tree(1, 0, TreeCommand::Build { load: 1 }, usize::MAX);
+        world.reply().status == Status::InPieces
+    } {}
     let mut search = |most| {
         world.tree(1, 0, ALL, most);
         while !world.jobs.is_empty() {

@@ -130,7 +130,7 @@ fn tree_of<J: Journal>(
     let object = |&(slot, score): &(u32, f64)| -> (u64, Rect) {
         (slot.into(), Position::of_score(score).point())
     };
-    match tree.load(&mut arena, places.iter().map(object).collect(), |_| {}) {
+    match tree.load(&mut arena, places.iter().map(object).collect()) {
         Ok(()) => Ok(tree),
         Err(error) => {
             tree.destroy(&mut arena);

@@ -1,16 +1,19 @@
-//! Building a tree of many objects at once, which were staged before.
+//! Building a tree of many objects at once, which were staged before: step by step,
+//! as its client asks for them. The last step is the change; the log has it alone.
 
 use super::super::On;
-use super::stage::end_stage;
+use super::stage::{Stage, set_aside};
 use super::{Trees, arena_of, refusal};
 use crate::command::{Command, Reply};
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_layout::limits::NODE_RUN_BYTES;
+use remora_index::rtree::TreeError;
+use remora_layout::limits::{BUILD_TURN_WORK, NODE_RUN_BYTES};
 use remora_layout::message::Status;
 use remora_layout::node::node_bytes;
 
 impl Trees {
+    /// The next step. `InPieces`: it has not been the last.
     pub(super) fn build_tree<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -22,43 +25,56 @@ impl Trees {
             self.drop_stage(store, root);
             return Reply::status(Status::NotEmpty);
         }
-        let Some(mut stage) = self.take_stage(root, load) else {
+        let Some(mut stage) = self.named_mut(root).stage.take_if(|stage| stage.is_of(load)) else {
             return Reply::status(Status::OtherLoad);
         };
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
-        let capacity = named.tree.header().capacity as usize;
-        let objects = stage.take_objects();
-        let bytes = packed_nodes(objects.len(), capacity) * node_bytes(capacity);
+        stage.touch(store.ticked_s());
+        // The log's entry brings all of it.
+        let work = if store.is_applying { usize::MAX } else { BUILD_TURN_WORK };
         store.making_room.keep = Some(root);
-        let is_free = store.make_free(NODE_RUN_BYTES, bytes.div_ceil(NODE_RUN_BYTES), on.now);
+        let built = self.build_step(store, (on, root), &mut stage, work);
         store.making_room.keep = None;
-        if !is_free {
-            self.unstage(store, root, stage);
-            return Reply::status(Status::OutOfMemory);
+        match built {
+            Ok(true) => {
+                let at = self.named(root).root;
+                store.commit(on.hash.database(), entry, |store| self.publish(store, root));
+                self.end_stage(store, at, stage);
+                Reply::number(self.named(root).tree.objects() as i64)
+            }
+            Ok(false) => {
+                self.named_mut(root).stage = Some(stage);
+                Reply::status(Status::InPieces)
+            }
+            Err(status) => {
+                self.refuse_stage(store, root, stage);
+                Reply::status(status)
+            }
         }
-        let before = (named.tree.objects(), named.tree.bytes());
-        let planned = named.tree.plan_load(&mut arena_of(store), objects, |_| {});
-        self.totals.update(before, &named.tree);
-        // Until here the objects lay on the heap, too.
-        if let Err(error) = planned {
-            self.unstage(store, root, stage);
-            return Reply::status(refusal(error));
-        }
-        end_stage(store, stage);
-        store.commit(on.hash.database(), entry, |store| self.publish(store, root));
-        Reply::number(self.named(root).tree.objects() as i64)
     }
-}
-
-/// Nodes of a tree in which so many objects are packed.
-fn packed_nodes(objects: usize, capacity: usize) -> usize {
-    let (mut nodes, mut level) = (0, objects.max(1));
-    // Bounded: each level has fewer nodes.
-    loop {
-        level = level.div_ceil(capacity);
-        nodes += level;
-        if level == 1 {
-            return nodes;
+    /// Does so much work; makes room where keys may go.
+    fn build_step<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        (on, root): (On<'_>, u32),
+        stage: &mut Stage,
+        work: usize,
+    ) -> Result<bool, Status> {
+        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
+        let before = (named.tree.objects(), named.tree.bytes());
+        let run_bytes = NODE_RUN_BYTES.max(8 * node_bytes(named.tree.header().capacity as usize));
+        // Bounded: each turn has made room for some nodes.
+        let built = loop {
+            match named.tree.build_some(&mut arena_of(store), stage.build(), work) {
+                Err(TreeError::Full(_))
+                    if store.policy.is_some() && store.make_free(run_bytes, 1, on.now) => {}
+                built => break built,
+            }
+        };
+        self.totals.update(before, &named.tree);
+        let heap_bytes = stage.heap_bytes();
+        match built {
+            Ok(false) if !set_aside(store, stage, heap_bytes, on) => Err(Status::OutOfMemory),
+            built => built.map_err(refusal),
         }
     }
 }

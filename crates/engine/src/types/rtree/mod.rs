@@ -33,6 +33,7 @@ use remora_layout::node::{ENTRY_BYTES, Home, node_bytes};
 use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeInfo};
 use search::Searching;
+use stage::Stage;
 use std::collections::{BTreeMap, BTreeSet};
 use zerocopy::IntoBytes;
 
@@ -46,6 +47,8 @@ pub(crate) struct Trees {
     surrogates: u64,
     /// Objects that expire, the next one first.
     due: BTreeSet<Due>,
+    /// Stages that are over, and still hold something, by the root records of their trees.
+    ended_stages: Vec<(Slot, Stage)>,
     /// Bytes of the heap that trees took when they were counted last, and those that
     /// may have changed since.
     counted_heap: u64,
@@ -180,6 +183,7 @@ impl<J: Journal> Type<J> for Trees {
     }
 
     fn tick(&mut self, store: &mut Store<J>, now: Now) {
+        self.clear_stages(store);
         if !store.is_applying {
             self.drop_idle_stages(store);
             self.sweep(store, now);
@@ -416,7 +420,7 @@ impl Trees {
             with_fields: named.with.fields,
             with_expiry: named.with.expiry,
             with_surrogate: named.with.surrogate,
-            staged: named.stage.as_ref().map_or(0, stage::Stage::len),
+            staged: named.stage.as_ref().map_or(0, Stage::len),
             bounds: header.bounds,
         };
         let scratch = &mut self.scratch;

@@ -1,30 +1,34 @@
-//! Staged objects: what a tree is to be built of, kept on the heap as it comes.
+//! Staged objects: what a tree is to be built of, kept on the heap as it comes, and
+//! while the tree is built.
 //!
 //! What it keeps true: arena and staged objects together stay within the
 //! shard's memory. The shard sets free pages of the arena aside, as many bytes
 //! as the list of objects takes with the room that it has to grow, and nobody
 //! gets them before the objects are gone. Keys make room for staged objects
 //! where keys may go. A stage to which nothing was added for [`STAGE_IDLE_S`]
-//! goes.
+//! goes. What a long one holds goes in turns.
 
 use super::super::On;
-use super::Trees;
+use super::{Trees, logged_arena_of};
 use crate::command::{Command, Objects, Reply, TreeCommand};
 use crate::store::Store;
-use remora_arena::{Journal, database_of};
+use remora_arena::{Journal, Slot, database_of};
 use remora_index::hash::record_key;
+use remora_index::rtree::Build;
 use remora_layout::limits::{PAGE_BYTES, SPAN_BYTES, STAGE_IDLE_S};
 use remora_layout::message::Status;
-use remora_layout::rect::Rect;
-
-/// Bytes of a staged object.
-const OBJECT_BYTES: usize = size_of::<(u64, Rect)>();
+use remora_layout::node::{ENTRY_BYTES, Entry};
 
 /// What one tree is to be built of.
 pub(super) struct Stage {
     /// Which load it is: the client's number.
     load: u64,
-    objects: Vec<(u64, Rect)>,
+    objects: Vec<Entry>,
+    /// What takes the objects once they are all there.
+    build: Option<Build>,
+    /// Objects that there have been, and that there was room for.
+    count: usize,
+    room: usize,
     /// Pages of the arena that are set aside: offset and bytes of each run.
     set_aside: Vec<(usize, usize)>,
     /// When objects came last, in [`Store::ticked_s`].
@@ -35,17 +39,36 @@ pub(super) struct Stage {
 
 impl Stage {
     fn new(load: u64) -> Self {
-        Self { load, objects: Vec::new(), set_aside: Vec::new(), last_s: 0, is_logged: false }
+        Self {
+            load,
+            objects: Vec::new(),
+            build: None,
+            count: 0,
+            room: 0,
+            set_aside: Vec::new(),
+            last_s: 0,
+            is_logged: false,
+        }
+    }
+
+    /// Whether it is this load's.
+    pub fn is_of(&self, load: u64) -> bool {
+        self.load == load
     }
 
     /// Number of its objects.
     pub fn len(&self) -> u64 {
-        self.objects.len() as u64
+        self.count as u64
     }
 
-    /// Gives the objects out; the pages stay set aside.
-    pub fn take_objects(&mut self) -> Vec<(u64, Rect)> {
-        std::mem::take(&mut self.objects)
+    /// Its client goes on with it.
+    pub fn touch(&mut self, ticked_s: u64) {
+        self.last_s = ticked_s;
+    }
+
+    /// What builds the tree of them; no more come.
+    pub fn build(&mut self) -> &mut Build {
+        self.build.get_or_insert_with(|| Build::new(std::mem::take(&mut self.objects)))
     }
 
     /// Bytes that are set aside for it.
@@ -53,9 +76,10 @@ impl Stage {
         self.set_aside.iter().map(|&(_, bytes)| bytes as u64).sum()
     }
 
-    /// Bytes that its objects take, with the room to grow.
+    /// Bytes that its objects take, with the room to grow, and what builds of them.
     pub fn heap_bytes(&self) -> u64 {
-        (self.objects.capacity() * OBJECT_BYTES) as u64
+        let build = self.build.as_ref().map_or(0, Build::heap_bytes);
+        (self.room * ENTRY_BYTES) as u64 + build
     }
 }
 
@@ -74,11 +98,15 @@ impl Trees {
             self.drop_stage(store, root);
             return Reply::status(Status::NotEmpty);
         }
+        if objects.iter().any(|(_, rect)| rect.checked().is_err()) {
+            return Reply::status(Status::BadRectangle);
+        }
         let mut stage = if first {
             self.drop_stage(store, root);
             Stage::new(load)
         } else {
-            let Some(stage) = self.take_stage(root, load) else {
+            let grows = |stage: &mut Stage| stage.is_of(load) && stage.build.is_none();
+            let Some(stage) = self.named_mut(root).stage.take_if(grows) else {
                 return Reply::status(Status::OtherLoad);
             };
             stage
@@ -87,20 +115,17 @@ impl Trees {
         let has_room = make_stage_room(store, &mut stage, objects.len(), on);
         store.making_room.keep = None;
         if !has_room {
-            self.unstage(store, root, stage);
+            self.refuse_stage(store, root, stage);
             return Reply::status(Status::OutOfMemory);
         }
         stage.last_s = store.ticked_s();
         stage.is_logged |= objects.len() > 0;
-        store.commit(on.hash.database(), entry, |_| stage.objects.extend(objects.iter()));
+        stage.count += objects.len();
+        let entries = objects.iter().map(|(word, rect)| Entry { rect, word });
+        store.commit(on.hash.database(), entry, |_| stage.objects.extend(entries));
         let staged = stage.len();
         self.named_mut(root).stage = Some(stage);
         Reply::number(staged as i64)
-    }
-
-    /// Takes the objects of this load out of its tree, if it is under way.
-    pub(super) fn take_stage(&mut self, root: u32, load: u64) -> Option<Stage> {
-        self.named_mut(root).stage.take_if(|stage| stage.load == load)
     }
 
     /// Drops what is staged for a tree.
@@ -111,9 +136,24 @@ impl Trees {
         }
     }
 
+    /// There is no memory to go on: what was staged goes, but for that of a copy, which
+    /// may be told the same again.
+    pub(super) fn refuse_stage<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        stage: Stage,
+    ) {
+        if store.is_applying {
+            self.named_mut(root).stage = Some(stage);
+        } else {
+            self.unstage(store, root, stage);
+        }
+    }
+
     /// Gives up what was staged for a tree. For the log it is a load that begins
     /// and has no objects.
-    pub(super) fn unstage<J: Journal>(&self, store: &mut Store<J>, root: u32, stage: Stage) {
+    pub(super) fn unstage<J: Journal>(&mut self, store: &mut Store<J>, root: u32, stage: Stage) {
         let is_told = !store.is_applying && store.is_live(self.named(root).root);
         if stage.is_logged && is_told {
             let key = record_key(&store.owner, root).to_vec();
@@ -124,7 +164,53 @@ impl Trees {
             let database = database_of(&store.owner, root);
             store.commit(database, &Command::Of { key: &key, request }, |_| {});
         }
-        end_stage(store, stage);
+        self.end_stage(store, self.named(root).root, stage);
+    }
+
+    /// Gives back what a stage holds: at once, or in turns if it holds much. A tree
+    /// that was built keeps its nodes.
+    pub(super) fn end_stage<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: Slot,
+        mut stage: Stage,
+    ) {
+        self.touch(root.slot);
+        if !self.clear_stage(store, root, &mut stage) {
+            self.ended_stages.push((root, stage));
+        }
+    }
+
+    /// Goes on with what ended stages hold.
+    pub(super) fn clear_stages<J: Journal>(&mut self, store: &mut Store<J>) {
+        if let Some((root, mut stage)) = self.ended_stages.pop()
+            && !self.clear_stage(store, root, &mut stage)
+        {
+            self.ended_stages.push((root, stage));
+        }
+    }
+
+    /// Gives back some of what a stage holds. True once there is no more.
+    fn clear_stage<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: Slot,
+        stage: &mut Stage,
+    ) -> bool {
+        // What a removed tree has goes with its pages.
+        let named = self.by_root.get_mut(&root.slot).filter(|named| named.root == root);
+        let no_nodes = match named.filter(|_| store.is_live(root)) {
+            Some(named) => named.tree.unbuild_some(&mut logged_arena_of(store), stage.build()),
+            None => true,
+        };
+        if !stage.build().clear_some() || !no_nodes {
+            return false;
+        }
+        store.set_aside_bytes -= stage.bytes();
+        for (run, bytes) in stage.set_aside.drain(..) {
+            store.slots.give_run(run, bytes);
+        }
+        true
     }
 
     /// Drops stages that nothing was added to for too long.
@@ -143,7 +229,8 @@ impl Trees {
 
     /// Whether the books of staged objects are right.
     pub(super) fn audit_stages<J: Journal>(&self, store: &Store<J>) -> Result<(), String> {
-        let stages = || self.by_root.values().filter_map(|named| named.stage.as_ref());
+        let staged = || self.by_root.values().filter_map(|named| named.stage.as_ref());
+        let stages = || staged().chain(self.ended_stages.iter().map(|(_, stage)| stage));
         let total: u64 = stages().map(Stage::bytes).sum();
         let is_covered = stages().all(|stage| stage.heap_bytes() <= stage.bytes());
         if total == store.set_aside_bytes && is_covered {
@@ -167,7 +254,21 @@ fn make_stage_room<J: Journal>(
     }
     // By halves, so that objects are seldom copied.
     let capacity = wanted.max(stage.objects.capacity() / 2 * 3);
-    let bytes = (capacity * OBJECT_BYTES) as u64;
+    if !set_aside(store, stage, (capacity * ENTRY_BYTES) as u64, on) {
+        return false;
+    }
+    stage.objects.reserve_exact(capacity - stage.objects.len());
+    stage.room = stage.objects.capacity();
+    true
+}
+
+/// Sets pages aside until they are so many bytes. False if there are not so many.
+pub(super) fn set_aside<J: Journal>(
+    store: &mut Store<J>,
+    stage: &mut Stage,
+    bytes: u64,
+    on: On<'_>,
+) -> bool {
     let mut missing = bytes.saturating_sub(stage.bytes()) as usize;
     // Bounded: each turn sets pages aside.
     while missing > 0 {
@@ -180,14 +281,5 @@ fn make_stage_room<J: Journal>(
         store.set_aside_bytes += run_bytes as u64;
         missing = missing.saturating_sub(run_bytes);
     }
-    stage.objects.reserve_exact(capacity - stage.objects.len());
     true
-}
-
-/// Gives back what a stage holds.
-pub(super) fn end_stage<J: Journal>(store: &mut Store<J>, stage: Stage) {
-    store.set_aside_bytes -= stage.bytes();
-    for (run, bytes) in stage.set_aside {
-        store.slots.give_run(run, bytes);
-    }
 }
