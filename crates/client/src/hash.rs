@@ -23,6 +23,21 @@ use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
 use std::collections::BTreeMap;
 
+/// What has happened to the reads of a hash's fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HashEvents {
+    /// A field of a hash with parts was read by READs.
+    pub part_read: u64,
+    /// A field did not lie any more where it had.
+    pub part_gone: u64,
+    /// The hash did not lie any more where it had.
+    pub root_gone: u64,
+    /// The hash may have expired.
+    pub expired: u64,
+    /// A hash that had lain whole in its record has parts.
+    pub grown: u64,
+}
+
 /// A session's view of one hash: where it lies, and its fields, as far as that was
 /// told or read. All of it is a hint.
 #[derive(Debug)]
@@ -31,6 +46,9 @@ pub struct OpenHash {
     hash: KeyHash,
     shard: usize,
     held: Held,
+    /// When it was last known it lay whole in its record.
+    was_whole: bool,
+    events: HashEvents,
 }
 
 /// What is known of where a hash lies.
@@ -48,6 +66,18 @@ impl OpenHash {
     /// The hash's key.
     pub fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// What has happened to the reads of its fields.
+    pub fn events(&self) -> HashEvents {
+        self.events
+    }
+
+    /// Learns where it lies.
+    fn hold(&mut self, held: Held) {
+        let is_whole = matches!(held, Held::Whole(_));
+        self.events.grown += u64::from(self.was_whole && !is_whole);
+        (self.held, self.was_whole) = (held, is_whole);
     }
 
     /// Whether one READ is enough for this field, as far as is known.
@@ -98,7 +128,8 @@ impl Session {
     /// ```
     pub fn open_hash(&self, key: &[u8]) -> Result<OpenHash, Error> {
         let (hash, shard) = self.route(key)?;
-        Ok(OpenHash { key: key.into(), hash, shard, held: Held::Unknown })
+        let (held, events) = (Held::Unknown, HashEvents::default());
+        Ok(OpenHash { key: key.into(), hash, shard, held, was_whole: false, events })
     }
 
     /// The value of a field; none without the field or the key. Valid until the
@@ -204,14 +235,13 @@ impl Session {
             return;
         }
         if root == 0 {
-            open.held = Held::Whole(pointer);
-            return;
+            return open.hold(Held::Whole(pointer));
         }
         let is_known = matches!(&open.held, Held::Parts { object, .. } if object.is_root(root));
         if !is_known {
             let (table, seed) = (&self.shards[open.shard].table, self.connection.hash_seed);
             let object = Box::new(ObjectRef::of_root(table, seed, root));
-            open.held = Held::Parts { object, fields: BTreeMap::new() };
+            open.hold(Held::Parts { object, fields: BTreeMap::new() });
         }
         open.keep(name, pointer);
     }

@@ -61,7 +61,7 @@ pub use clock::Clock;
 pub use connection::{Client, MakeLink, Parts};
 pub use data_buffers::DataBufferCounts;
 pub use error::{ConnectError, Error};
-pub use hash::OpenHash;
+pub use hash::{HashEvents, OpenHash};
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
 pub use remora_engine::command::{Expiry, Fields, ObjectId, PutObject};

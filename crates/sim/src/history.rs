@@ -3,6 +3,7 @@
 use crate::check::keys::{KeyOp, Keys};
 use crate::check::linear::{Call, check};
 use crate::check::places::Places;
+use crate::values::Register;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -21,13 +22,13 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All calls of all clients, by key; those about trees apart.
+/// All calls of all clients, by register; those about trees apart.
 #[derive(Default)]
 pub struct History {
-    keys: BTreeMap<u32, Vec<Call<KeyOp>>>,
+    keys: BTreeMap<Register, Vec<Call<KeyOp>>>,
     /// Calls of which nobody knows whether they had an effect, although others
     /// that follow them did.
-    optional: BTreeSet<(u32, usize)>,
+    optional: BTreeSet<(Register, usize)>,
     /// What happened to trees.
     pub places: Places,
     /// FNV-1a over all that happened, in order.
@@ -42,7 +43,8 @@ pub struct History {
 /// Names a call that was begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    key: u32,
+    /// What it is about.
+    pub key: Register,
     at: usize,
 }
 
@@ -58,29 +60,45 @@ impl History {
     pub fn begin(
         &mut self,
         client: u32,
-        key: u32,
+        key: Register,
         now_ns: u64,
         op: KeyOp,
         follows: Option<Begun>,
     ) -> Begun {
         self.calls += 1;
-        self.note(now_ns, client, key, format_args!("begins {op:?}"));
+        self.note(now_ns, client, format_args!("{key} begins {op:?}"));
         let calls = self.keys.entry(key).or_default();
         let follows = follows.map(|first| first.at);
         calls.push(Call { invoked_ns: now_ns, returned_ns: None, follows, op });
         Begun { key, at: calls.len() - 1 }
     }
 
+    /// A client begins one call that is about several registers.
+    pub fn begin_all(
+        &mut self,
+        client: u32,
+        now_ns: u64,
+        calls: impl IntoIterator<Item = (Register, KeyOp, Option<Begun>)>,
+    ) -> Vec<Begun> {
+        let calls_before = self.calls;
+        let begun = calls
+            .into_iter()
+            .map(|(key, op, follows)| self.begin(client, key, now_ns, op, follows))
+            .collect();
+        self.calls = calls_before + 1;
+        begun
+    }
+
     /// The call has come to its end with this result.
     pub fn end(&mut self, client: u32, begun: Begun, now_ns: u64, op: KeyOp) {
-        self.note(now_ns, client, begun.key, format_args!("ends {op:?}"));
+        self.note(now_ns, client, format_args!("{} ends {op:?}", begun.key));
         let call = &mut self.keys.get_mut(&begun.key).expect("it was begun")[begun.at];
         (call.returned_ns, call.op) = (Some(now_ns), op);
     }
 
     /// The call had no effect and no result: it was refused, or only read.
     pub fn forget(&mut self, client: u32, begun: Begun, now_ns: u64, why: &dyn fmt::Display) {
-        self.note(now_ns, client, begun.key, format_args!("has no effect: {why}"));
+        self.note(now_ns, client, format_args!("{} has no effect: {why}", begun.key));
         // As if it had not returned: a GET of nothing explains itself, but a
         // write might take effect.
         let call = &mut self.keys.get_mut(&begun.key).expect("it was begun")[begun.at];
@@ -109,14 +127,9 @@ impl History {
         self.places.restart(from_ns, to_ns);
     }
 
-    /// Something else that happened.
-    pub fn note(&mut self, now_ns: u64, client: u32, key: u32, what: fmt::Arguments<'_>) {
-        self.add_line(format!("{now_ns:>14} client {client} key {key} {what}"));
-    }
-
-    /// Something that happened to a tree.
-    pub fn note_place(&mut self, now_ns: u64, client: u32, tree: u32, what: fmt::Arguments<'_>) {
-        self.add_line(format!("{now_ns:>14} client {client} tree {tree} {what}"));
+    /// Something that happened to a client.
+    pub fn note(&mut self, now_ns: u64, client: u32, what: fmt::Arguments<'_>) {
+        self.add_line(format!("{now_ns:>14} client {client} {what}"));
     }
 
     fn add_line(&mut self, line: String) {
@@ -188,12 +201,12 @@ pub struct Judgement {
 }
 
 /// The calls around the one that nothing explains.
-fn explain(key: u32, calls: &[Call<KeyOp>], wrong: usize) -> String {
+fn explain(key: Register, calls: &[Call<KeyOp>], wrong: usize) -> String {
     use std::fmt::Write;
     let mut order: Vec<usize> = (0..calls.len()).collect();
     order.sort_by_key(|&number| calls[number].invoked_ns);
     let at = order.iter().position(|&number| number == wrong).expect("it is one of them");
-    let mut text = format!("key {key}: no order explains the call marked *");
+    let mut text = format!("{key}: no order explains the call marked *");
     for &number in &order[at.saturating_sub(8)..(at + 3).min(order.len())] {
         let Call { invoked_ns, returned_ns, op, .. } = &calls[number];
         let mark = if number == wrong { '*' } else { ' ' };

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod compare;
 pub mod disk;
 pub mod faults;
+pub mod hashes;
 pub mod history;
 pub mod node;
 pub mod places;

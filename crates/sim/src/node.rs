@@ -52,6 +52,9 @@ pub struct NodeOptions {
     pub pointer_lines: usize,
     /// Whether its memory is audited while it serves: nothing is uploaded then.
     pub audits: bool,
+    /// In how many of a hundred turns a shard releases memory, as if there were that
+    /// much more of it: what has no root any more lies there for longer.
+    pub release_percent: u64,
     /// How changes become durable; `None`: they are at once, and lost with the
     /// process.
     pub disk: Option<DiskSwarm>,
@@ -271,14 +274,13 @@ impl Node {
         let Some(life) = &mut self.life else { return false };
         let now = self.time.now(life.began_ns);
         let is_free = life.free_shards(&self.world);
+        let percent = self.options.release_percent;
+        let releases = || percent == 100 || self.world.draw(|random| random.below(100)) < percent;
         let mut worked = false;
         if let Some(swarm) = &self.options.disk {
             let disks = self.disks.iter_mut().zip(&mut life.shards).zip(&is_free);
             for ((disk, shard), _) in disks.filter(|(_, free)| **free) {
                 worked |= disk.turn(shard, (&self.world, &self.faults), swarm);
-                if shard.wants_release() {
-                    shard.release_some(now);
-                }
             }
             let rings = life.sessions.iter().flat_map(|session| &session.rings);
             self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
@@ -287,7 +289,7 @@ impl Node {
             life.jobs.iter_mut().zip(&mut life.shards).zip(&is_free).filter(|(_, free)| **free)
         {
             worked |= jobs.turn(shard, now);
-            if shard.wants_release() {
+            if shard.wants_release() && releases() {
                 shard.release_some(now);
                 worked = true;
             }
@@ -378,7 +380,7 @@ impl Node {
         let Some(life) = &mut self.life else { return };
         let mut now = self.time.now(life.began_ns);
         for shard in &mut life.shards {
-            shard.execute(&Command::Flush, KeyHash(0), now);
+            shard.execute(&Command::FlushAll, KeyHash(0), now);
             // Bounded: each turn releases something.
             while shard.wants_release() {
                 shard.release_some(now);

@@ -5,6 +5,7 @@ use crate::check::places::Number;
 use remora_client::{Issue, ObjectId, Rect, TreeKind, TreeRead, TreeSettings};
 use remora_fabric::sim::{Random, SimOptions};
 use remora_geometry::{Refine, Shape, geo_types};
+use std::ops::Range;
 
 /// Mixed into the seed: what is drawn of trees changes nothing else.
 const SALT: u64 = 0x7472_6565_735f_6f66;
@@ -17,10 +18,13 @@ const LARGE: u64 = 2_000;
 /// A fabric whose READs take longer is slow.
 const SLOW_NS: u64 = 100_000;
 
+/// Trees of a database have numbers from so many times its own on.
+const DATABASE_TREES: u32 = 100;
+
 /// What a seed draws of trees.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacesSwarm {
-    /// Trees; 0: none.
+    /// Trees of each database; 0: none.
     pub trees: u32,
     /// Objects of a tree have ids below.
     pub ids: u64,
@@ -57,15 +61,21 @@ impl PlacesSwarm {
         }
     }
 
+    /// The trees of a database.
+    pub fn trees_of(&self, database: u8) -> Range<u32> {
+        let from = database as u32 * DATABASE_TREES;
+        from..from + self.trees
+    }
+
     /// Whether searches may take several turns of their shard.
     pub fn is_large(&self) -> bool {
         self.ids == LARGE
     }
 }
 
-/// A tree's name.
+/// A tree's name: the same in every database.
 pub fn tree_name(tree: u32) -> Vec<u8> {
-    format!("tree:{tree}").into_bytes()
+    format!("tree:{}", tree % DATABASE_TREES).into_bytes()
 }
 
 /// The id of an object in its tree, as text: one of four is no integer.

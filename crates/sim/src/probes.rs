@@ -1,7 +1,7 @@
 //! Proof that the rare paths ran: each is a count that production code keeps
 //! anyway, or something that a world's client met.
 
-use remora_client::{Counts, Error, TreeEvents};
+use remora_client::{Counts, Error, HashEvents, TreeEvents};
 use remora_engine::ShardStats;
 use remora_layout::message::Status;
 use std::collections::BTreeMap;
@@ -67,6 +67,16 @@ pub enum Probe {
     TreeRefinedRead,
     /// Such a pointer led to a record that has gone.
     TreeRecordStale,
+    /// A field of a hash with parts was read by READs.
+    HashRead,
+    /// A field was changed or removed since a client had read it.
+    HashFieldGone,
+    /// A hash had gone, or was written anew, since a client had read it.
+    HashGone,
+    /// A hash had expired when it was read.
+    HashExpired,
+    /// A hash that a client had read whole has parts.
+    HashGrown,
     /// A reply was held back until it was durable.
     ReplyHeld,
     /// A change was lost with the process, as it was not durable.
@@ -75,7 +85,7 @@ pub enum Probe {
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 36] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -105,6 +115,11 @@ impl Probe {
         Self::TreeAskedAfterRead,
         Self::TreeRefinedRead,
         Self::TreeRecordStale,
+        Self::HashRead,
+        Self::HashFieldGone,
+        Self::HashGone,
+        Self::HashExpired,
+        Self::HashGrown,
         Self::ReplyHeld,
         Self::ChangeLost,
     ];
@@ -137,6 +152,15 @@ impl Probes {
         self.add(Probe::TreeStaleKept, events.stale_kept);
         self.add(Probe::TreeTorn, events.torn);
         self.add(Probe::TreeGone, events.header_gone);
+    }
+
+    /// What a view of a hash tells of its reads.
+    pub fn add_hash(&mut self, events: &HashEvents) {
+        self.add(Probe::HashRead, events.part_read);
+        self.add(Probe::HashFieldGone, events.part_gone);
+        self.add(Probe::HashGone, events.root_gone);
+        self.add(Probe::HashExpired, events.expired);
+        self.add(Probe::HashGrown, events.grown);
     }
 
     /// What a shard tells of itself; it began with so many buckets.

@@ -3,10 +3,11 @@
 use crate::client::Mix;
 use crate::disk::DiskSwarm;
 use crate::faults::Fault;
+use crate::hashes::HashSwarm;
 use crate::node::NodeOptions;
 use crate::places::PlacesSwarm;
 use crate::resp::RespSwarm;
-use crate::values::Lengths;
+use crate::values::{Lengths, Register};
 use remora_engine::evict::Eviction;
 use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{Random, SimOptions};
@@ -20,6 +21,11 @@ const SHARD_SALT: u64 = 0x7368_6172_645f_6f66;
 /// Mixed into the seed: so it is with setting the wall clock.
 const CLOCK_SALT: u64 = 0x7761_6c6c_5f6f_6674;
 
+/// Mixed into the seed: so it is with a second database.
+const DATABASE_SALT: u64 = 0x6461_7461_5f6f_6666;
+/// Mixed into the seed: so it is with how fast memory is released.
+const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
+
 /// A kind of world.
 #[derive(Clone, Debug)]
 pub struct Swarm {
@@ -27,9 +33,11 @@ pub struct Swarm {
     pub operations: u64,
     /// Clients.
     pub clients: u32,
-    /// Keys.
+    /// Databases; clients take turns in them, and their keys have equal names.
+    pub databases: u32,
+    /// Keys of each database.
     pub keys: u32,
-    /// How long values are.
+    /// How long values of keys are.
     pub lengths: Lengths,
     /// What clients do.
     pub mix: Mix,
@@ -51,6 +59,8 @@ pub struct Swarm {
     pub resp: RespSwarm,
     /// Trees.
     pub places: PlacesSwarm,
+    /// Hashes.
+    pub hashes: HashSwarm,
     /// Longest time between two chances of a fault that comes from outside, ns.
     pub chance_ns: u64,
 }
@@ -79,6 +89,30 @@ impl Swarm {
         let ppm = |fault| self.faults.get(&fault).copied().unwrap_or(0);
         let (loss_ppm, stall_ppm) = (ppm(Fault::LinkLost), ppm(Fault::LinkStall));
         SimOptions { loss_ppm, stall_ppm, ..self.fabric.clone() }
+    }
+
+    /// The database in which a client works.
+    pub fn database_of(&self, client: u32) -> u8 {
+        (client % self.databases) as u8
+    }
+
+    /// Most bytes of a register's values.
+    pub fn lengths_of(&self, register: Register) -> Lengths {
+        if register.hash.is_some() { self.hashes.lengths } else { self.lengths }
+    }
+
+    /// The fields of a hash.
+    pub fn fields(&self, database: u8, hash: u8) -> impl Iterator<Item = Register> + use<> {
+        let field = move |number| Register { database, hash: Some(hash), number };
+        (0..self.hashes.fields).map(field)
+    }
+
+    /// All that clients write in a database, trees apart.
+    pub fn registers(&self, database: u8) -> impl Iterator<Item = Register> {
+        // INCRBY goes one key further than the others.
+        let key = move |number| Register { database, hash: None, number };
+        let fields = (0..self.hashes.hashes).flat_map(move |hash| self.fields(database, hash));
+        (0..=self.keys).map(key).chain(fields)
     }
 
     /// The draw of a seed.
@@ -156,11 +190,13 @@ impl Swarm {
             clock_gains_ppm,
             pointer_lines: if shares_pointers { draw.one_of([8, 64, 1_024]) } else { 0 },
             audits: !is_large,
+            release_percent: Draws(Random::new(seed ^ RELEASE_SALT)).one_of([100, 100, 20, 1]),
         };
         let places = PlacesSwarm::of(seed, &fabric);
         Self {
             operations,
             clients,
+            databases: Draws(Random::new(seed ^ DATABASE_SALT)).one_of([1, 1, 2]),
             keys,
             lengths,
             mix,
@@ -172,6 +208,7 @@ impl Swarm {
             timeout: Duration::from_millis(draw.one_of([1_000, 5_000])),
             resp: RespSwarm::of(&mut |range| draw.within(range)),
             places,
+            hashes: HashSwarm::of(seed),
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),

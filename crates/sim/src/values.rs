@@ -1,10 +1,11 @@
 //! Values that prove whose they are.
 //!
-//! A value stands for a number. Its bytes name the key and the number and are
-//! filled up by them, so that bytes of another key, of another write or of two
+//! A value stands for a number. Its bytes name the key, or the field and its hash,
+//! and the number, and are filled up by them, so that bytes of another key, of another write or of two
 //! at once are noticed whoever reads them.
 
 use remora_fabric::sim::Random;
+use std::fmt;
 
 /// Key, length of the filling and number in front of it.
 const HEADER_BYTES: usize = 16;
@@ -19,21 +20,67 @@ pub struct Lengths {
     pub one_for_each_key: bool,
 }
 
-/// The bytes of a key's name.
-pub fn key_bytes(key: u32) -> Vec<u8> {
-    format!("key:{key}").into_bytes()
+/// What a history judges by itself: a key that holds a string, or a field of a hash.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Register {
+    /// The database of the key.
+    pub database: u8,
+    /// The hash, if it is a field of one.
+    pub hash: Option<u8>,
+    /// The key's number, or the field's. One of odd number is a counter: its
+    /// values are decimal, as INCRBY and HINCRBY need.
+    pub number: u32,
 }
 
-/// Keys of odd number are counters: their values are decimal, as INCRBY needs.
-pub fn is_counter(key: u32) -> bool {
-    key % 2 == 1
+impl Register {
+    /// The name of the key, or of the field in its hash: the same in every database.
+    pub fn name(self) -> Vec<u8> {
+        let kind = if self.hash.is_some() { "field" } else { "key" };
+        format!("{kind}:{}", self.number).into_bytes()
+    }
+
+    /// The counter of this number, or the next.
+    pub fn counter(self) -> Self {
+        Self { number: self.number | 1, ..self }
+    }
+
+    /// The register of this number that is no counter, or the one before.
+    pub fn no_counter(self) -> Self {
+        Self { number: self.number & !1, ..self }
+    }
+
+    fn is_counter(self) -> bool {
+        self.number % 2 == 1
+    }
+
+    /// A number that no other register has: that of a key in database 0 is its own.
+    fn id(self) -> u32 {
+        let hash = self.hash.map_or(0, |hash| hash as u32 + 1);
+        (self.database as u32) << 28 | hash << 20 | self.number
+    }
 }
 
-/// The bytes that stand for a number under a key.
-pub fn encode(key: u32, number: i64, lengths: Lengths) -> Vec<u8> {
-    if is_counter(key) {
+impl fmt::Display for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hash {
+            None => write!(f, "key {}", self.number)?,
+            Some(hash) => write!(f, "field {} of hash {hash}", self.number)?,
+        }
+        if self.database > 0 { write!(f, " in database {}", self.database) } else { Ok(()) }
+    }
+}
+
+/// The name of a hash's key: the same in every database.
+pub fn hash_name(hash: u8) -> Vec<u8> {
+    format!("hash:{hash}").into_bytes()
+}
+
+/// The bytes that stand for a number in a register.
+pub fn encode(register: Register, number: i64, lengths: Lengths) -> Vec<u8> {
+    if register.is_counter() {
         return number.to_string().into_bytes();
     }
+    let key = register.id();
     let number_or_none = if lengths.one_for_each_key { 0 } else { number as u64 };
     let length = Random::new((key as u64) << 40 ^ number_or_none).below(lengths.most_bytes + 1);
     let mut filling = Random::new((key as u64) << 40 ^ number as u64);
@@ -49,13 +96,13 @@ pub fn encode(key: u32, number: i64, lengths: Lengths) -> Vec<u8> {
     value
 }
 
-/// The number that these bytes stand for under this key; `None` if nobody
+/// The number that these bytes stand for in this register; `None` if nobody
 /// ever wrote them there.
-pub fn decode(key: u32, bytes: &[u8], lengths: Lengths) -> Option<i64> {
-    if is_counter(key) {
+pub fn decode(register: Register, bytes: &[u8], lengths: Lengths) -> Option<i64> {
+    if register.is_counter() {
         return std::str::from_utf8(bytes).ok()?.parse().ok();
     }
     let (header, _) = bytes.split_at_checked(HEADER_BYTES)?;
     let number = i64::from_le_bytes(header[8..].try_into().ok()?);
-    (encode(key, number, lengths) == bytes).then_some(number)
+    (encode(register, number, lengths) == bytes).then_some(number)
 }

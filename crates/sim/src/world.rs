@@ -10,7 +10,9 @@ use crate::probes::Probes;
 use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
-use remora_client::{Admission, Coordination, Error, Options, PointerCacheKind, Policy, Wake};
+use remora_client::{
+    Admission, Coordination, Database, Error, Options, PointerCacheKind, Policy, Wake,
+};
 use remora_engine::evict::Eviction;
 use remora_fabric::sim::{SimWorld, Tasks};
 use remora_layout::limits::STREAM_BYTES;
@@ -142,6 +144,7 @@ impl World {
                 let clock = HostClock::new(&self.sim, base_ns, gains_ppm);
                 let options = Options {
                     wake: Wake::Event,
+                    database: Database::of_bits(self.swarm.database_of(number).into()),
                     pointer_cache: match self.swarm.shares_pointers {
                         true => PointerCacheKind::Shared,
                         false => PointerCacheKind::Private,
@@ -256,7 +259,7 @@ impl World {
     pub fn timed_out(&self, client: u32) {
         self.probes.borrow_mut().add_error(Error::TimedOut);
         let now_ns = self.sim.now_ns();
-        self.history.borrow_mut().note(now_ns, client, 0, format_args!("a call timed out"));
+        self.history.borrow_mut().note(now_ns, client, format_args!("a call timed out"));
         self.suspect_time_out(client);
     }
 
@@ -271,7 +274,7 @@ impl World {
     pub fn ended(&self, client: u32, error: Error) {
         self.probes.borrow_mut().add_error(error);
         let now_ns = self.sim.now_ns();
-        self.history.borrow_mut().note(now_ns, client, 0, format_args!("session ended: {error}"));
+        self.history.borrow_mut().note(now_ns, client, format_args!("session ended: {error}"));
         if error == Error::ServerSilent {
             self.suspect_time_out(client);
         }

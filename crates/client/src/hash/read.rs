@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 enum Tried {
     /// The field, or only the owner can say.
     Concluded(Reading),
+    /// The hash may have expired.
+    Expired,
     /// The hash that was known has gone.
     Gone,
     /// The field does not lie there any more.
@@ -58,9 +60,22 @@ impl Session {
                 },
             };
             match tried {
-                Tried::Concluded(reading) => return Ok(reading),
-                Tried::Gone => open.held = Held::Unknown,
+                Tried::Concluded(reading) => {
+                    let is_part = matches!(open.held, Held::Parts { .. });
+                    let is_read = matches!(reading, Reading::Value { .. });
+                    open.events.part_read += u64::from(is_part && is_read);
+                    return Ok(reading);
+                }
+                Tried::Expired => {
+                    open.events.expired += 1;
+                    break;
+                }
+                Tried::Gone => {
+                    open.events.root_gone += 1;
+                    open.held = Held::Unknown;
+                }
                 Tried::Moved => {
+                    open.events.part_gone += 1;
                     if let Held::Parts { object, fields } = &mut open.held {
                         fields.remove(&object.hash(name).0);
                     }
@@ -71,17 +86,16 @@ impl Session {
         Ok(Reading::Ask)
     }
 
-    /// Whether what was just fetched counts: the reading right holds, and what
-    /// expires at this time has not.
-    fn counts_now(&mut self, expires_at_ms: u64, cost: &mut Counts) -> Result<bool, Error> {
+    /// Why what was just fetched does not count: the reading right does not hold, or
+    /// what expires at this time may have.
+    fn doubted(&mut self, expires_at_ms: u64, cost: &mut Counts) -> Result<Option<Tried>, Error> {
         let now_ns = self.now()?;
         if !self.right.holds(now_ns) {
             cost.right_lapsed = 1;
-            return Ok(false);
+            return Ok(Some(Tried::Concluded(Reading::Ask)));
         }
-        let counts = !self.right.may_have_expired(expires_at_ms, now_ns);
-        cost.undecided |= !counts as u64;
-        Ok(counts)
+        let has_expired = self.right.may_have_expired(expires_at_ms, now_ns);
+        Ok(has_expired.then_some(Tried::Expired))
     }
 
     /// A hash that lies whole in the record that a pointer names.
@@ -106,8 +120,10 @@ impl Session {
                     let expires_at_ms = found.mutable.expires_at_ms;
                     let value = packed::find(found.value, name);
                     let value = value.map(|value| (offset_in(landed, value), value.len()));
-                    let is_believed = self.counts_now(expires_at_ms, cost)?;
-                    return Ok(Tried::Concluded(match value.filter(|_| is_believed) {
+                    if let Some(tried) = self.doubted(expires_at_ms, cost)? {
+                        return Ok(tried);
+                    }
+                    return Ok(Tried::Concluded(match value {
                         Some((from, bytes)) => Reading::Value { from, bytes, retries },
                         None => Reading::Ask,
                     }));
@@ -131,10 +147,7 @@ impl Session {
         cost: &mut Counts,
     ) -> Result<Option<Tried>, Error> {
         match object.check_root(self.link.landed(at, ROOT_WORDS_BYTES)) {
-            Ok(mutable) => {
-                let counts = self.counts_now(mutable.expires_at_ms, cost)?;
-                Ok((!counts).then_some(Tried::Concluded(Reading::Ask)))
-            }
+            Ok(mutable) => self.doubted(mutable.expires_at_ms, cost),
             Err(Reject::Pending | Reject::AskOnly) => Ok(Some(Tried::Concluded(Reading::Ask))),
             Err(_) => {
                 cost.stale += 1;
@@ -228,7 +241,7 @@ impl Session {
         cost.retries += lookup.retries() as u64;
         open.key = key;
         let is_found = found.is_some();
-        open.held = found.unwrap_or(Held::Unknown);
+        found.into_iter().for_each(|held| open.hold(held));
         Ok(is_found)
     }
 

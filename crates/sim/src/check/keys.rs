@@ -251,6 +251,16 @@ impl KeyOp {
     }
 }
 
+/// What is true of each of so many, if a reply says of how many it is true: nothing is
+/// known of each if it is true of some.
+pub fn said_of_each(true_of: u64, count: usize) -> Option<bool> {
+    match true_of {
+        0 => Some(false),
+        all if all == count as u64 => Some(true),
+        _ => None,
+    }
+}
+
 fn agrees<T: PartialEq>(told: Option<T>, is: T) -> bool {
     told.is_none_or(|told| told == is)
 }

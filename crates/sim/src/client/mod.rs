@@ -1,6 +1,7 @@
 //! A simulated client: the production library, doing random operations and
 //! writing down what it saw.
 
+mod hashes;
 mod operations;
 mod places;
 mod submit;
@@ -8,11 +9,12 @@ mod submit;
 use crate::check::keys::KeyOp;
 use crate::clock::HostClock;
 use crate::history::Begun;
+use crate::probes::Probe;
 use crate::tasks::Coroutines;
-use crate::values::decode;
+use crate::values::{Register, decode};
 use crate::world::World;
 use places::Views;
-use remora_client::{Client, Error, Options, Path, Session};
+use remora_client::{Client, Error, Got, Options, Path, Session, Via};
 use remora_fabric::sim::Tasks;
 use std::rc::Rc;
 
@@ -172,6 +174,10 @@ impl SimClient {
         if places.trees > 0 && self.draw(100) < places.percent {
             return self.use_tree(session);
         }
+        let hashes = &self.world.swarm.hashes;
+        if hashes.hashes > 0 && self.draw(100) < hashes.percent {
+            return self.use_hash(session);
+        }
         let mix = self.world.swarm.mix;
         let weights = [
             mix.get,
@@ -201,22 +207,31 @@ impl SimClient {
         }
     }
 
-    fn key(&self) -> u32 {
-        // Two draws: lower numbers are more popular.
-        let keys = self.world.swarm.keys as u64;
-        self.draw(1 + self.draw(keys)) as u32
+    /// A number below `count`: lower ones are more popular.
+    fn popular(&self, count: u32) -> u32 {
+        self.draw(1 + self.draw(count as u64)) as u32
+    }
+
+    fn key(&self) -> Register {
+        let number = self.popular(self.world.swarm.keys);
+        Register { database: self.database(), hash: None, number }
+    }
+
+    /// The database in which it works.
+    fn database(&self) -> u8 {
+        self.world.swarm.database_of(self.number)
     }
 
     fn path(&self) -> Path {
         [Path::Ask, Path::Read, Path::Choose][self.draw(3) as usize]
     }
 
-    fn begin(&self, key: u32, op: KeyOp) -> Begun {
+    fn begin(&self, key: Register, op: KeyOp) -> Begun {
         self.begin_after(key, op, None)
     }
 
     /// Begins a call that takes effect after another of the same session.
-    fn begin_after(&self, key: u32, op: KeyOp, follows: Option<Begun>) -> Begun {
+    fn begin_after(&self, key: Register, op: KeyOp, follows: Option<Begun>) -> Begun {
         self.world.history.borrow_mut().begin(self.number, key, self.now_ns(), op, follows)
     }
 
@@ -238,12 +253,26 @@ impl SimClient {
         Ok(())
     }
 
-    /// The number that was found under a key.
-    fn number_of(&self, key: u32, value: Option<&[u8]>) -> Option<i64> {
+    /// A single read has come to its end.
+    fn end_get(&self, begun: Begun, got: Result<Got<'_>, Error>) -> Result<(), Error> {
+        match got {
+            Ok(got) => {
+                let after_all = got.via == Via::AskedAfterRead;
+                self.world.probes.borrow_mut().add(Probe::AskedAfterRead, after_all as u64);
+                let found = self.number_of(begun.key, got.value);
+                self.end(begun, KeyOp::Get { found });
+                Ok(())
+            }
+            Err(error) => self.failed(begun, error),
+        }
+    }
+
+    /// The number that was found in a register.
+    fn number_of(&self, key: Register, value: Option<&[u8]>) -> Option<i64> {
         let value = value?;
-        let number = decode(key, value, self.world.swarm.lengths);
+        let number = decode(key, value, self.world.swarm.lengths_of(key));
         if number.is_none() {
-            let seen = format!("client {} read of key {key}: {value:02x?}", self.number);
+            let seen = format!("client {} read of {key}: {value:02x?}", self.number);
             let mut history = self.world.history.borrow_mut();
             history.violate("a value is one that was written to its key", seen);
         }

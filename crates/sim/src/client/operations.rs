@@ -3,9 +3,8 @@
 use super::{SimClient, is_open};
 use crate::check::keys::{If, KeyOp, Value, Window};
 use crate::history::Begun;
-use crate::probes::Probe;
-use crate::values::{encode, key_bytes};
-use remora_client::{Error, Path, Session, SetOptions, Via};
+use crate::values::{Register, encode};
+use remora_client::{Error, Path, Session, SetOptions};
 use remora_engine::{Condition, Expiry};
 
 impl SimClient {
@@ -17,27 +16,18 @@ impl SimClient {
     pub(super) fn get_after(
         &mut self,
         session: &mut Session,
-        key: u32,
+        key: Register,
         path: Path,
         follows: Option<Begun>,
     ) -> Result<(), Error> {
         let begun = self.begin_after(key, KeyOp::Nothing, follows);
-        match session.get(&key_bytes(key), path) {
-            Ok(got) => {
-                let after_all = got.via == Via::AskedAfterRead;
-                self.world.probes.borrow_mut().add(Probe::AskedAfterRead, after_all as u64);
-                let found = self.number_of(key, got.value);
-                self.end(begun, KeyOp::Get { found });
-                Ok(())
-            }
-            Err(error) => self.failed(begun, error),
-        }
+        self.end_get(begun, session.get(&key.name(), path))
     }
 
     pub(super) fn get_batch(&mut self, session: &mut Session) -> Result<(), Error> {
         let count = 1 + self.draw(6);
-        let keys: Vec<u32> = (0..count).map(|_| self.key()).collect();
-        let names: Vec<Vec<u8>> = keys.iter().map(|&key| key_bytes(key)).collect();
+        let keys: Vec<Register> = (0..count).map(|_| self.key()).collect();
+        let names: Vec<Vec<u8>> = keys.iter().map(|&key| key.name()).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let begun: Vec<Begun> = keys.iter().map(|&key| self.begin(key, KeyOp::Nothing)).collect();
         let path = self.path();
@@ -56,7 +46,7 @@ impl SimClient {
                     Some(error) if is_open(error) => {}
                     Some(error) => self.failed(begun[at], error)?,
                     None => {
-                        let seen = format!("key {} of a batch was left out", keys[at]);
+                        let seen = format!("{} of a batch was left out", keys[at]);
                         self.world.history.borrow_mut().violate("a batch answers every key", seen);
                     }
                 },
@@ -94,7 +84,7 @@ impl SimClient {
         let bytes = encode(key, number, self.world.swarm.lengths);
         let value = Value { number, expiry };
         let begun = self.begin(key, KeyOp::Set { value, condition, done: None });
-        match session.set(&key_bytes(key), &bytes, options) {
+        match session.set(&key.name(), &bytes, options) {
             Ok(done) => {
                 self.end(begun, KeyOp::Set { value, condition, done: Some(done) });
                 Ok(())
@@ -105,7 +95,7 @@ impl SimClient {
 
     pub(super) fn set_many(&mut self, session: &mut Session) -> Result<(), Error> {
         let count = 1 + self.draw(5);
-        let mut keys: Vec<u32> = (0..count).map(|_| self.key()).collect();
+        let mut keys: Vec<Register> = (0..count).map(|_| self.key()).collect();
         keys.sort_unstable();
         keys.dedup();
         let plain = |number| KeyOp::Set {
@@ -117,7 +107,7 @@ impl SimClient {
         let pairs: Vec<(Vec<u8>, Vec<u8>)> = keys
             .iter()
             .zip(&numbers)
-            .map(|(&key, &number)| (key_bytes(key), encode(key, number, self.world.swarm.lengths)))
+            .map(|(&key, &number)| (key.name(), encode(key, number, self.world.swarm.lengths)))
             .collect();
         let begun: Vec<Begun> = keys
             .iter()
@@ -142,7 +132,7 @@ impl SimClient {
     pub(super) fn del(&mut self, session: &mut Session) -> Result<(), Error> {
         let key = self.key();
         let begun = self.begin(key, KeyOp::Del { removed: None });
-        match session.del(&key_bytes(key)) {
+        match session.del(&key.name()) {
             Ok(removed) => {
                 self.end(begun, KeyOp::Del { removed: Some(removed) });
                 Ok(())
@@ -152,10 +142,10 @@ impl SimClient {
     }
 
     pub(super) fn incr(&mut self, session: &mut Session) -> Result<(), Error> {
-        let key = self.key() | 1;
+        let key = self.key().counter();
         let by = 1 + self.draw(9) as i64;
         let begun = self.begin(key, KeyOp::Incr { by, sum: None });
-        match session.incr(&key_bytes(key), by) {
+        match session.incr(&key.name(), by) {
             Ok(sum) => {
                 self.end(begun, KeyOp::Incr { by, sum: Some(sum) });
                 Ok(())
@@ -166,13 +156,13 @@ impl SimClient {
 
     /// Writes a value over the one that is there, in its place if that is long.
     pub(super) fn edit(&mut self, session: &mut Session) -> Result<(), Error> {
-        let (key, number) = (self.key() & !1, self.world.next_number());
+        let (key, number) = (self.key().no_counter(), self.world.next_number());
         let bytes = encode(key, number, self.world.swarm.lengths);
         let begun = self.begin(key, KeyOp::Edit { number });
-        match session.set_range(&key_bytes(key), 0, &bytes) {
+        match session.set_range(&key.name(), 0, &bytes) {
             Ok(length) => {
                 if length != bytes.len() as u64 {
-                    let seen = format!("key {key} has {length} bytes, not {}", bytes.len());
+                    let seen = format!("{key} has {length} bytes, not {}", bytes.len());
                     let mut history = self.world.history.borrow_mut();
                     history.violate("a value is one that was written to its key", seen);
                 }

@@ -8,11 +8,12 @@ use crate::places::{
 };
 use crate::probes::Probe;
 use remora_client::{
-    Error, Expiry, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
+    Error, Expiry, OpenHash, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
 };
 use remora_layout::limits::SEARCH_TURN_BYTES;
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Objects that one turn of a search gives.
@@ -20,11 +21,13 @@ const TURN_OBJECTS: usize = SEARCH_TURN_BYTES / ENTRY_BYTES;
 
 const NO_TREE: Error = Error::Refused(Status::NoTree);
 
-/// What a client keeps of the trees while it has one connection.
+/// What a client keeps of trees and hashes while it has one connection.
 #[derive(Default)]
 pub(super) struct Views {
     /// Of the present session, by the trees' numbers.
-    trees: Vec<Option<OpenTree>>,
+    trees: BTreeMap<u32, OpenTree>,
+    /// The same of hashes.
+    pub hashes: BTreeMap<u8, OpenHash>,
     /// Changes of which nobody has learnt what came of them.
     pub unknown: Vec<Act>,
 }
@@ -34,7 +37,8 @@ impl SimClient {
     pub(super) fn use_tree(&mut self, session: &mut Session) -> Result<(), Error> {
         let swarm = self.world.swarm.places;
         self.world.history.borrow_mut().calls += 1;
-        let tree = self.draw(swarm.trees as u64) as u32;
+        let trees = swarm.trees_of(self.database());
+        let tree = trees.start + self.draw(trees.len() as u64) as u32;
         if self.draw(1_000) < swarm.drops {
             return match self.draw(2) {
                 0 => self.drop_tree(session, tree),
@@ -61,21 +65,25 @@ impl SimClient {
 
     /// The session is another one: it has no views.
     pub(super) fn close_views(&mut self) {
-        let views = std::mem::take(&mut self.views.trees);
         let mut probes = self.world.probes.borrow_mut();
-        views.iter().flatten().for_each(|view| probes.add_view(&view.events()));
+        let trees = std::mem::take(&mut self.views.trees);
+        trees.values().for_each(|view| probes.add_view(&view.events()));
+        let hashes = std::mem::take(&mut self.views.hashes);
+        hashes.values().for_each(|view| probes.add_hash(&view.events()));
     }
 
     fn has_view(&self, tree: u32) -> bool {
-        self.views.trees.get(tree as usize).is_some_and(Option::is_some)
+        self.views.trees.contains_key(&tree)
     }
 
     /// A tree is opened, and made before if it is not there.
     fn open_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let name = tree_name(tree);
         let mut opened = self.open_tree_if_there(session, tree)?;
-        // One loads, so that nobody else builds of what it sends.
-        let loads = self.world.swarm.places.loads && tree % self.world.swarm.clients == self.number;
+        // One of its database loads, so that nobody else builds of what it sends.
+        let databases = self.world.swarm.databases;
+        let loader = tree % (self.world.swarm.clients / databases).max(1);
+        let loads = self.world.swarm.places.loads && self.number / databases == loader;
         let waits = self.world.swarm.places.loads && !loads && self.draw(8) > 0;
         if opened.is_none() && !waits {
             let settings = settings(&mut |below| self.draw(below));
@@ -90,9 +98,10 @@ impl SimClient {
             }
             opened = self.open_tree_if_there(session, tree)?;
         }
-        let views = &mut self.views.trees;
-        views.resize_with(views.len().max(tree as usize + 1), || None);
-        views[tree as usize] = opened;
+        match opened {
+            Some(opened) => self.views.trees.insert(tree, opened),
+            None => self.views.trees.remove(&tree),
+        };
         Ok(())
     }
 
@@ -151,7 +160,7 @@ impl SimClient {
     /// before.
     fn expire_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let (now_ns, name) = (self.now_ns(), tree_name(tree));
-        let at_ms = self.world.node.borrow().unix_ms() + 1 + self.draw(20);
+        let at_ms = self.soon_ms();
         self.tell(tree, format_args!("is to expire at {at_ms}"));
         let act = self.world.history.borrow_mut().places.clear(Some(tree), now_ns);
         match session.expire_at(&name, at_ms) {
@@ -160,20 +169,38 @@ impl SimClient {
             Err(error) => return self.tree_failed(&[act], error),
             Ok(_) => {}
         }
-        // If another client removes it meanwhile it is cleared as well.
+        match self.await_expiry(session, &name, at_ms) {
+            Ok(true) => {
+                self.done(act);
+                self.open_tree(session, tree)
+            }
+            Ok(false) => Ok(()),
+            Err(error) => self.tree_failed(&[], error),
+        }
+    }
+
+    /// When something expires that is to be seen to.
+    pub(super) fn soon_ms(&self) -> u64 {
+        self.world.node.borrow().unix_ms() + 1 + self.draw(20)
+    }
+
+    /// Waits until a key has expired at this time, or before. False if another client
+    /// has given it another time, or the world is over. If another client removes it
+    /// meanwhile it is gone as well.
+    pub(super) fn await_expiry(
+        &self,
+        session: &mut Session,
+        key: &[u8],
+        at_ms: u64,
+    ) -> Result<bool, Error> {
         while !self.world.is_over() {
-            match session.expires_at(&name) {
-                Ok(Some(ms)) if ms == at_ms => self.pause(1_000_000),
-                // Another client has given it another time.
-                Ok(Some(_)) => return Ok(()),
-                Ok(None) => {
-                    self.done(act);
-                    return self.open_tree(session, tree);
-                }
-                Err(error) => return self.tree_failed(&[], error),
+            match session.expires_at(key)? {
+                Some(ms) if ms == at_ms => self.pause(1_000_000),
+                Some(_) => return Ok(false),
+                None => return Ok(true),
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn id(&self) -> u64 {
@@ -300,7 +327,7 @@ impl SimClient {
             false => Query::Window { window, predicate },
         };
         let from_ns = self.now_ns();
-        let view = self.views.trees.get_mut(tree as usize).and_then(Option::as_mut);
+        let view = self.views.trees.get_mut(&tree);
         // Memory was full, or another client removed it meanwhile.
         let Some(view) = view else { return Ok(()) };
         let searched = session.search_tree(view, &query, path);
@@ -328,7 +355,7 @@ impl SimClient {
     fn refined(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let (path, window) = (self.path(), window(&mut |below| self.draw(below)));
         let from_ns = self.now_ns();
-        let view = self.views.trees.get_mut(tree as usize).and_then(Option::as_mut);
+        let view = self.views.trees.get_mut(&tree);
         let Some(view) = view else { return Ok(()) };
         let found = match session.search_refined(view, &refine_of(&window), path) {
             Ok(found) => {
@@ -355,7 +382,7 @@ impl SimClient {
     fn tell(&self, tree: u32, what: fmt::Arguments<'_>) {
         let now_ns = self.now_ns();
         let mut history = self.world.history.borrow_mut();
-        history.note_place(now_ns, self.number, tree, what);
+        history.note(now_ns, self.number, format_args!("tree {tree} {what}"));
     }
 
     /// A call about a tree failed. If it was refused it had no effect, and the

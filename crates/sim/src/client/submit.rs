@@ -3,7 +3,7 @@
 use super::SimClient;
 use crate::check::keys::{If, KeyOp, Value};
 use crate::history::Begun;
-use crate::values::{encode, key_bytes};
+use crate::values::{Register, encode};
 use remora_client::{Error, Session, Ticket};
 use remora_engine::{Command, Condition, Expiry};
 use remora_layout::message::Status;
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 /// What was submitted and not answered yet.
 #[derive(Default)]
 struct Submitted {
-    under_way: Vec<(Ticket, u32, Begun, Option<KeyOp>)>,
+    under_way: Vec<(Ticket, Begun, Option<KeyOp>)>,
     /// The last request of each key, and the last SET.
-    last: BTreeMap<u32, Begun>,
-    last_set: BTreeMap<u32, Begun>,
+    last: BTreeMap<Register, Begun>,
+    last_set: BTreeMap<Register, Begun>,
 }
 
 impl SimClient {
@@ -29,7 +29,7 @@ impl SimClient {
             let follows = submitted.last_set.get(&key).copied();
             timed_out = in_time(self.get_after(session, key, path, follows))?;
         }
-        for (ticket, key, begun, set) in submitted.under_way {
+        for (ticket, begun, set) in submitted.under_way {
             let mut answer = None;
             let taken = session.next_reply(&mut |found, reply| {
                 answer = Some((found, reply.status, reply.value.map(<[u8]>::to_vec)));
@@ -50,7 +50,7 @@ impl SimClient {
             }
             match (status, set) {
                 (Status::Ok | Status::NotFound, None) => {
-                    let found = self.number_of(key, value.as_deref());
+                    let found = self.number_of(begun.key, value.as_deref());
                     self.end(begun, KeyOp::Get { found });
                 }
                 (Status::Ok, Some(set)) => self.end(begun, set),
@@ -72,7 +72,7 @@ impl SimClient {
         let Submitted { under_way, last, last_set } = &mut submitted;
         for _ in 0..1 + self.draw(self.world.swarm.mix.most_submitted) {
             let key = self.key();
-            let name = key_bytes(key);
+            let name = key.name();
             let is_get = self.draw(2) == 0;
             let number = self.world.next_number();
             let value = encode(key, number, self.world.swarm.lengths);
@@ -100,7 +100,7 @@ impl SimClient {
                 }
                 ticket => ticket?,
             };
-            under_way.push((ticket, key, begun, if is_get { None } else { Some(set) }));
+            under_way.push((ticket, begun, if is_get { None } else { Some(set) }));
         }
         Ok((submitted, None))
     }

@@ -8,6 +8,7 @@ use crate::faults::Fault;
 use crate::history::Begun;
 use crate::probes::Probe;
 use crate::tasks::Coroutines;
+use crate::values::Register;
 use crate::world::World;
 use remora_client::Error;
 use remora_fabric::sim::Tasks;
@@ -33,7 +34,7 @@ struct Pipeline {
     input: Vec<u8>,
     asked: VecDeque<Asked>,
     /// The last call of each key: the next takes effect after it.
-    last: BTreeMap<u32, Begun>,
+    last: BTreeMap<Register, Begun>,
 }
 
 impl RespClient {
@@ -48,7 +49,8 @@ impl RespClient {
         let inner = Rc::clone(world);
         Coroutines::spawn(&world.sim, move || {
             let task = Coroutines.current().expect("it runs");
-            let maker = Maker { world: Rc::clone(&inner) };
+            let database = inner.swarm.database_of(number);
+            let maker = Maker { world: Rc::clone(&inner), database };
             Self { number, world: inner, maker, task }.run();
         })
     }
@@ -86,7 +88,7 @@ impl RespClient {
         if ended == Ended::Closed && !pipeline.asked.is_empty() {
             self.violate("every request is answered", "the server closed the connection");
         }
-        for (_, begun, _) in pipeline.asked.iter().flat_map(|asked| &asked.calls) {
+        for (begun, _) in pipeline.asked.iter().flat_map(|asked| &asked.calls) {
             self.world.history.borrow_mut().follow_nobody(*begun);
         }
     }
@@ -96,7 +98,10 @@ impl RespClient {
         let keys = self.world.swarm.keys as u64;
         let most = (2 * keys).clamp(3, self.world.swarm.resp.most_under_way.max(3));
         if self.draw(2) == 0 {
-            self.say_hello(pipeline);
+            self.send(pipeline, self.maker.hello());
+        }
+        if self.world.swarm.databases > 1 {
+            self.send(pipeline, self.maker.select());
         }
         let bursts = 1 + self.draw([4, 400][self.draw(2) as usize]);
         for _ in 0..bursts {
@@ -140,11 +145,9 @@ impl RespClient {
         Err(Ended::Broken)
     }
 
-    fn say_hello(&self, pipeline: &mut Pipeline) {
-        let words = vec![b"HELLO".to_vec(), b"3".to_vec()];
-        let hello = Request { words, expect: Expect::Facts, ops: Vec::new(), expiry: None };
+    fn send(&self, pipeline: &mut Pipeline, request: Request) {
         let mut bytes = Vec::new();
-        self.begin(pipeline, hello, &mut bytes);
+        self.begin(pipeline, request, &mut bytes);
         pipeline.stream.send(&bytes);
     }
 
@@ -158,8 +161,7 @@ impl RespClient {
     }
 
     fn begin(&self, pipeline: &mut Pipeline, request: Request, bytes: &mut Vec<u8>) {
-        let Request { words, expect, ops, expiry } = request;
-        let clears = words[0] == b"FLUSHALL";
+        let Request { words, expect, ops, expiry, clears } = request;
         bytes.extend(format!("*{}\r\n", words.len()).into_bytes());
         for word in words {
             bytes.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -169,17 +171,12 @@ impl RespClient {
         let asked_ms = self.world.node.borrow().unix_ms();
         let mut history = self.world.history.borrow_mut();
         let now_ns = self.world.sim.now_ns();
-        // One call, of however many keys.
-        let calls_before = history.calls;
-        let mut calls = Vec::with_capacity(ops.len());
-        for (key, op) in ops {
-            let follows = pipeline.last.get(&key).copied();
-            let begun = history.begin(self.number, key, now_ns, op, follows);
-            pipeline.last.insert(key, begun);
-            calls.push((key, begun, op));
-        }
-        history.calls = calls_before + 1;
-        let clears = clears.then(|| history.places.clear(None, now_ns));
+        let calls = ops.iter().map(|&(key, op)| (key, op, pipeline.last.get(&key).copied()));
+        let begun = history.begin_all(self.number, now_ns, calls);
+        pipeline.last.extend(begun.iter().map(|&begun| (begun.key, begun)));
+        let calls = begun.into_iter().zip(ops).map(|(begun, (_, op))| (begun, op)).collect();
+        let trees = clears.flat_map(|database| self.world.swarm.places.trees_of(database));
+        let clears = trees.map(|tree| history.places.clear(Some(tree), now_ns)).collect();
         drop(history);
         pipeline.asked.push_back(Asked { expect, calls, expiry, clears, asked_ms });
     }
@@ -234,8 +231,8 @@ impl RespClient {
         match came {
             Came::Of(ops) => {
                 let mut history = self.world.history.borrow_mut();
-                asked.clears.into_iter().for_each(|act| history.places.done(act, now_ns));
-                for (&(_, begun, _), op) in asked.calls.iter().zip(ops) {
+                asked.clears.iter().for_each(|&act| history.places.done(act, now_ns));
+                for (&(begun, _), op) in asked.calls.iter().zip(ops) {
                     history.end(self.number, begun, now_ns, op);
                 }
             }
@@ -243,7 +240,7 @@ impl RespClient {
                 let error = Error::Refused(Status::OutOfMemory);
                 assert!(self.world.may_refuse(error), "memory may always be full");
                 let mut history = self.world.history.borrow_mut();
-                for &(_, begun, op) in &asked.calls {
+                for &(begun, op) in &asked.calls {
                     match op {
                         // Of several shards some may have had room.
                         KeyOp::Set { .. } if asked.expect == Expect::Ok => {

@@ -1,10 +1,10 @@
 //! What replies say about each key.
 
 use super::requests::time_left;
-use crate::check::keys::{KeyOp, Left, Value};
+use crate::check::keys::{KeyOp, Left, Value, said_of_each};
 use crate::check::places::Act;
 use crate::history::Begun;
-use crate::values::decode;
+use crate::values::{Register, decode};
 use crate::world::World;
 use remora_front::resp::Value as Reply;
 
@@ -38,11 +38,11 @@ pub struct Asked {
     /// What is to come back.
     pub expect: Expect,
     /// What it does to each key.
-    pub calls: Vec<(u32, Begun, KeyOp)>,
+    pub calls: Vec<(Begun, KeyOp)>,
     /// How it says when its key expires.
     pub expiry: Option<super::requests::Px>,
-    /// It removes all trees.
-    pub clears: Option<Act>,
+    /// It removes all trees, or those of a database.
+    pub clears: Vec<Act>,
     /// The server's clock when it was sent, ms.
     pub asked_ms: u64,
 }
@@ -72,15 +72,15 @@ impl Asked {
     /// The operation of each key with its result; `None` if that cannot be.
     fn ops(&self, world: &World, reply: &Reply<'_>) -> Option<Vec<KeyOp>> {
         let now_ms = world.node.borrow().unix_ms();
-        let ops = self.calls.iter().map(|&(_, _, op)| op);
+        let ops = self.calls.iter().map(|&(_, op)| op);
         match (self.expect, reply) {
             (Expect::Value, value) => {
-                let &(key, ..) = self.calls.first()?;
-                Some(vec![found(world, key, value)?])
+                let (begun, _) = self.calls.first()?;
+                Some(vec![found(world, begun.key, value)?])
             }
             (Expect::Values, Reply::Array(values)) if values.len() == self.calls.len() => {
                 let pairs = self.calls.iter().zip(values);
-                pairs.map(|(&(key, ..), value)| found(world, key, value)).collect()
+                pairs.map(|((begun, _), value)| found(world, begun.key, value)).collect()
             }
             (Expect::Ok | Expect::OkOrNull, Reply::Simple(b"OK")) => {
                 Some(ops.map(|op| self.done(op, true, now_ms)).collect())
@@ -93,9 +93,7 @@ impl Asked {
             }
             (Expect::Sum, &Reply::Integer(sum)) => {
                 let count = self.calls.len() as i64;
-                // Of some it is not known which.
-                let all = [(0, false), (count, true)];
-                let all = all.into_iter().find(|&(of, _)| of == sum).map(|(_, all)| all);
+                let all = said_of_each(sum as u64, self.calls.len());
                 let of_one = |op| match op {
                     KeyOp::Del { .. } => KeyOp::Del { removed: all },
                     _ => all.map_or(KeyOp::Nothing, |there| KeyOp::Exists { there }),
@@ -138,11 +136,11 @@ impl Asked {
 }
 
 /// What was found under a key; `None` if nobody ever wrote it there.
-fn found(world: &World, key: u32, value: &Reply<'_>) -> Option<KeyOp> {
+fn found(world: &World, key: Register, value: &Reply<'_>) -> Option<KeyOp> {
     match value {
         Reply::Null => Some(KeyOp::Get { found: None }),
         Reply::Bulk(bytes) => {
-            let found = Some(decode(key, bytes, world.swarm.lengths)?);
+            let found = Some(decode(key, bytes, world.swarm.lengths_of(key))?);
             Some(KeyOp::Get { found })
         }
         _ => None,

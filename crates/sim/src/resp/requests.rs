@@ -2,8 +2,9 @@
 
 use crate::check::keys::{If, KeyOp, Left, Value, Window};
 use crate::resp::replies::Expect;
-use crate::values::{encode, key_bytes};
+use crate::values::{Register, encode};
 use crate::world::World;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A kind of request.
@@ -29,7 +30,7 @@ pub enum Kind {
     PExpire,
     /// PING.
     Ping,
-    /// FLUSHALL.
+    /// FLUSHALL or FLUSHDB.
     FlushAll,
 }
 
@@ -68,9 +69,11 @@ pub struct Request {
     /// What is to come back.
     pub expect: Expect,
     /// What it does to each key.
-    pub ops: Vec<(u32, KeyOp)>,
+    pub ops: Vec<(Register, KeyOp)>,
     /// How it says when its key expires; `None`: it does not.
     pub expiry: Option<Px>,
+    /// The databases whose trees it removes.
+    pub clears: Range<u8>,
 }
 
 /// How a SET says when its key expires, in ms.
@@ -98,6 +101,8 @@ impl Px {
 pub struct Maker {
     /// The world they are for.
     pub world: Rc<World>,
+    /// The database that they are about.
+    pub database: u8,
 }
 
 impl Maker {
@@ -105,14 +110,15 @@ impl Maker {
         self.world.sim.draw(|random| random.below(below))
     }
 
-    fn key(&self) -> u32 {
+    fn key(&self) -> Register {
         // Two draws: lower numbers are more popular.
-        self.draw(1 + self.draw(self.world.swarm.keys as u64)) as u32
+        let number = self.draw(1 + self.draw(self.world.swarm.keys as u64)) as u32;
+        Register { database: self.database, hash: None, number }
     }
 
     /// Some keys, each once.
-    fn keys(&self) -> Vec<u32> {
-        let mut keys: Vec<u32> = (0..1 + self.draw(5)).map(|_| self.key()).collect();
+    fn keys(&self) -> Vec<Register> {
+        let mut keys: Vec<Register> = (0..1 + self.draw(5)).map(|_| self.key()).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -129,7 +135,7 @@ impl Maker {
         chosen.map_or(Kind::Get, |chosen| Kind::ALL[chosen])
     }
 
-    fn value(&self, key: u32) -> (i64, Vec<u8>) {
+    fn value(&self, key: Register) -> (i64, Vec<u8>) {
         let number = self.world.next_number();
         (number, encode(key, number, self.world.swarm.lengths))
     }
@@ -145,7 +151,8 @@ impl Maker {
             Kind::IncrBy => {
                 let by = 1 + self.draw(9) as i64;
                 let op = KeyOp::Incr { by, sum: None };
-                let mut request = self.each("INCRBY", vec![self.key() | 1], Expect::Number, op);
+                let mut request =
+                    self.each("INCRBY", vec![self.key().counter()], Expect::Number, op);
                 request.words.push(by.to_string().into_bytes());
                 request
             }
@@ -160,31 +167,55 @@ impl Maker {
                 request
             }
             Kind::Ping => self.each("PING", Vec::new(), Expect::Pong, KeyOp::Nothing),
-            Kind::FlushAll => {
-                // INCRBY goes one key further than the others.
-                let keys = 0..=self.world.swarm.keys;
-                let mut request = self.each("FLUSHALL", Vec::new(), Expect::Ok, KeyOp::Nothing);
-                request.ops = keys.map(|key| (key, KeyOp::Del { removed: None })).collect();
-                request
-            }
+            Kind::FlushAll => self.flush(),
         }
     }
 
-    fn each(&self, name: &str, keys: Vec<u32>, expect: Expect, op: KeyOp) -> Request {
+    /// FLUSHALL, or FLUSHDB where there is more than one database.
+    fn flush(&self) -> Request {
+        let swarm = &self.world.swarm;
+        let is_of_one = swarm.databases > 1 && self.draw(2) == 0;
+        let (name, databases) = match is_of_one {
+            true => ("FLUSHDB", self.database..self.database + 1),
+            false => ("FLUSHALL", 0..swarm.databases as u8),
+        };
+        let mut request = self.each(name, Vec::new(), Expect::Ok, KeyOp::Nothing);
+        let registers = databases.clone().flat_map(|database| swarm.registers(database));
+        request.ops = registers.map(|key| (key, KeyOp::Del { removed: None })).collect();
+        request.clears = databases;
+        request
+    }
+
+    /// Selects the database that requests are about.
+    pub fn select(&self) -> Request {
+        let mut request = self.each("SELECT", Vec::new(), Expect::Ok, KeyOp::Nothing);
+        request.words.push(self.database.to_string().into_bytes());
+        request
+    }
+
+    /// Asks for another form of replies.
+    pub fn hello(&self) -> Request {
+        let mut request = self.each("HELLO", Vec::new(), Expect::Facts, KeyOp::Nothing);
+        request.words.push(b"3".to_vec());
+        request
+    }
+
+    fn each(&self, name: &str, keys: Vec<Register>, expect: Expect, op: KeyOp) -> Request {
         let mut words = vec![name.as_bytes().to_vec()];
-        words.extend(keys.iter().map(|&key| key_bytes(key)));
+        words.extend(keys.iter().map(|&key| key.name()));
         Request {
             words,
             expect,
             ops: keys.into_iter().map(|key| (key, op)).collect(),
             expiry: None,
+            clears: 0..0,
         }
     }
 
     fn set(&self) -> Request {
         let key = self.key();
         let (number, bytes) = self.value(key);
-        let mut words = vec![b"SET".to_vec(), key_bytes(key), bytes];
+        let mut words = vec![b"SET".to_vec(), key.name(), bytes];
         let condition = match self.draw(6) {
             0 => If::Absent,
             1 => If::Present,
@@ -209,7 +240,7 @@ impl Maker {
         });
         let value = Value { number, expiry: expiry.map(|px| self.open_window(px)) };
         let op = KeyOp::Set { value, condition, done: None };
-        Request { words, expect: Expect::OkOrNull, ops: vec![(key, op)], expiry }
+        Request { words, expect: Expect::OkOrNull, ops: vec![(key, op)], expiry, clears: 0..0 }
     }
 
     /// When a key disappears, of a request that is sent now: when it is taken is
@@ -224,11 +255,11 @@ impl Maker {
         let mut ops = Vec::new();
         for key in self.keys() {
             let (number, bytes) = self.value(key);
-            words.extend([key_bytes(key), bytes]);
+            words.extend([key.name(), bytes]);
             let value = Value { number, expiry: None };
             ops.push((key, KeyOp::Set { value, condition: If::Always, done: None }));
         }
-        Request { words, expect: Expect::Ok, ops, expiry: None }
+        Request { words, expect: Expect::Ok, ops, expiry: None, clears: 0..0 }
     }
 }
 

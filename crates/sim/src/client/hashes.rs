@@ -1,0 +1,197 @@
+//! What a simulated client does with hashes: each field is judged as a key is.
+
+use super::SimClient;
+use crate::check::keys::{If, KeyOp, Value, said_of_each};
+use crate::hashes::TWINS;
+use crate::history::Begun;
+use crate::values::{Register, encode, hash_name};
+use remora_client::{Error, OpenHash, Session};
+
+impl SimClient {
+    /// Operates on a hash.
+    pub(super) fn use_hash(&mut self, session: &mut Session) -> Result<(), Error> {
+        let swarm = self.world.swarm.hashes;
+        let hash = self.draw(swarm.hashes as u64) as u8;
+        if self.draw(1_000) < swarm.ends {
+            return match self.draw(2) {
+                0 => self.drop_hash(session, hash),
+                _ => self.expire_hash(session, hash),
+            };
+        }
+        let known = self.views.hashes.remove(&hash);
+        let mut view = known.map_or_else(|| session.open_hash(&hash_name(hash)), Ok)?;
+        let done = match self.draw(100) {
+            0..55 => self.get_field(session, hash, &mut view),
+            55..80 => self.set_fields(session, hash, &view),
+            80..86 => self.remove_fields(session, hash, &view),
+            86..90 => self.count_field(session, hash, &view),
+            90..96 => self.get_fields(session, hash, &view),
+            _ => self.get_all(session, hash, &view),
+        };
+        self.views.hashes.insert(hash, view);
+        done
+    }
+
+    fn field(&self, hash: u8) -> Register {
+        let number = self.popular(self.world.swarm.hashes.fields);
+        Register { database: self.database(), hash: Some(hash), number }
+    }
+
+    /// Some fields, each once, and twins together.
+    fn some_fields(&self, hash: u8) -> Vec<Register> {
+        let mut fields: Vec<Register> = (0..1 + self.draw(4)).map(|_| self.field(hash)).collect();
+        if let Some(&twin) = fields.iter().find(|field| TWINS.contains(&field.number)) {
+            fields.extend(TWINS.map(|number| Register { number, ..twin }));
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        fields
+    }
+
+    fn all_fields(&self, hash: u8) -> Vec<Register> {
+        self.world.swarm.fields(self.database(), hash).collect()
+    }
+
+    /// Begins one call that does this to each of the fields.
+    fn begin_fields(&self, fields: &[Register], op: KeyOp) -> Vec<Begun> {
+        let calls = fields.iter().map(|&field| (field, op, None));
+        self.world.history.borrow_mut().begin_all(self.number, self.now_ns(), calls)
+    }
+
+    fn end_fields(&self, begun: &[Begun], op: KeyOp) -> Result<(), Error> {
+        begun.iter().for_each(|&begun| self.end(begun, op));
+        Ok(())
+    }
+
+    /// As [`SimClient::failed`], of a call about several fields.
+    fn fields_failed(&self, begun: &[Begun], error: Error) -> Result<(), Error> {
+        begun.iter().try_for_each(|&begun| self.failed(begun, error))
+    }
+
+    fn get_field(&self, session: &mut Session, hash: u8, view: &mut OpenHash) -> Result<(), Error> {
+        let (field, path) = (self.field(hash), self.path());
+        let begun = self.begin(field, KeyOp::Nothing);
+        self.end_get(begun, session.hash_get(view, &field.name(), path))
+    }
+
+    fn set_fields(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+        let (fields, number) = (self.some_fields(hash), self.world.next_number());
+        let value = Value { number, expiry: None };
+        let set = |condition, done| KeyOp::Set { value, condition, done };
+        let begun = self.begin_fields(&fields, set(If::Always, None));
+        let lengths = self.world.swarm.hashes.lengths;
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            fields.iter().map(|&field| (field.name(), encode(field, number, lengths))).collect();
+        let pairs: Vec<(&[u8], &[u8])> =
+            pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
+        match session.hash_set(view, &pairs) {
+            Ok(new) => {
+                // As a conditional SET, if the reply says so of each.
+                let condition = match said_of_each(new, fields.len()) {
+                    Some(true) => If::Absent,
+                    Some(false) => If::Present,
+                    None => If::Always,
+                };
+                self.end_fields(&begun, set(condition, Some(true)))
+            }
+            Err(error) => self.fields_failed(&begun, error),
+        }
+    }
+
+    fn remove_fields(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+        let fields = self.some_fields(hash);
+        let names: Vec<Vec<u8>> = fields.iter().map(|field| field.name()).collect();
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let begun = self.begin_fields(&fields, KeyOp::Del { removed: None });
+        match session.hash_remove(view, &names) {
+            Ok(removed) => {
+                let removed = said_of_each(removed, fields.len());
+                self.end_fields(&begun, KeyOp::Del { removed })
+            }
+            Err(error) => self.fields_failed(&begun, error),
+        }
+    }
+
+    fn count_field(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+        let (field, by) = (self.field(hash).counter(), 1 + self.draw(9) as i64);
+        let begun = self.begin(field, KeyOp::Incr { by, sum: None });
+        match session.hash_increment(view, &field.name(), by) {
+            Ok(sum) => {
+                self.end(begun, KeyOp::Incr { by, sum: Some(sum) });
+                Ok(())
+            }
+            Err(error) => self.failed(begun, error),
+        }
+    }
+
+    fn get_fields(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+        let fields = self.some_fields(hash);
+        let names: Vec<Vec<u8>> = fields.iter().map(|field| field.name()).collect();
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let begun = self.begin_fields(&fields, KeyOp::Nothing);
+        match session.hash_get_many(view, &names) {
+            Ok(values) => self.saw_fields(&begun, values),
+            Err(error) => self.fields_failed(&begun, error),
+        }
+    }
+
+    fn get_all(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+        let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Nothing);
+        match session.hash_all(view) {
+            Ok(mut all) => {
+                let values = begun.iter().map(|begun| all.remove(&begun.key.name())).collect();
+                if !all.is_empty() {
+                    let seen = format!("client {}, hash {hash}: {all:02x?}", self.number);
+                    let promise = "a hash has the fields that were set";
+                    self.world.history.borrow_mut().violate(promise, seen);
+                }
+                self.saw_fields(&begun, values)
+            }
+            Err(error) => self.fields_failed(&begun, error),
+        }
+    }
+
+    /// One look at some fields has come to its end.
+    fn saw_fields(&self, begun: &[Begun], values: Vec<Option<Vec<u8>>>) -> Result<(), Error> {
+        let mut twins = Vec::new();
+        for (&begun, value) in begun.iter().zip(values) {
+            let found = self.number_of(begun.key, value.as_deref());
+            self.end(begun, KeyOp::Get { found });
+            twins.extend(TWINS.contains(&begun.key.number).then_some(found));
+        }
+        twins.dedup();
+        if twins.len() > 1 {
+            let seen = format!("client {}, {}: twins have {twins:?}", self.number, begun[0].key);
+            let promise = "a look at a hash is a look at one moment";
+            self.world.history.borrow_mut().violate(promise, seen);
+        }
+        Ok(())
+    }
+
+    fn drop_hash(&self, session: &mut Session, hash: u8) -> Result<(), Error> {
+        let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
+        match session.del(&hash_name(hash)) {
+            // Which fields it had is not told.
+            Ok(true) => self.end_fields(&begun, KeyOp::Del { removed: None }),
+            Ok(false) => self.end_fields(&begun, KeyOp::Del { removed: Some(false) }),
+            Err(error) => self.fields_failed(&begun, error),
+        }
+    }
+
+    /// Lets a hash expire, and waits until it has: that is when its fields are removed,
+    /// or before.
+    fn expire_hash(&self, session: &mut Session, hash: u8) -> Result<(), Error> {
+        let (key, at_ms) = (hash_name(hash), self.soon_ms());
+        let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
+        match session.expire_at(&key, at_ms) {
+            Ok(true) => {}
+            Ok(false) => return self.end_fields(&begun, KeyOp::Del { removed: Some(false) }),
+            Err(error) => return self.fields_failed(&begun, error),
+        }
+        // If another client gives it another time it may have expired before.
+        if self.await_expiry(session, &key, at_ms)? {
+            self.end_fields(&begun, KeyOp::Del { removed: None })?;
+        }
+        Ok(())
+    }
+}

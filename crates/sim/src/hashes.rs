@@ -1,0 +1,44 @@
+//! Hashes in a world: what a seed draws of them.
+
+use crate::values::Lengths;
+use remora_fabric::sim::Random;
+
+/// Mixed into the seed: what is drawn of hashes changes nothing else.
+const SALT: u64 = 0x6861_7368_5f6f_6666;
+
+/// Fields that are always set and removed together, in one call: whoever looks at
+/// both in one call sees values of one number.
+pub const TWINS: [u32; 2] = [0, 2];
+
+/// What a seed draws of hashes.
+#[derive(Clone, Copy, Debug)]
+pub struct HashSwarm {
+    /// Hashes of each database; 0: none.
+    pub hashes: u8,
+    /// Fields of a hash have numbers below: an even number of them.
+    pub fields: u32,
+    /// How long their values are.
+    pub lengths: Lengths,
+    /// How many of a hundred operations are about hashes.
+    pub percent: u64,
+    /// Of how many thousand operations on a hash one removes it, or lets it expire.
+    pub ends: u64,
+}
+
+impl HashSwarm {
+    /// A seed's draw: hashes in one world of three. They lie whole in their records,
+    /// have a field table from the first long value on, or from so many fields on.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ SALT);
+        let has_hashes = random.below(3) == 0;
+        let mut one_of = |of: [u64; 4]| of[random.below(4) as usize];
+        let hashes = one_of([1, 1, 2, 3]) as u8;
+        Self {
+            hashes: if has_hashes { hashes } else { 0 },
+            fields: one_of([4, 10, 40, 200]) as u32,
+            lengths: Lengths { most_bytes: one_of([20, 50, 500, 2_000]), one_for_each_key: false },
+            percent: one_of([20, 40, 60, 80]),
+            ends: one_of([0, 3, 30, 100]),
+        }
+    }
+}
