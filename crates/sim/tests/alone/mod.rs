@@ -118,6 +118,7 @@ fn run_alone(
         shard: ShardOptions::default(),
         clock_gains_ppm: 0,
         pointer_lines: 0,
+        release_percent: 100,
         audits,
     };
     let faults = Rc::new(Faults::new(&world, BTreeMap::new()));
