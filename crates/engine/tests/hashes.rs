@@ -7,7 +7,10 @@ use remora_engine::types::hash::{HashCommand, Told};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::ObjectRef;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_COMMAND_ITEMS, RELEASE_RECORDS, RELEASE_TURNS, WHOLE_ITEMS};
+use remora_layout::limits::{
+    MAX_COMMAND_ITEMS, OBJECT_LOAD_QUARTERS, PARTS_TURN_BUCKETS, RELEASE_RECORDS, RELEASE_TURNS,
+    WHOLE_ITEMS,
+};
 use remora_layout::message::Status;
 use remora_layout::packed;
 use remora_layout::pointer::RemotePointer;
@@ -315,6 +318,80 @@ fn what_is_kept_for_reads_is_bounded_and_counts_in_memory() {
     drop((early, late));
     shard.tick(NOW);
     assert_eq!(shard.stats().heap_bytes, 0);
+    shard.audit().unwrap();
+}
+
+#[test]
+fn the_buckets_that_are_kept_for_reads_count_too() {
+    const FIELDS: u64 = 40_000;
+    let mut shard = shard(16 << 20, Eviction::None);
+    for at in 0..FIELDS {
+        assert_eq!(set(&mut shard, b"h", &[(&name(at), b"")]), (Status::Ok, 1));
+    }
+    let request = HashCommand::All { told: Told::Values }.request();
+    let mut read = shard.begin_read((b"h", shard.hash(b"h")), request, NOW).unwrap();
+    for at in 0..FIELDS {
+        assert_eq!(set(&mut shard, b"h", &[(&name(at), b"")]), (Status::Ok, 0));
+    }
+    shard.tick(NOW);
+    // An empty value takes its length only.
+    let lists = FIELDS * Items::bytes_of(0) as u64;
+    let least = lists + 8 * FIELDS * 4 / OBJECT_LOAD_QUARTERS;
+    assert!(shard.stats().heap_bytes > least, "{}, {least}", shard.stats().heap_bytes);
+    let mut found = Vec::new();
+    while !shard.read_turn(&mut read, &mut found, NOW).unwrap().ended {}
+    assert_eq!(Items::parse(&found).unwrap().iter().count() as u64, FIELDS);
+    shard.tick(NOW);
+    assert_eq!(shard.stats().heap_bytes, 0);
+}
+
+/// Turns of a read, and what it gives.
+fn turns_of(shard: &mut Shard, command: HashCommand<'_>) -> (u64, Vec<u8>) {
+    let key = (&b"h"[..], shard.hash(b"h"));
+    let mut read = shard.begin_read(key, command.request(), NOW).unwrap();
+    let (mut found, mut turns) = (Vec::new(), 1);
+    while !shard.read_turn(&mut read, &mut found, NOW).unwrap().ended {
+        turns += 1;
+    }
+    (turns, found)
+}
+
+#[test]
+fn a_turn_over_a_hash_of_which_most_was_removed_looks_at_a_bounded_number_of_buckets() {
+    const FIELDS: u64 = 150_000;
+    const BUCKETS: u64 = FIELDS * 4 / OBJECT_LOAD_QUARTERS;
+    const PICKS: i64 = 100;
+    let mut shard = shard(64 << 20, Eviction::None);
+    fill(&mut shard, b"h", FIELDS);
+    for at in 1..FIELDS {
+        assert_eq!(remove(&mut shard, b"h", &[&name(at)]), (Status::Ok, 1));
+    }
+    let only = list(&[&name(0)]);
+    // What goes through the table needs turns for all of its buckets.
+    for command in [
+        HashCommand::All { told: Told::Names },
+        HashCommand::Random { count: 2, told: Told::Names },
+    ] {
+        let (turns, found) = turns_of(&mut shard, command);
+        assert_eq!(found, only);
+        assert!(turns >= BUCKETS / PARTS_TURN_BUCKETS, "{turns}");
+    }
+    // From a random bucket to the next field it is half of them, in the mean.
+    let command = HashCommand::Random { count: -PICKS, told: Told::Names };
+    let (turns, found) = turns_of(&mut shard, command);
+    assert_eq!(found, only.repeat(PICKS as usize));
+    let mean = PICKS as u64 * BUCKETS / 2 / PARTS_TURN_BUCKETS;
+    assert!((mean * 3 / 4..mean * 3 / 2).contains(&turns), "{turns}, {mean}");
+    let one = HashCommand::Random { count: -1, told: Told::Names };
+    let turns: Vec<u64> = (0..PICKS)
+        .map(|_| {
+            let (turns, found) = turns_of(&mut shard, one);
+            assert_eq!(found, only);
+            turns
+        })
+        .collect();
+    let (most, sum) = (turns.iter().max().unwrap(), turns.iter().sum::<u64>());
+    assert!(*most <= 2 + BUCKETS / PARTS_TURN_BUCKETS && sum > mean / 2, "{turns:?}");
     shard.audit().unwrap();
 }
 

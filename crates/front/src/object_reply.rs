@@ -29,6 +29,8 @@ pub enum Shape {
     Number,
     /// The value, or null.
     Value,
+    /// The only item of the value, which is a list of them, or null without any.
+    OneItem,
     /// The value, which is a list of items ([`Items`]).
     List(ListForm),
     /// As [`ListForm::Cursor`] at the end of an empty list if the number is 0, else
@@ -68,6 +70,10 @@ pub fn write(
         Shape::Ok => encode::ok(out),
         Shape::Number => encode::integer(out, number),
         Shape::Value => encode::bulk_or_null(out, protocol, value),
+        Shape::OneItem => {
+            let item = value.and_then(Items::split).and_then(|(item, _)| item);
+            encode::bulk_or_null(out, protocol, item);
+        }
         Shape::ErrorUnlessEmpty(text) if number != 0 => encode::error(out, text),
         Shape::ErrorUnlessEmpty(_) => {
             ItemsReply::new(Vec::new(), 0, ListForm::Cursor).write_piece(out, protocol);
@@ -145,5 +151,23 @@ impl ItemsReply {
         }
         self.written = self.list.len() - rest.len();
         rest.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_item_of_a_list_or_null() {
+        static FORM: ObjectReply =
+            ObjectReply { command: "hrandfield", shape: Shape::OneItem, errors: &[] };
+        let mut list = Vec::new();
+        for expected in ["$-1\r\n", "$4\r\nname\r\n"] {
+            let mut out = Vec::new();
+            write(&mut out, Protocol::Resp2, &FORM, (Status::Ok, 1, Some(&list)));
+            assert_eq!(out, expected.as_bytes());
+            Items::push(&mut list, b"name");
+        }
     }
 }

@@ -230,6 +230,10 @@ pub const WHOLE_ITEM_BYTES: usize = 64;
 pub const MAX_COMMAND_ITEMS: usize = 65_536;
 /// Bytes that one turn of a read of an object's parts gives, about: one reply's.
 pub const PARTS_TURN_BYTES: usize = 48 << 10;
+/// Buckets that such a turn looks at, at most: a table of which most was removed has
+/// many empty ones. With short fields a turn's bytes lie in about as many. Less than
+/// 0.1 ms.
+pub const PARTS_TURN_BUCKETS: u64 = 1024;
 /// What is kept for reads in turns of objects that change meanwhile: this share of
 /// the shard's memory at most. Beyond it the longest of them is broken off.
 pub const KEPT_PARTS_SHARE: u64 = 8;

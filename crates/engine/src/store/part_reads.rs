@@ -11,7 +11,7 @@ use super::parts::Parts;
 use remora_arena::{Journal, Owner, Slot};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{KEPT_PARTS_SHARE, PARTS_TURN_BYTES};
+use remora_layout::limits::{KEPT_PARTS_SHARE, PARTS_TURN_BUCKETS, PARTS_TURN_BYTES};
 use remora_layout::message::Status;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,21 +36,27 @@ pub(super) struct Reading {
     next: u64,
     /// The one before it, and its parts that are still to be given.
     current: Vec<u32>,
-    /// Those behind it that are kept already.
-    ahead: BTreeSet<u64>,
     kept: Kept,
     write: Write,
 }
 
-/// What is kept for a read: lists of about a turn's bytes.
+/// What is kept for a read.
 struct Kept {
+    /// Lists of about a turn's bytes.
     lists: VecDeque<Vec<u8>>,
+    /// The buckets behind the current one that are kept already.
+    ahead: BTreeSet<u64>,
+    /// Of both.
     bytes: u64,
     /// The sum over all reads of the shard.
     total: Arc<AtomicU64>,
     /// So much was kept that the read cannot go on.
     is_broken: bool,
 }
+
+/// What a bucket in [`Kept::ahead`] takes: its number, in a set whose nodes are half
+/// full.
+const AHEAD_BYTES: i64 = 24;
 
 /// What is kept for the reads of one shard.
 #[derive(Default)]
@@ -84,6 +90,24 @@ impl Kept {
         Some(first)
     }
 
+    /// Notes that a bucket is kept. False if it was already.
+    fn add_bucket(&mut self, bucket: u64) -> bool {
+        let is_new = self.ahead.insert(bucket);
+        if is_new {
+            self.count(AHEAD_BYTES);
+        }
+        is_new
+    }
+
+    /// Whether a bucket was kept; from now on it is not.
+    fn take_bucket(&mut self, bucket: u64) -> bool {
+        let was_kept = self.ahead.remove(&bucket);
+        if was_kept {
+            self.count(-AHEAD_BYTES);
+        }
+        was_kept
+    }
+
     fn count(&mut self, bytes: i64) {
         self.bytes = self.bytes.wrapping_add_signed(bytes);
         self.total.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -91,6 +115,7 @@ impl Kept {
 
     fn clear(&mut self) {
         self.lists.clear();
+        self.ahead.clear();
         self.count(-(self.bytes as i64));
     }
 }
@@ -110,7 +135,7 @@ impl Reading {
         let bucket = hash.bucket(self.buckets);
         if bucket + 1 == self.next {
             self.keep_current(owner);
-        } else if bucket >= self.next && self.ahead.insert(bucket) {
+        } else if bucket >= self.next && self.kept.add_bucket(bucket) {
             let slots = parts.came_from(owner, (bucket, self.buckets));
             slots.for_each(|slot| give(owner, slot, self.write, &mut self.kept));
         }
@@ -200,13 +225,13 @@ impl<J: Journal> Store<J> {
     /// Begins a read of all parts as they are now.
     pub(crate) fn read_parts(&mut self, root: u32, write: Write) -> PartsRead {
         let total = Arc::clone(&self.part_reads.bytes);
-        let kept = Kept { lists: VecDeque::new(), bytes: 0, total, is_broken: false };
+        let (lists, ahead) = (VecDeque::new(), BTreeSet::new());
+        let kept = Kept { lists, ahead, bytes: 0, total, is_broken: false };
         let parts = self.parts.get_mut(&root).expect("an object with parts");
         let reading = Arc::new(Mutex::new(Reading {
             buckets: parts.buckets(),
             next: 0,
             current: Vec::new(),
-            ahead: BTreeSet::new(),
             kept,
             write,
         }));
@@ -215,8 +240,8 @@ impl<J: Journal> Store<J> {
         PartsRead { root: parts.root, parts: parts.count(), reading }
     }
 
-    /// Goes on with a read: appends to `found` until that has so many bytes. True
-    /// at its end.
+    /// Goes on with a read: appends to `found` until that has so many bytes, or
+    /// [`PARTS_TURN_BUCKETS`] were looked at. True at its end.
     ///
     /// # Errors
     /// Too much has changed since it began.
@@ -237,6 +262,7 @@ impl<J: Journal> Store<J> {
         }
         let same = |parts: &&Parts| parts.root == read.root;
         let parts = self.parts.get(&read.root.slot).filter(same);
+        let mut buckets = 0;
         while found.len() < bytes
             // Its release has kept the rest.
             && let Some(parts) = parts
@@ -245,10 +271,11 @@ impl<J: Journal> Store<J> {
                 let (name, value) =
                     (record_key(&self.owner, slot), record_value(&self.owner, slot));
                 (reading.write)(name, value, found);
-            } else if reading.next < reading.buckets {
+            } else if reading.next < reading.buckets && buckets < PARTS_TURN_BUCKETS {
                 let bucket = reading.next;
                 reading.next += 1;
-                if !reading.ahead.remove(&bucket) {
+                buckets += 1;
+                if !reading.kept.take_bucket(bucket) {
                     let slots = parts.came_from(&self.owner, (bucket, reading.buckets));
                     reading.current = slots.collect();
                 }

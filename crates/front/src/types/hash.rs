@@ -40,7 +40,7 @@ static REMOVE: ObjectReply = form("hdel", Shape::Number);
 static EXISTS: ObjectReply = form("hexists", Shape::Number);
 static LENGTH: ObjectReply = form("hlen", Shape::Number);
 static VALUE_LENGTH: ObjectReply = form("hstrlen", Shape::Number);
-static RANDOM_ONE: ObjectReply = form("hrandfield", Shape::Value);
+static RANDOM_ONE: ObjectReply = form("hrandfield", Shape::OneItem);
 static RANDOM: ObjectReply = list("hrandfield", ListForm::Array);
 static RANDOM_PAIRS: ObjectReply = list("hrandfield", ListForm::Pairs);
 static SCAN: ObjectReply = list("hscan", ListForm::Cursor);
@@ -164,7 +164,7 @@ fn hincrbyfloat(words: Words<'_>, _now: u64) -> Parsed<'_> {
 
 fn hrandfield(words: Words<'_>, _now: u64) -> Parsed<'_> {
     if words.len() == 2 {
-        return request(words, &HashCommand::RandomOne, &RANDOM_ONE);
+        return request(words, &HashCommand::Random { count: -1, told: Told::Names }, &RANDOM_ONE);
     }
     let count = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     if count == i64::MIN {

@@ -118,7 +118,6 @@ impl<J: Journal> Type<J> for Hashes {
                 let value = held.and_then(|held| value_of(store, held, name));
                 number(value.map(|value| value.len() as i64))
             }
-            HashCommand::RandomOne => self.random_one(store, held),
             HashCommand::Scan { cursor, options } => self.scan(store, held, cursor, options),
             HashCommand::GetMany { .. } | HashCommand::All { .. } | HashCommand::Random { .. } => {
                 self.whole_read(store, on, request)
@@ -251,7 +250,7 @@ impl Hashes {
         };
         let mut found = std::mem::take(&mut self.scratch);
         found.clear();
-        // Bounded by the fields: each turn gives some.
+        // Bounded by the buckets that there are, and by what is asked for.
         let number = loop {
             match Type::read_turn(self, store, &mut read, &mut found, on.now) {
                 Ok(turn) if turn.ended => break turn.number,

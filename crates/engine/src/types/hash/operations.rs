@@ -96,8 +96,6 @@ pub enum HashCommand<'a> {
         /// What the reply has of each: names, or both.
         told: Told,
     },
-    /// The name of a random field; `NotFound` without any.
-    RandomOne,
     /// Some fields, as [`Items`]; `number` is the cursor to go on with, 0 at the
     /// end. Fields that are there all the time are told at least once.
     Scan {
@@ -123,8 +121,7 @@ mod op {
     pub const INCREMENT_FLOAT: u8 = 9;
     pub const ALL: u8 = 10;
     pub const RANDOM: u8 = 11;
-    pub const RANDOM_ONE: u8 = 12;
-    pub const SCAN: u8 = 13;
+    pub const SCAN: u8 = 12;
 }
 
 /// The operations on hashes.
@@ -202,7 +199,6 @@ impl<'a> HashCommand<'a> {
             }
             Self::All { told } => (op::ALL, told as u8, 0, none),
             Self::Random { count, told } => (op::RANDOM, told as u8, count, none),
-            Self::RandomOne => (op::RANDOM_ONE, 0, 0, none),
             Self::Scan { cursor, options } => (op::SCAN, 0, cursor as i64, options.bytes()),
         };
         Request { operations: &OPERATIONS, op, flags, argument, value }
@@ -213,7 +209,7 @@ impl<'a> HashCommand<'a> {
     fn decode(op: u8, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
         let uses_argument = matches!(op, op::INCREMENT | op::RANDOM | op::SCAN);
         let uses_flags = matches!(op, op::ALL | op::RANDOM);
-        let uses_value = !matches!(op, op::LENGTH | op::ALL | op::RANDOM | op::RANDOM_ONE);
+        let uses_value = !matches!(op, op::LENGTH | op::ALL | op::RANDOM);
         if (argument != 0 && !uses_argument)
             || (flags != 0 && !uses_flags)
             || (!value.is_empty() && !uses_value)
@@ -234,7 +230,6 @@ impl<'a> HashCommand<'a> {
             op::INCREMENT_FLOAT => Self::IncrementFloat { name_and_by: one_pair(value)? },
             op::ALL => Self::All { told: told()? },
             op::RANDOM => Self::Random { count: argument, told: told()? },
-            op::RANDOM_ONE => Self::RandomOne,
             op::SCAN => Self::Scan { cursor: argument as u64, options: scan_options(value)? },
             _ => return Err(Status::Malformed),
         })

@@ -7,7 +7,9 @@ use crate::store::{PartsRead, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::mix;
-use remora_layout::limits::{PARTS_TURN_BYTES, RESP_MAX_REPLY_BYTES, SCAN_BYTES, SCAN_PARTS};
+use remora_layout::limits::{
+    PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, RESP_MAX_REPLY_BYTES, SCAN_BYTES, SCAN_PARTS,
+};
 use remora_layout::message::Status;
 use remora_layout::packed;
 
@@ -28,7 +30,7 @@ enum How {
     /// So many, of which some may be the same, of a packed hash.
     AnyOf { all: Vec<u8>, wanted: u64, random: Random, told: Told },
     /// The same, of the hash with this root record, as it is at each turn.
-    Any { root: Slot, wanted: u64, random: Random, told: Told },
+    Any { root: Slot, wanted: u64, random: Random, draw: Draw, told: Told },
 }
 
 /// Random numbers from a seed.
@@ -141,7 +143,8 @@ impl Reading {
         }
         if let (Held::Parts(root), true) = (held, count < 0) {
             let root = slot_of(&store.owner, root.slot.slot);
-            return Self { how: How::Any { root, wanted, random, told }, items: 0 };
+            let how = How::Any { root, wanted, random, draw: Draw::default(), told };
+            return Self { how, items: 0 };
         }
         let how = match Self::all(store, Some(held), Told::Both).how {
             How::All(read) => How::Some { read, wanted, left: fields, random, told },
@@ -166,7 +169,8 @@ impl Reading {
         !matches!(self.how, How::Any { .. })
     }
 
-    /// Goes on until `found` has so many bytes. True at the end.
+    /// Goes on until `found` has so many bytes, or [`PARTS_TURN_BUCKETS`] were
+    /// looked at. True at the end.
     ///
     /// # Errors
     /// Too much of the hash has changed since the read began.
@@ -199,9 +203,11 @@ impl Reading {
                 }
                 *wanted == 0
             }
-            How::Any { root, wanted, random, told } => {
+            How::Any { root, wanted, random, draw, told } => {
+                let mut buckets = PARTS_TURN_BUCKETS;
                 while *wanted > 0 && found.len() < bytes && store.is_live(*root) {
-                    let slot = any_part(store, root.slot, random);
+                    let slot = draw.go_on(store, root.slot, random, &mut buckets);
+                    let Some(slot) = slot else { break };
                     let value = record_value(&store.owner, slot);
                     push(*told, record_key(&store.owner, slot), value, found);
                     *wanted -= 1;
@@ -233,48 +239,55 @@ fn choose(
     (chosen, seen)
 }
 
-/// Tries to find a random part by lot, before the next one is taken.
-const LOTS: usize = 256;
-/// Places of a chain of buckets that lots are drawn among: three buckets.
+/// Buckets drawn by lot for one random part, before they are looked at in order.
+const LOTS: u64 = 256;
+/// Places of a chain of buckets that lots are drawn among, at least: three buckets.
 const LOT_PLACES: u64 = 21;
 
-/// The slot of a random part of an object, which has some. Each is as likely as
-/// any other, but in a table of which most was removed.
-fn any_part<J: Journal>(store: &Store<J>, root: u32, random: &mut Random) -> u32 {
-    let parts = store.parts_of(root);
-    for _ in 0..LOTS {
-        let chain = parts.in_bucket(&store.owner, random.below(parts.buckets()));
-        if let Some(&slot) = chain.get(random.below(LOT_PLACES) as usize) {
-            return slot;
+/// How far the search for one random part has come. Each is as likely as any
+/// other, but in a table of which most was removed.
+#[derive(Default)]
+struct Draw {
+    /// Lots that were drawn.
+    lots: u64,
+    /// The bucket that was looked at last.
+    bucket: u64,
+}
+
+impl Draw {
+    /// Looks for a part of an object, which has some, in so many buckets at most.
+    /// With the slot of a part it begins anew.
+    fn go_on<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        root: u32,
+        random: &mut Random,
+        buckets: &mut u64,
+    ) -> Option<u32> {
+        let parts = store.parts_of(root);
+        while *buckets > 0 {
+            *buckets -= 1;
+            let is_by_lot = self.lots < LOTS;
+            self.bucket = if is_by_lot {
+                self.lots += 1;
+                random.below(parts.buckets())
+            } else {
+                (self.bucket + 1) % parts.buckets()
+            };
+            let chain = parts.in_bucket(&store.owner, self.bucket);
+            // Longer chains are rare.
+            let least = if is_by_lot { LOT_PLACES } else { 0 };
+            let place = random.below(least.max(chain.len() as u64));
+            if let Some(&slot) = chain.get(place as usize) {
+                *self = Self::default();
+                return Some(slot);
+            }
         }
+        None
     }
-    let from = random.below(parts.buckets());
-    let buckets = (from..parts.buckets()).chain(0..from);
-    let mut slots = buckets.flat_map(|bucket| parts.in_bucket(&store.owner, bucket));
-    slots.next().expect("a hash has fields")
 }
 
 impl Hashes {
-    pub(super) fn random_one<'s, J: Journal>(
-        &mut self,
-        store: &'s Store<J>,
-        held: Option<Held>,
-    ) -> Reply<'s> {
-        let mut random = Random(self.draw(store));
-        let name = match held {
-            None => return Reply::status(Status::NotFound),
-            Some(Held::Whole(found)) => {
-                let packed = packed_of(store, found);
-                let at = random.below(packed::pairs(packed).count() as u64);
-                packed::pairs(packed).nth(at as usize).map(|(name, _)| name)
-            }
-            Some(Held::Parts(root)) => {
-                Some(record_key(&store.owner, any_part(store, root.slot.slot, &mut random)))
-            }
-        };
-        Reply { value: name, ..Reply::status(Status::Ok) }
-    }
-
     pub(super) fn scan<'s, J: Journal>(
         &'s mut self,
         store: &Store<J>,
