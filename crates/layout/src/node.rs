@@ -1,7 +1,7 @@
 //! A node of a tree of places.
 //!
 //! ```text
-//!  word 0  guardian   | generation 32 | state 8 | 0 24 |
+//!  word 0  guardian   | generation 32 | state 8 | 0 8 | colour 1 | 0 15 |
 //!  word 1  version    odd while the node changes; begins with the generation
 //!                     in its upper half, so that none comes again here
 //!  word 2  checksum   | XXH3 of word 3 to the last entry; seed: see below |
