@@ -12,11 +12,10 @@ use remora_engine::command::{
 use remora_engine::geo::Position;
 use remora_engine::types::hash::HashCommand;
 use remora_engine::{
-    Applied, ApplyError, Digest, DigestRead, Eviction, LargeSet, Now, Origin, Outcome, Shard,
-    ShardOptions,
+    Applied, ApplyError, Digest, Eviction, LargeSet, Now, Origin, Outcome, Shard, ShardOptions,
 };
 use remora_layout::database::Database;
-use remora_layout::limits::{DIGEST_TURN_PARTS, STAGE_IDLE_S};
+use remora_layout::limits::STAGE_IDLE_S;
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
@@ -493,7 +492,8 @@ impl Copy {
             let takes = |key: &[u8]| home(key, logs) == log && home(key, shards) == at;
             // Its own clock is far ahead: it must expire nothing by it.
             let now = Now { unix_ms: START.unix_ms * 2, since_start_s: 9 };
-            shard.apply(&entry.entry(), &Origin { log: log as u32, takes: &takes }, now)
+            let origin = Origin { log: log as u32, takes: &takes, cut: 0 };
+            shard.apply(&entry.entry(), &origin, now)
         };
         self.shards.iter_mut().enumerate().map(apply).collect()
     }
@@ -623,119 +623,4 @@ fn a_cut_or_damaged_log_gives_the_state_before() {
         }
     }
     assert!(in_pieces > 5, "{in_pieces}");
-}
-
-/// An entry of its own making, as a log would give it.
-fn entry(sequence: u64, epoch: u64, command: &Command<'_>) -> OwnedEntry {
-    let key = remora_log::LogKey::new(1, 0);
-    let mut log = remora_log::Log::new(remora_log::LogOptions::new(key, 0, epoch));
-    while log.last_sequence() + 1 < sequence {
-        log.pass();
-    }
-    let mut bytes = Vec::new();
-    command.encode_into(0, &mut bytes);
-    log.append([&bytes, &[], &[]]);
-    log.entries().remove(0)
-}
-
-fn set<'a>(key: &'a [u8], value: &'a [u8], expiry: Expiry) -> Command<'a> {
-    Command::Set { key, value, condition: Condition::Always, expiry, get: false }
-}
-
-#[test]
-fn a_copy_is_changed_by_entries_alone() {
-    let mut copy = shard(1, 4 << 20, Eviction::S3Fifo);
-    let apply =
-        |shard: &mut Shard, entry: &OwnedEntry| shard.apply(&entry.entry(), &Origin::WHOLE, START);
-    let first = entry(1, 3, &set(b"key", b"value", Expiry::At(START.unix_ms + 10)));
-    assert_eq!(apply(&mut copy, &first), Err(ApplyError::NotApplying));
-    copy.begin_applying();
-    assert_eq!(apply(&mut copy, &first), Ok(Applied::Done));
-    assert_eq!(copy.log().last_sequence(), 1);
-    let hash = copy.hash(b"key");
-    let own = copy.execute(&set(b"key", b"mine", Expiry::Never), hash, START);
-    assert_eq!(own.status, Status::ReadOnly);
-    let large = LargeSet {
-        key: b"key",
-        hash,
-        value_bytes: 10,
-        condition: Condition::Always,
-        expiry: Expiry::Never,
-        get: false,
-    };
-    assert_eq!(copy.begin_upload(large, START).err(), Some(Status::ReadOnly));
-    let get = Command::Get { key: b"key" };
-    assert_eq!(copy.execute(&get, hash, START).value, Some(&b"value"[..]));
-    // It has expired: nobody sees it, and it is there until the log says so.
-    let later = Now { unix_ms: START.unix_ms + 10, ..START };
-    assert_eq!(copy.execute(&get, hash, later).status, Status::NotFound);
-    (0..9).for_each(|_| copy.tick(later));
-    assert_eq!((copy.stats().keys, copy.log().last_sequence()), (1, 1));
-    let append = entry(2, 3, &Command::Append { key: b"key", value: b"+" });
-    let at = later;
-    assert_eq!(copy.apply(&append.entry(), &Origin::WHOLE, at), Ok(Applied::Done));
-    assert_eq!(copy.execute(&get, hash, START).value, Some(&b"value+"[..]));
-    // Epochs go on, never back; what is no change is refused; so is what cannot be.
-    let old = entry(3, 2, &Command::Del { key: b"key" });
-    let refused = ApplyError::OldEpoch { before: 3, epoch: 2 };
-    assert_eq!(apply(&mut copy, &old), Err(refused));
-    assert_eq!(apply(&mut copy, &entry(3, 3, &get)), Err(ApplyError::Malformed));
-    let wrong = entry(3, 3, &Command::Del { key: b"none" });
-    assert_eq!(apply(&mut copy, &wrong), Err(ApplyError::Refused(Status::NotDone)));
-    let full = vec![1; 5 << 20];
-    let full = entry(3, 3, &set(b"full", &full[..60_000], Expiry::Never));
-    assert_eq!(apply(&mut copy, &full), Ok(Applied::Done));
-    assert_eq!(copy.applied(0), 3);
-    // It goes on by itself, behind what it has applied.
-    assert_eq!(copy.end_applying(2), Err(ApplyError::OldEpoch { before: 3, epoch: 2 }));
-    copy.end_applying(4).unwrap();
-    assert_eq!(copy.execute(&get, hash, later).status, Status::NotFound);
-    assert_eq!(copy.stats().expired, 1);
-    let entries = copy.log().entries();
-    assert_eq!((entries.len(), entries[0].sequence, entries[0].epoch), (1, 4, 4));
-}
-
-/// The digest in turns is that of one moment, whatever happens between them.
-#[test]
-fn a_digest_in_turns_is_of_one_moment() {
-    let mut shard = shard(1, 32 << 20, Eviction::None);
-    let many = 3 * DIGEST_TURN_PARTS as u64;
-    let put = |shard: &mut Shard, at: u64| {
-        let key = at.to_le_bytes();
-        let hash = shard.hash(&key);
-        shard.execute(&set(&key, b"value", Expiry::Never), hash, START);
-    };
-    (0..many).for_each(|at| put(&mut shard, at));
-    let mut read = DigestRead::default();
-    let mut turns = 0;
-    let whole = loop {
-        turns += 1;
-        match shard.digest_turn(&mut read) {
-            Some(digest) => break digest,
-            None => assert!(turns < 100),
-        }
-    };
-    assert!(turns >= 3, "{turns}");
-    assert_eq!(whole, shard.digest());
-    // With a change after each turn it ends all the same.
-    let mut read = DigestRead::default();
-    for turn in 0.. {
-        if let Some(digest) = shard.digest_turn(&mut read) {
-            assert!(turn > 3 && digest == shard.digest() && digest != whole);
-            break;
-        }
-        assert!(turn < 100);
-        put(&mut shard, many + turn);
-    }
-    // Of a value: the name does not count, all else does.
-    let value = |shard: &mut Shard, key: &[u8]| {
-        let hash = shard.hash(key);
-        shard.digest_value(key, hash, START)
-    };
-    let [one, two] = [1u64.to_le_bytes(), 2u64.to_le_bytes()];
-    assert_eq!(value(&mut shard, b"none"), None);
-    assert_eq!(value(&mut shard, &one), value(&mut shard, &two));
-    let hash = shard.hash(&two);
-    shard.execute(&Command::Append { key: &two, value: b"!" }, hash, START);
-    assert_ne!(value(&mut shard, &one), value(&mut shard, &two));
 }

@@ -2,6 +2,7 @@
 //! of what is wrong, where, and what to do.
 
 mod cargo;
+mod changes;
 mod determinism;
 mod documents;
 mod imports;
@@ -65,6 +66,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("determinism", Check::Tree(determinism::check)),
     ("threads", Check::Tree(threads::check)),
     ("types", Check::Tree(types::check)),
+    ("changes", Check::Tree(changes::check)),
     ("sizes", Check::Tree(sizes::check)),
     ("documents", Check::Tree(documents::check)),
     ("papers", Check::Tree(papers::check)),

@@ -6,7 +6,9 @@
 //! expires and nothing is evicted, as entries of their own say what goes, and
 //! nothing is logged: the log counts one sequence for each entry. An entry is
 //! one change, or does not concern this shard. An entry that was applied does
-//! nothing, and none is left out.
+//! nothing, and none is left out. An entry that is refused has changed nothing that
+//! a command can see, and may come again. An entry of several shards is applied
+//! only where all its parts are known to be there.
 
 use super::Shard;
 use crate::command::{Command, Pairs};
@@ -25,11 +27,15 @@ pub struct Origin<'a> {
     /// Whether a key is of that log's shard and of this one. Where the number of
     /// shards is another one, this shard keeps a part of each log's keys.
     pub takes: &'a dyn Fn(&[u8]) -> bool,
+    /// Entries of several shards are applied up to this sequence of the log, its
+    /// [`remora_log::consistent_cut`]; 0: none of them.
+    pub cut: u64,
 }
 
 impl Origin<'_> {
-    /// The log of a shard of which this one is a copy.
-    pub const WHOLE: Self = Self { log: 0, takes: &|_| true };
+    /// The log of a shard of which this one is a copy, and of which no entry is of
+    /// several shards.
+    pub const WHOLE: Self = Self { log: 0, takes: &|_| true, cut: 0 };
 }
 
 /// What an entry has come to.
@@ -43,7 +49,7 @@ pub enum Applied {
     Before,
 }
 
-/// Why an entry is not applied. Nothing has changed.
+/// Why an entry is not applied. Nothing has changed that a command can see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The shard is not in apply mode.
@@ -65,6 +71,14 @@ pub enum ApplyError {
         before: u64,
         /// Of this one.
         epoch: u64,
+    },
+    /// It is of several shards, and comes after the cut: parts of it may be missing.
+    #[error("sequence {sequence} is of several shards, and only those up to {cut} are whole")]
+    Torn {
+        /// The entry's sequence.
+        sequence: u64,
+        /// As [`Origin::cut`].
+        cut: u64,
     },
     /// It encodes no command that changes anything.
     #[error("an entry of the log is no change")]
@@ -91,8 +105,22 @@ impl<J: Journal> Shard<J> {
         self.store.end_dumps();
     }
 
+    /// As [`Shard::begin_applying`]. The shard holds what a log says up to this entry,
+    /// as after a snapshot: entries up to it do nothing, the next one follows it. Of
+    /// no effect where more of the log is applied.
+    pub fn begin_applying_at(&mut self, log: u32, (sequence, epoch): (u64, u64)) {
+        self.begin_applying();
+        let progress = self.applied.entry(log).or_default();
+        if sequence > progress.sequence {
+            let epoch = epoch.max(progress.epoch);
+            *progress = Progress { sequence, epoch };
+        }
+    }
+
     /// Ends apply mode: the shard takes changes of its own again, under this epoch,
-    /// behind what it has applied.
+    /// behind what it has applied. What it has applied it never applies again, also
+    /// if apply mode begins anew; what an earlier epoch adds to those logs is refused
+    /// then.
     ///
     /// # Errors
     /// An applied entry is of a later epoch.
@@ -104,7 +132,7 @@ impl<J: Journal> Shard<J> {
         }
         self.store.log.begin_epoch(epoch);
         self.store.is_applying = false;
-        self.applied.clear();
+        self.applied.values_mut().for_each(|progress| progress.epoch = epoch);
         Ok(())
     }
 
@@ -117,7 +145,8 @@ impl<J: Journal> Shard<J> {
     /// several in any.
     ///
     /// # Errors
-    /// The entry is not applied; the shard is as it was.
+    /// The entry is not applied; the shard is as it was, but for what no key leads
+    /// to. The same entry may come again.
     pub fn apply(
         &mut self,
         entry: &Entry<'_>,
@@ -127,7 +156,7 @@ impl<J: Journal> Shard<J> {
         if !self.store.is_applying {
             return Err(ApplyError::NotApplying);
         }
-        let Entry { sequence, epoch, operation, .. } = *entry;
+        let Entry { sequence, epoch, parts, operation } = *entry;
         let before = self.applied.get(&origin.log).copied().unwrap_or_default();
         if sequence <= before.sequence {
             return Ok(Applied::Before);
@@ -138,6 +167,9 @@ impl<J: Journal> Shard<J> {
         }
         if epoch < before.epoch {
             return Err(ApplyError::OldEpoch { before: before.epoch, epoch });
+        }
+        if !parts.is_empty() && sequence > origin.cut {
+            return Err(ApplyError::Torn { sequence, cut: origin.cut });
         }
         let decoded = Command::decode_within(operation).map_err(|_| ApplyError::Malformed)?;
         let (database, command, _) = decoded;
@@ -195,7 +227,7 @@ impl<J: Journal> Shard<J> {
             0 if status != Status::Ok => Err(ApplyError::Refused(status)),
             0 if self.concerns(command, origin) => Err(ApplyError::Refused(Status::NotDone)),
             0 => {
-                self.store.log.pass();
+                self.store.pass_entry();
                 Ok(Applied::Elsewhere)
             }
             changes => {

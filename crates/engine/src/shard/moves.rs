@@ -130,7 +130,9 @@ impl<J: Journal> Shard<J> {
                 Ok(0)
             }
             Err(status) => {
-                if let Some(load) = store.take_load(number, named).filter(|_| !store.is_applying) {
+                // A copy keeps it: the log tells whether it is given up.
+                let is_dropped = !store.is_applying;
+                if let Some(load) = is_dropped.then(|| store.take_load(number, named)).flatten() {
                     store.drop_load(&load);
                 }
                 Err(status)
@@ -164,6 +166,8 @@ impl<J: Journal> Shard<J> {
                 }
             }
             (Ok(true), None) => {}
+            // A copy keeps it: the log tells whether it is given up.
+            (Ok(false) | Err(_), _) if self.store.is_applying => self.store.keep_load(load),
             (Ok(false) | Err(_), _) => self.store.drop_load(&load),
         }
         entered.map(i64::from)

@@ -1,4 +1,11 @@
-//! The one way to change anything: plan, log, publish (design, "One change").
+//! The one way to change what a key holds, whether it is there, or when it expires:
+//! plan, log, publish (design, "One change").
+//!
+//! What it keeps true: here alone the log gets entries, and counts those of other
+//! logs. What no key tells changes without an entry: where records lie, leases,
+//! touches, tables that find what a key holds, memory that comes back in turns. So
+//! does what no key leads to yet, or any more; objects on their way to a key, and
+//! staged ones, are logged all the same, as a copy needs them.
 //!
 //! A type plans a change: it decides every condition, takes the memory, and
 //! writes what no reader can reach yet. A plan that fails leaves no trace. Then
@@ -12,6 +19,7 @@ use remora_arena::Journal;
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::message::form;
+use remora_log::Log;
 use zerocopy::IntoBytes;
 
 /// What one change is in the log.
@@ -58,8 +66,7 @@ impl<J: Journal> Store<J> {
             }
         };
         let sequence = if self.is_applying {
-            // It stands in the log that it came from.
-            self.log.pass()
+            pass(&mut self.log)
         } else {
             let (mut header, key, value) = command.encode(0);
             header.form = form::within(database);
@@ -71,9 +78,19 @@ impl<J: Journal> Store<J> {
         publish(self)
     }
 
+    /// Counts an entry that is applied, and does not concern this shard.
+    pub(crate) fn pass_entry(&mut self) {
+        pass(&mut self.log);
+    }
+
     /// Sequence of the last change.
     #[inline]
     pub(crate) fn last_sequence(&self) -> u64 {
         self.log.last_sequence()
     }
+}
+
+/// Counts an entry that is applied: it stands in the log that it came from.
+fn pass(log: &mut Log) -> u64 {
+    log.pass()
 }

@@ -198,6 +198,11 @@ impl<J: Journal> Store<J> {
         Some(self.moves.loads.swap_remove(at))
     }
 
+    /// Puts a load back that was taken out.
+    pub(crate) fn keep_load(&mut self, load: Load) {
+        self.moves.loads.push(load);
+    }
+
     /// Gives a load up, as a change of its own.
     pub(crate) fn drop_load(&mut self, load: &Load) {
         let entry = Command::Load { key: &load.key, load: load.number, step: LoadStep::Drop };

@@ -198,7 +198,8 @@ pub(crate) trait Type<J: Journal>: Send {
     /// Fills a piece into such an object. It is logged afterwards.
     ///
     /// # Errors
-    /// The status to reply with; a part of the piece may be filled in.
+    /// The status to reply with; a part of the piece may be filled in. The same piece
+    /// may come again: what is there already stays one part.
     fn load(
         &mut self,
         _store: &mut Store<J>,
