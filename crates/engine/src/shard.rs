@@ -140,7 +140,8 @@ impl<J: Journal> Shard<J> {
 
     fn execute_write(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         if self.wants_room() {
-            self.release_before(command, now);
+            let (_, key, value) = command.encode(0);
+            self.make_room(key.len() + value.len(), now);
         }
         let may_remove = self.store.roots > 0 && !command.brings_value();
         if may_remove && self.store.is_refused(command, hash) {
@@ -247,9 +248,8 @@ impl<J: Journal> Shard<J> {
     /// A command that changes something pays for its room, as long as removed
     /// objects hold memory: a bounded part, or as much as memory is short of.
     #[cold]
-    fn release_before(&mut self, command: &Command<'_>, now: Now) {
-        let (_, key, value) = command.encode(0);
-        let room = 2 * (key.len() + value.len()) as u64 + RELEASE_ROOM_BYTES;
+    fn make_room(&mut self, bytes: usize, now: Now) {
+        let room = 2 * bytes as u64 + RELEASE_ROOM_BYTES;
         self.release_graves(now);
         // Bounded: each turn releases something.
         while self.wants_room() && self.store.free_bytes() < room {

@@ -1,7 +1,8 @@
 //! Uploads whose pieces stop coming: what they held serves others again.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry};
+use remora_engine::command::{Command, Condition, Expiry, Items};
+use remora_engine::types::hash::HashCommand;
 use remora_engine::{LargeSet, Upload};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::message::Status;
@@ -59,5 +60,24 @@ fn a_stalled_upload_gives_its_memory_back() {
     let again = begin(&mut shard, 5 << 20, now(second)).unwrap();
     shard.abandon_upload(again, now(second));
     assert_eq!(shard.stats().uploads_abandoned, 1, "its client has given it up itself");
+    shard.audit().unwrap();
+}
+
+#[test]
+fn an_upload_gets_the_memory_that_is_coming_back() {
+    let mut shard = Shard::new(Owner::heap(8 << 20, NoJournal), ShardOptions::default());
+    let hash = shard.hash(b"h");
+    for field in 0..20_000u32 {
+        let mut list = Vec::new();
+        [&field.to_le_bytes()[..], &[7; 250]].iter().for_each(|item| Items::push(&mut list, item));
+        let pairs = Items::parse(&list).unwrap();
+        let set = Command::Of { key: b"h", request: HashCommand::Set { pairs }.request() };
+        assert_eq!(shard.execute(&set, hash, now(1)).status, Status::Ok);
+    }
+    assert_eq!(begin(&mut shard, 5 << 20, now(1)).err(), Some(Status::OutOfMemory));
+    assert_eq!(shard.execute(&Command::Del { key: b"h" }, hash, now(1)).number, 1);
+    assert!(shard.wants_release(), "it comes back in turns");
+    let upload = begin(&mut shard, 5 << 20, now(1)).unwrap();
+    shard.abandon_upload(upload, now(1));
     shard.audit().unwrap();
 }

@@ -187,7 +187,7 @@ pub enum CommandError {
     /// An object's fields beyond [`MAX_FIELDS`] or [`MAX_FIELDS_BYTES`].
     #[error("ERR more than {MAX_FIELDS} fields, or more than {MAX_FIELDS_BYTES} bytes of them")]
     TooManyFields,
-    /// More than [`MAX_COMMAND_ITEMS`] names and values of fields.
+    /// More than [`MAX_COMMAND_ITEMS`] names and values.
     #[error("ERR more than {MAX_COMMAND_ITEMS} names and values in one command: use several")]
     TooManyItems,
     /// A GEO command that makes no sense.

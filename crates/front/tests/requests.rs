@@ -235,6 +235,18 @@ fn limits_are_named() {
     names.resize(2 + 65_537, b"f");
     let too_many = "ERR more than 65536 names and values in one command: use several";
     assert_eq!(outcome(&names), too_many);
+    let mut pairs = vec![&b"mset"[..]];
+    pairs.resize(1 + 65_538, b"k");
+    assert_eq!(outcome(&pairs), too_many);
+    let too_many = "ERR more than 8192 members in one command: use several";
+    for name in [&b"zrem"[..], b"geopos", b"geohash"] {
+        let mut names = vec![name, b"g"];
+        names.resize(2 + 8_193, b"m");
+        assert_eq!(outcome(&names), too_many);
+    }
+    let mut names = vec![&b"geoadd"[..], b"g"];
+    names.resize(2 + 3 * 8_193, b"1");
+    assert_eq!(outcome(&names), too_many);
 }
 
 fn set_options(line: &str) -> (Condition, Expiry, bool) {

@@ -225,9 +225,12 @@ pub const WHOLE_ITEMS: usize = 128;
 /// Bytes of a name or a value in such an object, at most: as Redis's
 /// `hash-max-listpack-value`.
 pub const WHOLE_ITEM_BYTES: usize = 64;
-/// Names and values that one command about an object's fields gives: it is one turn
-/// of its shard, which so takes some tens of milliseconds at most.
+/// Names and values that one command about fields, or about several keys, gives: it is
+/// one turn of its shard, which so takes some tens of milliseconds at most.
 pub const MAX_COMMAND_ITEMS: usize = 65_536;
+/// Members of a GEO key that one command gives, for the same reason: each one is a
+/// change of a tree.
+pub const MAX_COMMAND_MEMBERS: usize = 8_192;
 /// Bytes that one turn of a read of an object's parts gives, about: one reply's.
 pub const PARTS_TURN_BYTES: usize = 48 << 10;
 /// Buckets that such a turn looks at, at most: a table of which most was removed has

@@ -1,6 +1,6 @@
 //! The list of a MSET, in its encoding.
 
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// Pairs of a [`Command::MultiSet`](super::Command::MultiSet), encoded one after the other:
 /// key_bytes 4 | value_bytes 4 | key | value.
@@ -18,10 +18,12 @@ impl<'a> Pairs<'a> {
 
     /// The pairs of an encoded list, all checked: lengths and limits.
     pub fn parse(list: &'a [u8]) -> Option<Self> {
-        let mut rest = list;
+        let (mut rest, mut items) = (list, 0);
         while !rest.is_empty() {
             let (key, value, after) = Self::split(rest)?;
-            if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
+            items += 2;
+            let is_too_long = key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES;
+            if is_too_long || items > MAX_COMMAND_ITEMS {
                 return None;
             }
             rest = after;

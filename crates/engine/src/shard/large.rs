@@ -78,6 +78,7 @@ impl<J: Journal> Shard<J> {
         if self.store.is_applying {
             return Err(Status::ReadOnly);
         }
+        self.make_room(set.key.len() + set.value_bytes, now);
         self.store.begin_upload(set, now)
     }
 

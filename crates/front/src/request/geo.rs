@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::resp::Words;
 use remora_engine::command::{Condition, GeoCommand, GeoQuery, Place, Places};
 use remora_engine::geo::{Position, Shape};
-use remora_layout::limits::MAX_MEMBER_BYTES;
+use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
 use thiserror::Error;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
@@ -15,6 +15,9 @@ type Parsed<'a> = Result<Request<'a>, CommandError>;
 /// Why a GEO command is not carried out.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum GeoError {
+    /// More than [`MAX_COMMAND_MEMBERS`].
+    #[error("ERR more than {MAX_COMMAND_MEMBERS} members in one command: use several")]
+    TooManyMembers,
     /// Unknown options, or options that exclude each other.
     #[error("ERR syntax error")]
     Syntax,
@@ -181,6 +184,9 @@ pub(super) fn member(word: &[u8]) -> Result<&[u8], GeoError> {
 
 /// The arguments from some index on as members.
 fn members(words: Words<'_>, from: usize, to: usize) -> Result<Vec<u8>, GeoError> {
+    if to - from > MAX_COMMAND_MEMBERS {
+        return Err(GeoError::TooManyMembers);
+    }
     let mut list = Vec::new();
     for at in from..to {
         Places::push(&mut list, &Place { member: member(words.get(at))?, ..Place::default() });
@@ -244,6 +250,9 @@ pub(crate) fn geoadd(words: Words<'_>, _now: u64) -> Parsed<'_> {
     }
     if (absent && present) || at == words.len() || !(words.len() - at).is_multiple_of(3) {
         return Err(CommandError::Syntax);
+    }
+    if words.len() - at > 3 * MAX_COMMAND_MEMBERS {
+        return Err(GeoError::TooManyMembers.into());
     }
     let condition = match (absent, present) {
         (true, _) => Condition::IfAbsent,

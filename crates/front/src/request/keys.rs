@@ -2,7 +2,7 @@
 
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// Checks a key's length.
 #[inline]
@@ -68,6 +68,9 @@ impl<'a> Pairs<'a> {
         let pairs = Self(Keys::all(words, from));
         if !pairs.0.len().is_multiple_of(2) {
             return Ok(None);
+        }
+        if pairs.0.len() > MAX_COMMAND_ITEMS {
+            return Err(CommandError::TooManyItems);
         }
         for (word, text) in pairs.clone() {
             key(word)?;

@@ -2,8 +2,9 @@
 
 use super::uploads::tests::Client;
 use remora_engine::Durability;
-use remora_engine::command::{Command, Condition, Expiry};
-use remora_layout::limits::HELD_REPLIES;
+use remora_engine::command::{Command, Condition, Expiry, Items};
+use remora_engine::types::hash::HashCommand;
+use remora_layout::limits::{FRAMES_PER_TURN, HELD_REPLIES};
 use remora_layout::message::Status;
 
 const OK: Option<Status> = Some(Status::Ok);
@@ -104,4 +105,40 @@ fn a_flush_is_answered_at_its_end_and_others_go_on() {
     assert!(turns > 5, "{turns}");
     settle(&mut client);
     assert_eq!(client.replies(), [(id(1, 1), OK), (id(1, 2), OK)]);
+}
+
+#[test]
+fn searches_of_a_client_that_takes_nothing_begin_one_after_the_other() {
+    const VALUE_BYTES: usize = 4 << 20;
+    let mut client = Client::with(Durability::Memory);
+    let value = vec![7; VALUE_BYTES];
+    let mut list = Vec::new();
+    [b"f", &value[..]].iter().for_each(|item| Items::push(&mut list, item));
+    let pairs = Items::parse(&list).unwrap();
+    let command = Command::Of { key: b"h", request: HashCommand::Set { pairs }.request() };
+    let hash = client.shard.hash(b"h");
+    assert_eq!(client.shard.execute(&command, hash, Default::default()).status, Status::Ok);
+    let mut list = Vec::new();
+    Items::push(&mut list, b"f");
+    let get = HashCommand::GetMany { names: Items::parse(&list).unwrap() }.request();
+    for request in 0..FRAMES_PER_TURN as u32 {
+        // Of one thread of the client, and of others.
+        send(&mut client, id(request % 4, request), &Command::Of { key: b"h", request: get });
+    }
+    let mut told = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    for _ in 0..10_000 {
+        client.turn();
+        let kept = client.session.kept_bytes();
+        assert!(kept <= VALUE_BYTES + (1 << 20), "{kept} bytes are kept");
+        for (id, status) in client.replies() {
+            assert_eq!(status, OK);
+            told[id as usize >> 16].push(id & 0xffff);
+        }
+        client.give_credit();
+    }
+    for (session, mut told) in told.into_iter().enumerate() {
+        // Each has many frames.
+        told.dedup();
+        assert_eq!(told, [0, 4, 8, 12].map(|at| at + session as u32));
+    }
 }

@@ -10,7 +10,9 @@
 //!   threads of the process does not;
 //! * a reply goes only once its sequence is durable; more than [`HELD_REPLIES`]
 //!   that wait leave the further requests in the ring;
-//! * a value's pin is given back when it is sent, and when the client goes.
+//! * a value's pin is given back when it is sent, and when the client goes;
+//! * a search begins only once what was found before has found room in the ring, so that
+//!   a client that takes nothing makes us keep what one turn finds.
 
 use super::SessionError;
 use super::searching::Searching;
@@ -54,6 +56,8 @@ struct Outgoing {
 enum Item {
     Value(Outgoing),
     Search(Searching),
+    /// A search that has not begun: its encoded command.
+    Asked(Vec<u8>),
     /// An encoded reply, and the sequence that it waits for.
     Reply(Vec<u8>, u64),
 }
@@ -63,8 +67,13 @@ impl Item {
     fn can_go(&self, durable: u64) -> bool {
         match self {
             Self::Reply(_, wait) => *wait <= durable,
-            Self::Value(_) | Self::Search(_) => true,
+            Self::Value(_) | Self::Search(_) | Self::Asked(_) => true,
         }
+    }
+
+    /// Whether it makes more replies than one.
+    fn makes_replies(&self) -> bool {
+        matches!(self, Self::Search(_) | Self::Asked(_))
     }
 }
 
@@ -112,6 +121,12 @@ impl Large {
         self.held
     }
 
+    /// Their bytes.
+    #[cfg(test)]
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     /// Whether so much is under way that no further request may begin.
     pub fn is_full(&self) -> bool {
         self.streams >= MAX_STREAMS || self.holds_enough()
@@ -134,9 +149,11 @@ impl Large {
 
     /// The session of the client with which something can be done.
     fn next(&self) -> Option<usize> {
-        let can_go =
-            |items: &VecDeque<Item>| items.front().is_some_and(|item| item.can_go(self.durable));
-        self.outgoing.iter().position(|(_, items)| can_go(items))
+        let fronts = || self.outgoing.iter().filter_map(|(_, items)| items.front());
+        // Searches wait while enough is held that goes by itself, once it is durable.
+        let wait = self.holds_enough() && !fronts().all(|item| item.can_go(self.durable));
+        let can_go = |item: &Item| item.can_go(self.durable) && !(wait && item.makes_replies());
+        self.outgoing.iter().position(|(_, items)| items.front().is_some_and(can_go))
     }
 
     /// Queues a value for this memory, with the reply that follows.
@@ -155,6 +172,11 @@ impl Large {
         self.push(session, Item::Search(searching));
     }
 
+    /// Queues a search that is to begin later.
+    pub fn ask(&mut self, session: u16, command: Vec<u8>) {
+        self.push(session, Item::Asked(command));
+    }
+
     /// Keeps a reply until its sequence is durable, and all that came before it
     /// for the same session has gone.
     pub fn hold(&mut self, session: u16, reply: Vec<u8>, wait: u64) {
@@ -170,7 +192,7 @@ impl Large {
                 by(&mut self.held, 1);
                 by(&mut self.held_bytes, reply.len());
             }
-            Item::Value(_) | Item::Search(_) => by(&mut self.streams, 1),
+            Item::Value(_) | Item::Search(_) | Item::Asked(_) => by(&mut self.streams, 1),
         }
     }
 
@@ -194,7 +216,7 @@ impl Large {
         &mut self,
         shard: &mut Shard<J>,
         link: &mut AnyLink,
-        now: Now,
+        (life, now): (u64, Now),
         replies: &mut Vec<Vec<u8>>,
     ) -> Result<(), SessionError> {
         let next = self.next().and_then(|at| self.outgoing.remove(at));
@@ -210,6 +232,17 @@ impl Large {
                 self.outgoing.push_front((session, items));
                 return Err(failure.into());
             }
+        }
+        if let Some(Item::Asked(command)) = items.front() {
+            let begun = Searching::begin(shard, command, (life, now));
+            let asked = items.pop_front().expect("it was there");
+            self.count(&asked, false);
+            let begun = match begun {
+                Ok(searching) => Item::Search(searching),
+                Err((reply, wait)) => Item::Reply(reply, wait),
+            };
+            self.count(&begun, true);
+            items.push_front(begun);
         }
         if let Some(Item::Search(searching)) = items.front_mut() {
             let mut found = Vec::new();

@@ -334,6 +334,12 @@ impl RingSession {
         self.large.held()
     }
 
+    /// Bytes of replies that are kept.
+    #[cfg(test)]
+    fn kept_bytes(&self) -> usize {
+        self.replies.backlog_bytes() + self.large.held_bytes()
+    }
+
     /// Gives back what the session's large values hold of the shard.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);

@@ -88,6 +88,12 @@ impl Replies {
         !self.backlog.is_empty()
     }
 
+    /// Bytes of replies that wait for room.
+    #[cfg(test)]
+    pub fn backlog_bytes(&self) -> usize {
+        self.backlog.iter().map(Vec::len).sum()
+    }
+
     /// Whether the client has given credit since the backlog began.
     pub fn may_flush(&self) -> bool {
         let credit = self.to_server.load_acquire(self.credit_word);

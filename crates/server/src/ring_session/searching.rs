@@ -14,14 +14,14 @@ use super::replies::header_of;
 use super::{RingSession, SessionError, large};
 use crate::shared::count;
 use remora_arena::Journal;
-use remora_engine::command::{Request, TreeCommand};
+use remora_engine::command::{Command, Request, TreeCommand};
 use remora_engine::{LongRead, Now, Reply, Shard};
 use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::arena_header::word::{RECORD_SECRET, REGION};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_INLINE_BYTES, SEARCH_FRAME_OBJECTS};
+use remora_layout::limits::{HELD_REPLY_BYTES, MAX_INLINE_BYTES, SEARCH_FRAME_OBJECTS};
 use remora_layout::message::{MORE, ReplyHeader, Status};
 use remora_layout::node::{ENTRY_BYTES, Home};
 use remora_layout::object::is_surrogate;
@@ -41,6 +41,30 @@ pub struct Searching {
 }
 
 impl Searching {
+    /// Begins the search that an encoded command asks for.
+    ///
+    /// # Errors
+    /// The encoded reply, and the sequence that it waits for.
+    pub fn begin<J: Journal>(
+        shard: &mut Shard<J>,
+        command: &[u8],
+        (life, now): (u64, Now),
+    ) -> Result<Self, (Vec<u8>, u64)> {
+        let refused =
+            |reply: Reply<'_>, id| (header_of(&reply, id, life).as_bytes().to_vec(), reply.wait);
+        match Command::decode_within(command) {
+            Ok((database, asked @ Command::Of { key, request }, id)) => {
+                let hash = shard.hash_of(database, &asked);
+                match shard.begin_read((key, hash), request, now) {
+                    Ok(read) => Ok(Self { id, life, read }),
+                    Err(reply) => Err(refused(reply, id)),
+                }
+            }
+            Ok((.., id)) => Err(refused(Reply::status(Status::Malformed), id)),
+            Err((status, id)) => Err(refused(Reply::status(status), id)),
+        }
+    }
+
     /// Goes on for a turn of the shard. Hands over what is to be sent: headers,
     /// each with the objects that follow it, and the sequence that it waits for.
     /// True at the search's end.
@@ -77,6 +101,8 @@ impl Searching {
         if turn.ended {
             send(&header(rest, 0), rest, wait)?;
         }
+        found.clear();
+        found.shrink_to(HELD_REPLY_BYTES);
         Ok(turn.ended)
     }
 }
@@ -96,6 +122,13 @@ impl RingSession {
         {
             let query = Query::Window { window, predicate };
             return self.search_other(query, (shard, root), id, now);
+        }
+        let session = large::session_of(id);
+        if self.large.holds_up(session) || self.replies.has_backlog() {
+            let mut command = Vec::new();
+            Command::Of { key, request }.encode_within(hash.database(), id, &mut command);
+            self.large.ask(session, command);
+            return Ok(());
         }
         let read = match shard.begin_read((key, hash), request, now) {
             Ok(read) => read,

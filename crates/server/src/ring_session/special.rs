@@ -170,7 +170,8 @@ impl RingSession {
             return Ok(());
         }
         let mut replies = Vec::new();
-        self.large.send_piece(shard, &mut self.replies.link, now, &mut replies)?;
+        let life = self.replies.life();
+        self.large.send_piece(shard, &mut self.replies.link, (life, now), &mut replies)?;
         for reply in &replies {
             self.replies.send_or_keep(&[reply])?;
         }

@@ -4,15 +4,15 @@ use crate::ring_session::{ClientEnd, RingParts, RingSession};
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
-use remora_fabric::AnyLink;
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::ShmLink;
+use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_STREAMS};
 use remora_layout::message::{
     BufferName, Op, PIECE, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader, Status, form,
 };
-use remora_layout::session::{mailbox_bytes, ring_offset};
+use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_ring::{Poll, Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -110,6 +110,16 @@ impl Client {
             payload.clear();
         }
         replies
+    }
+
+    /// Tells the server that what has come was taken.
+    pub fn give_credit(&mut self) {
+        if let Some(credit) = self.receiver.credit_due() {
+            let to = RemoteAddress { region: CLIENT_MAILBOX, offset: credit_word(0) as u64 * 8 };
+            let bytes = credit.to_le_bytes();
+            self.link.post(&[Work::Write { id: 0, to, bytes: &bytes, imm: None }]);
+            while self.link.poll().is_some() {}
+        }
     }
 
     fn abandoned(&self) -> u64 {
