@@ -158,6 +158,27 @@ fn a_reply_that_is_too_large() {
 }
 
 #[test]
+fn more_keys_than_a_reply_may_have() {
+    let server = server(&["--shards=2", "--max-memory=192MiB"]);
+    let mut resp = server.resp();
+    let keys: Vec<Vec<u8>> = (0..1_040u32)
+        .map(|at| [&at.to_le_bytes()[..], &vec![b'k'; MAX_KEY_BYTES - 4]].concat())
+        .collect();
+    for some in keys.chunks(100) {
+        let mut request: Vec<&[u8]> = vec![b"MSET"];
+        some.iter().for_each(|key| request.extend([&key[..], b""]));
+        assert_eq!(resp.try_call(&request).unwrap(), Value::ok());
+    }
+    let text = "ERR more than 67108864 bytes of keys found: use SCAN, or a pattern that fewer keys \
+                match";
+    assert_eq!(resp.try_call(&[b"KEYS", b"*"]).unwrap(), error(text));
+    is_documented(text);
+    // Only those that match count.
+    let Value::Array(found) = resp.try_call(&[b"KEYS", b"\x00*"]).unwrap() else { panic!() };
+    assert_eq!(found.len(), 5);
+}
+
+#[test]
 fn too_many_command_names() {
     let server = server(&["--shards=1", "--max-memory=16MiB"]);
     let mut resp = server.resp();

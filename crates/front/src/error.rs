@@ -92,7 +92,7 @@ pub enum CommandError {
     /// EXPIRE with an unknown option.
     #[error("ERR Unsupported option {0}")]
     UnsupportedOption(String),
-    /// A database other than 0.
+    /// COPY or MOVE of a key to itself.
     #[error("ERR source and destination objects are the same")]
     SameObject,
     /// RENAME of a key that is not there.
@@ -254,6 +254,11 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
             "ERR more than {RESP_MAX_REPLY_BYTES} bytes of members found: ask for a smaller area"
         )
         .into(),
+        Status::TooLarge if command == "keys" => format!(
+            "ERR more than {RESP_MAX_REPLY_BYTES} bytes of keys found: use SCAN, or a pattern that \
+             fewer keys match"
+        )
+        .into(),
         Status::TooLarge if command == "rtree.search" => format!(
             "ERR more than {} objects found: ask for a smaller window, or with LIMIT",
             RESP_MAX_REPLY_BYTES / ENTRY_BYTES
@@ -314,6 +319,11 @@ mod tests {
             ("append", "ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
             ("setrange", "ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
             ("setbit", "ERR bit offset is not an integer or out of range"),
+            (
+                "keys",
+                "ERR more than 67108864 bytes of keys found: use SCAN, or a pattern that fewer \
+                 keys match",
+            ),
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }

@@ -172,6 +172,42 @@ fn errors_are_those_of_redis() {
     }
 }
 
+/// The cursors were tried on a Redis 7.0 server.
+#[test]
+fn cursors_of_scans_are_read_as_strtoul_reads_them() {
+    let taken: [(&[u8], u64); 8] = [
+        (b"", 0),
+        (b"007", 7),
+        (b"+5", 5),
+        (b"-0", 0),
+        (b"-1", u64::MAX),
+        (b"-18446744073709551615", 1),
+        (b"18446744073709551615", u64::MAX),
+        (b"00000000000000000000000000001", 1),
+    ];
+    for (word, expected) in taken {
+        with(&[b"scan", word], |found| match found {
+            Ok(Request::Scan { cursor, .. }) => assert_eq!(cursor, expected),
+            other => panic!("{}: {other:?}", word.escape_ascii()),
+        });
+        with(&[b"hscan", b"h", word], |found| assert!(found.is_ok()));
+    }
+    let refused: [&[u8]; 8] = [
+        b"-",
+        b"+",
+        b"+-1",
+        b" 5",
+        b"5 ",
+        b"1a",
+        b"18446744073709551616",
+        b"-18446744073709551616",
+    ];
+    for word in refused {
+        assert_eq!(outcome(&[b"scan", word]), "ERR invalid cursor");
+        assert_eq!(outcome(&[b"hscan", b"h", word]), "ERR invalid cursor");
+    }
+}
+
 #[test]
 fn unknown_commands_are_cut() {
     let (x, y, z) = ("x".repeat(300), "y".repeat(300), "z".repeat(10));

@@ -96,9 +96,23 @@ pub(crate) fn pattern(word: &[u8], ignore_case: bool) -> Result<Glob, CommandErr
     Glob::new(word, ignore_case).ok_or(CommandError::PatternTooLong)
 }
 
+/// The cursor of SCAN and its kin, as Redis takes it: by C's `strtoul`, to which no
+/// digits at all are 0, and a number may be negative.
+pub(crate) fn cursor(word: &[u8]) -> Result<u64, CommandError> {
+    let (is_negative, digits) = match word {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = str::from_utf8(digits).ok().filter(|_| is_number).ok_or(CommandError::Cursor)?;
+    let number: u64 = text.parse().map_err(|_| CommandError::Cursor)?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
+}
+
 pub(crate) fn scan(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let cursor = std::str::from_utf8(words.get(1)).ok().and_then(|text| text.parse().ok());
-    let cursor = cursor.ok_or(CommandError::Cursor)?;
+    let cursor = cursor(words.get(1))?;
     let (mut count, mut filter) = (SCAN_COUNT, KeyFilter::default());
     let mut at = 2;
     while at < words.len() {

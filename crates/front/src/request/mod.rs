@@ -26,6 +26,7 @@ pub(crate) mod parsers {
     pub(crate) use super::trees::*;
 }
 
+pub(crate) use any_key::cursor;
 pub use any_key::{KeyFilter, Transfer};
 pub use geo::{GeoError, GeoForm, GeoRender, GeoRequest, Order, Stored};
 pub use keys::{Keys, Pairs};

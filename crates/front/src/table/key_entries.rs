@@ -73,7 +73,7 @@ pub(super) const KEYS: CommandSpec = CommandSpec {
     group: Group::GENERIC,
     summary: "Returns all keys of the selected database that match a pattern.",
     complexity: "O(N) where N is the number of keys",
-    notes: "Goes on in turns: other requests are served meanwhile, and keys that come or go meanwhile may be returned or not.",
+    notes: "Goes on in turns: other requests are served meanwhile, and keys that come or go meanwhile may be returned or not. More than 64 MiB of keys, with 5 bytes for each, are an error: then use SCAN.",
     arguments: &[PATTERN],
     parse: parsers::keys,
     ..CommandSpec::PLAIN
@@ -88,6 +88,7 @@ pub(super) const MOVE: CommandSpec = CommandSpec {
     since: "1.0.0",
     group: Group::GENERIC,
     summary: "Moves a key to another database.",
+    complexity: "O(N) where N is the bytes of the value",
     notes: BETWEEN_SHARDS,
     arguments: &[KEY, Argument::new("db", Kind::Integer)],
     parse: parsers::move_key,

@@ -2,7 +2,7 @@
 
 use crate::error::CommandError;
 use crate::object_reply::{ListForm, ObjectReply, Shape};
-use crate::request::{Request, key, value};
+use crate::request::{Request, cursor, key, value};
 use crate::resp::Words;
 use crate::table::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind};
 use remora_engine::command::Items;
@@ -183,25 +183,10 @@ fn hrandfield(words: Words<'_>, _now: u64) -> Parsed<'_> {
     request(words, &HashCommand::Random { count, told }, reply)
 }
 
-/// A cursor, as C's `strtoul` reads it.
-fn cursor(word: &[u8]) -> Option<u64> {
-    let (is_negative, digits) = match word {
-        [] => return Some(0),
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let number: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
-    Some(if is_negative { number.wrapping_neg() } else { number })
-}
-
 /// HSCAN. Options that make no sense are an error only if the key exists: so it is
 /// in Redis.
 fn hscan(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let cursor = cursor(words.get(2)).ok_or(CommandError::Cursor)?;
+    let cursor = cursor(words.get(2))?;
     let (mut pattern, mut count) = (None, 10i64);
     for at in (3..words.len()).step_by(2) {
         if at + 1 < words.len() && words.is(at, "count") {

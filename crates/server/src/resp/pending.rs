@@ -203,6 +203,7 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         | Render::Done(command)
         | Render::NullOrError(_, command) => command,
         Render::Set { .. } => "set",
+        Render::KeyList => "keys",
         Render::TreeObjects(_) => "rtree.search",
         Render::Geo(_) => "geosearch",
         _ => "",
