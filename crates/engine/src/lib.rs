@@ -11,6 +11,7 @@ pub mod geo;
 pub mod geo_read;
 pub mod glob;
 pub mod integer;
+pub mod moving;
 mod shard;
 mod store;
 pub mod string_edit;

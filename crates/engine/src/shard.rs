@@ -143,8 +143,7 @@ impl<J: Journal> Shard<J> {
             let (_, key, value) = command.encode(0);
             self.make_room(key.len() + value.len(), now);
         }
-        let may_remove = self.store.roots > 0 && !command.brings_value();
-        if may_remove && self.store.is_refused(command, hash) {
+        if self.store.has_dumps() && self.store.is_refused(command, hash) {
             return Reply::status(Status::TryAgain);
         }
         self.execute_once(command, hash, now)
@@ -180,8 +179,8 @@ impl<J: Journal> Shard<J> {
             Command::Of { key, request } => self.execute_of(On { key, hash, now }, request),
             Command::Digest { key } => self.execute_digest(key, hash, now),
             Command::Encoding { key } => self.encoding(key, hash, now),
-            Command::Dump { key } => self.dump(key, hash, now),
-            Command::DumpPart { key, record } => self.dump_part((key, hash), record, now),
+            Command::Dump { key, holds } => self.dump((key, hash), holds, now),
+            Command::DumpPart { key, dump } => self.dump_part((key, hash), dump, now),
             Command::Load { key, load, step } => {
                 match self.load(On { key, hash, now }, load, step) {
                     Ok(number) => Reply::number(number),
@@ -202,9 +201,9 @@ impl<J: Journal> Shard<J> {
             Command::Restore { key, dumped, replaces } => {
                 self.store.restore((key, hash), dumped, replaces, now)
             }
-            Command::DelRecord { key, record } => self.store.del_record((key, hash), record, now),
-            Command::EndDump { record, .. } => {
-                self.store.end_dump(hash, record);
+            Command::DelDumped { key, dump } => self.store.del_dumped((key, hash), dump, now),
+            Command::EndDump { dump, .. } => {
+                self.store.end_dump(hash, dump);
                 Reply::status(Status::Ok)
             }
         }

@@ -196,24 +196,32 @@ fn what_a_key_has_goes_to_another_key_or_database() {
 }
 
 #[test]
-fn a_dumped_record_is_removed_only_if_nobody_has_changed_it() {
+fn a_dumped_record_is_removed_only_while_it_is_held() {
     let (mut shard, mut other) = (shard(), shard());
     let zero = Database::ZERO;
     set(&mut shard, zero, b"k", b"one", Expiry::Never);
-    let dump = Command::Dump { key: b"k" };
+    let dump = Command::Dump { key: b"k", holds: false };
     let bytes = ask(&mut shard, zero, &dump).2.unwrap();
     let dumped = Dumped::parse(&bytes).unwrap();
     let restore = Command::Restore { key: b"new", dumped, replaces: false };
     assert_eq!(ask(&mut other, zero, &restore).1, 1);
     assert_eq!(ask(&mut other, zero, &restore).1, 0, "it is there");
     assert_eq!(get(&mut other, zero, b"new"), Some(b"one".to_vec()));
-    let del = Command::DelRecord { key: b"k", record: dumped.record };
+    let del = Command::DelDumped { key: b"k", dump: dumped.dump };
+    assert_eq!(ask(&mut shard, zero, &del).1, 0, "it was not held");
+    let hold = Command::Dump { key: b"k", holds: true };
+    let bytes = ask(&mut shard, zero, &hold).2.unwrap();
+    let dump = Dumped::parse(&bytes).unwrap().dump;
+    let del = Command::DelDumped { key: b"k", dump };
+    let end = Command::EndDump { key: b"k", dump };
+    assert_eq!(ask(&mut shard, zero, &end).0, Status::Ok);
+    assert_eq!(ask(&mut shard, zero, &del).1, 0, "it is held no more");
     set(&mut shard, zero, b"k", b"two", Expiry::Never);
-    assert_eq!(ask(&mut shard, zero, &del).1, 0);
+    let bytes = ask(&mut shard, zero, &hold).2.unwrap();
+    let dump = Dumped::parse(&bytes).unwrap().dump;
+    assert_eq!(ask(&mut shard, zero, &del).1, 0, "another dump is under way");
     assert_eq!(get(&mut shard, zero, b"k"), Some(b"two".to_vec()));
-    let bytes = ask(&mut shard, zero, &dump).2.unwrap();
-    let record = Dumped::parse(&bytes).unwrap().record;
-    assert_eq!(ask(&mut shard, zero, &Command::DelRecord { key: b"k", record }).1, 1);
+    assert_eq!(ask(&mut shard, zero, &Command::DelDumped { key: b"k", dump }).1, 1);
     assert_eq!(get(&mut shard, zero, b"k"), None);
     assert!(Dumped::parse(&bytes[..20]).is_none());
 }

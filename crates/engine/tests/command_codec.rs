@@ -27,11 +27,12 @@ fn commands_round_trip() {
     let enter = |replaces, from| load(3, LoadStep::Enter { replaces, from });
     let commands = [
         Command::Transfer { key: b"k", to: b"", database, replaces: true, keeps: false },
-        Command::Dump { key: b"k" },
-        Command::DumpPart { key: b"k", record: u64::MAX },
-        Command::EndDump { key: b"k", record: 1 },
+        Command::Dump { key: b"k", holds: false },
+        Command::Dump { key: b"k", holds: true },
+        Command::DumpPart { key: b"k", dump: u64::MAX },
+        Command::EndDump { key: b"k", dump: 1 },
         Command::Restore { key: b"k", dumped: whole, replaces: true },
-        Command::DelRecord { key: b"k", record: 1 },
+        Command::DelDumped { key: b"k", dump: 1 },
         load(0, LoadStep::Begin { dumped, replaces: false }),
         load(u64::MAX, LoadStep::Begin { dumped, replaces: true }),
         load(3, LoadStep::Piece(b"piece")),

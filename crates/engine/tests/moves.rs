@@ -6,14 +6,18 @@ mod give;
 use give::{Answer, How, Place, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{
-    Command, Condition, ExpireCondition, Expiry, Fields, GeoCommand, Items, ObjectId,
-    Place as Member, Places, PutObject, TreeCommand, TreeSettings,
+    Command, Condition, Dumped, ExpireCondition, Expiry, Fields, GeoCommand, Items, LoadStep,
+    ObjectId, Pairs, Place as Member, Places, PutObject, TreeCommand, TreeSettings,
 };
 use remora_engine::geo::Position;
 use remora_engine::types::hash::HashCommand;
-use remora_engine::{Digest, Now, Shard, ShardOptions};
+use remora_engine::{Digest, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_layout::database::Database;
-use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, MAX_MOVES, UPLOAD_IDLE_S};
+use remora_layout::kind::Kind;
+use remora_layout::limits::{
+    DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, MAX_HELD_RECORDS, MAX_MOVES, REPUBLISH_AFTER_S,
+    UPLOAD_IDLE_S,
+};
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
@@ -81,6 +85,24 @@ impl World {
         let shard = &mut self.shards[place.shard];
         let hash = shard.hash_of(place.database, &Command::Get { key: place.key });
         shard.digest_value(place.key, hash, self.now)
+    }
+
+    fn set(&mut self, place: Place<'_>, value: &[u8]) -> Status {
+        let (condition, expiry, get) = (Condition::Always, Expiry::Never, false);
+        let set = Command::Set { key: place.key, value, condition, expiry, get };
+        self.of(place, &set).0
+    }
+
+    fn get(&mut self, place: Place<'_>) -> Option<Vec<u8>> {
+        self.of(place, &Command::Get { key: place.key }).2
+    }
+
+    /// So many seconds go by.
+    fn tick(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now.since_start_s += 1;
+            self.shards.iter_mut().for_each(|shard| shard.tick(self.now));
+        }
     }
 
     /// Compares the books once all memory has come back.
@@ -245,15 +267,13 @@ fn while_an_object_is_given_nothing_changes_it_and_no_half_of_it_is_seen() {
         let all = world.shards[0].digest();
         let (mut steps, mut pieces) = (0, 0);
         let mut ask = |shard: usize, on: Database, command: &Command<'_>| {
-            if let Command::Load { step: remora_engine::command::LoadStep::Piece(piece), .. } =
-                command
-            {
+            if let Command::Load { step: LoadStep::Piece(piece), .. } = command {
                 pieces += 1;
                 assert!(piece.len() < 2 * DUMP_PIECE_BYTES);
             }
             let is_under_way = matches!(
                 command,
-                Command::Load { .. } | Command::DumpPart { .. } | Command::DelRecord { .. }
+                Command::Load { .. } | Command::DumpPart { .. } | Command::DelDumped { .. }
             );
             if is_under_way && steps < 3 {
                 steps += 1;
@@ -269,7 +289,8 @@ fn while_an_object_is_given_nothing_changes_it_and_no_half_of_it_is_seen() {
                         expiry: Expiry::Never,
                         get: false,
                     },
-                    Command::Dump { key },
+                    Command::Dump { key, holds: false },
+                    Command::Dump { key, holds: true },
                 ] {
                     assert_eq!(world.of(from, &command).0, Status::TryAgain, "{command:?}");
                 }
@@ -333,10 +354,7 @@ fn a_giver_that_is_gone_leaves_nothing_behind() {
         assert_eq!(give(&mut ask, from, to, RENAME).0, Status::TryAgain, "one at a time");
         assert_eq!(world.change(from), Status::TryAgain);
         assert!(world.shards.iter().all(Shard::wants_ticks));
-        for _ in 0..UPLOAD_IDLE_S + 2 {
-            world.now.since_start_s += 1;
-            world.shards.iter_mut().for_each(|shard| shard.tick(world.now));
-        }
+        world.tick(UPLOAD_IDLE_S + 2);
         assert_eq!((world.used_bytes(), world.digest(from)), (before, digest));
         assert_eq!(world.change(from), Status::Ok, "it may change again");
         assert_eq!(world.give(from, to, RENAME), (Status::Ok, 1));
@@ -389,4 +407,330 @@ fn so_many_are_given_at_a_time_and_no_more() {
     }
     assert!(statuses[..MAX_MOVES].iter().all(|status| *status == Status::NotDone));
     assert_eq!(statuses[MAX_MOVES], Status::TryAgain);
+}
+
+/// Every command that would change a key is refused.
+fn every_change_is_refused(world: &mut World, place: Place<'_>) {
+    let key = place.key;
+    let mut pairs = Vec::new();
+    Pairs::push(&mut pairs, b"other", b"");
+    Pairs::push(&mut pairs, key, b"");
+    let always = Condition::Always;
+    let to = |key, to| Command::Transfer {
+        key,
+        to,
+        database: place.database,
+        replaces: true,
+        keeps: false,
+    };
+    let mut bytes = Vec::new();
+    Dumped::push(&mut bytes, Kind::STRING, 0, 0, b"");
+    let dumped = Dumped::parse(&bytes).unwrap();
+    let set = |get| Command::Set { key, value: b"", condition: always, expiry: Expiry::Never, get };
+    let commands = [
+        set(false),
+        set(true),
+        Command::MultiSet { pairs: Pairs::parse(&pairs).unwrap() },
+        Command::Del { key },
+        Command::Incr { key, by: 1 },
+        Command::Append { key, value: b"1" },
+        Command::SetRange { key, offset: 0, value: b"1" },
+        Command::SetBit { key, offset: 0, bit: true },
+        Command::GetDel { key },
+        Command::GetEx { key, at_ms: None },
+        Command::Persist { key },
+        Command::Expire { key, at_ms: 1, condition: ExpireCondition::Always },
+        Command::Of { key, request: HashCommand::Increment { name: b"f", by: 1 }.request() },
+        Command::Restore { key, dumped, replaces: true },
+        Command::Dump { key, holds: true },
+        to(key, b"elsewhere"),
+        to(b"other", key),
+    ];
+    for command in commands {
+        assert_eq!(world.of(place, &command).0, Status::TryAgain, "{command:?}");
+    }
+    let shard = &mut world.shards[place.shard];
+    let large = LargeSet {
+        key,
+        hash: shard.hash_of(place.database, &Command::Get { key }),
+        value_bytes: 1,
+        condition: always,
+        expiry: Expiry::Never,
+        get: true,
+    };
+    let mut upload = shard.begin_upload(large, world.now).unwrap();
+    shard.upload(&mut upload, b"1").unwrap();
+    let Outcome::Reply(reply) = shard.finish_upload(upload, world.now) else { panic!() };
+    assert_eq!(reply.status, Status::TryAgain);
+}
+
+#[test]
+fn a_record_that_goes_to_another_shard_does_not_change_meanwhile() {
+    for key in [&b"string"[..], b"ask-only", b"hash"] {
+        let mut world = World::new(32 << 20);
+        let (from, to) = (at(0, 3, key), at(1, 3, b"to"));
+        let value = vec![b'7'; if key == b"ask-only" { 200_000 } else { 3 }];
+        match key {
+            b"hash" => world.hash(from, 3),
+            _ => assert_eq!(world.set(from, &value), Status::Ok),
+        }
+        if key == b"ask-only" {
+            assert_eq!(world.of(from, &Command::Append { key, value: b"!" }).0, Status::Ok);
+            assert_eq!(world.shards[0].stats().ask_only, 1);
+        }
+        let digest = world.digest(from);
+        world.set(at(0, 3, b"other"), b"");
+        let mut asked = Vec::new();
+        let mut ask = |shard: usize, on: Database, command: &Command<'_>| {
+            asked.push(format!("{command:?}").split(' ').next().unwrap().to_owned());
+            if !matches!(command, Command::Dump { .. }) {
+                every_change_is_refused(&mut world, from);
+                assert_eq!(world.digest(from), digest, "it can be read");
+                let copy = Command::Dump { key, holds: false };
+                assert_eq!(world.of(from, &copy).0, Status::Ok);
+            }
+            world.ask(shard, on, command)
+        };
+        assert_eq!(give(&mut ask, from, to, RENAME), (Status::Ok, 1));
+        assert_eq!(asked, ["Dump", "Restore", "DelDumped"]);
+        assert_eq!((world.digest(to), world.exists(from)), (digest, false));
+        assert_eq!(world.set(from, b"1"), Status::Ok, "it is free again");
+        // What is not done changes nothing, and holds nothing.
+        world.set(to, b"2");
+        assert_eq!(world.give(from, to, RENAME_NX), (Status::Ok, 0));
+        assert_eq!(world.give(from, to, COPY), (Status::Ok, 0));
+        assert_eq!(world.give(from, to, COPY_REPLACE), (Status::Ok, 1));
+        assert_eq!(world.set(from, b"3"), Status::Ok);
+        world.audit();
+    }
+}
+
+/// A client adds to a counter as often as it can while that goes from key to key of
+/// another shard: each addition that was answered is somewhere.
+#[test]
+fn no_answered_change_of_a_record_that_goes_to_another_shard_is_lost() {
+    let mut world = World::new(32 << 20);
+    let from = at(0, 0, b"counter");
+    let (mut answered, mut refused, mut sum) = (0, 0, 0);
+    let add = Command::Incr { key: b"counter", by: 1 };
+    for round in 0..50 {
+        let name = format!("gone {round}");
+        let to = at(1, 0, name.as_bytes());
+        assert_eq!(world.of(from, &add).0, Status::Ok);
+        answered += 1;
+        let mut ask = |shard: usize, on: Database, command: &Command<'_>| {
+            let mut add = || match world.of(from, &add).0 {
+                Status::Ok => answered += 1,
+                status => {
+                    assert_eq!(status, Status::TryAgain);
+                    refused += 1;
+                }
+            };
+            add();
+            add();
+            world.ask(shard, on, command)
+        };
+        assert_eq!(give(&mut ask, from, to, RENAME), (Status::Ok, 1));
+        assert!(!world.exists(from));
+        let text = String::from_utf8(world.get(to).unwrap()).unwrap();
+        sum += text.parse::<i32>().unwrap();
+    }
+    assert_eq!(sum, answered);
+    assert!(refused > 0);
+}
+
+#[test]
+fn a_held_record_may_be_moved_and_published_again() {
+    let mut world = World::new(4 << 20);
+    // Ask-only, and whole again while it is held.
+    let (from, to) = (at(0, 0, b"k"), at(1, 0, b"to"));
+    world.set(from, &[1; 200_000]);
+    let mut ask = |shard: usize, on: Database, command: &Command<'_>| {
+        if matches!(command, Command::Dump { .. }) {
+            let append = Command::Append { key: b"k", value: b"!" };
+            assert_eq!(world.of(from, &append).0, Status::Ok);
+        }
+        if matches!(command, Command::DelDumped { .. }) {
+            assert_eq!(world.shards[0].stats().ask_only, 1);
+            world.tick(REPUBLISH_AFTER_S + 2);
+            assert_eq!(world.shards[0].stats().ask_only, 0);
+            assert_eq!(world.set(from, b""), Status::TryAgain);
+        }
+        world.ask(shard, on, command)
+    };
+    assert_eq!(give(&mut ask, from, to, RENAME), (Status::Ok, 1));
+    assert!(!world.exists(from));
+    world.of(to, &Command::Del { key: b"to" });
+    // Moved to make room.
+    let name = |number: usize| format!("key {number}").into_bytes();
+    let count =
+        (0..).find(|&number| world.set(at(0, 0, &name(number)), &[2; 500]) == Status::OutOfMemory);
+    let (count, mut held) = (count.unwrap(), Vec::new());
+    for number in 0..count {
+        let (key, place) = (name(number), at(0, 0, b""));
+        match number % 16 {
+            0 => {
+                let dump = Command::Dump { key: &key, holds: true };
+                let bytes = world.of(Place { key: &key, ..place }, &dump).2.unwrap();
+                held.push((number, Dumped::parse(&bytes).unwrap().dump));
+            }
+            _ => assert_eq!(world.of(place, &Command::Del { key: &key }).1, 1),
+        }
+    }
+    let moved = world.shards[0].stats().moved;
+    assert_eq!(world.set(at(0, 0, b"large"), &vec![3; 2 << 20]), Status::Ok);
+    assert!(world.shards[0].stats().moved > moved + 10, "records were moved");
+    for (number, dump) in held {
+        let key = name(number);
+        let place = at(0, 0, &key);
+        assert_eq!(world.set(place, b""), Status::TryAgain);
+        assert_eq!(world.of(place, &Command::DelDumped { key: &key, dump }).1, 1);
+    }
+    world.audit();
+}
+
+#[test]
+fn so_many_records_are_held_at_a_time_and_no_more() {
+    let mut world = World::new(32 << 20);
+    let name = |number: usize| format!("k{number}").into_bytes();
+    for number in 0..=MAX_HELD_RECORDS {
+        let key = name(number);
+        world.set(at(0, 0, &key), b"v");
+        let status = world.of(at(0, 0, &key), &Command::Dump { key: &key, holds: true }).0;
+        let is_full = number == MAX_HELD_RECORDS;
+        assert_eq!(status, if is_full { Status::TryAgain } else { Status::Ok });
+    }
+    // Objects of parts have places of their own, and go on.
+    world.hash(at(0, 0, b"hash"), 500);
+    assert_eq!(world.give(at(0, 0, b"hash"), at(1, 0, b"to"), RENAME), (Status::Ok, 1));
+    world.tick(UPLOAD_IDLE_S + 2);
+    assert_eq!(world.set(at(0, 0, b"k7"), b""), Status::Ok, "nothing is held for ever");
+}
+
+/// The source of a RENAME goes by itself once the other key has what it had.
+#[test]
+fn a_source_that_is_gone_before_it_is_removed_is_no_failure() {
+    for goes in ["flushed", "expired"] {
+        let mut world = World::new(32 << 20);
+        let (from, to) = (at(0, 1, b"from"), at(1, 2, b"to"));
+        world.set(from, b"new");
+        world.set(to, b"old");
+        let (key, at_ms) = (b"from", NOW.unix_ms + 10);
+        world.of(from, &Command::Expire { key, at_ms, condition: ExpireCondition::Always });
+        let mut ask = |shard: usize, on: Database, command: &Command<'_>| {
+            match (command, goes) {
+                (Command::DelDumped { .. }, "flushed") => {
+                    world.of(from, &Command::Flush);
+                    // Another key of that name is another key.
+                    assert_eq!(world.set(from, b"newer"), Status::Ok);
+                }
+                (Command::DelDumped { .. }, _) => world.now.unix_ms += 10,
+                _ => {}
+            }
+            world.ask(shard, on, command)
+        };
+        assert_eq!(give(&mut ask, from, to, RENAME), (Status::Ok, 1));
+        let [at_from, at_to] = [from, to].map(|place| world.get(place));
+        match goes {
+            "flushed" => {
+                assert_eq!((at_from.unwrap(), at_to.unwrap()), (b"newer".into(), b"new".into()))
+            }
+            _ => assert_eq!((at_from, at_to), (None, None)),
+        }
+        world.audit();
+    }
+}
+
+#[test]
+fn a_record_that_does_not_fit_leaves_all_as_it_was() {
+    let mut world = World::new(4 << 20);
+    let (from, to) = (at(0, 0, b"from"), at(1, 0, b"to"));
+    world.set(from, &[1; 1 << 20]);
+    world.set(to, b"old");
+    let mut number = 0;
+    while world.set(at(1, 0, format!("filler {number}").as_bytes()), &[2; 60_000]) == Status::Ok {
+        number += 1;
+    }
+    assert_eq!(world.give(from, to, RENAME), (Status::OutOfMemory, 0));
+    assert_eq!((world.get(from).unwrap().len(), world.get(to).unwrap()), (1 << 20, b"old".into()));
+    assert_eq!(world.of(from, &Command::Append { key: b"from", value: b"!" }).0, Status::Ok);
+}
+
+/// The server stands still before the last step for so long that the dump ends: what is
+/// changed from then on stays where it was changed.
+#[test]
+fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
+    for key in [&b"string"[..], b"hash", b"geo", b"tree"] {
+        for shard in [0, 1] {
+            if (key, shard) == (b"string", 0) {
+                // It goes in one turn.
+                continue;
+            }
+            let mut world = World::new(32 << 20);
+            let (from, to) = (at(0, 0, key), at(shard, 5, b"to"));
+            match key {
+                b"string" => drop(world.set(from, b"7")),
+                _ => world.make(from, 1_500),
+            }
+            let (digest, mut changed) = (world.digest(from), None);
+            let mut ask = |at: usize, on: Database, command: &Command<'_>| {
+                let is_last = match command {
+                    Command::Load { step: LoadStep::Enter { .. }, .. } => shard == 0,
+                    command => matches!(command, Command::DelDumped { .. }),
+                };
+                if is_last {
+                    let load = if let Command::Load { load, .. } = *command { load } else { 0 };
+                    for _ in 0..UPLOAD_IDLE_S + 2 {
+                        world.tick(1);
+                        // The load is under way, or has been asked for.
+                        let piece = LoadStep::Piece(&[]);
+                        world.of(to, &Command::Load { key: b"to", load, step: piece });
+                    }
+                    let status = match key {
+                        b"string" => world.of(from, &Command::Incr { key, by: 1 }).0,
+                        _ => world.change(from),
+                    };
+                    assert_eq!(status, Status::Ok);
+                    changed = world.digest(from);
+                    // Another move of it has begun meanwhile.
+                    let dump = Command::Dump { key, holds: true };
+                    assert!(matches!(world.of(from, &dump).0, Status::Ok | Status::InPieces));
+                }
+                world.ask(at, on, command)
+            };
+            let given = give(&mut ask, from, to, RENAME);
+            assert_ne!(changed, digest);
+            assert_eq!(world.digest(from), changed, "{key:?} {shard}");
+            match shard {
+                // Beside the new key, which has what it had.
+                1 => assert_eq!((given, world.digest(to)), ((Status::Ok, 1), digest)),
+                _ => assert_eq!((given, world.exists(to)), ((Status::NotFound, 0), false)),
+            }
+            world.tick(UPLOAD_IDLE_S + 2);
+            world.audit();
+        }
+    }
+}
+
+/// A large hash is renamed to a key that is on its way itself: nothing is left of it.
+#[test]
+fn a_load_that_may_not_enter_is_given_up_at_once() {
+    for shard in [0, 1] {
+        let mut world = World::new(32 << 20);
+        let (from, to) = (at(0, 0, b"hash"), at(shard, 0, b"to"));
+        world.hash(from, 1_000);
+        world.hash(to, 1_000);
+        let (before, digests) = (world.used_bytes(), [world.digest(from), world.digest(to)]);
+        let (_, _, bytes) = world.of(to, &Command::Dump { key: b"to", holds: true });
+        let other = Dumped::parse(bytes.as_deref().unwrap()).unwrap().dump;
+        for _ in 0..2 * MAX_MOVES {
+            assert_eq!(world.give(from, to, RENAME), (Status::TryAgain, 0));
+        }
+        assert_eq!(world.used_bytes(), before);
+        assert_eq!([world.digest(from), world.digest(to)], digests);
+        assert_eq!(world.change(from), Status::Ok, "it may change");
+        world.of(to, &Command::EndDump { key: b"to", dump: other });
+        assert_eq!(world.give(from, to, RENAME), (Status::Ok, 1));
+        world.audit();
+    }
 }

@@ -468,8 +468,9 @@ pub const DUMP_PIECE_PARTS: usize = 128;
 pub const DUMP_PIECE_BYTES: usize = 64 << 10;
 /// Objects of parts that a shard gives away at a time, and as many that it takes.
 pub const MAX_MOVES: usize = 64;
-/// Times that a RENAME between shards begins again, as its key has changed.
-pub const RENAME_TRIES: u32 = 8;
+/// Keys that a shard holds at a time while they go to another shard: each connection
+/// gives one away at a time.
+pub const MAX_HELD_RECORDS: usize = RESP_MAX_CONNECTIONS;
 
 /// Bytes of operation log that a shard keeps in memory while nobody holds them.
 pub const OPLOG_BYTES: usize = 1 << 20;

@@ -177,11 +177,11 @@ pub enum Op {
     Dump = 27,
     /// Gives a key what another one had.
     Restore = 28,
-    /// Removes a key if its record is still this one.
-    DelRecord = 29,
+    /// Removes a key that was dumped, if the dump is still under way.
+    DelDumped = 29,
     /// The next part of an object that is dumped in pieces.
     DumpPart = 30,
-    /// Ends such a dump.
+    /// Ends a dump.
     EndDump = 31,
     /// One step of filling an object that no key leads to yet.
     Load = 32,
@@ -235,7 +235,7 @@ impl Op {
             26 => Self::Transfer,
             27 => Self::Dump,
             28 => Self::Restore,
-            29 => Self::DelRecord,
+            29 => Self::DelDumped,
             30 => Self::DumpPart,
             31 => Self::EndDump,
             32 => Self::Load,

@@ -9,7 +9,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 // Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.
 const SET_GET: u8 = 1 << 4;
-// Flag of SETBIT: the bit. Flag of GETEX: there is an expiry, of DIGEST a key.
+// Flag of SETBIT: the bit; of GETEX: there is an expiry; of DIGEST: a key; of a dump:
+// it holds the key.
 const ON: u8 = 1;
 
 /// Where the form stands in an encoded command.
@@ -103,13 +104,13 @@ impl<'a> Command<'a> {
                 let flags = replaces as u8 | (keeps as u8) << 1;
                 (Op::Transfer, flags, database.number().into(), key, to)
             }
-            Self::Dump { key } => (Op::Dump, 0, 0, key, none),
+            Self::Dump { key, holds } => (Op::Dump, holds as u8, 0, key, none),
             Self::Restore { key, dumped, replaces } => {
                 (Op::Restore, replaces as u8, 0, key, dumped.bytes())
             }
-            Self::DelRecord { key, record } => (Op::DelRecord, 0, record as i64, key, none),
-            Self::DumpPart { key, record } => (Op::DumpPart, 0, record as i64, key, none),
-            Self::EndDump { key, record } => (Op::EndDump, 0, record as i64, key, none),
+            Self::DelDumped { key, dump } => (Op::DelDumped, 0, dump as i64, key, none),
+            Self::DumpPart { key, dump } => (Op::DumpPart, 0, dump as i64, key, none),
+            Self::EndDump { key, dump } => (Op::EndDump, 0, dump as i64, key, none),
             Self::Load { key, load, step } => {
                 let (flags, value) = step.encode();
                 (Op::Load, flags, load as i64, key, value)
@@ -224,13 +225,13 @@ impl<'a> Command<'a> {
         let flags_used = match op {
             Op::Set => 0x1f,
             Op::Expire | Op::Load => 0xff,
-            Op::SetBit | Op::GetEx | Op::Restore | Op::Digest => ON,
+            Op::SetBit | Op::GetEx | Op::Restore | Op::Digest | Op::Dump => ON,
             Op::Transfer => 3,
             _ => 0,
         };
         let uses_argument = match op {
             Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
-            Op::Scan | Op::RandomKey | Op::Transfer | Op::DelRecord => true,
+            Op::Scan | Op::RandomKey | Op::Transfer | Op::DelDumped => true,
             Op::DumpPart | Op::EndDump | Op::Load => true,
             Op::Set => header.flags >> 2 & 3 == 2,
             Op::GetEx => header.flags == ON,
@@ -318,15 +319,15 @@ impl<'a> Command<'a> {
                 let (replaces, keeps) = (header.flags & 1 != 0, header.flags & 2 != 0);
                 Self::Transfer { key, to: value, database, replaces, keeps }
             }
-            Op::Dump => Self::Dump { key },
+            Op::Dump => Self::Dump { key, holds: header.flags == ON },
             Op::Restore => {
                 let dumped = Dumped::parse(value).filter(|dumped| !dumped.kind.is_root());
                 let dumped = dumped.ok_or(malformed)?;
                 Self::Restore { key, dumped, replaces: header.flags == ON }
             }
-            Op::DelRecord => Self::DelRecord { key, record: argument as u64 },
-            Op::DumpPart => Self::DumpPart { key, record: argument as u64 },
-            Op::EndDump => Self::EndDump { key, record: argument as u64 },
+            Op::DelDumped => Self::DelDumped { key, dump: argument as u64 },
+            Op::DumpPart => Self::DumpPart { key, dump: argument as u64 },
+            Op::EndDump => Self::EndDump { key, dump: argument as u64 },
             Op::Load => {
                 let step = LoadStep::decode(header.flags, value)?;
                 Self::Load { key, load: argument as u64, step }

@@ -273,25 +273,27 @@ pub enum Command<'a> {
     },
     /// The value is all that the key has ([`Dumped`]). Of an object of parts it is what
     /// an empty one is made with, and the status is `InPieces`: a dump has begun, and
-    /// what would change the object is refused with `TryAgain` until it ends.
+    /// what would change the key is refused with `TryAgain` until it ends.
     Dump {
         /// The key.
         key: &'a [u8],
+        /// A dump begins of any key, also of one that lies in one record.
+        holds: bool,
     },
     /// The value is the next piece of a dump; `number` is 0 if it is the last one.
     /// `NotFound`: the object has gone meanwhile.
     DumpPart {
         /// The key.
         key: &'a [u8],
-        /// [`Dumped::record`].
-        record: u64,
+        /// [`Dumped::dump`].
+        dump: u64,
     },
-    /// Ends a dump in pieces, if it is still under way; the key stays.
+    /// Ends a dump, if it is still under way; the key stays.
     EndDump {
         /// The key.
         key: &'a [u8],
-        /// [`Dumped::record`].
-        record: u64,
+        /// [`Dumped::dump`].
+        dump: u64,
     },
     /// One step of making an object of parts of what was dumped. No key leads to it
     /// before it is complete.
@@ -313,13 +315,13 @@ pub enum Command<'a> {
         /// Another key of that name goes.
         replaces: bool,
     },
-    /// Removes the key if its record is still the one that was dumped; `number` is
-    /// 1 if it was.
-    DelRecord {
+    /// Ends a dump, and removes the key; `number` is 1 if that was done, 0 if the dump
+    /// was not under way any more.
+    DelDumped {
         /// The key.
         key: &'a [u8],
-        /// [`Dumped::record`].
-        record: u64,
+        /// [`Dumped::dump`].
+        dump: u64,
     },
 }
 
@@ -348,12 +350,12 @@ impl<'a> Command<'a> {
             | Self::ExpireTime { key }
             | Self::Encoding { key }
             | Self::Transfer { key, .. }
-            | Self::Dump { key }
+            | Self::Dump { key, .. }
             | Self::DumpPart { key, .. }
             | Self::EndDump { key, .. }
             | Self::Load { key, .. }
             | Self::Restore { key, .. }
-            | Self::DelRecord { key, .. }
+            | Self::DelDumped { key, .. }
             | Self::Of { key, .. } => Some(key),
             Self::Digest { key } => key,
             Self::MultiSet { .. }
@@ -398,7 +400,7 @@ impl<'a> Command<'a> {
             Self::Of { request, .. } => request.is_for_rings(),
             Self::Digest { .. } | Self::Scan { .. } | Self::Transfer { .. } => false,
             Self::Dump { .. } | Self::DumpPart { .. } | Self::EndDump { .. } => false,
-            Self::Restore { .. } | Self::DelRecord { .. } | Self::Load { .. } => false,
+            Self::Restore { .. } | Self::DelDumped { .. } | Self::Load { .. } => false,
             _ => true,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! scanned keys   for each: kind 1 | key_bytes 4 | key
-//! dumped         kind 1 | 0 7 | expires_at 8 | record 8 | the record's value; of an
+//! dumped         kind 1 | 0 7 | expires_at 8 | dump 8 | the record's value; of an
 //!                object of parts what an empty one is made with
 //! step of load   flags                            value
 //!   begin        0 | replaces << 2                dumped
@@ -62,9 +62,8 @@ pub struct Dumped<'a> {
     pub kind: Kind,
     /// Unix ms; 0 for never.
     pub expires_at_ms: u64,
-    /// Slot and generation of the record that was dumped; 0 if that is of no use
-    /// any more.
-    pub record: u64,
+    /// Which dump of its shard it is; 0 if the key is not held.
+    pub dump: u64,
     /// The record's value; of an object of parts what an empty one is made with.
     pub value: &'a [u8],
     /// All of it, as it is encoded.
@@ -77,14 +76,14 @@ impl<'a> Dumped<'a> {
         let (header, value) = bytes.split_first_chunk::<DUMP_HEADER_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
         let kind = Kind(u8::try_from(word(0)).ok()?);
-        let (expires_at_ms, record) = (word(8), word(16));
+        let (expires_at_ms, dump) = (word(8), word(16));
         let makes_sense = !kind.is_part() && expires_at_ms <= MAX_EXPIRES_AT_MS;
-        makes_sense.then_some(Self { kind, expires_at_ms, record, value, bytes })
+        makes_sense.then_some(Self { kind, expires_at_ms, dump, value, bytes })
     }
 
     /// Appends what a key has.
-    pub fn push(out: &mut Vec<u8>, kind: Kind, expires_at_ms: u64, record: u64, value: &[u8]) {
-        for word in [kind.0.into(), expires_at_ms, record] {
+    pub fn push(out: &mut Vec<u8>, kind: Kind, expires_at_ms: u64, dump: u64, value: &[u8]) {
+        for word in [kind.0.into(), expires_at_ms, dump] {
             out.extend_from_slice(&u64::to_le_bytes(word));
         }
         out.extend_from_slice(value);

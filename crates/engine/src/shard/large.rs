@@ -98,8 +98,7 @@ impl<J: Journal> Shard<J> {
             return Outcome::Reply(Reply::status(Status::ReadOnly));
         }
         let depends_on = self.store.begin_command();
-        // With the old value wanted, an object stays.
-        if !upload.gives_old() && self.store.has_dump(upload.hash()) {
+        if self.store.has_dump(upload.hash()) {
             self.store.abandon_upload(upload, now);
             return Outcome::Reply(Reply::status(Status::TryAgain));
         }

@@ -11,23 +11,33 @@ use remora_layout::limits::MAX_KEY_BYTES;
 use remora_layout::message::Status;
 
 impl<J: Journal> Shard<J> {
-    /// What a key has, whole; or the beginning of a dump in pieces.
-    pub(super) fn dump(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
-        let found = self.store.lookup(key, hash, now);
-        let Some(found) = found.filter(|found| self.store.kind(*found).is_root()) else {
-            return self.store.dump(key, hash, now);
-        };
-        let record = match self.store.begin_dump(found, hash) {
-            Ok(record) => record,
-            Err(status) => return Reply::status(status),
+    /// What a key has, whole, and held if that is wanted; or the beginning of a dump in
+    /// pieces.
+    pub(super) fn dump(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        holds: bool,
+        now: Now,
+    ) -> Reply<'_> {
+        let Some(found) = self.store.lookup(key, hash, now) else {
+            return Reply::status(Status::NotFound);
         };
         let (kind, mut head) = (self.store.kind(found), Vec::new());
+        let begun = match kind.is_root() || holds {
+            true => self.store.begin_dump(found, hash),
+            false => Ok(0),
+        };
+        let number = match begun {
+            Ok(number) if !kind.is_root() => return self.store.dump((key, hash), number, now),
+            Ok(number) => number,
+            Err(status) => return Reply::status(status),
+        };
         if let Some((of, store)) = self.of(kind) {
             of.head(store, found.slot.slot, &mut head);
         }
         self.written_value.clear();
         let expires_at_ms = found.mutable.expires_at_ms;
-        Dumped::push(&mut self.written_value, kind, expires_at_ms, record, &head);
+        Dumped::push(&mut self.written_value, kind, expires_at_ms, number, &head);
         Reply { value: Some(&self.written_value), ..Reply::status(Status::InPieces) }
     }
 
@@ -35,14 +45,14 @@ impl<J: Journal> Shard<J> {
     pub(super) fn dump_part(
         &mut self,
         (key, hash): (&[u8], KeyHash),
-        record: u64,
+        number: u64,
         now: Now,
     ) -> Reply<'_> {
         let Some(found) = self.store.lookup(key, hash, now) else {
             return Reply::status(Status::NotFound);
         };
         let kind = self.store.kind(found);
-        let Some((root, at)) = self.store.dump_under_way(hash, record) else {
+        let Some((root, at)) = self.store.dump_under_way(hash, number) else {
             // Another object has the key now, or nothing asked for too long.
             return Reply::status(Status::TryAgain);
         };
@@ -53,7 +63,7 @@ impl<J: Journal> Shard<J> {
             Some((of, store)) => of.dump(store, root, &mut at, &mut piece),
             None => true,
         };
-        if let Some((_, kept)) = self.store.dump_under_way(hash, record) {
+        if let Some((_, kept)) = self.store.dump_under_way(hash, number) {
             *kept = at;
         }
         self.written_value = piece;
@@ -107,7 +117,7 @@ impl<J: Journal> Shard<J> {
         let step = LoadStep::Begin { dumped, replaces: true };
         let entry = Command::Load { key, load: number, step };
         store.commit(hash.database(), &entry, |store| {
-            store.begin_load(number, (key, hash), root, dumped.expires_at_ms);
+            store.begin_load(number, (key, hash), root, dumped);
         });
         Ok(number as i64)
     }
@@ -151,7 +161,7 @@ impl<J: Journal> Shard<J> {
         let from = from.map(|Source { key, database }| (key, self.store.hash(database, key)));
         let load = self.store.take_load(number, (key, hash)).ok_or(Status::TryAgain)?;
         let is_gone = |store: &mut crate::store::Store<J>, (key, hash): (&[u8], KeyHash)| {
-            store.lookup(key, hash, now).is_none() || !store.has_dump(hash)
+            store.lookup(key, hash, now).is_none() || !store.is_dump_under_way(hash, load.dump)
         };
         let entered = match from.filter(|from| is_gone(&mut self.store, *from)) {
             Some(_) => Err(Status::NotFound),

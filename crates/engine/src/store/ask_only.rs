@@ -249,6 +249,7 @@ impl<J: Journal> Store<J> {
         let renewed = sum.store(&mut self.owner);
         self.show_again(renewed, hash);
         self.note_moved(old, renewed);
+        self.note_dump_moved(hash, old, renewed);
         let word = BucketSlot { generation_low: renewed.generation as u8, ..found.slot };
         self.table.replace(&mut self.owner, found.place, word);
     }

@@ -209,6 +209,7 @@ impl<J: Journal> Store<J> {
         };
         self.table.replace(&mut self.owner, found.place, word);
         self.note_moved(dead, to);
+        self.note_dump_moved(hash, dead, to);
         let lease_end_s = self.lease_end_s(found.mutable, now);
         self.release(dead, lease_end_s, now);
         self.stats.moved += 1;

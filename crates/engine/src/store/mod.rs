@@ -465,6 +465,7 @@ impl<J: Journal> Store<J> {
     /// Gives a dead record's memory back: a string's at once, an object's in
     /// turns.
     pub(crate) fn bury(&mut self, dead: Slot, mutable: Mutable, now: Now) {
+        self.end_dump_of(dead);
         let lease_end_s = self.lease_end_s(mutable, now);
         match kind_of(&self.owner, dead.slot) {
             kind if !kind.is_root() => self.release(dead, lease_end_s, now),

@@ -1,30 +1,34 @@
-//! Objects of parts on their way to another key (docs/decisions/0036): dumps of
-//! objects that are given away, and loads, objects that no key leads to yet.
+//! Keys on their way to another one (docs/decisions/0036): dumps of keys that are
+//! given away, and loads, objects that no key leads to yet.
 //!
-//! What it keeps true: an object that is being dumped does not change; commands that
-//! would change it are refused. It may go as a whole: then its dump is over. A load
-//! is reached by no key, counts in no digest, and is released in turns if it is
-//! given up. Both are bounded in number, and end when nothing asks for them any
-//! more.
+//! What it keeps true: a key that is being dumped does not change; commands that
+//! would change it are refused. It may go as a whole: then its dump is over, as
+//! [`Store::bury`] says. A load is reached by no key, counts in no digest, and is
+//! released in turns if it is given up. Both are bounded in number, and end when
+//! nothing asks for them any more.
 
 use super::{Found, Grave, Store};
-use crate::command::{Command, LoadStep};
+use crate::command::{Command, Dumped, LoadStep};
 use remora_arena::{Journal, Slot, kind_of, slot_of};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::limits::MAX_MOVES;
+use remora_layout::limits::{MAX_HELD_RECORDS, MAX_MOVES};
 use remora_layout::message::Status;
 use std::any::Any;
+use std::collections::BTreeMap;
 
 /// Where a dump goes on: the type's own. `None` at its beginning.
 pub(crate) type DumpAt = Option<Box<dyn Any + Send>>;
 
-/// An object that is being dumped.
+/// A key that is being dumped.
 struct Dump {
-    root: Slot,
-    /// Of its key.
-    hash: KeyHash,
+    /// Which one.
+    number: u64,
+    /// Where the key's record is now.
+    slot: Slot,
+    /// Of an object of parts.
+    is_of_parts: bool,
     at: DumpAt,
     /// When a piece was asked for last, in [`Store::ticked_s`].
     last_s: u64,
@@ -39,6 +43,8 @@ pub(crate) struct Load {
     pub hash: KeyHash,
     pub root: Slot,
     pub kind: Kind,
+    /// Which dump it is made of.
+    pub dump: u64,
     /// Of the key, once it has the object.
     pub expires_at_ms: u64,
     last_s: u64,
@@ -50,28 +56,26 @@ impl Load {
     }
 }
 
-/// The objects on their way to or from a shard.
+/// The keys on their way to or from a shard.
 #[derive(Default)]
 pub(crate) struct Moves {
-    dumps: Vec<Dump>,
+    /// By their keys' hashes. Each has its record.
+    dumps: BTreeMap<u64, Dump>,
+    /// Dumps that have begun.
+    begun: u64,
     loads: Vec<Load>,
 }
 
-/// Slot and generation of a record, in one word.
-pub(super) fn record_word(slot: Slot) -> u64 {
-    u64::from(slot.slot) | u64::from(slot.generation) << 32
-}
-
 impl<J: Journal> Store<J> {
-    /// Whether any object is on its way: they want ticks.
+    /// Whether any key is on its way: they want ticks.
     pub(super) fn has_moves(&self) -> bool {
-        !self.moves.dumps.is_empty() || !self.moves.loads.is_empty()
+        self.has_dumps() || !self.moves.loads.is_empty()
     }
 
     /// Whether the object with this root record is on its way: nothing in it goes by
     /// time.
     pub(crate) fn is_moving(&self, root: u32) -> bool {
-        self.is_loading(root) || self.moves.dumps.iter().any(|dump| dump.root.slot == root)
+        self.is_loading(root) || self.moves.dumps.values().any(|dump| dump.slot.slot == root)
     }
 
     /// Whether no key leads to the object with this root record yet.
@@ -79,12 +83,15 @@ impl<J: Journal> Store<J> {
         self.moves.loads.iter().any(|load| load.root.slot == root)
     }
 
-    /// Whether a command would change an object that is being dumped. `hash` is of
-    /// its key.
+    /// Whether any key is being dumped.
+    #[inline]
+    pub(crate) fn has_dumps(&self) -> bool {
+        !self.moves.dumps.is_empty()
+    }
+
+    /// Whether a command would change a key that is being dumped. `hash` is of its own
+    /// key.
     pub(crate) fn is_refused(&self, command: &Command<'_>, hash: KeyHash) -> bool {
-        if self.moves.dumps.is_empty() {
-            return false;
-        }
         let is_dumped = |hash: KeyHash| self.has_dump(hash);
         match *command {
             Command::MultiSet { pairs } => {
@@ -93,73 +100,92 @@ impl<J: Journal> Store<J> {
             Command::Transfer { to, database, .. } => {
                 is_dumped(hash) || is_dumped(self.hash(database, to))
             }
-            Command::DelRecord { record, .. } => {
-                self.dump_at(hash, record).is_none() && is_dumped(hash)
-            }
             Command::Load { step: LoadStep::Enter { .. }, .. } => is_dumped(hash),
-            Command::Load { .. } => false,
+            // It names the dump.
+            Command::Load { .. } | Command::DelDumped { .. } => false,
             ref command => command.key().is_some() && is_dumped(hash),
         }
     }
 
-    /// Whether the object of a key is being dumped.
+    /// Whether a key is being dumped.
     pub(crate) fn has_dump(&self, hash: KeyHash) -> bool {
-        let mut dumps = self.moves.dumps.iter();
-        dumps.any(|dump| dump.hash == hash && self.is_live(dump.root))
+        self.moves.dumps.contains_key(&hash.0)
     }
 
-    fn dump_at(&self, hash: KeyHash, record: u64) -> Option<usize> {
-        let is_it = |dump: &Dump| dump.hash == hash && record_word(dump.root) == record;
-        self.moves.dumps.iter().position(is_it)
+    /// Whether this dump of a key is under way.
+    pub(crate) fn is_dump_under_way(&self, hash: KeyHash, number: u64) -> bool {
+        self.moves.dumps.get(&hash.0).is_some_and(|dump| dump.number == number)
     }
 
-    /// Begins a dump of an object: it does not change until that ends. Gives the word
-    /// that names the dump.
+    /// Begins a dump of a key: it does not change until that ends. Gives its
+    /// number.
     pub(crate) fn begin_dump(&mut self, found: Found, hash: KeyHash) -> Result<u64, Status> {
         if self.is_applying {
             return Err(Status::ReadOnly);
         }
-        self.end_dead_dumps();
-        if self.moves.dumps.len() >= MAX_MOVES || self.has_dump(hash) {
+        let (slot, last_s) = (slot_of(&self.owner, found.slot.slot), self.ticked_s());
+        let is_of_parts = self.kind(found).is_root();
+        let dumps = &self.moves.dumps;
+        let has_place = match is_of_parts {
+            true => dumps.values().filter(|dump| dump.is_of_parts).count() < MAX_MOVES,
+            false => dumps.len() < MAX_HELD_RECORDS,
+        };
+        if !has_place || self.has_dump(hash) {
             return Err(Status::TryAgain);
         }
-        let root = slot_of(&self.owner, found.slot.slot);
-        let last_s = self.ticked_s();
-        self.moves.dumps.push(Dump { root, hash, at: None, last_s });
-        Ok(record_word(root))
+        self.moves.begun += 1;
+        let number = self.moves.begun;
+        self.moves.dumps.insert(hash.0, Dump { number, slot, is_of_parts, at: None, last_s });
+        Ok(number)
     }
 
-    /// A dump that is under way: the slot of its object's root record, and where it
-    /// goes on.
+    /// A dump of an object of parts that is under way: the slot of its root record, and
+    /// where it goes on.
     pub(crate) fn dump_under_way(
         &mut self,
         hash: KeyHash,
-        record: u64,
+        number: u64,
     ) -> Option<(u32, &mut DumpAt)> {
-        let (at, last_s) = (self.dump_at(hash, record)?, self.ticked_s());
-        let is_live = self.is_live(self.moves.dumps[at].root);
-        let dump = self.moves.dumps.get_mut(at).filter(|_| is_live)?;
-        dump.last_s = last_s;
-        Some((dump.root.slot, &mut dump.at))
-    }
-
-    /// Ends a dump, if it is under way.
-    pub(crate) fn end_dump(&mut self, hash: KeyHash, record: u64) {
-        if let Some(at) = self.dump_at(hash, record) {
-            self.moves.dumps.swap_remove(at);
+        let last_s = self.ticked_s();
+        let dump = self.moves.dumps.get_mut(&hash.0)?;
+        if dump.number != number || !dump.is_of_parts {
+            return None;
         }
+        dump.last_s = last_s;
+        Some((dump.slot.slot, &mut dump.at))
     }
 
-    /// All objects may change again.
+    /// Ends a dump. Whether it was under way.
+    pub(crate) fn end_dump(&mut self, hash: KeyHash, number: u64) -> bool {
+        let is_it = self.is_dump_under_way(hash, number);
+        if is_it {
+            self.moves.dumps.remove(&hash.0);
+        }
+        is_it
+    }
+
+    /// All keys may change again.
     pub(crate) fn end_dumps(&mut self) {
         self.moves.dumps.clear();
     }
 
-    fn end_dead_dumps(&mut self) {
-        let (mut dumps, ticked_s) = (std::mem::take(&mut self.moves.dumps), self.ticked_s());
-        let idle_s = self.options.upload_idle_s;
-        dumps.retain(|dump| self.is_live(dump.root) && ticked_s - dump.last_s <= idle_s);
-        self.moves.dumps = dumps;
+    /// A key's record is dead, and was not moved: its dump is over.
+    pub(super) fn end_dump_of(&mut self, dead: Slot) {
+        if !self.has_dumps() || kind_of(&self.owner, dead.slot).is_part() {
+            return;
+        }
+        let hash = self.hash_in(dead.slot);
+        if self.moves.dumps.get(&hash.0).is_some_and(|dump| dump.slot == dead) {
+            self.moves.dumps.remove(&hash.0);
+        }
+    }
+
+    /// A key's record stands in another slot now.
+    pub(super) fn note_dump_moved(&mut self, hash: KeyHash, old: Slot, new: Slot) {
+        let dump = self.moves.dumps.get_mut(&hash.0).filter(|dump| dump.slot == old);
+        if let Some(dump) = dump {
+            dump.slot = new;
+        }
     }
 
     /// Whether another object may be loaded.
@@ -173,11 +199,11 @@ impl<J: Journal> Store<J> {
         number: u64,
         (key, hash): (&[u8], KeyHash),
         root: Slot,
-        expires_at_ms: u64,
+        dumped: Dumped<'_>,
     ) {
-        let (kind, last_s) = (kind_of(&self.owner, root.slot), self.ticked_s());
-        let load = Load { number, key: key.into(), hash, root, kind, expires_at_ms, last_s };
-        self.moves.loads.push(load);
+        let Dumped { kind, expires_at_ms, dump, .. } = dumped;
+        let (key, last_s) = (key.into(), self.ticked_s());
+        self.moves.loads.push(Load { number, key, hash, root, kind, dump, expires_at_ms, last_s });
     }
 
     /// The root record of a load that is under way, and its type.
@@ -227,8 +253,8 @@ impl<J: Journal> Store<J> {
 
     /// Ends what nothing has asked for too long: whatever moves objects has gone.
     pub(super) fn end_idle_moves(&mut self) {
-        self.end_dead_dumps();
         let (ticked_s, idle_s) = (self.ticked_s(), self.options.upload_idle_s);
+        self.moves.dumps.retain(|_, dump| ticked_s - dump.last_s <= idle_s);
         let is_idle = |load: &mut Load| ticked_s - load.last_s > idle_s;
         let idle: Vec<Load> = self.moves.loads.extract_if(.., is_idle).collect();
         idle.iter().for_each(|load| self.drop_load(load));

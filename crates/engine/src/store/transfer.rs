@@ -1,15 +1,14 @@
 //! What a key has, given to another key: RENAME, COPY and MOVE.
 //!
 //! What it keeps true: the new key is complete before the old one goes, so that
-//! a failure leaves the old one. In the log these are two changes, each about one
+//! a failure leaves the old one, and that does not change in between. In the log these are two changes, each about one
 //! key: the keys may belong to different shards when it is replayed.
 //!
 //! Objects of parts go in pieces ([`super::moves`]).
 
-use super::moves::record_word;
 use super::{New, Now, Store};
 use crate::command::{Command, Dumped, Reply};
-use remora_arena::{ArenaFull, Journal, slot_of};
+use remora_arena::{ArenaFull, Journal};
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -38,7 +37,7 @@ impl<J: Journal> Store<J> {
         let mut dumped = std::mem::take(&mut self.listed);
         dumped.clear();
         let is_elsewhere = to != key || database != hash.database();
-        let status = self.dump_into(key, hash, &mut dumped, now);
+        let status = self.dump_into((key, hash), 0, &mut dumped, now);
         let given = match status {
             // To itself: nothing is to be done.
             Status::Ok | Status::InPieces if !is_elsewhere => Ok(replaces),
@@ -65,25 +64,30 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    pub(crate) fn dump(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
+    /// What a key has that lies in one record; with the number of its dump, if there is one.
+    pub(crate) fn dump(&mut self, named: (&[u8], KeyHash), number: u64, now: Now) -> Reply<'_> {
         let mut dumped = std::mem::take(&mut self.listed);
         dumped.clear();
-        let status = self.dump_into(key, hash, &mut dumped, now);
+        let status = self.dump_into(named, number, &mut dumped, now);
         self.listed = dumped;
         let value = (status == Status::Ok).then_some(&self.listed[..]);
         Reply { value, ..Reply::status(status) }
     }
 
-    fn dump_into(&mut self, key: &[u8], hash: KeyHash, dumped: &mut Vec<u8>, now: Now) -> Status {
+    fn dump_into(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        number: u64,
+        dumped: &mut Vec<u8>,
+        now: Now,
+    ) -> Status {
         let Some(found) = self.lookup(key, hash, now) else { return Status::NotFound };
         let kind = self.kind(found);
         if kind.is_root() {
             return Status::InPieces;
         }
-        let slot = slot_of(&self.owner, found.slot.slot);
-        let record = record_word(slot);
-        let value = record_value(&self.owner, slot.slot);
-        Dumped::push(dumped, kind, found.mutable.expires_at_ms, record, value);
+        let value = record_value(&self.owner, found.slot.slot);
+        Dumped::push(dumped, kind, found.mutable.expires_at_ms, number, value);
         Status::Ok
     }
 
@@ -125,20 +129,19 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Removes a key whose record is still this one, and was not changed in place.
-    pub(crate) fn del_record(
+    /// Ends a dump, and removes its key. Nothing if the dump is not under way any more:
+    /// the key may have changed since.
+    pub(crate) fn del_dumped(
         &mut self,
         (key, hash): (&[u8], KeyHash),
-        record: u64,
+        number: u64,
         now: Now,
     ) -> Reply<'_> {
-        let Some(found) = self.lookup(key, hash, now) else { return Reply::number(1) };
-        let slot = slot_of(&self.owner, found.slot.slot);
-        let is_it = record_word(slot) == record;
-        if !is_it || self.ask_only.holds(slot.slot) {
+        // One that has expired goes, and its dump with it.
+        let found = self.lookup(key, hash, now);
+        let Some(found) = found.filter(|_| self.end_dump(hash, number)) else {
             return Reply::number(0);
-        }
-        self.end_dump(hash, record);
+        };
         self.commit(hash.database(), &Command::Del { key }, |store| store.remove(found, hash, now));
         Reply::number(1)
     }

@@ -7,10 +7,10 @@ const KEY: Argument = Argument::new("key", Kind::Key);
 const PATTERN: Argument = Argument::new("pattern", Kind::Pattern);
 const DATABASE: Argument = Argument::new("destination-db", Kind::Integer);
 const BETWEEN_SHARDS: &str = "Between keys of different shards it is not atomic: for a moment both \
-    keys may be there. The key is removed only once the other one has all of it. A large hash, a GEO \
-    key or a tree goes in pieces: commands that would change it meanwhile are answered with TRYAGAIN, \
-    and so is this one if too many keys are on their way. Objects that are staged for a tree stay \
-    behind and go.";
+    keys may be there. The key is removed only once the other one has all of it; an error means that \
+    nothing was changed. A large hash, a GEO key or a tree goes in pieces. Commands that would change \
+    the key meanwhile are answered with TRYAGAIN, and so is this one if either key is on its way, or \
+    too many keys are. Objects that are staged for a tree stay behind and go.";
 
 /// Places of two keys.
 const fn two_keys(access: &'static [&'static str]) -> KeyPlaces {

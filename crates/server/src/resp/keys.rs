@@ -3,15 +3,15 @@
 //!
 //! What it keeps true: KEYS goes through a shard in bounded steps, each a job of
 //! its own, and ends with its connection. A move of a key ends, though its connection
-//! has gone ([`super::moving`]).
+//! has gone ([`Moving`]).
 
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::moving::{Moving, Next, Place};
 use super::pending::Waiting;
 use crate::jobs::{Job, OwnedReply, Token};
-use remora_engine::command::{Command, ScannedKeys};
+use remora_engine::command::{Command, Reply, ScannedKeys};
+use remora_engine::moving::{self, How, Moving, Place};
 use remora_front::CommandError;
 use remora_front::request::{KeyFilter, Render, Transfer};
 use remora_front::resp::encode;
@@ -40,6 +40,13 @@ pub(super) struct KeyAnswers {
     going_on: BTreeMap<Part, GoingOn>,
     /// Random numbers that were drawn.
     drawn: u64,
+}
+
+/// What becomes of an answer.
+enum Next {
+    Reply(OwnedReply),
+    /// The command goes to this shard, encoded.
+    Ask(usize, Vec<u8>),
 }
 
 /// How a request goes on with the answer of a shard.
@@ -120,7 +127,7 @@ impl<H: Host> Executor<H> {
             Place { key: key.into(), database, shard }
         };
         let (from, to) = (place(key, self.database), place(to, to_database));
-        let moving = Moving::new(from, to, replaces, keeps);
+        let moving = Moving::new(from, to, How { replaces, keeps });
         // What comes behind it would wait for it anyway.
         connection.expect_large();
         let (shard, command) = moving.first();
@@ -169,7 +176,7 @@ impl<H: Host> Executor<H> {
                 Status::NotDone => Next::Ask(*shard, any_key(*database, self.draw())),
                 _ => Next::Reply(reply),
             },
-            GoingOn::Moving(moving) => moving.next(reply),
+            GoingOn::Moving(moving) => moved(moving, &reply),
         };
         match next {
             // A move under way ends, though its connection has gone.
@@ -189,10 +196,21 @@ fn any_key(database: Database, random: u64) -> Vec<u8> {
     encoded(database, &Command::RandomKey { random })
 }
 
-pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
+fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     command.encode_within(database, 0, &mut bytes);
     bytes
+}
+
+fn moved(moving: &mut Moving, reply: &OwnedReply) -> Next {
+    let OwnedReply { status, number, ref value, .. } = *reply;
+    let answer = Reply { number, value: value.as_deref(), ..Reply::status(status) };
+    match moving.next(&answer) {
+        moving::Next::Done(status, number) => {
+            Next::Reply(OwnedReply { number, ..OwnedReply::status(status) })
+        }
+        moving::Next::Ask(shard, command) => Next::Ask(shard, command),
+    }
 }
 
 /// Appends those keys of a list that pass a filter.

@@ -10,7 +10,6 @@ mod geo;
 mod host;
 mod info;
 mod keys;
-mod moving;
 mod own;
 mod pending;
 mod read;

@@ -48,11 +48,6 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Whether the old value is wanted.
-    pub(crate) fn gives_old(&self) -> bool {
-        self.get
-    }
-
     /// Of its key.
     pub(crate) fn hash(&self) -> KeyHash {
         self.hash
