@@ -456,3 +456,27 @@ fn agree_on_tree(
     }
     call(ours, &words(&["SELECT", &on.to_string()]));
 }
+
+/// The only key of a database is found beside many of another one, on whatever shard it
+/// is; and where there is none any more, that is found out.
+#[test]
+fn any_key_of_a_database_with_one_key_is_that_key() {
+    let server = ServerProcess::start(&["--shards=3", "--max-memory=96MiB"]);
+    let mut ours = Bytes::connect(server.resp_address()).expect("it takes connections");
+    for from in (0..60_000).step_by(1_000) {
+        let pairs = (from..from + 1_000).flat_map(|at| [format!("k{at}"), String::new()]);
+        let mset: Vec<String> = ["MSET".to_owned()].into_iter().chain(pairs).collect();
+        let mset: Vec<&str> = mset.iter().map(String::as_str).collect();
+        assert_eq!(call(&mut ours, &words(&mset)), b"+OK\r\n");
+    }
+    assert_eq!(call(&mut ours, &words(&["SELECT", "3"])), b"+OK\r\n");
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(call(&mut ours, &words(&["RANDOMKEY"])), b"$-1\r\n");
+        assert_eq!(call(&mut ours, &words(&["SET", name, ""])), b"+OK\r\n");
+        let told = format!("$1\r\n{name}\r\n");
+        for _ in 0..20 {
+            assert_eq!(call(&mut ours, &words(&["RANDOMKEY"])), told.as_bytes());
+        }
+        assert_eq!(call(&mut ours, &words(&["DEL", name])), b":1\r\n");
+    }
+}

@@ -193,7 +193,9 @@ impl<J: Journal> Shard<J> {
             Command::Persist { key } => self.store.persist(key, hash, now),
             Command::ExpireTime { key } => self.store.expire_time(key, hash, now),
             Command::Scan { place, count } => self.store.scan(hash.database(), (place, count), now),
-            Command::RandomKey { random } => self.store.random_key(hash.database(), random, now),
+            Command::RandomKey { random, place } => {
+                self.store.random_key(hash.database(), (random, place), now)
+            }
             Command::Transfer { key, to, database, replaces, keeps } => {
                 let target = Target { to, database, replaces, keeps };
                 self.store.transfer((key, hash), target, now)

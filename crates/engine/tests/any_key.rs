@@ -4,6 +4,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Dumped, ScannedKeys};
 use remora_engine::{Command, Condition, ExpireCondition, Expiry, Now, Reply, Shard, ShardOptions};
 use remora_layout::database::Database;
+use remora_layout::limits::RANDOM_KEY_BUCKETS;
 use remora_layout::message::Status;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,7 +140,10 @@ fn a_step_of_a_scan_is_bounded_by_bytes_and_ends_on_a_whole_key() {
 fn any_key_is_as_likely_as_any_other() {
     let mut shard = shard();
     let on = database(1);
-    assert_eq!(ask(&mut shard, on, &Command::RandomKey { random: 1 }).0, Status::NotFound);
+    assert_eq!(
+        ask(&mut shard, on, &Command::RandomKey { random: 1, place: None }).0,
+        Status::NotFound
+    );
     let keys = 50u32;
     for at in 0..keys {
         set(&mut shard, on, &at.to_le_bytes(), b"", Expiry::Never);
@@ -148,14 +152,81 @@ fn any_key_is_as_likely_as_any_other() {
     (0..500u32).for_each(|at| set(&mut shard, database(2), &at.to_be_bytes(), b"", Expiry::Never));
     let mut counts: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     let draws = 400 * keys;
-    for random in 0..u64::from(draws) {
-        let (status, _, key) = ask(&mut shard, on, &Command::RandomKey { random });
+    for random in 0..draws {
+        let random = random.wrapping_mul(0x9e37_79b1);
+        let (status, _, key) = ask(&mut shard, on, &Command::RandomKey { random, place: None });
         assert_eq!(status, Status::Ok);
         *counts.entry(key.unwrap()).or_default() += 1;
     }
     assert_eq!(counts.len(), keys as usize);
     // 400 are expected, with a deviation of 20.
     assert!(counts.values().all(|count| (300..500).contains(count)), "{counts:?}");
+}
+
+/// What RANDOMKEY gives, and in how many turns. Between two of them so many keys of
+/// another database come.
+fn any_key(
+    shard: &mut Shard,
+    (on, random): (Database, u32),
+    coming: u32,
+) -> (Option<Vec<u8>>, u64) {
+    let (mut place, mut turns) = (None, 0);
+    loop {
+        turns += 1;
+        assert!(turns < 10_000, "it ends");
+        let (status, next, key) = ask(shard, on, &Command::RandomKey { random, place });
+        match status {
+            Status::Ok => return (Some(key.unwrap()), turns),
+            Status::NotFound => return (None, turns),
+            status => assert_eq!(status, Status::NotDone),
+        }
+        place = Some(next as u32);
+        for at in 0..coming {
+            let key = format!("coming {turns} {at}");
+            set(shard, Database::ZERO, key.as_bytes(), b"", Expiry::Never);
+        }
+    }
+}
+
+#[test]
+fn the_one_key_among_many_of_another_database_is_found_in_one_pass() {
+    for coming in [0, 50] {
+        let mut shard = shard();
+        let on = database(3);
+        for at in 0..60_000u32 {
+            set(&mut shard, Database::ZERO, &at.to_le_bytes(), b"", Expiry::Never);
+        }
+        set(&mut shard, on, b"the one", b"", Expiry::Never);
+        let mut most = 0;
+        for random in 0..40u32 {
+            let (key, turns) = any_key(&mut shard, (on, random.wrapping_mul(0x9e37_79b1)), coming);
+            assert_eq!(key.as_deref(), Some(&b"the one"[..]));
+            most = most.max(turns);
+        }
+        // The bucket that a pass begins in may be looked at twice.
+        let buckets = shard.stats().buckets;
+        assert!(buckets > 4_352 && most > 1, "{buckets} buckets, {most} turns");
+        assert!(most <= buckets.div_ceil(RANDOM_KEY_BUCKETS) + 1, "{most} turns");
+        // It expires, and is met: then it is gone.
+        let (key, condition) = (b"the one", ExpireCondition::Always);
+        let expire = Command::Expire { key, at_ms: NOW.unix_ms + 1, condition };
+        assert_eq!(ask(&mut shard, on, &expire).1, 1);
+        let later = Now { unix_ms: NOW.unix_ms + 1, ..NOW };
+        let (mut place, mut turns) = (None, 0);
+        loop {
+            turns += 1;
+            assert!(turns <= buckets.div_ceil(RANDOM_KEY_BUCKETS) + 1, "one pass");
+            let command = Command::RandomKey { random: 5, place };
+            let reply = shard.execute(&command, shard.hash_of(on, &command), later);
+            if reply.status == Status::NotFound {
+                break;
+            }
+            assert_eq!(reply.status, Status::NotDone);
+            place = Some(reply.number as u32);
+        }
+        assert_eq!(shard.stats().databases[3], remora_engine::KeyCounts::default());
+        shard.audit().unwrap();
+    }
 }
 
 #[test]

@@ -459,8 +459,8 @@ pub const SCAN_TURN_BYTES: usize = 24 << 10;
 /// Places that one search for any key looks at in vain before it goes from
 /// bucket to bucket.
 pub const RANDOM_KEY_TRIES: u64 = 256;
-/// Buckets that it then goes through before it gives up for this turn.
-pub const RANDOM_KEY_BUCKETS: u64 = 4096;
+/// Buckets that it then goes through in one turn: those of a step of a scan.
+pub const RANDOM_KEY_BUCKETS: u64 = SCAN_TURN_BUCKETS as u64;
 /// Parts of an object that one piece of a dump has, and buckets that are looked
 /// through for them: less than a millisecond, also where they go into a tree.
 pub const DUMP_PIECE_PARTS: usize = 128;

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 // Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.
 const SET_GET: u8 = 1 << 4;
 // Flag of SETBIT: the bit; of GETEX: there is an expiry; of DIGEST: a key; of a dump:
-// it holds the key.
+// it holds the key; of RANDOMKEY: there is a place.
 const ON: u8 = 1;
 
 /// Where the form stands in an encoded command.
@@ -99,7 +99,10 @@ impl<'a> Command<'a> {
             Self::Scan { place, count } => {
                 (Op::Scan, 0, (u64::from(place) | u64::from(count) << 32) as i64, none, none)
             }
-            Self::RandomKey { random } => (Op::RandomKey, 0, random as i64, none, none),
+            Self::RandomKey { random, place } => {
+                let argument = u64::from(random) | u64::from(place.unwrap_or(0)) << 32;
+                (Op::RandomKey, place.is_some() as u8, argument as i64, none, none)
+            }
             Self::Transfer { key, to, database, replaces, keeps } => {
                 let flags = replaces as u8 | (keeps as u8) << 1;
                 (Op::Transfer, flags, database.number().into(), key, to)
@@ -225,7 +228,7 @@ impl<'a> Command<'a> {
         let flags_used = match op {
             Op::Set => 0x1f,
             Op::Expire | Op::Load => 0xff,
-            Op::SetBit | Op::GetEx | Op::Restore | Op::Digest | Op::Dump => ON,
+            Op::SetBit | Op::GetEx | Op::Restore | Op::Digest | Op::Dump | Op::RandomKey => ON,
             Op::Transfer => 3,
             _ => 0,
         };
@@ -309,7 +312,13 @@ impl<'a> Command<'a> {
             Op::ExpireTime => Self::ExpireTime { key },
             Op::Encoding => Self::Encoding { key },
             Op::Scan => Self::Scan { place: argument as u32, count: (argument >> 32) as u32 },
-            Op::RandomKey => Self::RandomKey { random: argument as u64 },
+            Op::RandomKey => {
+                let place = Some((argument >> 32) as u32).filter(|_| header.flags == ON);
+                if place.is_none() && argument >> 32 != 0 {
+                    return Err(malformed);
+                }
+                Self::RandomKey { random: argument as u32, place }
+            }
             Op::Transfer => {
                 if value.len() > MAX_KEY_BYTES {
                     return Err(Status::TooLarge);

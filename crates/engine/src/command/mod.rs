@@ -251,11 +251,14 @@ pub enum Command<'a> {
         /// About how many keys are wanted.
         count: u32,
     },
-    /// The value is any key of the database, each as likely as any other; without
-    /// one `NotFound`. `NotDone` if none was found in one turn.
+    /// The value is any key of the database; without one `NotFound`. `NotDone` if none
+    /// was found in one turn: `number` is the place to go on from. After one pass over
+    /// the table it ends.
     RandomKey {
-        /// Random bits.
-        random: u64,
+        /// Random bits, in each turn the same.
+        random: u32,
+        /// Where to go on; none in the first turn.
+        place: Option<u32>,
     },
     /// Gives another key of the same shard what this one has. `number` is 1 if it
     /// was done, 0 if there is a key of that name.
@@ -398,9 +401,10 @@ impl<'a> Command<'a> {
     pub fn is_for_rings(&self) -> bool {
         match self {
             Self::Of { request, .. } => request.is_for_rings(),
-            Self::Digest { .. } | Self::Scan { .. } | Self::Transfer { .. } => false,
+            Self::Digest { .. } | Self::Scan { .. } | Self::RandomKey { .. } => false,
             Self::Dump { .. } | Self::DumpPart { .. } | Self::EndDump { .. } => false,
             Self::Restore { .. } | Self::DelDumped { .. } | Self::Load { .. } => false,
+            Self::Transfer { .. } => false,
             _ => true,
         }
     }

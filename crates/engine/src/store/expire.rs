@@ -79,22 +79,27 @@ impl<J: Journal> Store<J> {
             // The table may have grown: what was split since is met again.
             let bucket = self.expire_cursor % self.table.buckets();
             self.expire_cursor = bucket + 1;
-            let before = self.stats.keys;
-            for (place, slot) in self.table.places(&self.owner, bucket) {
-                let found = Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) };
-                if has_expired(found.mutable, now) {
-                    let key = record_key(&self.owner, slot.slot).to_vec();
-                    let database = database_of(&self.owner, slot.slot);
-                    self.commit(database, &Command::Del { key: &key }, |store| {
-                        store.take_out(found, now)
-                    });
-                    self.note_taken_out(bucket, database);
-                    self.stats.expired += 1;
-                }
+            self.expire_bucket(bucket, now);
+        }
+    }
+
+    /// Removes the expired keys of a bucket.
+    pub(super) fn expire_bucket(&mut self, bucket: u64, now: Now) {
+        let before = self.stats.keys;
+        for (place, slot) in self.table.places(&self.owner, bucket) {
+            let found = Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) };
+            if has_expired(found.mutable, now) {
+                let key = record_key(&self.owner, slot.slot).to_vec();
+                let database = database_of(&self.owner, slot.slot);
+                self.commit(database, &Command::Del { key: &key }, |store| {
+                    store.take_out(found, now)
+                });
+                self.note_taken_out(bucket, database);
+                self.stats.expired += 1;
             }
-            if self.stats.keys < before {
-                self.shed(bucket, now);
-            }
+        }
+        if self.stats.keys < before {
+            self.shed(bucket, now);
         }
     }
 

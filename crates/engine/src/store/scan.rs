@@ -71,37 +71,60 @@ impl<J: Journal> Store<J> {
         met
     }
 
-    /// Any key of a database, each as likely as any other: any place of any bucket,
-    /// again and again until a key stands there. Where keys of other databases are
-    /// many, what stands behind any bucket.
-    pub(crate) fn random_key(&mut self, database: Database, random: u64, now: Now) -> Reply<'_> {
+    /// Any key of a database: what stands at any place of any bucket, tried a number of
+    /// times, so that each is as likely as any other. Where keys of other databases are
+    /// many, or expired ones, a pass over the table follows, from any place on and some
+    /// buckets in each turn: it gives the first key that it meets. Expired keys that are
+    /// met go.
+    pub(crate) fn random_key(
+        &mut self,
+        database: Database,
+        (random, place): (u32, Option<u32>),
+        now: Now,
+    ) -> Reply<'_> {
+        let draw = |at: u64, most: u64| {
+            ((u128::from(mix(random.into(), at)) * u128::from(most)) >> 64) as u64
+        };
         if self.keys_of(database) == 0 {
             return Reply::status(Status::NotFound);
         }
-        let buckets = self.table.buckets();
-        let draw =
-            |at: u64, most: u64| ((u128::from(mix(random, at)) * u128::from(most)) >> 64) as u64;
-        let looked = (0..RANDOM_KEY_TRIES).find_map(|at| {
-            let met = self.at_places(database, draw(2 * at, buckets), 0, now);
+        let tries = if place.is_none() { RANDOM_KEY_TRIES } else { 0 };
+        for at in 0..tries {
+            let met = self.unexpired_at(database, draw(2 * at, self.table.buckets()), now);
             let place = draw(2 * at + 1, CHAIN_PLACES.max(met.len() as u64)) as usize;
-            met.get(place).map(|&(_, slot)| slot)
-        });
-        let behind = || {
-            let from = draw(u64::MAX, buckets);
-            (0..RANDOM_KEY_BUCKETS.min(buckets)).find_map(|at| {
-                let met = self.at_places(database, (from + at) % buckets, 0, now);
-                let place = draw(at, met.len() as u64) as usize;
-                met.get(place).map(|&(_, slot)| slot)
-            })
-        };
-        match looked.or_else(behind) {
-            Some(slot) => {
-                let value = Some(record_key(&self.owner, slot));
-                Reply { value, ..Reply::status(Status::Ok) }
+            if let Some(&(_, slot)) = met.get(place) {
+                return self.told_key(slot);
             }
-            // Those that are left may all have expired.
-            None if buckets <= RANDOM_KEY_BUCKETS => Reply::status(Status::NotFound),
-            None => Reply::status(Status::NotDone),
         }
+        let from = draw(u64::MAX, 1 << 32) as u32;
+        let mut next = place.unwrap_or(from);
+        for at in 0..RANDOM_KEY_BUCKETS {
+            let (bucket, end) = self.table.at_scan_place(next);
+            let met = self.unexpired_at(database, bucket, now);
+            let chosen = draw(u64::MAX - 1 - at, met.len() as u64) as usize;
+            if let Some(&(_, slot)) = met.get(chosen) {
+                return self.told_key(slot);
+            }
+            let passed = u64::from(next.wrapping_sub(from)) + end - u64::from(next);
+            if passed >= 1 << 32 {
+                return Reply::status(Status::NotFound);
+            }
+            // Behind the last place comes the first one.
+            next = end as u32;
+        }
+        Reply { number: next.into(), ..Reply::status(Status::NotDone) }
+    }
+
+    /// The keys of a bucket, of which the expired ones go.
+    fn unexpired_at(&mut self, database: Database, bucket: u64, now: Now) -> Vec<(u32, u32)> {
+        if self.stats.expiring > 0 && !self.is_applying {
+            self.expire_bucket(bucket, now);
+        }
+        self.at_places(database, bucket, 0, now)
+    }
+
+    fn told_key(&self, slot: u32) -> Reply<'_> {
+        let value = Some(record_key(&self.owner, slot));
+        Reply { value, ..Reply::status(Status::Ok) }
     }
 }

@@ -143,7 +143,8 @@ pub(super) const RANDOMKEY: CommandSpec = CommandSpec {
     since: "1.0.0",
     group: Group::GENERIC,
     summary: "Returns any key of the selected database, or null.",
-    notes: "Each key of a shard is as likely as any other; shards are chosen by their numbers of keys.",
+    complexity: "O(1), or O(N) where N is the number of keys of all databases, if few of them are of this one",
+    notes: "Shards are chosen by their numbers of keys. Where the database has many of a shard's keys, each of them is as likely as any other. Where it has few, or many of them have expired, the shard's table is gone through once from a random place on, in turns, and the first key that is met is returned: one that stands far behind the one before it is likelier.",
     parse: parsers::randomkey,
     ..CommandSpec::PLAIN
 };

@@ -55,8 +55,8 @@ enum GoingOn {
     Scan { shard: usize, filter: KeyFilter },
     /// KEYS: the shard is gone through to its end.
     Keys { shard: usize, database: Database, filter: KeyFilter, found: Vec<u8> },
-    /// RANDOMKEY: this shard, then the others.
-    Random { shard: usize, database: Database, left: usize },
+    /// RANDOMKEY: this shard, then the others. The draw stays while a shard goes on.
+    Random { shard: usize, database: Database, random: u32, left: usize },
     /// A key goes to another one.
     Moving(Box<Moving>),
 }
@@ -109,9 +109,10 @@ impl<H: Host> Executor<H> {
             is_it
         });
         let shard = weighed.unwrap_or_default();
-        self.go_on_with(connection, 0, GoingOn::Random { shard, database, left: shards - 1 });
-        let random = self.draw();
-        let asked = vec![self.submit(connection, shard, 0, &Command::RandomKey { random })];
+        let (random, left) = (self.draw() as u32, shards - 1);
+        self.go_on_with(connection, 0, GoingOn::Random { shard, database, random, left });
+        let command = Command::RandomKey { random, place: None };
+        let asked = vec![self.submit(connection, shard, 0, &command)];
         connection.wait(Waiting::all(Render::AnyKey, asked));
     }
 
@@ -168,14 +169,23 @@ impl<H: Host> Executor<H> {
             GoingOn::Keys { shard, database, filter, found } => {
                 keys_step(reply, (*shard, *database), filter, found)
             }
-            GoingOn::Random { shard, database, left } => match reply.status {
-                Status::NotFound if *left > 0 => {
-                    (*left, *shard) = (*left - 1, (*shard + 1) % shards);
-                    Next::Ask(*shard, any_key(*database, self.draw()))
+            GoingOn::Random { shard, database, random, left } => {
+                let place = match reply.status {
+                    Status::NotFound if *left > 0 => {
+                        (*left, *shard) = (*left - 1, (*shard + 1) % shards);
+                        Some(None)
+                    }
+                    Status::NotDone => Some(Some(reply.number as u32)),
+                    _ => None,
+                };
+                match place {
+                    Some(place) => {
+                        let command = Command::RandomKey { random: *random, place };
+                        Next::Ask(*shard, encoded(*database, &command))
+                    }
+                    None => Next::Reply(reply),
                 }
-                Status::NotDone => Next::Ask(*shard, any_key(*database, self.draw())),
-                _ => Next::Reply(reply),
-            },
+            }
             GoingOn::Moving(moving) => moved(moving, &reply),
         };
         match next {
@@ -190,10 +200,6 @@ impl<H: Host> Executor<H> {
             Next::Reply(reply) => Some(reply),
         }
     }
-}
-
-fn any_key(database: Database, random: u64) -> Vec<u8> {
-    encoded(database, &Command::RandomKey { random })
 }
 
 fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
