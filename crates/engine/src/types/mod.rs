@@ -12,7 +12,7 @@ pub(crate) mod string;
 pub(crate) use content::Content;
 
 use crate::command::{GEO_OPERATIONS, Operations, Reply, Request, TREE_OPERATIONS};
-use crate::store::{DumpAt, Flush, Now, ShardStats, Store};
+use crate::store::{DumpAt, Flush, Found, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -45,8 +45,26 @@ pub(crate) fn resume<T: Default + 'static>(at: &mut DumpAt) -> Box<T> {
     at.take().and_then(|at| at.downcast().ok()).unwrap_or_default()
 }
 
-/// The slot of the root record of a key of this type; none if there is no such
-/// key.
+/// The record of a key of this type; none if there is no such key. Eviction counts
+/// that as a use.
+///
+/// # Errors
+/// The key is of another type.
+pub(crate) fn find<J: Journal>(
+    store: &mut Store<J>,
+    on: On<'_>,
+    of: Kind,
+) -> Result<Option<Found>, Status> {
+    let Some(found) = store.lookup(on.key, on.hash, on.now) else { return Ok(None) };
+    if store.kind(found).of_type() != of {
+        return Err(Status::WrongType);
+    }
+    store.note_touched(found);
+    Ok(Some(found))
+}
+
+/// The slot of the root record of a key of this type, none of which lies whole in
+/// its record; none if there is no such key.
 ///
 /// # Errors
 /// The key is of another type.
@@ -55,11 +73,7 @@ pub(crate) fn find_root<J: Journal>(
     on: On<'_>,
     kind: Kind,
 ) -> Result<Option<u32>, Status> {
-    let found = store.lookup(on.key, on.hash, on.now);
-    match found {
-        Some(found) if store.kind(found) != kind => Err(Status::WrongType),
-        found => Ok(found.map(|found| found.slot.slot)),
-    }
+    Ok(find(store, on, kind)?.map(|found| found.slot.slot))
 }
 
 /// A read that is answered in turns of the shard.

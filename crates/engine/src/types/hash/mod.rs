@@ -50,15 +50,10 @@ enum Held {
 
 /// The hash of a key; none if there is no such key.
 fn find<J: Journal>(store: &mut Store<J>, on: On<'_>) -> Result<Option<Held>, Status> {
-    let Some(found) = store.lookup(on.key, on.hash, on.now) else { return Ok(None) };
-    match store.kind(found) {
-        Kind::HASH => Ok(Some(Held::Parts(found))),
-        kind if kind.of_type() == Kind::HASH => {
-            store.note_touched(found);
-            Ok(Some(Held::Whole(found)))
-        }
-        _ => Err(Status::WrongType),
-    }
+    Ok(super::find(store, on, Kind::HASH)?.map(|found| match store.kind(found).is_root() {
+        true => Held::Parts(found),
+        false => Held::Whole(found),
+    }))
 }
 
 /// The fields of a hash that lies whole in its record.
