@@ -32,6 +32,12 @@ if ((steps_failed == 0)); then
     cargo test --locked --workspace --no-fail-fast </dev/null 2>&1 | tee "$log" || steps_failed=1
 fi
 
+# A type that a newcomer adds has to build and pass its tests: one more test.
+newcomer_failed=0 newcomer_passed=0
+if ((steps_failed == 0)); then
+    if cargo xtask newcomer </dev/null; then newcomer_passed=1; else newcomer_failed=1; fi
+fi
+
 # Nightly-only tools, where they are: what they could not run is told at the
 # end, and is no skip.
 nightly=$(mktemp)
@@ -68,7 +74,8 @@ read -r passed failed ignored < <(awk '
 if ((steps_failed + rxe_failed > 0 && failed == 0)); then
     failed=1 # a build, or a test process, that died without a closing line
 fi
-failed=$((failed + sanitizers_failed))
+passed=$((passed + newcomer_passed))
+failed=$((failed + newcomer_failed + sanitizers_failed))
 skipped=$((ignored + ${#tools[@]} + rxe_skipped))
 
 echo

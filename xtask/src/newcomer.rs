@@ -6,7 +6,9 @@
 use crate::check::Violation;
 use crate::tree::Tree;
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The patch.
@@ -104,20 +106,23 @@ pub fn list(root: &Path) -> Result<ExitCode> {
 
 /// Adds the type to a copy of the sources, and runs its tests.
 pub fn build(root: &Path) -> Result<ExitCode> {
-    let copy = root.join("target/newcomer/sources");
-    if copy.exists() {
-        std::fs::remove_dir_all(&copy).context("the last copy cannot be removed")?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let target = root.join(target);
+    let (patched, copy) = (target.join("newcomer/patched"), target.join("newcomer/sources"));
+    if patched.exists() {
+        std::fs::remove_dir_all(&patched).context("the last copy cannot be removed")?;
     }
     for (path, text) in Tree::load(root)?.texts() {
-        let to = copy.join(path);
-        std::fs::create_dir_all(to.parent().context("each file has a directory")?)?;
-        std::fs::write(&to, text).with_context(|| format!("{} cannot be written", to.display()))?;
+        write(&patched.join(path), text.as_bytes())?;
     }
     let mut git = Command::new("git");
     git.args(["apply", "-C1"]).arg(root.join(PATCH));
     // The copy is no repository, and lies in one.
-    git.env("GIT_CEILING_DIRECTORIES", copy.parent().context("it has a parent")?);
-    run(&mut git, &copy)?;
+    git.env("GIT_CEILING_DIRECTORIES", patched.parent().context("it has a parent")?);
+    run(&mut git, &patched)?;
+    // What is as it was the last time is not built again.
+    bring_up_to_date(&patched, &copy)?;
     let tests: [&[&str]; 2] =
         [&["--package", "remora-engine", "--lib", "bcount"], &["--package", "remora-front"]];
     for test in tests {
@@ -126,11 +131,45 @@ pub fn build(root: &Path) -> Result<ExitCode> {
         // As the page says: the page of commands is made from the table.
         cargo.env("REMORA_UPDATE_DOCS", "1");
         // Other people's crates are built already.
-        cargo.env("CARGO_TARGET_DIR", root.join("target"));
+        cargo.env("CARGO_TARGET_DIR", &target);
         run(&mut cargo, &copy)?;
     }
     println!("the type that {PATCH} adds passes its tests");
     Ok(ExitCode::SUCCESS)
+}
+
+fn write(to: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::create_dir_all(to.parent().context("each file has a directory")?)?;
+    std::fs::write(to, bytes).with_context(|| format!("{} cannot be written", to.display()))
+}
+
+/// The names of what lies in a directory; nothing if there is none.
+fn names_in(directory: &Path) -> Result<BTreeSet<OsString>> {
+    if !directory.is_dir() {
+        return Ok(BTreeSet::new());
+    }
+    let names = std::fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+    names.collect()
+}
+
+/// Makes a directory equal to another; a file that is so already is not written.
+fn bring_up_to_date(from: &Path, to: &Path) -> Result<()> {
+    let names = names_in(from)?;
+    for gone in names_in(to)?.difference(&names).map(|name| to.join(name)) {
+        if gone.is_dir() { std::fs::remove_dir_all(gone)? } else { std::fs::remove_file(gone)? }
+    }
+    for name in names {
+        let (from, to) = (from.join(&name), to.join(&name));
+        if from.is_dir() {
+            bring_up_to_date(&from, &to)?;
+            continue;
+        }
+        let bytes = std::fs::read(&from)?;
+        if std::fs::read(&to).ok().as_ref() != Some(&bytes) {
+            write(&to, &bytes)?;
+        }
+    }
+    Ok(())
 }
 
 fn run(command: &mut Command, directory: &Path) -> Result<()> {
@@ -162,6 +201,28 @@ mod tests {
         assert!(check(&tree("zero\none\nthree\n")).is_empty());
         assert_eq!(check(&tree("one\nbetween\nthree\n"))[0].file, REGISTRY);
         assert_eq!(check(&Tree::default())[0].file, PATCH);
+    }
+
+    #[test]
+    fn a_copy_is_brought_up_to_date_and_what_is_equal_stays() {
+        let here = std::env::temp_dir().join(format!("remora-newcomer-{}", std::process::id()));
+        let (from, to) = (here.join("from"), here.join("to"));
+        for (at, text) in [("from/a/same", "1"), ("from/new", "2"), ("from/b/other", "3")] {
+            write(&here.join(at), text.as_bytes()).unwrap();
+        }
+        for (at, text) in [("to/a/same", "1"), ("to/gone/x", "2"), ("to/b/other", "old")] {
+            write(&here.join(at), text.as_bytes()).unwrap();
+        }
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        let same = std::fs::File::options().write(true).open(to.join("a/same")).unwrap();
+        same.set_modified(long_ago).unwrap();
+        bring_up_to_date(&from, &to).unwrap();
+        let text = |at: &str| std::fs::read_to_string(to.join(at)).ok();
+        assert_eq!(text("new").as_deref(), Some("2"));
+        assert_eq!(text("b/other").as_deref(), Some("3"));
+        assert_eq!(text("gone/x"), None);
+        assert_eq!(same.metadata().unwrap().modified().unwrap(), long_ago);
+        std::fs::remove_dir_all(here).unwrap();
     }
 
     #[test]
