@@ -42,6 +42,8 @@ pub struct Shard<J: Journal = NoJournal> {
     types: Vec<Box<dyn Type<J>>>,
     /// How far other logs are applied, by their numbers.
     applied: BTreeMap<u32, Progress>,
+    /// Parts of objects have expired and are still there, as far as is known.
+    sweeps: bool,
     /// The value that the last change replied with.
     written_value: Vec<u8>,
 }
@@ -53,6 +55,7 @@ impl<J: Journal> Shard<J> {
             store: Store::new(owner, options),
             types: registry(),
             applied: BTreeMap::new(),
+            sweeps: false,
             written_value: Vec::new(),
         }
     }
@@ -216,7 +219,7 @@ impl<J: Journal> Shard<J> {
         let flush = self.store.begin_flush(only);
         // Bounded: each turn sweeps some buckets.
         while !self.store.has_flushed(flush) {
-            self.release_some(now);
+            self.release_turn(now);
         }
         Reply::number(flush.keys as i64)
     }
@@ -254,7 +257,7 @@ impl<J: Journal> Shard<J> {
         self.release_graves(now);
         // Bounded: each turn releases something.
         while self.wants_room() && self.store.free_bytes() < room {
-            self.release_some(now);
+            self.release_turn(now);
         }
     }
 
@@ -385,13 +388,14 @@ impl<J: Journal> Shard<J> {
     }
 
     /// Ends leases, republishes ask-only records, sweeps some buckets for expired
-    /// keys, and goes on with releasing what was removed. To be called every few
-    /// milliseconds while [`Shard::wants_ticks`].
+    /// keys, looks for expired parts of objects, and goes on with releasing what was
+    /// removed. To be called every few milliseconds while [`Shard::wants_ticks`].
     pub fn tick(&mut self, now: Now) {
         self.store.begin_command();
         self.store.tick(now);
-        for of in &mut self.types {
-            of.tick(&mut self.store, now);
+        if !self.store.is_applying {
+            self.types.iter_mut().for_each(|of| of.tick(&mut self.store));
+            self.sweeps = true;
         }
         self.release_some(now);
         self.cover_heap(now);
@@ -402,17 +406,29 @@ impl<J: Journal> Shard<J> {
         self.store.wants_ticks()
     }
 
-    /// Whether a flush is under way, objects that were removed still hold memory, or
-    /// changes that became durable are still to be shown: [`Shard::release_some`] is to be called in
-    /// every turn.
+    /// Whether a flush is under way, objects that were removed still hold memory, parts
+    /// of objects have expired, or changes that became durable are still to be shown:
+    /// [`Shard::release_some`] is to be called in every turn.
     #[inline]
     pub fn wants_release(&self) -> bool {
-        self.wants_room() || self.store.has_to_show()
+        self.wants_room() || self.sweeps || self.store.has_to_show()
     }
 
     /// Goes on with a flush, releases some of the memory of objects that were
-    /// removed, and shows some of what became durable: a bounded part.
+    /// removed, removes some parts that have expired, and shows some of what became
+    /// durable: a bounded part.
     pub fn release_some(&mut self, now: Now) {
+        self.release_turn(now);
+        if std::mem::take(&mut self.sweeps) && !self.store.is_applying {
+            self.store.begin_command();
+            for of in &mut self.types {
+                self.sweeps |= of.sweep(&mut self.store, now);
+            }
+        }
+    }
+
+    /// A turn of all that gives memory back and changes nothing.
+    fn release_turn(&mut self, now: Now) {
         self.store.show_some();
         if self.store.is_flushing() {
             self.store.flush_turn(now);

@@ -11,7 +11,7 @@ use remora_engine::{Now, Shard, ShardOptions};
 use remora_geometry::{Refine, Shape};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    EXPIRE_TICK_OBJECTS, MAX_FIELDS_BYTES, MAX_OBJECT_ID_BYTES, MAX_RESOLVE_WORDS,
+    EXPIRE_TURN_OBJECTS, MAX_FIELDS_BYTES, MAX_OBJECT_ID_BYTES, MAX_RESOLVE_WORDS,
 };
 use remora_layout::message::Status;
 use remora_layout::node::Entry;
@@ -403,7 +403,7 @@ fn a_sweep_is_bounded_and_goes_to_its_end() {
         let (before, sequence) = (shard.stats().objects_expired, shard.log().last_sequence());
         shard.tick(late);
         let removed = shard.stats().objects_expired - before;
-        assert!((1..=EXPIRE_TICK_OBJECTS as u64).contains(&removed));
+        assert!((1..=EXPIRE_TURN_OBJECTS as u64).contains(&removed));
         assert_eq!(shard.log().last_sequence() - sequence, removed, "one entry each");
         ticks += 1;
     }

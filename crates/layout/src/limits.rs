@@ -310,9 +310,9 @@ pub const MAX_RESOLVE_WORDS: usize = MAX_REFINE_IDS;
 /// Words that are resolved in one turn of a shard: some cache misses each, less
 /// than 0.1 ms.
 pub const RESOLVE_TURN_WORDS: usize = 256;
-/// Objects that one tick removes because they have expired: each is a change of
+/// Objects that one turn removes because they have expired: each is a change of
 /// its tree, so that all take about 0.3 ms.
-pub const EXPIRE_TICK_OBJECTS: usize = 64;
+pub const EXPIRE_TURN_OBJECTS: usize = 64;
 /// Bytes of a geometry in WKB: some 4,000 coordinates. With its object's bytes
 /// and a tree's name it fits a frame; two of them are compared in one turn of
 /// a shard.

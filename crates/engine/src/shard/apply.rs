@@ -196,7 +196,7 @@ impl<J: Journal> Shard<J> {
                 let only = matches!(command, Command::Flush).then_some(database);
                 // Bounded: one that began before apply mode goes to its end.
                 while self.store.is_flushing() {
-                    self.release_some(now);
+                    self.release_turn(now);
                 }
                 self.store.flush_some(only, origin.takes, now);
                 Status::Ok

@@ -176,6 +176,12 @@ impl<J: Journal> Store<J> {
         sweeps.any(|sweep| sweep.is_of(database) && sweep.is_due(bucket))
     }
 
+    /// Whether the key with this record is about to be removed.
+    pub(crate) fn is_flushed_at(&self, slot: u32) -> bool {
+        let is_it = |hash: KeyHash| self.is_flushed(self.table.bucket(hash), hash.database());
+        self.is_flushing() && is_it(self.hash_in(slot))
+    }
+
     /// Removes the keys of a bucket that are to be swept. How many.
     fn sweep_bucket(&mut self, bucket: u64, now: Now) -> u64 {
         if !self.flushes.sweeps.iter().any(|sweep| sweep.is_due(bucket)) {

@@ -170,8 +170,14 @@ pub(crate) trait Type<J: Journal>: Send {
     /// is dead. True once there is no more.
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool;
 
-    /// What is due by time alone.
-    fn tick(&mut self, _store: &mut Store<J>, _now: Now) {}
+    /// Gives up what nothing has asked for too long. Not called while the shard applies a log.
+    fn tick(&mut self, _store: &mut Store<J>) {}
+
+    /// Removes parts that have expired: a bounded number. True if it is to go on in
+    /// the next turn. Not called while the shard applies a log.
+    fn sweep(&mut self, _store: &mut Store<J>, _now: Now) -> bool {
+        false
+    }
 
     /// Adds up some more of what an object holds, as everybody sees it: neither where
     /// it lies, nor in which order. `slot` is that of the record that the key names.

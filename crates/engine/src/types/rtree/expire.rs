@@ -1,5 +1,6 @@
 //! Objects that expire: the owner gives none out from its time on, and removes
-//! it soon after, as a change of its own.
+//! it soon after, as a change of its own. A tick finds that some are due; then some
+//! go in every turn, until none is left but those of trees that are being moved.
 
 use super::super::On;
 use super::Trees;
@@ -9,7 +10,7 @@ use crate::command::ObjectId;
 use crate::store::{Now, Store};
 use remora_arena::Journal;
 use remora_index::hash::record_key;
-use remora_layout::limits::EXPIRE_TICK_OBJECTS;
+use remora_layout::limits::EXPIRE_TURN_OBJECTS;
 use remora_layout::message::Status;
 
 /// When an object is due, the slot of its tree's root record, and its word.
@@ -50,19 +51,21 @@ impl Trees {
         Ok(())
     }
 
-    /// Removes objects that have expired: a bounded number.
-    pub(super) fn sweep<J: Journal>(&mut self, store: &mut Store<J>, now: Now) {
-        for _ in 0..EXPIRE_TICK_OBJECTS {
-            let Some(&due) = self.due.first() else { break };
+    /// Removes objects that have expired: a bounded number. True if more may have.
+    pub(super) fn sweep_due<J: Journal>(&mut self, store: &mut Store<J>, now: Now) -> bool {
+        let mut next = self.sweeps_from.take().unwrap_or_default();
+        for _ in 0..EXPIRE_TURN_OBJECTS {
+            let due = self.due.range(next..).next().copied();
+            let Some(due) = due.filter(|(at_ms, ..)| *at_ms <= now.unix_ms) else { return false };
             let (at_ms, root, word) = due;
-            if at_ms > now.unix_ms {
-                break;
+            if store.is_moving(root) || store.is_flushed_at(root) {
+                // What it is dumped or made as stays so; and a flush takes all of it.
+                next = (at_ms, root + 1, 0);
+                continue;
             }
-            if store.is_moving(root) {
-                // Later: what it is dumped or made as stays so.
-                break;
-            }
-            self.due.pop_first();
+            next = due;
+            self.due.remove(&due);
+            store.due_objects = self.due.len() as u64;
             let named = self.by_root.get(&root).filter(|named| store.is_live(named.root));
             // Where the tree has gone its objects go with it.
             let Some(slot) = named.and_then(|named| named.record(store, word)) else { continue };
@@ -70,11 +73,14 @@ impl Trees {
             let key = record_key(&store.owner, root).to_vec();
             let on = On { key: &key, hash: store.hash_in(root), now };
             if self.remove_expired(store, (on, root), slot).is_err() {
-                // No room for the change: later.
+                // No room for the change: in a later tick, behind the others.
                 self.due.insert(due);
-                break;
+                store.due_objects = self.due.len() as u64;
+                self.sweeps_from = Some((at_ms, root, word + 1));
+                return false;
             }
         }
-        store.due_objects = self.due.len() as u64;
+        self.sweeps_from = Some(next);
+        true
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Trees {
     surrogates: u64,
     /// Objects that expire, the next one first.
     due: BTreeSet<Due>,
+    /// Where the sweep for those goes on, if it paused.
+    sweeps_from: Option<Due>,
     /// Stages that are over, and still hold something, by the root records of their trees.
     ended_stages: Vec<(Slot, Stage)>,
     /// Bytes of the heap that trees took when they were counted last, and those that
@@ -182,12 +184,13 @@ impl<J: Journal> Type<J> for Trees {
         self.release_some(store, root, now)
     }
 
-    fn tick(&mut self, store: &mut Store<J>, now: Now) {
+    fn tick(&mut self, store: &mut Store<J>) {
         self.clear_stages(store);
-        if !store.is_applying {
-            self.drop_idle_stages(store);
-            self.sweep(store, now);
-        }
+        self.drop_idle_stages(store);
+    }
+
+    fn sweep(&mut self, store: &mut Store<J>, now: Now) -> bool {
+        !self.due.is_empty() && self.sweep_due(store, now)
     }
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
