@@ -45,11 +45,14 @@ faults | --memory 2048 --seconds 720 | tests/rxe/guest/faults.sh
 "
 
 passed=0 failed=0
-judge() { # name, and whether it passed: a command
-    if "${@:2}"; then
+said=$rxe/said
+judge() { # name, and whether it passed: a command; what it says is of use if not
+    if "${@:2}" >"$said" 2>&1; then
+        grep -E '^(test result|rxe): ' "$said" || true
         echo "rxe: $1: passed"
         passed=$((passed + 1))
     else
+        cat "$said"
         echo "rxe: $1: FAILED"
         failed=$((failed + 1))
     fi

@@ -127,8 +127,20 @@ impl Drop for Kept {
 }
 
 impl Reading {
-    /// Keeps what it has not given yet of the bucket that a hash leads to.
-    fn keep<J: Journal>(&mut self, parts: &Parts, owner: &Owner<J>, hash: KeyHash) {
+    /// What it has not given yet of the bucket that a hash leads to.
+    fn ungiven<J: Journal>(&self, parts: &Parts, owner: &Owner<J>, hash: KeyHash) -> Vec<u32> {
+        let bucket = hash.bucket(self.buckets);
+        if self.kept.is_broken || bucket + 1 < self.next || self.kept.ahead.contains(&bucket) {
+            Vec::new()
+        } else if bucket + 1 == self.next {
+            self.current.clone()
+        } else {
+            parts.came_from(owner, (bucket, self.buckets)).collect()
+        }
+    }
+
+    /// Keeps these parts, all that is not given yet of the bucket that a hash leads to.
+    fn keep<J: Journal>(&mut self, owner: &Owner<J>, hash: KeyHash, slots: &[u32]) {
         if self.kept.is_broken {
             return;
         }
@@ -136,8 +148,7 @@ impl Reading {
         if bucket + 1 == self.next {
             self.keep_current(owner);
         } else if bucket >= self.next && self.kept.add_bucket(bucket) {
-            let slots = parts.came_from(owner, (bucket, self.buckets));
-            slots.for_each(|slot| give(owner, slot, self.write, &mut self.kept));
+            slots.iter().for_each(|&slot| give(owner, slot, self.write, &mut self.kept));
         }
     }
 
@@ -194,12 +205,26 @@ impl Parts {
     }
 
     /// Keeps the bucket that a part with this hash stands in for the reads that have
-    /// not given it yet. To be called before that part changes, or moves, or goes.
-    pub(super) fn keep_for_reads<J: Journal>(&mut self, owner: &Owner<J>, hash: KeyHash) {
+    /// not given it yet. To be called before that part changes, or moves, or goes. Of
+    /// all reads no more than `most` bytes are kept: before a copy is made another one
+    /// goes, or the read itself is broken off.
+    pub(super) fn keep_for_reads<J: Journal>(
+        &mut self,
+        owner: &Owner<J>,
+        hash: KeyHash,
+        (all, most): (&mut PartReads, u64),
+    ) {
         let mut readings = std::mem::take(&mut self.readings);
         readings.retain(|reading| {
             let Some(reading) = reading.upgrade() else { return false };
-            lock(&reading).keep(self, owner, hash);
+            let slots = lock(&reading).ungiven(self, owner, hash);
+            let of_part = |slot| record_key(owner, slot).len() + record_value(owner, slot).len();
+            let bytes: u64 = slots.iter().map(|&slot| of_part(slot) as u64).sum();
+            all.bound(most.saturating_sub(bytes));
+            if all.bytes() + bytes > most {
+                lock(&reading).break_off();
+            }
+            lock(&reading).keep(owner, hash, &slots);
             true
         });
         self.readings = readings;

@@ -186,8 +186,7 @@ impl<J: Journal> Store<J> {
         let most_kept = self.most_kept_bytes();
         let parts = self.parts.get_mut(&root).expect("an object with parts");
         for part in &planned.parts {
-            parts.keep_for_reads(&self.owner, part.hash);
-            self.part_reads.bound(most_kept);
+            parts.keep_for_reads(&self.owner, part.hash, (&mut self.part_reads, most_kept));
             let name = record_key(&self.owner, part.slot.slot);
             let old = parts.table.find(&self.owner, name, part.hash);
             let dead = old.map(|(_, slot)| flip_dead(&mut self.owner, slot.slot));
@@ -264,8 +263,7 @@ impl<J: Journal> Store<J> {
             let parts = self.parts.get_mut(&root).expect("an object with parts");
             let hash = parts.hash(name);
             let Some((place, slot)) = parts.table.find(&self.owner, name, hash) else { continue };
-            parts.keep_for_reads(&self.owner, hash);
-            self.part_reads.bound(most_kept);
+            parts.keep_for_reads(&self.owner, hash, (&mut self.part_reads, most_kept));
             let dead = flip_dead(&mut self.owner, slot.slot);
             parts.table.remove(&mut self.owner, place);
             parts.bytes -= self.slots.bytes_of(dead);
@@ -310,8 +308,7 @@ impl<J: Journal> Store<J> {
             let bucket = parts.releasing;
             parts.releasing += 1;
             // A bucket's number is a hash that leads to it.
-            parts.keep_for_reads(&self.owner, KeyHash(bucket));
-            self.part_reads.bound(most_kept);
+            parts.keep_for_reads(&self.owner, KeyHash(bucket), (&mut self.part_reads, most_kept));
             for (place, slot) in parts.table.places(&self.owner, bucket) {
                 let dead = flip_dead(&mut self.owner, slot.slot);
                 parts.table.remove(&mut self.owner, place);
