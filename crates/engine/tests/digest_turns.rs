@@ -2,8 +2,9 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
-use remora_engine::{DigestRead, Now, Shard, ShardOptions};
-use remora_layout::limits::DIGEST_TURN_PARTS;
+use remora_engine::{Digest, DigestRead, Now, Shard, ShardOptions};
+use remora_layout::limits::{DIGEST_RESTARTS, DIGEST_TURN_PARTS};
+use remora_layout::message::Status;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 
@@ -27,22 +28,36 @@ fn a_digest_in_turns_is_of_one_moment() {
     let mut turns = 0;
     let whole = loop {
         turns += 1;
-        match shard.digest_turn(&mut read) {
+        match shard.digest_turn(&mut read).unwrap() {
             Some(digest) => break digest,
             None => assert!(turns < 100),
         }
     };
     assert!(turns >= 3, "{turns}");
     assert_eq!(whole, shard.digest());
-    // With a change after each turn it ends all the same.
+    // Two changes, and then none.
     let mut read = DigestRead::default();
     for turn in 0.. {
-        if let Some(digest) = shard.digest_turn(&mut read) {
+        if let Some(digest) = shard.digest_turn(&mut read).unwrap() {
             assert!(turn > 3 && digest == shard.digest() && digest != whole);
             break;
         }
         assert!(turn < 100);
-        put(&mut shard, many + turn);
+        if turn < 2 {
+            put(&mut shard, many + turn);
+        }
+    }
+    // With a change after each turn it is refused, and no turn is longer than others.
+    let mut read = DigestRead::default();
+    for turn in 0.. {
+        match shard.digest_turn(&mut read) {
+            Ok(None) => put(&mut shard, many + 2 + turn),
+            refused => {
+                assert_eq!(refused, Err(Status::TryAgain));
+                assert_eq!(turn, u64::from(DIGEST_RESTARTS) + 1);
+                break;
+            }
+        }
     }
     // Of a value: the name does not count, all else does.
     let value = |shard: &mut Shard, key: &[u8]| {
@@ -55,4 +70,19 @@ fn a_digest_in_turns_is_of_one_moment() {
     let hash = shard.hash(&two);
     shard.execute(&Command::Append { key: &two, value: b"!" }, hash, START);
     assert_ne!(value(&mut shard, &one), value(&mut shard, &two));
+}
+
+/// A large table without keys takes turns, too.
+#[test]
+fn empty_buckets_count() {
+    let buckets = 4 * DIGEST_TURN_PARTS as u64;
+    let options = ShardOptions { buckets, ..ShardOptions::default() };
+    let shard = Shard::new(Owner::heap(32 << 20, NoJournal), options);
+    let mut read = DigestRead::default();
+    for turn in 1.. {
+        if let Some(digest) = shard.digest_turn(&mut read).unwrap() {
+            assert_eq!((digest, turn >= 4), (Digest::default(), true), "{turn} turns");
+            break;
+        }
+    }
 }

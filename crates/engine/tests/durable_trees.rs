@@ -2,9 +2,13 @@
 //! durable, or asks; the owner's replies wait for the tree's newest change.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, TreeCommand};
+use remora_engine::command::{
+    Centre, Command, Condition, GeoCommand, GeoQuery, GeoSearch, Place, Places, TreeCommand,
+};
+use remora_engine::geo::{Position, Shape};
 use remora_engine::{Durability, Now, Reply, Shard, ShardOptions};
 use remora_index::rtree::{AskReason, LocalWalk, Predicate, Query};
+use remora_layout::limits::GEO_TREE_MEMBERS;
 use remora_layout::message::Status;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::rect::Rect;
@@ -157,4 +161,41 @@ fn who_searches_the_memory_finds_what_was_durable_or_asks() {
     world.shard.audit().unwrap();
     println!("{read} read, {asked} asked, {gone} gone");
     assert!(read > 300 && asked > 300 && gone > 3, "{read} read, {asked} asked, {gone} gone");
+}
+
+/// A GEO key gets a tree with its sixty-fourth member: who searches it reads it once
+/// that member is durable, though nothing else has changed since.
+#[test]
+fn the_tree_of_a_geo_key_is_durable_with_the_member_that_brought_it() {
+    let mut shard = World::new().shard;
+    let hash = shard.hash(NAME);
+    let mut geo = |shard: &mut Shard, command: GeoCommand<'_>| {
+        let command = Command::Of { key: NAME, request: command.request() };
+        shard.execute(&command, hash, Now::default()).number
+    };
+    for at in 0..GEO_TREE_MEMBERS {
+        let (mut list, member) = (Vec::new(), at.to_le_bytes());
+        let score = Position::new(at as f64, 1.0).unwrap().score();
+        Places::push(&mut list, &Place { score, distance: 0.0, member: &member });
+        let places = Places::parse(&list).unwrap();
+        let condition = Condition::Always;
+        assert_eq!(geo(&mut shard, GeoCommand::Add { condition, tell_changed: false, places }), 1);
+    }
+    let centre = Centre::At(Position::new(0.0, 0.0).unwrap());
+    let search = GeoSearch { centre, shape: Shape::Circle { radius: 1.0 }, enough: 1 };
+    let mut query = Vec::new();
+    search.write(&mut query);
+    let query = GeoQuery::parse(&query).unwrap();
+    let at = NodeRef::from_word(geo(&mut shard, GeoCommand::Search { query }) as u64);
+    let look = |shard: &Shard| {
+        let window = Rect::new(-180.0, 180.0, -90.0, 90.0).unwrap();
+        let query = Query::Window { window, predicate: Predicate::Intersects };
+        let mut walk = LocalWalk::begin(shard.owner().view().clone(), HOME, at, query)?;
+        walk.run_within(&WalkLimits::REGION, &mut Vec::new())?;
+        Ok(walk.walk().results().len() as u64)
+    };
+    shard.set_durable(GEO_TREE_MEMBERS - 1);
+    assert_eq!(look(&shard), Err(AskReason::Pending));
+    shard.set_durable(GEO_TREE_MEMBERS);
+    assert_eq!(look(&shard), Ok(GEO_TREE_MEMBERS));
 }

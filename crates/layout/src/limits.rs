@@ -479,11 +479,11 @@ pub const OPLOG_BYTES: usize = 1 << 20;
 pub const LOG_HELD_BYTES: usize = 160 << 20;
 /// Segments that the log drops its oldest entries by: a quarter at a time.
 pub const LOG_SEGMENTS: usize = 4;
-/// What one turn of a digest looks at: so many records, parts of objects or KiB of
-/// values. Some hundred microseconds, but for one long value.
+/// What one turn of a digest looks at: so many buckets, records, parts of objects or
+/// KiB of values. Some hundred microseconds, but for one long value.
 pub const DIGEST_TURN_PARTS: usize = 2048;
 /// A digest begins again when something is changed meanwhile; after so many times it
-/// goes to its end in one turn.
+/// is refused.
 pub const DIGEST_RESTARTS: u32 = 8;
 /// Longest body of one of the log's frames: a longer entry goes in pieces.
 pub const LOG_PIECE_BYTES: usize = 64 << 10;

@@ -331,11 +331,15 @@ fn advance<J: Journal>(
             None
         }
         Work::Digest(mut read) => match shard.digest_turn(&mut read) {
-            None => Some(LargeJob { reply_to, token, work: Work::Digest(read) }),
-            Some(digest) => {
+            Ok(None) => Some(LargeJob { reply_to, token, work: Work::Digest(read) }),
+            Ok(Some(digest)) => {
                 let value = Some(digest.0.to_le_bytes().to_vec());
                 let reply = OwnedReply { value, ..OwnedReply::status(Status::Ok) };
                 held.reply(reply_to, token, reply, shard.digest_wait());
+                None
+            }
+            Err(status) => {
+                held.reply(reply_to, token, OwnedReply::status(status), 0);
                 None
             }
         },

@@ -3,9 +3,9 @@
 //! What it keeps true: it is the sum of one number for each key, so that it
 //! depends neither on the order of keys nor on how many shards they are divided
 //! into: the digests of shards add up to that of the server. It goes in turns, and
-//! is that of one moment: when something was changed meanwhile, it begins again,
-//! and in the end goes through in one turn. A key that has expired counts until it
-//! is removed.
+//! is that of one moment: when something was changed meanwhile, it begins again, so
+//! many times, and is refused then. A key that has expired counts until it is
+//! removed.
 
 use super::Shard;
 use crate::store::Now;
@@ -15,6 +15,7 @@ use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::{KeyHash, digest};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DIGEST_RESTARTS, DIGEST_TURN_PARTS};
+use remora_layout::message::Status;
 
 /// A digest. Those of parts add up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,31 +59,42 @@ impl std::fmt::Debug for DigestRead {
 impl<J: Journal> Shard<J> {
     /// The digest of all keys, in one turn.
     pub fn digest(&self) -> Digest {
-        let mut read = DigestRead { restarts: DIGEST_RESTARTS, ..DigestRead::default() };
-        self.digest_turn(&mut read).expect("it goes to its end")
+        let mut read = DigestRead::default();
+        self.add_keys(&mut read, usize::MAX).expect("it goes to its end")
     }
 
     /// Goes on with the digest of all keys for one turn; gives it at its end.
-    pub fn digest_turn(&self, read: &mut DigestRead) -> Option<Digest> {
+    ///
+    /// # Errors
+    /// `TryAgain`: something was changed too many times between two turns.
+    pub fn digest_turn(&self, read: &mut DigestRead) -> Result<Option<Digest>, Status> {
         let sequence = self.store.last_sequence();
         if read.sequence != Some(sequence) {
             let restarts = read.restarts + read.sequence.is_some() as u32;
+            if restarts > DIGEST_RESTARTS {
+                return Err(Status::TryAgain);
+            }
             let sequence = Some(sequence);
             *read = DigestRead { sequence, restarts, ..DigestRead::default() };
         }
-        if self.store.is_flushing() && read.restarts < DIGEST_RESTARTS {
+        if self.store.is_flushing() {
             // The table changes without an entry of the log.
             read.sequence = None;
-            return None;
+            return Ok(None);
         }
+        Ok(self.add_keys(read, DIGEST_TURN_PARTS))
+    }
+
+    /// Adds up keys and what they hold: so many of them, parts, KiB and buckets. Gives
+    /// the digest at its end.
+    fn add_keys(&self, read: &mut DigestRead, most: usize) -> Option<Digest> {
         read.content.begin_turn();
-        let is_last = read.restarts >= DIGEST_RESTARTS;
         let mut looked_at = 0;
         // Bounded by the table, and by what its objects hold.
         while read.bucket < self.store.table.buckets() {
             let places = self.store.table.places(&self.store.owner, read.bucket);
             while let Some((_, word)) = places.get(read.record) {
-                if !is_last && looked_at + read.content.turn_parts() >= DIGEST_TURN_PARTS {
+                if looked_at + read.content.turn_parts() >= most {
                     return None;
                 }
                 looked_at += 1;
@@ -97,6 +109,9 @@ impl<J: Journal> Shard<J> {
             }
             (read.bucket, read.record) = (read.bucket + 1, 0);
             looked_at += 1;
+            if looked_at + read.content.turn_parts() >= most {
+                return None;
+            }
         }
         Some(read.sum)
     }

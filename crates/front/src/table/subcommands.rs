@@ -114,7 +114,7 @@ pub(super) const DEBUG: &[CommandSpec] = &[
         complexity: "O(N) where N is the number of keys and of what objects have",
         notes: "40 hexadecimal digits. Two servers with the same keys, values and expiries have the \
 same digest, whatever their number of shards. It is not Redis's number. Each shard adds its keys up in \
-turns, and begins again if something is changed meanwhile, until it does the rest in one turn; the \
+turns, and begins again if something is changed meanwhile; after eight times the answer is TRYAGAIN. The \
 shards are not looked at in one moment. A key that has expired counts until it is removed.",
         parse: parsers::debug_digest,
         ..CommandSpec::PLAIN

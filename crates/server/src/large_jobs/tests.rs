@@ -2,7 +2,9 @@ use super::*;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
 use remora_engine::{Durability, ShardOptions};
-use remora_layout::limits::{DIGEST_TURN_PARTS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES};
+use remora_layout::limits::{
+    DIGEST_RESTARTS, DIGEST_TURN_PARTS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
+};
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 
@@ -370,6 +372,26 @@ fn a_digest_goes_in_turns() {
     world.shard.set_durable(1);
     world.turn();
     assert_eq!(world.answered().len(), 2);
+}
+
+/// One that something is changed under all the time is refused, and others are
+/// answered until then.
+#[test]
+fn a_digest_under_changes_is_refused() {
+    let mut world = World::new();
+    for at in 0..3 * DIGEST_TURN_PARTS as u64 {
+        world.job(1, at, &set(&at.to_le_bytes(), b"value"));
+        world.replies.pop().expect("set at once");
+    }
+    world.job(1, 0, &Command::Digest { key: None });
+    for turn in 0..DIGEST_RESTARTS as u64 + 1 {
+        assert!(!world.jobs.is_empty(), "{turn}");
+        world.job(2, turn, &set(b"key", b"value"));
+        assert_eq!(world.answered(), [(2, turn, 0)]);
+        world.turn();
+    }
+    assert_eq!(world.reply().status, Status::TryAgain);
+    assert!(world.jobs.is_empty());
 }
 
 #[test]

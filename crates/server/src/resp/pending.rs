@@ -197,6 +197,10 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
             &format!("ERR reply is longer than {RESP_MAX_REPLY_BYTES} bytes: ask for fewer keys"),
         );
     }
+    if render == Render::Digest && parts.iter().any(|part| part.status == Status::TryAgain) {
+        let text = "TRYAGAIN keys were changed all the time: ask again when fewer changes come";
+        return encode::error(out, text);
+    }
     let command = match render {
         Render::Number(command)
         | Render::AllOk(command)

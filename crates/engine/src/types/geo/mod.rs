@@ -304,7 +304,7 @@ impl GeoKeys {
             }
             (Some(root), None) => {
                 self.add_member(store, (on, root), place, &entry)?;
-                self.plant_tree(store, root);
+                self.plant_tree(store, root, store.last_sequence());
                 Ok(Put::New)
             }
             (None, _) => {

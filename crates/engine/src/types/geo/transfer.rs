@@ -75,7 +75,7 @@ impl GeoKeys {
                 tree.publish(&mut arena_of(store, changed_at));
             }
             self.insert_member(root, place.member, slot);
-            self.plant_tree(store, root);
+            self.plant_tree(store, root, changed_at);
         }
         Ok(())
     }

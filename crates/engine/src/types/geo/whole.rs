@@ -16,9 +16,15 @@ use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 
 impl GeoKeys {
-    /// Makes a tree of a key's members if there are enough. Where memory does
-    /// not suffice they are looked at one by one, until it is tried again.
-    pub(super) fn plant_tree<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
+    /// Makes a tree of a key's members if there are enough, under the sequence of the
+    /// change that has brought the last one. Where memory does not suffice they are
+    /// looked at one by one, until it is tried again.
+    pub(super) fn plant_tree<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        root: u32,
+        changed_at: u64,
+    ) {
         let Some(set) = self.by_root.get_mut(&root) else { return };
         let members = set.members();
         if set.tree.is_some() || members < GEO_TREE_MEMBERS || !members.is_power_of_two() {
@@ -26,7 +32,7 @@ impl GeoKeys {
         }
         let place = |slot| (slot, score_in(&store.owner, slot));
         let places: Vec<(u32, f64)> = set.slots().map(place).collect();
-        let Ok(tree) = tree_of(store, set.root, &places) else { return };
+        let Ok(tree) = tree_of(store, (set.root, changed_at), &places) else { return };
         self.totals.node_bytes += tree.bytes();
         set.set_tree(tree);
     }
@@ -90,7 +96,7 @@ impl GeoKeys {
             kept.push((slot.slot, place.score));
         }
         if set.members() >= GEO_TREE_MEMBERS
-            && let Ok(tree) = tree_of(store, root, &kept)
+            && let Ok(tree) = tree_of(store, (root, store.last_sequence() + 1), &kept)
         {
             self.totals.node_bytes += tree.bytes();
             set.set_tree(tree);
@@ -114,17 +120,17 @@ impl GeoKeys {
     }
 }
 
-/// A tree of members, by slot and score, whose header lies in a root record.
+/// A tree of members, by slot and score, whose header lies in a root record, under
+/// this sequence.
 fn tree_of<J: Journal>(
     store: &mut Store<J>,
-    root: Slot,
+    (root, changed_at): (Slot, u64),
     places: &[(u32, f64)],
 ) -> Result<Tree, TreeError> {
     let home = Home { secret: store.options.record_secret, region: store.options.region };
     let options =
         TreeOptions { kind: TreeKind::default(), capacity: NODE_ENTRIES, bounds: Rect::default() };
     let at = store.state_of(root);
-    let changed_at = store.last_sequence() + 1;
     let mut arena = arena_of(store, changed_at);
     let mut tree = Tree::create(&mut arena, home, at, options)?;
     let object = |&(slot, score): &(u32, f64)| -> (u64, Rect) {

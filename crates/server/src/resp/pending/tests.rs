@@ -1,5 +1,6 @@
 //! Replies that come from their shard in pieces.
 
+use super::*;
 use crate::resp::trees::tests::World;
 use remora_layout::limits::{RESP_PAUSE_OUTPUT_BYTES, RESP_PIECE_BYTES};
 use std::collections::BTreeMap;
@@ -102,4 +103,21 @@ fn a_reader_for_which_too_much_is_kept_is_cut_off() {
     // One that asks now has an answer.
     assert_eq!(world.call(2, "HGETALL h\r\n").0, "*0\r\n");
     assert_eq!(world.heap_bytes(), 0);
+}
+
+/// One shard that could not tell its digest is enough; nobody is told another one.
+#[test]
+fn a_digest_that_a_shard_has_refused_is_no_digest() {
+    let digest = |status| OwnedReply { value: Some(vec![1; 16]), ..OwnedReply::status(status) };
+    let write = |parts: [OwnedReply; 2]| {
+        let mut out = Vec::new();
+        write_reply(Render::Digest, &mut out, Protocol::Resp2, &parts);
+        String::from_utf8(out).unwrap()
+    };
+    assert!(write([Status::Ok; 2].map(digest)).starts_with('+'));
+    let told = write([digest(Status::Ok), OwnedReply::status(Status::TryAgain)]);
+    assert_eq!(
+        told,
+        "-TRYAGAIN keys were changed all the time: ask again when fewer changes come\r\n"
+    );
 }
