@@ -1,9 +1,14 @@
 //! A type of objects is named in its own places only: its folder, its operations, its
 //! walk, its commands, its handle. All other code concerns any key (design, "Objects").
+//!
+//! The types are the folders of the engine. By what a type is called follows from its
+//! folder's name, from the kinds of records (`kind.rs`) that its folder names, and from
+//! the enums of what it can be asked: a new type is checked without a line here.
 
 use super::Violation;
 use crate::rust_text::{code_only, has_word};
 use crate::tree::Tree;
+use std::collections::BTreeSet;
 
 /// Rooms that keep objects, or bring requests about them.
 const ROOMS: &[&str] = &[
@@ -11,92 +16,275 @@ const ROOMS: &[&str] = &[
     "client",
 ];
 
-/// What names a type, and where it may be named.
-struct Named {
+/// The folders of the types.
+const FOLDERS: &str = "crates/engine/src/types/";
+/// The kinds of records.
+const KINDS: &str = "crates/layout/src/kind.rs";
+/// The lists of all types, and of their commands.
+const REGISTRIES: &[&str] = &["crates/engine/src/types/mod.rs", "crates/front/src/types/mod.rs"];
+/// Every shard begins with them: what concerns any key may name them.
+const STRINGS: &str = "string";
+
+/// Words that mean a type in no name that is made of them: all of the index hashes.
+const AMBIGUOUS: &[&str] = &["hash"];
+
+/// What else a type is called, and where else it is at home.
+struct More {
+    folder: &'static str,
     words: &'static [&'static str],
     places: &'static [&'static str],
 }
 
-/// Strings are none of them: a record's value is one, and every shard begins with it.
-const TYPES: &[Named] = &[
-    Named {
-        words: &["Kind::HASH", "Kind::HASH_FIELD", "HashCommand", "types::hash"],
+const MORE: &[More] = &[
+    More { folder: "hash", words: &[], places: &["crates/index/src/hash/object.rs"] },
+    More {
+        folder: "geo",
+        words: &[],
         places: &[
-            "crates/engine/src/types/hash/",
-            "crates/front/src/types/hash.rs",
-            "crates/client/src/hash",
-            "crates/index/src/hash/object.rs",
-        ],
-    },
-    Named {
-        words: &["Kind::GEO", "Kind::GEO_MEMBER", "GeoCommand", "types::geo"],
-        places: &[
-            "crates/engine/src/types/geo/",
             "crates/engine/src/command/geo.rs",
+            "crates/engine/src/geo.rs",
             "crates/engine/src/geo_read.rs",
             "crates/front/src/request/geo",
             "crates/front/src/table/geo_entries.rs",
             "crates/front/src/geo_reply.rs",
+            "crates/server/src/resp/geo",
         ],
     },
-    Named {
-        words: &["Kind::RTREE", "Kind::OBJECT", "TreeCommand", "types::rtree"],
+    More {
+        folder: "rtree",
+        words: &["tree", "trees"],
         places: &[
-            "crates/engine/src/types/rtree/",
             "crates/engine/src/command/tree.rs",
             "crates/engine/src/command/refined.rs",
             "crates/engine/src/command/object.rs",
-            "crates/index/src/rtree/",
+            "crates/layout/src/tree.rs",
+            "crates/layout/src/node.rs",
+            "crates/layout/src/object.rs",
             "crates/front/src/request/trees.rs",
             "crates/front/src/table/tree_entries.rs",
             "crates/front/src/tree_reply.rs",
+            "crates/server/src/resp/trees",
             "crates/client/src/trees",
         ],
     },
 ];
 
-/// Files that name types and are no type's, and why.
-const EXCEPT: &[&str] = &[
-    // A kind is a number in a record; here it gets its name.
-    "crates/layout/src/kind.rs",
-    // The registry.
-    "crates/engine/src/types/mod.rs",
-    // Exports the operations.
-    "crates/engine/src/command/mod.rs",
-    // The RESP thread looks at a request about a tree before it is encoded: it may read
-    // the tree itself.
-    "crates/front/src/request/mod.rs",
-    // A thread that does not own a tree reads it for its client (decision 0024).
-    "crates/server/src/ring_session/searching.rs",
-    // The RESP thread reads small trees itself (decision 0024).
-    "crates/server/src/resp/trees.rs",
-    // It reads GEO keys, and stores what it found in another shard (decision 0025).
-    "crates/server/src/resp/geo.rs",
+/// A file, or a folder, that names types and is not theirs.
+struct Except {
+    path: &'static str,
+    folders: &'static [&'static str],
+    /// Why it does.
+    why: &'static str,
+}
+
+const fn except(path: &'static str, folders: &'static [&'static str], why: &'static str) -> Except {
+    Except { path, folders, why }
+}
+
+const BOTH: &[&str] = &["geo", "rtree"];
+const TREES: &[&str] = &["rtree"];
+const GEO: &[&str] = &["geo"];
+
+/// Most of it is older than `Request::Object` and `ObjectReply`, by which a new type
+/// is asked without being named: GEO keys and trees are asked by requests of
+/// their own, as the RESP thread reads small ones itself before it asks a shard.
+const EXCEPT: &[Except] = &[
+    except("crates/engine/src/command/mod.rs", BOTH, "exports their operations"),
+    except("crates/engine/src/store/mod.rs", BOTH, "their counts in INFO are fields of ShardStats"),
+    except("crates/server/src/resp/info.rs", BOTH, "writes these counts"),
+    except("crates/front/src/error.rs", BOTH, "their errors have texts of their own"),
+    except("crates/front/src/request/mod.rs", BOTH, "requests and forms of replies of their own"),
+    except("crates/front/src/table/mod.rs", BOTH, "lists their tables of commands and chapters"),
+    except("crates/front/src/table/entries.rs", BOTH, "names the parsers of their commands"),
+    except("crates/front/src/table/arguments.rs", TREES, "the arguments of their commands"),
+    except("crates/server/src/resp/mod.rs", BOTH, "lists the modules"),
+    except("crates/server/src/resp/execute.rs", BOTH, "hands their requests to their modules"),
+    except("crates/server/src/resp/pending.rs", BOTH, "writes their replies"),
+    except(
+        "crates/server/src/resp/connections.rs",
+        TREES,
+        "takes the answers that trees.rs asked for",
+    ),
+    except(
+        "crates/server/src/ring_session/searching.rs",
+        TREES,
+        "a thread that does not own a tree reads it for its client (decision 0024)",
+    ),
+    except("crates/engine/src/types/geo/", TREES, "members lie in a tree (decision 0025)"),
+    except("crates/engine/src/geo_read.rs", TREES, "searches the tree of a GEO key"),
+    except("crates/front/src/request/geo.rs", TREES, "shares a limit with the parsers of trees"),
+    except("crates/server/src/resp/geo.rs", TREES, "reads the tree of a GEO key, as trees.rs does"),
+    except("crates/server/src/resp/trees.rs", GEO, "reads the tree of a GEO key, too"),
+    except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
+    except("crates/layout/src/message.rs", TREES, "the status NoTree"),
+    except("crates/layout/src/plant.rs", TREES, "lists planted bugs, some of which are of trees"),
+    except("crates/client/src/choose/classes.rs", TREES, "the cost of a search has classes"),
+    except("crates/client/src/session.rs", TREES, "a session keeps what it knows of trees"),
+    except("crates/client/src/error.rs", TREES, "the text of the status NoTree"),
 ];
 
-/// See the module's text.
-pub fn check(tree: &Tree) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for (path, text) in tree.texts() {
-        if !is_checked(path) {
-            continue;
+/// One type: what names it, and where that may stand.
+struct Named {
+    folder: String,
+    /// Parts of names: of `geo_keys` and `GeoCommand`, in small letters.
+    parts: Vec<String>,
+    /// Whole names, with what stands before them.
+    words: BTreeSet<String>,
+    places: Vec<String>,
+}
+
+impl Named {
+    fn is_at_home(&self, path: &str) -> bool {
+        self.places.iter().any(|place| path.starts_with(place.as_str()))
+    }
+}
+
+/// The names of the types' folders.
+fn folders(tree: &Tree) -> BTreeSet<&str> {
+    let inside = tree.paths().filter_map(|path| path.strip_prefix(FOLDERS));
+    let folders = inside.filter_map(|path| Some(path.split_once('/')?.0));
+    folders.filter(|folder| *folder != STRINGS).collect()
+}
+
+/// What follows `before` in each line of code that has it, as far as it is a name.
+fn names_behind<'c>(code: &'c str, before: &str) -> impl Iterator<Item = &'c str> {
+    code.match_indices(before).map(|(at, before)| {
+        let rest = &code[at + before.len()..];
+        &rest[..rest.find(|c| !is_of_name(c)).unwrap_or(rest.len())]
+    })
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn types(tree: &Tree) -> Vec<Named> {
+    let kinds = code_only(tree.text(KINDS).unwrap_or_default());
+    let kinds: BTreeSet<&str> = names_behind(&kinds, "pub const ")
+        .filter(|name| *name != "STRING" && name.chars().all(|c| !c.is_lowercase()))
+        .collect();
+    let mut types: Vec<Named> = folders(tree).into_iter().map(|at| named(tree, at)).collect();
+    for of in &mut types {
+        let own: Vec<String> = tree
+            .texts()
+            .filter(|(path, _)| path.starts_with(FOLDERS) && of.is_at_home(path))
+            .map(|(_, text)| code_only(text))
+            .collect();
+        let is_own = |kind: &&&str| own.iter().any(|code| has_word(code, &format!("Kind::{kind}")));
+        of.words.extend(kinds.iter().filter(is_own).map(|kind| format!("Kind::{kind}")));
+    }
+    types
+}
+
+/// A type by its folder, without its kinds.
+fn named(tree: &Tree, folder: &str) -> Named {
+    let more = MORE.iter().find(|more| more.folder == folder);
+    let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
+    let mut own = vec![format!("{FOLDERS}{folder}/")];
+    for room in ["front/src/types", "index/src", "client/src"] {
+        // Nothing but a type's file has its name, or lies in a folder of that name.
+        let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
+        if !is_taken {
+            own.extend([format!("crates/{room}/{folder}.rs"), format!("crates/{room}/{folder}/")]);
         }
-        // Tests inside a file stand at its end.
-        let code = code_only(text);
-        let code = code.split("mod tests {").next().unwrap_or_default();
-        let elsewhere =
-            TYPES.iter().filter(|of| !of.places.iter().any(|place| path.starts_with(place)));
-        for word in elsewhere.flat_map(|of| of.words) {
-            for (at, _) in code.lines().enumerate().filter(|(_, line)| has_word(line, word)) {
-                let message = format!(
-                    "{word} names a type outside its places: let trait Type answer, or move this to \
-                     the type's own code"
-                );
-                found.push(Violation::at(path, at + 1, message));
+    }
+    own.extend(places.iter().map(|place| (*place).to_owned()));
+    let mut of = Named {
+        folder: folder.to_owned(),
+        parts: words.iter().map(|word| (*word).to_owned()).collect(),
+        words: BTreeSet::from([format!("types::{folder}")]),
+        places: own,
+    };
+    if !AMBIGUOUS.contains(&folder) {
+        of.parts.push(folder.to_owned());
+    }
+    for (path, text) in tree.texts().filter(|(path, _)| path.starts_with("crates/engine/")) {
+        if of.is_at_home(path) {
+            let code = code_only(text);
+            let enums = names_behind(&code, "pub enum ").filter(|name| name.ends_with("Command"));
+            of.words.extend(enums.map(str::to_owned));
+        }
+    }
+    of
+}
+
+/// The parts of a name, in small letters: of `geo_keys` and of `GeoKeys` two.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut before = '_';
+    for c in name.chars() {
+        if c == '_' || (c.is_uppercase() && before.is_lowercase()) {
+            parts.push(String::new());
+        }
+        if c != '_' {
+            parts.last_mut().expect("there is one").extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    parts
+}
+
+/// The names in a line of code by which it names a type.
+fn found_in(line: &str, of: &Named) -> Vec<String> {
+    let words = of.words.iter().filter(|word| has_word(line, word)).cloned();
+    let names = line.split(|c| !is_of_name(c)).filter(|name| !name.is_empty());
+    let made = names.filter(|name| parts(name).iter().any(|part| of.parts.contains(part)));
+    words.chain(made.map(str::to_owned)).collect()
+}
+
+/// Kinds that more than one type names.
+fn shared_kinds(types: &[Named]) -> Vec<Violation> {
+    let mut wrong = Vec::new();
+    for (at, of) in types.iter().enumerate() {
+        for other in &types[at + 1..] {
+            for kind in of.words.intersection(&other.words) {
+                let message =
+                    format!("{kind} is named by two types: {}, {}", of.folder, other.folder);
+                wrong.push(Violation::at(KINDS, 0, message));
             }
         }
     }
-    found
+    wrong
+}
+
+/// See the module's text.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let types = types(tree);
+    let mut wrong = shared_kinds(&types);
+    let mut used = BTreeSet::new();
+    for (path, text) in tree.texts().filter(|(path, _)| is_checked(path)) {
+        // Tests inside a file stand at its end.
+        let code = code_only(text);
+        let code = code.split("mod tests {").next().unwrap_or_default();
+        for of in types.iter().filter(|of| !of.is_at_home(path)) {
+            let lines = code.lines().enumerate();
+            let mut found = lines
+                .flat_map(|(at, line)| found_in(line, of).into_iter().map(move |name| (at, name)));
+            let folder = of.folder.as_str();
+            let except = EXCEPT.iter().find(|except| path.starts_with(except.path));
+            if let Some(except) = except.filter(|except| except.folders.contains(&folder)) {
+                if found.next().is_some() {
+                    used.insert((except.path, folder));
+                }
+                continue;
+            }
+            for (at, name) in found {
+                let message = format!(
+                    "{name} names a type outside its places: let trait Type answer, or move \
+                     this to the type's own code"
+                );
+                wrong.push(Violation::at(path, at + 1, message));
+            }
+        }
+    }
+    for except in EXCEPT.iter().filter(|except| tree.has_prefix(except.path)) {
+        for folder in except.folders.iter().filter(|of| !used.contains(&(except.path, **of))) {
+            let why = except.why;
+            let message = format!("it does not name {folder} any more: end the exception ({why})");
+            wrong.push(Violation::at(except.path, 0, message));
+        }
+    }
+    wrong
 }
 
 fn is_checked(path: &str) -> bool {
@@ -105,15 +293,38 @@ fn is_checked(path: &str) -> bool {
         rest.is_some_and(|rest| rest.starts_with("/src/"))
     };
     let is_test = ["/tests/", "/tests.rs", "_tests.rs"].iter().any(|part| path.contains(part));
-    ROOMS.iter().any(is_room) && path.ends_with(".rs") && !is_test && !EXCEPT.contains(&path)
+    // A room's first file lists its modules.
+    let is_list = path == KINDS || REGISTRIES.contains(&path) || path.ends_with("/lib.rs");
+    ROOMS.iter().any(is_room) && path.ends_with(".rs") && !is_test && !is_list
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const KINDS_TEXT: &str = "impl Kind {\n\
+        pub const STRING: Self = Self(0);\npub const HASH: Self = Self(1);\n\
+        pub const RTREE: Self = Self(5);\npub const GEO: Self = Self(6);\n\
+        pub const BOUNDED: Self = Self(8);\npub const GEO_MEMBER: Self = Self(64);\n\
+        pub const fn name(self) {}\n}";
+
+    /// Lines at which a text is wrong, beside four types of which one has just come.
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        check(&Tree::of(&[(path, text)])).into_iter().map(|found| found.line).collect()
+        let tree = Tree::of(&[
+            (KINDS, KINDS_TEXT),
+            ("crates/engine/src/types/string/mod.rs", "Kind::STRING;"),
+            ("crates/engine/src/types/hash/mod.rs", "Kind::HASH;\npub enum HashCommand {}"),
+            ("crates/engine/src/types/geo/mod.rs", "Kind::GEO; Kind::GEO_MEMBER; tree();"),
+            ("crates/engine/src/command/geo.rs", "pub enum GeoCommand {}"),
+            ("crates/engine/src/types/rtree/mod.rs", "Kind::RTREE;"),
+            ("crates/engine/src/types/bcount/mod.rs", "Kind::BOUNDED;\npub enum CounterCommand {}"),
+            (path, text),
+        ]);
+        let found = check(&tree).into_iter().filter(|found| found.file == path);
+        let mut lines: Vec<usize> = found.map(|found| found.line).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        lines
     }
 
     #[test]
@@ -121,13 +332,11 @@ mod tests {
         let text = "if kind == Kind::RTREE {}\nKind::STRING;\n// Kind::GEO\n\
                     use crate::types::hash::Told;\nlet name = \"GeoCommand\";\nKind::GEO_MEMBER;\n";
         // As the store asked for the encoding once.
-        assert_eq!(lines("crates/engine/src/store/keys.rs", text), [4, 6, 1]);
-        assert_eq!(lines("crates/server/src/large_jobs.rs", text), [4, 6, 1]);
+        assert_eq!(lines("crates/engine/src/store/keys.rs", text), [1, 4, 6]);
+        assert_eq!(lines("crates/server/src/large_jobs.rs", text), [1, 4, 6]);
         assert_eq!(lines("crates/engine/src/types/rtree/put.rs", text), [4, 6]);
-        assert_eq!(lines("crates/client/src/hash/read.rs", text), [6, 1]);
+        assert_eq!(lines("crates/client/src/hash/read.rs", text), [1, 6]);
         for free in [
-            "crates/layout/src/kind.rs",
-            "crates/engine/src/types/mod.rs",
             "crates/engine/tests/trees.rs",
             "crates/engine/src/shard/kind_tests.rs",
             "crates/remora/src/export/mod.rs",
@@ -136,14 +345,49 @@ mod tests {
             assert!(lines(free, text).is_empty(), "{free}");
         }
         let tests = "fn f() {}\n#[cfg(test)]\nmod tests {\n    Kind::GEO;\n}\n";
-        assert!(lines("crates/engine/src/store/mod.rs", tests).is_empty());
+        assert!(lines("crates/engine/src/store/keys.rs", tests).is_empty());
+    }
+
+    #[test]
+    fn names_that_are_made_of_a_types_name_are_seen() {
+        let text = "Request::TreeRefine { name }\nself.geo_answers\nTREE_NAME\nmod trees;\n\
+                    KeyHash::of(hash)\nGeometry\nlet street = subtree;\nRender::Geo(form)\n";
+        assert_eq!(lines("crates/server/src/large_jobs.rs", text), [1, 2, 3, 4, 8]);
+        // What is excepted is so for the types that are named there.
+        let path = "crates/server/src/resp/connections.rs";
+        assert_eq!(lines(path, text), [2, 8]);
+    }
+
+    #[test]
+    fn a_new_type_is_checked_without_a_line_here() {
+        let text = "Kind::BOUNDED;\nCounterCommand::Get\nuse types::bcount::X;\nBcountReply\nfn other() {}";
+        assert_eq!(lines("crates/engine/src/store/keys.rs", text), [1, 2, 3, 4]);
+        for own in ["engine/src/types/bcount/x", "front/src/types/bcount", "client/src/bcount/x"] {
+            assert!(lines(&format!("crates/{own}.rs"), text).is_empty(), "{own}");
+        }
+    }
+
+    #[test]
+    fn exceptions_that_are_none_any_more_and_shared_kinds_are_told() {
+        let path = "crates/server/src/resp/info.rs";
+        assert_eq!(lines(path, "geo_keys"), [0]);
+        assert!(lines(path, "geo_keys; trees").is_empty());
+        assert!(!lines(KINDS, KINDS_TEXT).contains(&0));
+        let tree = Tree::of(&[
+            (KINDS, KINDS_TEXT),
+            ("crates/engine/src/types/geo/mod.rs", "Kind::GEO;"),
+            ("crates/engine/src/types/other/mod.rs", "Kind::GEO;"),
+        ]);
+        assert!(check(&tree).iter().any(|found| found.file == KINDS));
     }
 
     #[test]
     fn every_place_is_there() {
         let tree = Tree::load(std::path::Path::new("..")).expect("a repository");
-        for place in TYPES.iter().flat_map(|of| of.places).chain(EXCEPT) {
+        let excepted = EXCEPT.iter().map(|except| &except.path);
+        for place in MORE.iter().flat_map(|of| of.places).chain(excepted) {
             assert!(tree.paths().any(|path| path.starts_with(place)), "{place}");
         }
+        assert!(MORE.iter().all(|of| folders(&tree).contains(of.folder)));
     }
 }
