@@ -169,7 +169,7 @@ fn who_searches_the_memory_finds_what_was_durable_or_asks() {
 fn the_tree_of_a_geo_key_is_durable_with_the_member_that_brought_it() {
     let mut shard = World::new().shard;
     let hash = shard.hash(NAME);
-    let mut geo = |shard: &mut Shard, command: GeoCommand<'_>| {
+    let geo = |shard: &mut Shard, command: GeoCommand<'_>| {
         let command = Command::Of { key: NAME, request: command.request() };
         shard.execute(&command, hash, Now::default()).number
     };

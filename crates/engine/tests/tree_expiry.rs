@@ -3,10 +3,10 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{
-    Command, Dumped, Expiry, ObjectId, PutObject, TreeCommand, TreeSettings,
+    Command, Dumped, Expiry, FoundObjects, ObjectId, PutObject, TreeCommand, TreeSettings,
 };
 use remora_engine::{Applied, Now, Origin, Shard, ShardOptions};
-use remora_layout::limits::EXPIRE_TURN_OBJECTS;
+use remora_layout::limits::{EXPIRE_TURN_OBJECTS, MAX_NODE_ENTRIES, NEAREST_TURN_WORK};
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 
@@ -120,4 +120,50 @@ fn a_sweep_removes_nothing_that_is_flushed() {
     }
     assert_eq!(copy.digest(), shard.digest());
     shard.audit().unwrap();
+}
+
+/// The search for the nearest goes past what has expired in turns, whether it goes
+/// meanwhile or is still there.
+#[test]
+fn the_nearest_behind_many_that_have_expired_are_found_in_turns() {
+    for sweeps in [false, true] {
+        let mut shard = new_shard();
+        put(&mut shard, b"t", 20_000, 1);
+        for id in 0..3 {
+            let rect = Rect::point(500.0 + id as f64, 500.0).unwrap();
+            let put = PutObject::new(ObjectId::Number(id), rect);
+            assert_eq!(ask(&mut shard, b"t", TreeCommand::Put(put), START), (Status::Ok, 1));
+        }
+        let now = Now { unix_ms: START.unix_ms + 10_000, ..LATE };
+        let mut scratch = Vec::new();
+        let nearest = TreeCommand::Nearest { x: 1.0, y: 2.0, wanted: 2 };
+        let request = nearest.request(&mut scratch).unwrap();
+        let on = (&b"t"[..], shard.hash(b"t"));
+        let mut read = shard.begin_read(on, request, now).unwrap();
+        let (mut found, mut turns) = (Vec::new(), 0);
+        if sweeps {
+            shard.tick(now);
+        }
+        loop {
+            let turn = shard.read_turn(&mut read, &mut found, now).unwrap();
+            turns += 1;
+            if turn.ended {
+                assert_eq!(turn.number, 2);
+                break;
+            }
+            assert!(found.is_empty() && turns < 100);
+            if sweeps {
+                assert!(shard.wants_release(), "the sweep is not at its end");
+                shard.release_some(now);
+            }
+        }
+        let words: Vec<u64> =
+            FoundObjects::of(&found).iter().map(|(object, _)| object.word).collect();
+        assert_eq!(words, [0, 1]);
+        // What one turn does is less than all objects.
+        let in_a_turn = NEAREST_TURN_WORK + MAX_NODE_ENTRIES as u64;
+        assert!(turns >= 19_000 / in_a_turn, "{turns} turns");
+        // In one go it gives the same.
+        assert_eq!(ask(&mut shard, b"t", nearest, now), (Status::Ok, 2));
+    }
 }

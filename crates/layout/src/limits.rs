@@ -327,6 +327,15 @@ pub const MAX_GEOMETRY_DEPTH: usize = 8;
 pub const MAX_GEOMETRY_COORDINATE: f64 = 1e150;
 /// Most objects that a search for the nearest gives: they fit a frame.
 pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
+/// What a search for the nearest does in one turn of its shard: so many nodes that it
+/// visits for the first time, and objects of which it asks whether they have expired:
+/// some 0.2 ms.
+pub const NEAREST_TURN_WORK: u64 = 2048;
+/// What it does once more in one turn, as its tree has changed: nodes and objects as
+/// above. The border of some hundred thousand objects.
+pub const NEAREST_AGAIN_WORK: u64 = 8192;
+/// Nodes that wait for one search for the nearest, 24 bytes each.
+pub const NEAREST_WAITING_NODES: usize = 1 << 17;
 /// Most objects in one reply of a search.
 pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 /// Nodes that a search visits in one turn of its shard: less than 0.1 ms.

@@ -134,6 +134,14 @@ impl Rect {
         let dy = (self.min_y - y).max(y - self.max_y).max(0.0);
         dx * dx + dy * dy
     }
+
+    /// Square of the distance of a point to the farthest one of the rectangle.
+    #[inline(always)]
+    pub fn farthest_squared(&self, x: f64, y: f64) -> f64 {
+        let dx = (x - self.min_x).max(self.max_x - x);
+        let dy = (y - self.min_y).max(self.max_y - y);
+        dx * dx + dy * dy
+    }
 }
 
 // Coordinates are never NaN, so that plain comparisons do.
@@ -172,6 +180,8 @@ mod tests {
         assert!(!corner.contains(&unit) && unit.shared_area(&corner) == 0.0);
         assert_eq!(unit.distance_squared(4.0, 5.0), 25.0);
         assert_eq!(unit.distance_squared(0.5, 1.0), 0.0);
+        assert_eq!(unit.farthest_squared(4.0, 3.0), 25.0);
+        assert_eq!(unit.farthest_squared(0.5, 0.5), 0.5);
         let apart = Rect::new(1.0 + f64::EPSILON, 2.0, 0.0, 1.0).unwrap();
         assert!(!unit.intersects(&apart) && unit.union(&apart).contains(&apart));
     }

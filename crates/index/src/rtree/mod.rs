@@ -4,7 +4,7 @@
 //! `tree` is what the owner calls, `bulk` builds a tree of many objects in steps,
 //! sorted by `sort`, `change`
 //! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
-//! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf. `search` is the owner's way to
+//! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf. `search` and `nearest` are the owner's way to
 //! read, `walk` everybody else's, `local` that of who maps the memory. The paper locks nodes against other writers
 //! (C8); here there is one writer.
 
@@ -16,6 +16,7 @@ mod guttman;
 mod hilbert;
 mod ids;
 mod local;
+mod nearest;
 mod pool;
 mod rstar;
 mod scan;
@@ -26,6 +27,7 @@ mod walk;
 
 pub use bulk::Build;
 pub use local::{LocalWalk, read_header, walk_locally};
+pub use nearest::{Nearest, NearestTurn};
 pub use pool::Arena;
 pub use search::{Cursor, Object, Predicate};
 pub use tree::{Tree, TreeError, TreeOptions};

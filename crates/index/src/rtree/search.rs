@@ -10,7 +10,6 @@ use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeHeader;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 /// Which objects a window search is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -235,36 +234,5 @@ impl Tree {
         let mut count = 0;
         self.search(owner, window, predicate, |_| count += 1);
         count
-    }
-
-    /// The `wanted` objects nearest to a point of those that `counts` is for, the
-    /// nearest first; of equally near ones the lesser id. The distance is that to
-    /// the nearest point of the object.
-    pub fn nearest<J: Journal>(
-        &self,
-        owner: &Owner<J>,
-        (x, y): (f64, f64),
-        wanted: usize,
-        mut counts: impl FnMut(&Object) -> bool,
-    ) -> Vec<Object> {
-        let mut found = Vec::new();
-        let root = Entry { rect: Rect::default(), word: self.header().root.to_word() };
-        let levels = self.header().height;
-        let mut heap = BinaryHeap::from([Candidate { distance_squared: 0.0, levels, entry: root }]);
-        while found.len() < wanted
-            && let Some(Candidate { levels, entry, .. }) = heap.pop()
-        {
-            if levels == 0 {
-                found.extend(counts(&entry).then_some(entry));
-                continue;
-            }
-            let below = entries_in(owner, NodeRef::from_word(entry.word)).iter();
-            heap.extend(below.map(|&entry| Candidate {
-                distance_squared: entry.rect.distance_squared(x, y),
-                levels: levels - 1,
-                entry,
-            }));
-        }
-        found
     }
 }

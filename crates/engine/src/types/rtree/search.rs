@@ -7,9 +7,9 @@ use super::refine::Refining;
 use crate::command::{Items, Reply, TreeCommand};
 use crate::store::{Now, Store};
 use remora_arena::{Journal, Slot, slot_of};
-use remora_index::rtree::{Cursor, Object, Predicate};
+use remora_index::rtree::{Cursor, Nearest, NearestTurn, Object, Predicate};
 use remora_layout::limits::{
-    MAX_NEAREST, RESOLVE_TURN_WORDS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
+    MAX_NEAREST, NEAREST_TURN_WORK, RESOLVE_TURN_WORDS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
 };
 use remora_layout::message::Status;
 use remora_layout::node::node_bytes;
@@ -32,7 +32,7 @@ pub(super) struct Searching {
 /// What is no search of a window.
 enum Other {
     /// The objects nearest to a point.
-    Nearest { at: (f64, f64), wanted: usize },
+    Nearest(Box<Nearest>),
     /// The ids of these objects.
     Resolve { words: Vec<u64>, resolved: usize },
 }
@@ -55,8 +55,8 @@ impl Searching {
                 return Err(Status::TooLarge);
             }
             TreeCommand::Nearest { x, y, wanted } => {
-                let other = Other::Nearest { at: (x, y), wanted: wanted as usize };
-                return Ok(Self::other(other));
+                let nearest = Nearest::new((x, y), wanted as usize);
+                return Ok(Self::other(Other::Nearest(Box::new(nearest))));
             }
             TreeCommand::Resolve { words } => {
                 let words = words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
@@ -99,16 +99,27 @@ impl Trees {
         other: &mut Other,
         found: &mut Vec<u8>,
         now: Now,
-    ) -> Turn {
+    ) -> Result<Turn, Status> {
         let whole = |number| Turn { ended: true, number, gives_value: true, ..Turn::default() };
         match other {
-            &mut Other::Nearest { at, wanted } => {
-                let is_given = |object: &Object| named.is_given(store, object.word, now);
-                let nearest = named.tree.nearest(&store.owner, at, wanted, is_given);
-                for object in &nearest {
-                    named.give(store, object, now, found);
+            Other::Nearest(search) => {
+                search.look_again(|word| {
+                    let (word, rect) = named.present(store, word)?;
+                    named.is_given(store, word, now).then_some(Object { rect, word })
+                });
+                let may_expire = named.with.expiry > 0;
+                let counts =
+                    |object: &Object| !may_expire || named.is_given(store, object.word, now);
+                match named.tree.nearest_some(&store.owner, search, NEAREST_TURN_WORK, counts) {
+                    NearestTurn::Paused => Ok(Turn::default()),
+                    NearestTurn::GaveUp => Err(Status::Outrun),
+                    NearestTurn::Ended => {
+                        for object in search.found() {
+                            named.give(store, &object, now, found);
+                        }
+                        Ok(whole(search.found().len() as i64))
+                    }
                 }
-                whole(nearest.len() as i64)
             }
             Other::Resolve { words, resolved } => {
                 let some = words[*resolved..].iter().take(RESOLVE_TURN_WORDS);
@@ -119,7 +130,7 @@ impl Trees {
                     }
                 }
                 *resolved += some.len();
-                Turn { ended: *resolved == words.len(), ..whole(*resolved as i64) }
+                Ok(Turn { ended: *resolved == words.len(), ..whole(*resolved as i64) })
             }
         }
     }
@@ -128,7 +139,8 @@ impl Trees {
     /// that it finds to `found`, or verdicts on them.
     ///
     /// # Errors
-    /// `NoTree`: the tree has gone meanwhile.
+    /// `NoTree`: the tree has gone meanwhile. `Outrun`: it changes too much for a
+    /// search for the nearest.
     pub(super) fn search_turn<J: Journal>(
         &self,
         store: &Store<J>,
@@ -141,7 +153,7 @@ impl Trees {
         });
         let named = named.ok_or(Status::NoTree)?;
         if let Some(other) = &mut search.other {
-            return Ok(Self::other_turn(store, named, other, found, now));
+            return Self::other_turn(store, named, other, found, now);
         }
         let node = node_bytes(named.tree.header().capacity as usize);
         let step = (SEARCH_TURN_BYTES / node).max(1) as u64;

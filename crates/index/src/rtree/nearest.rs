@@ -1,0 +1,254 @@
+//! The objects nearest to a point, as the owner finds them: in turns.
+//!
+//! What it keeps true: nodes are visited nearest first, so that every object nearer
+//! than the node in turn has been looked at. When a turn finds that entries have left
+//! nodes for others since the last one, nodes that wait may be gone: the search goes
+//! down from the root again, past what lies wholly within the distance that is done.
+//! So it comes further in each turn, unless the border of what is done is too long for
+//! one: then it gives up, if the tree goes on changing so.
+
+use super::edit::{entries_in, prefetch_node};
+use super::search::Object;
+use super::tree::Tree;
+use remora_arena::{Journal, Owner};
+use remora_layout::limits::{NEAREST_AGAIN_WORK, NEAREST_WAITING_NODES, WALK_RESTARTS};
+use remora_layout::node::{Entry, NodeRef};
+use remora_layout::rect::Rect;
+use remora_layout::tree::TreeHeader;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// A node to visit.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    distance_squared: f64,
+    at: NodeRef,
+    level: u8,
+}
+
+impl Ord for Waiting {
+    /// The greatest is the one to visit first, as a heap wants it: the nearest. Of
+    /// equally near ones the lowest, so that few wait.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_distance = other.distance_squared.total_cmp(&self.distance_squared);
+        let key = |way: &Self| (way.level, way.at.to_word());
+        by_distance.then_with(|| key(other).cmp(&key(self)))
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Waiting {}
+
+/// What a turn of a search for the nearest has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NearestTurn {
+    /// All are found.
+    Ended,
+    /// It goes on in the next turn.
+    Paused,
+    /// The tree changes in every turn, and the search comes no further; or more nodes
+    /// would wait than may.
+    GaveUp,
+}
+
+/// A search for the nearest that can pause; see [`Tree::nearest_some`].
+#[derive(Clone, Debug)]
+pub struct Nearest {
+    at: (f64, f64),
+    wanted: usize,
+    waiting: BinaryHeap<Waiting>,
+    /// The tree's counter when it went down from the root; `None` if it is to.
+    counter: Option<u64>,
+    /// Every object nearer than this has been looked at.
+    done_within: f64,
+    /// The same when it went down from the root last.
+    done_before: f64,
+    /// Times in a row that it went down from the root and came no further.
+    stalls: u32,
+    /// The nearest objects so far: by the bits of the distance, which is not
+    /// negative, and id.
+    best: BTreeMap<(u64, u64), Rect>,
+    nodes: u64,
+}
+
+impl Nearest {
+    /// A search that has not begun, for so many objects nearest to a point.
+    pub fn new(at: (f64, f64), wanted: usize) -> Self {
+        Self {
+            at,
+            wanted,
+            waiting: BinaryHeap::new(),
+            counter: None,
+            done_within: 0.0,
+            done_before: 0.0,
+            stalls: 0,
+            best: BTreeMap::new(),
+            nodes: 0,
+        }
+    }
+
+    /// What it has found, the nearest first; of equally near ones the lesser id.
+    pub fn found(&self) -> impl ExactSizeIterator<Item = Object> {
+        self.best.iter().map(|(&(_, word), &rect)| Entry { rect, word })
+    }
+
+    /// Nodes visited so far.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Between two turns what was found may have moved or gone: `present` gives the
+    /// object that had this word as it is, if it still counts.
+    pub fn look_again(&mut self, mut present: impl FnMut(u64) -> Option<Object>) {
+        let again = self.best.keys().filter_map(|&(_, word)| present(word));
+        let again = again.map(|object| (self.key(&object), object.rect)).collect();
+        if self.best != again {
+            // Others that were too far may be wanted now.
+            (self.best, self.counter) = (again, None);
+        }
+    }
+
+    fn key(&self, object: &Object) -> (u64, u64) {
+        (object.rect.distance_squared(self.at.0, self.at.1).to_bits(), object.word)
+    }
+
+    /// The farthest object, if there are enough.
+    fn farthest(&self) -> Option<(u64, u64)> {
+        let is_full = self.best.len() >= self.wanted;
+        self.best.last_key_value().filter(|_| is_full).map(|(&key, _)| key)
+    }
+
+    /// Goes down from the root, if what waits is not of this header's tree as it is
+    /// now. False if that is of no use.
+    fn enter(&mut self, header: &TreeHeader) -> bool {
+        if self.counter == Some(header.counter) {
+            return true;
+        }
+        if self.nodes > 0 {
+            let is_further = self.done_within > self.done_before;
+            self.stalls = if is_further { 0 } else { self.stalls + 1 };
+        }
+        (self.counter, self.done_before) = (Some(header.counter), self.done_within);
+        self.waiting.clear();
+        let (at, level) = (header.root, header.height - 1);
+        self.waiting.push(Waiting { distance_squared: 0.0, at, level });
+        self.stalls <= WALK_RESTARTS
+    }
+
+    /// Takes the node to visit next; none if no object below any could be wanted.
+    fn next(&mut self) -> Option<Waiting> {
+        let way = *self.waiting.peek()?;
+        let is_near = |farthest: (u64, u64)| way.distance_squared.to_bits() <= farthest.0;
+        if self.wanted == 0 || !self.farthest().is_none_or(is_near) {
+            return None;
+        }
+        self.nodes += 1;
+        self.waiting.pop()
+    }
+
+    /// Takes the objects of a leaf that are wanted. How many it has looked at.
+    fn take(&mut self, entries: &[Entry], mut counts: impl FnMut(&Object) -> bool) -> u64 {
+        let mut looked_at = 0;
+        for object in entries {
+            let key = self.key(object);
+            let is_done = f64::from_bits(key.0) < self.done_within || self.best.contains_key(&key);
+            if is_done || self.farthest().is_some_and(|farthest| farthest <= key) {
+                continue;
+            }
+            looked_at += 1;
+            if counts(object) {
+                self.best.insert(key, object.rect);
+                if self.best.len() > self.wanted {
+                    self.best.pop_last();
+                }
+            }
+        }
+        looked_at
+    }
+}
+
+impl Tree {
+    /// The `wanted` objects nearest to a point of those that `counts` is for, the
+    /// nearest first; of equally near ones the lesser id. The distance is that to
+    /// the nearest point of the object.
+    pub fn nearest<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        at: (f64, f64),
+        wanted: usize,
+        counts: impl FnMut(&Object) -> bool,
+    ) -> Vec<Object> {
+        let mut search = Nearest::new(at, wanted);
+        self.nearest_within(owner, &mut search, (u64::MAX, usize::MAX), counts);
+        search.found().collect()
+    }
+
+    /// Goes on with a search for the nearest for one turn: over so many nodes that it
+    /// visits for the first time and objects that `counts` is asked about, and what
+    /// the last of these nodes holds. The search is used with this tree only, and
+    /// [`Nearest::look_again`] is called between two turns.
+    ///
+    /// At its end it has found the nearest of the objects that were there all the
+    /// time at one place; of others some.
+    pub fn nearest_some<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        search: &mut Nearest,
+        most: u64,
+        counts: impl FnMut(&Object) -> bool,
+    ) -> NearestTurn {
+        self.nearest_within(owner, search, (most, NEAREST_WAITING_NODES), counts)
+    }
+
+    fn nearest_within<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        search: &mut Nearest,
+        (most, most_waiting): (u64, usize),
+        mut counts: impl FnMut(&Object) -> bool,
+    ) -> NearestTurn {
+        let header = self.header();
+        if !search.enter(&header) {
+            return NearestTurn::GaveUp;
+        }
+        let (capacity, (x, y)) = (header.capacity as usize, search.at);
+        let (mut spent, mut again) = (0, 0);
+        while spent < most && again < NEAREST_AGAIN_WORK {
+            let Some(way) = search.next() else { return NearestTurn::Ended };
+            let is_again = way.distance_squared < search.done_within;
+            search.done_within = search.done_within.max(way.distance_squared);
+            let work = if is_again { &mut again } else { &mut spent };
+            *work += 1;
+            let entries = entries_in(owner, way.at);
+            if way.level == 0 {
+                *work += search.take(entries, &mut counts);
+                continue;
+            }
+            for entry in entries {
+                // All that lies below has been looked at.
+                if entry.rect.farthest_squared(x, y) < search.done_within {
+                    continue;
+                }
+                let at = NodeRef::from_word(entry.word);
+                prefetch_node(owner, at, capacity);
+                let distance_squared = entry.rect.distance_squared(x, y);
+                search.waiting.push(Waiting { distance_squared, at, level: way.level - 1 });
+            }
+            if search.waiting.len() > most_waiting {
+                return NearestTurn::GaveUp;
+            }
+        }
+        NearestTurn::Paused
+    }
+}
