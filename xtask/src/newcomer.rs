@@ -108,8 +108,8 @@ pub fn list(root: &Path) -> Result<ExitCode> {
 pub fn build(root: &Path) -> Result<ExitCode> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let target = root.join(target);
-    let (patched, copy) = (target.join("newcomer/patched"), target.join("newcomer/sources"));
+    let here = root.join(target).join("newcomer");
+    let (patched, copy) = (here.join("patched"), here.join("sources"));
     if patched.exists() {
         std::fs::remove_dir_all(&patched).context("the last copy cannot be removed")?;
     }
@@ -130,8 +130,11 @@ pub fn build(root: &Path) -> Result<ExitCode> {
         cargo.args(["test", "--quiet"]).args(test);
         // As the page says: the page of commands is made from the table.
         cargo.env("REMORA_UPDATE_DOCS", "1");
-        // Other people's crates are built already.
-        cargo.env("CARGO_TARGET_DIR", &target);
+        // Not with the workspace's builds: cargo names a crate of the copy as it names the
+        // workspace's own, and would take the one for the other.
+        cargo.env("CARGO_TARGET_DIR", here.join("builds"));
+        // Nobody looks into these with a debugger, and they are quicker built without.
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
         run(&mut cargo, &copy)?;
     }
     println!("the type that {PATCH} adds passes its tests");
