@@ -75,7 +75,11 @@ impl<J: Journal> Store<J> {
     /// Whether the object with this root record is on its way: nothing in it goes by
     /// time.
     pub(crate) fn is_moving(&self, root: u32) -> bool {
-        self.is_loading(root) || self.moves.dumps.values().any(|dump| dump.slot.slot == root)
+        let is_dumped = |store: &Self| {
+            let dump = store.moves.dumps.get(&store.hash_in(root).0);
+            dump.is_some_and(|dump| dump.slot.slot == root)
+        };
+        self.is_loading(root) || (self.has_dumps() && is_dumped(self))
     }
 
     /// Whether no key leads to the object with this root record yet.
