@@ -75,7 +75,7 @@ fn a_turn_is_bounded_where_nearly_all_objects_have_expired() {
                 }
             }
             assert!(turns > 10 && search.nodes() <= grove.tree.nodes(), "{turns} turns");
-            let found: Vec<Object> = search.found().collect();
+            let found: Vec<Object> = search.found();
             assert_eq!(found, expected(&grove, (1.0, 2.0), wanted, &counted));
         }
     }
@@ -130,7 +130,7 @@ fn a_search_comes_to_its_end_though_the_tree_changes_in_every_turn() {
             }
         }
         began_again += (nodes > grove.tree.nodes()) as u32;
-        let found: Vec<Object> = search.found().collect();
+        let found: Vec<Object> = search.found();
         assert!(found.len() <= wanted);
         for object in &found {
             assert!(counted.contains(&object.word));

@@ -16,7 +16,7 @@ use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeHeader;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// A node to visit.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,40 @@ impl PartialEq for Waiting {
 
 impl Eq for Waiting {}
 
+/// An object that was found, by the bits of its distance, which is not negative, and
+/// its id.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    key: (u64, u64),
+    rect: Rect,
+}
+
+impl Found {
+    fn object(&self) -> Object {
+        Entry { rect: self.rect, word: self.key.1 }
+    }
+}
+
+impl Ord for Found {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl PartialOrd for Found {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Found {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Found {}
+
 /// What a turn of a search for the nearest has come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NearestTurn {
@@ -76,9 +110,11 @@ pub struct Nearest {
     done_before: f64,
     /// Times in a row that it went down from the root and came no further.
     stalls: u32,
-    /// The nearest objects so far: by the bits of the distance, which is not
-    /// negative, and id.
-    best: BTreeMap<(u64, u64), Rect>,
+    /// The nearest objects so far, the farthest of them first.
+    best: BinaryHeap<Found>,
+    /// Those of them that it had when it went down from the root last, in order: it
+    /// meets them again.
+    known: Vec<(u64, u64)>,
     nodes: u64,
 }
 
@@ -93,14 +129,17 @@ impl Nearest {
             done_within: 0.0,
             done_before: 0.0,
             stalls: 0,
-            best: BTreeMap::new(),
+            best: BinaryHeap::new(),
+            known: Vec::new(),
             nodes: 0,
         }
     }
 
     /// What it has found, the nearest first; of equally near ones the lesser id.
-    pub fn found(&self) -> impl ExactSizeIterator<Item = Object> {
-        self.best.iter().map(|(&(_, word), &rect)| Entry { rect, word })
+    pub fn found(&self) -> Vec<Object> {
+        let mut best: Vec<&Found> = self.best.iter().collect();
+        best.sort_unstable();
+        best.into_iter().map(Found::object).collect()
     }
 
     /// Nodes visited so far.
@@ -111,22 +150,26 @@ impl Nearest {
     /// Between two turns what was found may have moved or gone: `present` gives the
     /// object that had this word as it is, if it still counts.
     pub fn look_again(&mut self, mut present: impl FnMut(u64) -> Option<Object>) {
-        let again = self.best.keys().filter_map(|&(_, word)| present(word));
-        let again = again.map(|object| (self.key(&object), object.rect)).collect();
-        if self.best != again {
+        let again = |found: &Found| present(found.key.1).map(|object| self.found_as(&object));
+        let again: Vec<Option<Found>> = self.best.iter().map(again).collect();
+        let is_same = |(found, again): (&Found, &Option<Found>)| {
+            again.is_some_and(|again| again.key == found.key && again.rect == found.rect)
+        };
+        if !self.best.iter().zip(&again).all(is_same) {
             // Others that were too far may be wanted now.
-            (self.best, self.counter) = (again, None);
+            (self.best, self.counter) = (again.into_iter().flatten().collect(), None);
         }
     }
 
-    fn key(&self, object: &Object) -> (u64, u64) {
-        (object.rect.distance_squared(self.at.0, self.at.1).to_bits(), object.word)
+    fn found_as(&self, object: &Object) -> Found {
+        let distance_squared = object.rect.distance_squared(self.at.0, self.at.1);
+        Found { key: (distance_squared.to_bits(), object.word), rect: object.rect }
     }
 
     /// The farthest object, if there are enough.
     fn farthest(&self) -> Option<(u64, u64)> {
         let is_full = self.best.len() >= self.wanted;
-        self.best.last_key_value().filter(|_| is_full).map(|(&key, _)| key)
+        self.best.peek().filter(|_| is_full).map(|found| found.key)
     }
 
     /// Goes down from the root, if what waits is not of this header's tree as it is
@@ -140,6 +183,9 @@ impl Nearest {
             self.stalls = if is_further { 0 } else { self.stalls + 1 };
         }
         (self.counter, self.done_before) = (Some(header.counter), self.done_within);
+        self.known.clear();
+        self.known.extend(self.best.iter().map(|found| found.key));
+        self.known.sort_unstable();
         self.waiting.clear();
         let (at, level) = (header.root, header.height - 1);
         self.waiting.push(Waiting { distance_squared: 0.0, at, level });
@@ -161,17 +207,23 @@ impl Nearest {
     fn take(&mut self, entries: &[Entry], mut counts: impl FnMut(&Object) -> bool) -> u64 {
         let mut looked_at = 0;
         for object in entries {
-            let key = self.key(object);
-            let is_done = f64::from_bits(key.0) < self.done_within || self.best.contains_key(&key);
-            if is_done || self.farthest().is_some_and(|farthest| farthest <= key) {
+            let found = self.found_as(object);
+            let is_done = f64::from_bits(found.key.0) < self.done_within;
+            let farthest = self.farthest();
+            if is_done || farthest.is_some_and(|farthest| farthest <= found.key) {
+                continue;
+            }
+            if !self.known.is_empty() && self.known.binary_search(&found.key).is_ok() {
                 continue;
             }
             looked_at += 1;
-            if counts(object) {
-                self.best.insert(key, object.rect);
-                if self.best.len() > self.wanted {
-                    self.best.pop_last();
-                }
+            if !counts(object) {
+                continue;
+            }
+            if farthest.is_none() {
+                self.best.push(found);
+            } else if let Some(mut farthest) = self.best.peek_mut() {
+                *farthest = found;
             }
         }
         looked_at
@@ -191,7 +243,7 @@ impl Tree {
     ) -> Vec<Object> {
         let mut search = Nearest::new(at, wanted);
         self.nearest_within(owner, &mut search, (u64::MAX, usize::MAX), counts);
-        search.found().collect()
+        search.found()
     }
 
     /// Goes on with a search for the nearest for one turn: over so many nodes that it

@@ -114,10 +114,11 @@ impl Trees {
                     NearestTurn::Paused => Ok(Turn::default()),
                     NearestTurn::GaveUp => Err(Status::Outrun),
                     NearestTurn::Ended => {
-                        for object in search.found() {
-                            named.give(store, &object, now, found);
+                        let nearest = search.found();
+                        for object in &nearest {
+                            named.give(store, object, now, found);
                         }
-                        Ok(whole(search.found().len() as i64))
+                        Ok(whole(nearest.len() as i64))
                     }
                 }
             }
