@@ -131,8 +131,8 @@ impl Tree {
                 Some(Task::Sort(axis, mut sort)) => {
                     let bounds = self.header.bounds;
                     let ended = match axis {
-                        Axis::X => sort.go_on(&mut build.entries, |e| x_key(e), &mut work),
-                        Axis::Y => sort.go_on(&mut build.entries, |e| y_key(e), &mut work),
+                        Axis::X => sort.go_on(&mut build.entries, x_key, &mut work),
+                        Axis::Y => sort.go_on(&mut build.entries, y_key, &mut work),
                         Axis::Curve => {
                             let key = |entry: &Entry| hilbert::value(&entry.rect, &bounds);
                             sort.go_on(&mut build.entries, key, &mut work)

@@ -101,6 +101,9 @@ impl<K: Ord> Parting<K> {
 mod tests {
     use super::*;
 
+    /// A list by its name, and its item at a place.
+    type List = (&'static str, fn(u64) -> u64);
+
     /// Sorts in steps; gives the number of steps and how much work was done.
     fn sort(items: &mut [u64], step: usize) -> (usize, usize) {
         let mut sort = Sort::new(7, 0..items.len());
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn any_list_is_sorted_in_bounded_steps() {
         let count = 100_000;
-        let lists: [(&str, fn(u64) -> u64); 7] = [
+        let lists: [List; 7] = [
             ("random", |at| mix(at, 1)),
             ("sorted", |at| at),
             ("backwards", |at| u64::MAX - at),
