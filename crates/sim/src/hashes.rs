@@ -1,6 +1,7 @@
 //! Hashes in a world: what a seed draws of them.
 
 use crate::values::Lengths;
+use remora_engine::evict::Eviction;
 use remora_fabric::sim::Random;
 
 /// Mixed into the seed: what is drawn of hashes changes nothing else.
@@ -21,6 +22,8 @@ pub struct HashSwarm {
     pub lengths: Lengths,
     /// How many of a hundred operations are about hashes.
     pub percent: u64,
+    /// Whether some hashes go from key to key.
+    pub moves: bool,
     /// Of how many thousand operations on a hash one removes it, or lets it expire.
     pub ends: u64,
 }
@@ -28,7 +31,7 @@ pub struct HashSwarm {
 impl HashSwarm {
     /// A seed's draw: hashes in one world of three. They lie whole in their records,
     /// have a field table from the first long value on, or from so many fields on.
-    pub fn of(seed: u64) -> Self {
+    pub fn of(seed: u64, eviction: Eviction) -> Self {
         let mut random = Random::new(seed ^ SALT);
         let has_hashes = random.below(3) == 0;
         let mut one_of = |of: [u64; 4]| of[random.below(4) as usize];
@@ -39,6 +42,8 @@ impl HashSwarm {
             lengths: Lengths { most_bytes: one_of([20, 50, 500, 2_000]), one_for_each_key: false },
             percent: one_of([20, 40, 60, 80]),
             ends: one_of([0, 3, 30, 100]),
+            // Who moves a hash has to know what it has.
+            moves: one_of([0, 1, 0, 1]) == 1 && has_hashes && eviction == Eviction::None,
         }
     }
 }

@@ -120,6 +120,11 @@ impl Node {
         }
     }
 
+    /// The number of the present life, or of the last.
+    pub fn life(&self) -> u64 {
+        self.lives
+    }
+
     /// The server's clock, ms.
     pub fn unix_ms(&self) -> u64 {
         self.time.unix_ms()

@@ -77,6 +77,8 @@ pub enum Probe {
     HashExpired,
     /// A hash that a client had read whole has parts.
     HashGrown,
+    /// A hash of more than one piece went to another key.
+    HashMoved,
     /// A reply was held back until it was durable.
     ReplyHeld,
     /// A change was lost with the process, as it was not durable.
@@ -85,7 +87,7 @@ pub enum Probe {
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -120,6 +122,7 @@ impl Probe {
         Self::HashGone,
         Self::HashExpired,
         Self::HashGrown,
+        Self::HashMoved,
         Self::ReplyHeld,
         Self::ChangeLost,
     ];

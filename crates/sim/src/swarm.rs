@@ -7,7 +7,7 @@ use crate::hashes::HashSwarm;
 use crate::node::NodeOptions;
 use crate::places::PlacesSwarm;
 use crate::resp::RespSwarm;
-use crate::values::{Lengths, Register};
+use crate::values::{HashName, Lengths, Register};
 use remora_engine::evict::Eviction;
 use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{Random, SimOptions};
@@ -102,16 +102,17 @@ impl Swarm {
     }
 
     /// The fields of a hash.
-    pub fn fields(&self, database: u8, hash: u8) -> impl Iterator<Item = Register> + use<> {
+    pub fn fields(&self, database: u8, hash: HashName) -> impl Iterator<Item = Register> + use<> {
         let field = move |number| Register { database, hash: Some(hash), number };
         (0..self.hashes.fields).map(field)
     }
 
-    /// All that clients write in a database, trees apart.
+    /// All that clients write in a database, trees and hashes that move apart.
     pub fn registers(&self, database: u8) -> impl Iterator<Item = Register> {
         // INCRBY goes one key further than the others.
         let key = move |number| Register { database, hash: None, number };
-        let fields = (0..self.hashes.hashes).flat_map(move |hash| self.fields(database, hash));
+        let fields = (0..self.hashes.hashes)
+            .flat_map(move |hash| self.fields(database, HashName::Fixed(hash)));
         (0..=self.keys).map(key).chain(fields)
     }
 
@@ -193,6 +194,10 @@ impl Swarm {
             release_percent: Draws(Random::new(seed ^ RELEASE_SALT)).one_of([100, 100, 20, 1]),
         };
         let places = PlacesSwarm::of(seed, &fabric);
+        let hashes = HashSwarm::of(seed, node.shard.eviction);
+        let cache_entries = draw.one_of([0, 1, 64, 4_096]);
+        let timeout = Duration::from_millis(draw.one_of([1_000, 5_000]));
+        let resp = RespSwarm::of(&mut |range| draw.within(range));
         Self {
             operations,
             clients,
@@ -204,11 +209,11 @@ impl Swarm {
             shares_pointers,
             fabric,
             node,
-            cache_entries: draw.one_of([0, 1, 64, 4_096]),
-            timeout: Duration::from_millis(draw.one_of([1_000, 5_000])),
-            resp: RespSwarm::of(&mut |range| draw.within(range)),
+            cache_entries,
+            timeout,
+            resp: if hashes.moves { resp.with_moves() } else { resp },
             places,
-            hashes: HashSwarm::of(seed),
+            hashes,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),

@@ -20,13 +20,43 @@ pub struct Lengths {
     pub one_for_each_key: bool,
 }
 
+/// Which hash of a database.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum HashName {
+    /// One that stays under its key.
+    Fixed(u8),
+    /// One that goes from key to key of its generation: values do not name the key.
+    Moved {
+        /// Its generation.
+        generation: u16,
+        /// The number of the key.
+        key: u8,
+    },
+}
+
+impl HashName {
+    /// The key: the same in every database.
+    pub fn key(self) -> Vec<u8> {
+        self.to_string().into_bytes()
+    }
+}
+
+impl fmt::Display for HashName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(hash) => write!(f, "hash:{hash}"),
+            Self::Moved { generation, key } => write!(f, "moved:{generation}:{key}"),
+        }
+    }
+}
+
 /// What a history judges by itself: a key that holds a string, or a field of a hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Register {
     /// The database of the key.
     pub database: u8,
     /// The hash, if it is a field of one.
-    pub hash: Option<u8>,
+    pub hash: Option<HashName>,
     /// The key's number, or the field's. One of odd number is a counter: its
     /// values are decimal, as INCRBY and HINCRBY need.
     pub number: u32,
@@ -53,10 +83,17 @@ impl Register {
         self.number % 2 == 1
     }
 
-    /// A number that no other register has: that of a key in database 0 is its own.
+    /// A number that no other register has, apart from those of the same hash under
+    /// another key: that of a key in database 0 is its own.
     fn id(self) -> u32 {
-        let hash = self.hash.map_or(0, |hash| hash as u32 + 1);
-        (self.database as u32) << 28 | hash << 20 | self.number
+        let of_hash = match self.hash {
+            None => 0,
+            Some(HashName::Fixed(hash)) => (hash as u32 + 1) << 20,
+            Some(HashName::Moved { generation, .. }) => {
+                return 1 << 31 | (generation as u32) << 16 | self.number;
+            }
+        };
+        (self.database as u32) << 28 | of_hash | self.number
     }
 }
 
@@ -64,15 +101,10 @@ impl fmt::Display for Register {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.hash {
             None => write!(f, "key {}", self.number)?,
-            Some(hash) => write!(f, "field {} of hash {hash}", self.number)?,
+            Some(hash) => write!(f, "field {} of {hash}", self.number)?,
         }
         if self.database > 0 { write!(f, " in database {}", self.database) } else { Ok(()) }
     }
-}
-
-/// The name of a hash's key: the same in every database.
-pub fn hash_name(hash: u8) -> Vec<u8> {
-    format!("hash:{hash}").into_bytes()
 }
 
 /// The bytes that stand for a number in a register.

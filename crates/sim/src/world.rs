@@ -41,6 +41,8 @@ pub struct World {
     pub faults: Rc<Faults>,
     /// Which rare paths ran.
     pub probes: RefCell<Probes>,
+    /// The generation of the hashes that go from key to key.
+    pub moved: Cell<u16>,
     number: Cell<i64>,
     over: Cell<bool>,
 }
@@ -86,6 +88,7 @@ impl World {
             history: RefCell::new(History::new(wants_trace)),
             faults,
             probes: RefCell::default(),
+            moved: Cell::new(0),
             number: Cell::new(0),
             over: Cell::new(false),
         });

@@ -4,41 +4,50 @@ use super::SimClient;
 use crate::check::keys::{If, KeyOp, Value, said_of_each};
 use crate::hashes::TWINS;
 use crate::history::Begun;
-use crate::values::{Register, encode, hash_name};
+use crate::resp::MOVED_KEYS;
+use crate::values::{HashName, Register, encode};
 use remora_client::{Error, OpenHash, Session};
 
 impl SimClient {
     /// Operates on a hash.
     pub(super) fn use_hash(&mut self, session: &mut Session) -> Result<(), Error> {
         let swarm = self.world.swarm.hashes;
-        let hash = self.draw(swarm.hashes as u64) as u8;
-        if self.draw(1_000) < swarm.ends {
+        let is_moved = swarm.moves && self.draw(2) == 0;
+        let hash = match is_moved {
+            true => {
+                let key = self.draw(MOVED_KEYS as u64) as u8;
+                HashName::Moved { generation: self.world.moved.get(), key }
+            }
+            false => HashName::Fixed(self.draw(swarm.hashes as u64) as u8),
+        };
+        if !is_moved && self.draw(1_000) < swarm.ends {
             return match self.draw(2) {
                 0 => self.drop_hash(session, hash),
                 _ => self.expire_hash(session, hash),
             };
         }
         let known = self.views.hashes.remove(&hash);
-        let mut view = known.map_or_else(|| session.open_hash(&hash_name(hash)), Ok)?;
-        let done = match self.draw(100) {
+        let mut view = known.map_or_else(|| session.open_hash(&hash.key()), Ok)?;
+        // One that moves is changed by who moves it.
+        let done = match self.draw(if is_moved { 65 } else { 100 }) {
             0..55 => self.get_field(session, hash, &mut view),
-            55..80 => self.set_fields(session, hash, &view),
-            80..86 => self.remove_fields(session, hash, &view),
-            86..90 => self.count_field(session, hash, &view),
-            90..96 => self.get_fields(session, hash, &view),
-            _ => self.get_all(session, hash, &view),
+            55..61 => self.get_fields(session, hash, &view),
+            61..65 => self.get_all(session, hash, &view),
+            65..90 => self.set_fields(session, hash, &view),
+            90..96 => self.remove_fields(session, hash, &view),
+            _ => self.count_field(session, hash, &view),
         };
         self.views.hashes.insert(hash, view);
         done
     }
 
-    fn field(&self, hash: u8) -> Register {
+    fn field(&self, hash: HashName) -> Register {
         let number = self.popular(self.world.swarm.hashes.fields);
         Register { database: self.database(), hash: Some(hash), number }
     }
 
     /// Some fields, each once, and twins together.
-    fn some_fields(&self, hash: u8) -> Vec<Register> {
+    fn some_fields(&self, hash: HashName) -> Vec<Register> {
         let mut fields: Vec<Register> = (0..1 + self.draw(4)).map(|_| self.field(hash)).collect();
         if let Some(&twin) = fields.iter().find(|field| TWINS.contains(&field.number)) {
             fields.extend(TWINS.map(|number| Register { number, ..twin }));
@@ -48,7 +57,7 @@ impl SimClient {
         fields
     }
 
-    fn all_fields(&self, hash: u8) -> Vec<Register> {
+    fn all_fields(&self, hash: HashName) -> Vec<Register> {
         self.world.swarm.fields(self.database(), hash).collect()
     }
 
@@ -68,13 +77,23 @@ impl SimClient {
         begun.iter().try_for_each(|&begun| self.failed(begun, error))
     }
 
-    fn get_field(&self, session: &mut Session, hash: u8, view: &mut OpenHash) -> Result<(), Error> {
+    fn get_field(
+        &self,
+        session: &mut Session,
+        hash: HashName,
+        view: &mut OpenHash,
+    ) -> Result<(), Error> {
         let (field, path) = (self.field(hash), self.path());
         let begun = self.begin(field, KeyOp::Nothing);
         self.end_get(begun, session.hash_get(view, &field.name(), path))
     }
 
-    fn set_fields(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+    fn set_fields(
+        &self,
+        session: &mut Session,
+        hash: HashName,
+        view: &OpenHash,
+    ) -> Result<(), Error> {
         let (fields, number) = (self.some_fields(hash), self.world.next_number());
         let value = Value { number, expiry: None };
         let set = |condition, done| KeyOp::Set { value, condition, done };
@@ -98,7 +117,12 @@ impl SimClient {
         }
     }
 
-    fn remove_fields(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+    fn remove_fields(
+        &self,
+        session: &mut Session,
+        hash: HashName,
+        view: &OpenHash,
+    ) -> Result<(), Error> {
         let fields = self.some_fields(hash);
         let names: Vec<Vec<u8>> = fields.iter().map(|field| field.name()).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -112,7 +136,12 @@ impl SimClient {
         }
     }
 
-    fn count_field(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+    fn count_field(
+        &self,
+        session: &mut Session,
+        hash: HashName,
+        view: &OpenHash,
+    ) -> Result<(), Error> {
         let (field, by) = (self.field(hash).counter(), 1 + self.draw(9) as i64);
         let begun = self.begin(field, KeyOp::Incr { by, sum: None });
         match session.hash_increment(view, &field.name(), by) {
@@ -124,7 +153,12 @@ impl SimClient {
         }
     }
 
-    fn get_fields(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+    fn get_fields(
+        &self,
+        session: &mut Session,
+        hash: HashName,
+        view: &OpenHash,
+    ) -> Result<(), Error> {
         let fields = self.some_fields(hash);
         let names: Vec<Vec<u8>> = fields.iter().map(|field| field.name()).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -135,13 +169,13 @@ impl SimClient {
         }
     }
 
-    fn get_all(&self, session: &mut Session, hash: u8, view: &OpenHash) -> Result<(), Error> {
+    fn get_all(&self, session: &mut Session, hash: HashName, view: &OpenHash) -> Result<(), Error> {
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Nothing);
         match session.hash_all(view) {
             Ok(mut all) => {
                 let values = begun.iter().map(|begun| all.remove(&begun.key.name())).collect();
                 if !all.is_empty() {
-                    let seen = format!("client {}, hash {hash}: {all:02x?}", self.number);
+                    let seen = format!("client {}, {hash}: {all:02x?}", self.number);
                     let promise = "a hash has the fields that were set";
                     self.world.history.borrow_mut().violate(promise, seen);
                 }
@@ -168,9 +202,9 @@ impl SimClient {
         Ok(())
     }
 
-    fn drop_hash(&self, session: &mut Session, hash: u8) -> Result<(), Error> {
+    fn drop_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
-        match session.del(&hash_name(hash)) {
+        match session.del(&hash.key()) {
             // Which fields it had is not told.
             Ok(true) => self.end_fields(&begun, KeyOp::Del { removed: None }),
             Ok(false) => self.end_fields(&begun, KeyOp::Del { removed: Some(false) }),
@@ -180,8 +214,8 @@ impl SimClient {
 
     /// Lets a hash expire, and waits until it has: that is when its fields are removed,
     /// or before.
-    fn expire_hash(&self, session: &mut Session, hash: u8) -> Result<(), Error> {
-        let (key, at_ms) = (hash_name(hash), self.soon_ms());
+    fn expire_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
+        let (key, at_ms) = (hash.key(), self.soon_ms());
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
         match session.expire_at(&key, at_ms) {
             Ok(true) => {}

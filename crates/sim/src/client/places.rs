@@ -7,6 +7,7 @@ use crate::places::{
     reading, refine_of, settings, shape_of, tree_name, window, without_shape,
 };
 use crate::probes::Probe;
+use crate::values::HashName;
 use remora_client::{
     Error, Expiry, OpenHash, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
 };
@@ -27,7 +28,7 @@ pub(super) struct Views {
     /// Of the present session, by the trees' numbers.
     trees: BTreeMap<u32, OpenTree>,
     /// The same of hashes.
-    pub hashes: BTreeMap<u8, OpenHash>,
+    pub hashes: BTreeMap<HashName, OpenHash>,
     /// Changes of which nobody has learnt what came of them.
     pub unknown: Vec<Act>,
 }

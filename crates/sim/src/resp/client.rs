@@ -1,5 +1,6 @@
 //! A simulated RESP client: pipelines of requests, and what came back.
 
+use super::moves::Moves;
 use super::replies::{Asked, Came, Expect};
 use super::requests::{Maker, Request};
 use super::stream::{ClientEnd, Ended, StreamOptions};
@@ -14,6 +15,7 @@ use remora_client::Error;
 use remora_fabric::sim::Tasks;
 use remora_front::resp::{ParsedValue, Value};
 use remora_layout::message::Status;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -24,6 +26,8 @@ pub struct RespClient {
     number: u32,
     world: Rc<World>,
     maker: Maker,
+    /// If it is the one that moves hashes.
+    moves: Option<RefCell<Moves>>,
     task: u64,
 }
 
@@ -51,12 +55,21 @@ impl RespClient {
             let task = Coroutines.current().expect("it runs");
             let database = inner.swarm.database_of(number);
             let maker = Maker { world: Rc::clone(&inner), database };
-            Self { number, world: inner, maker, task }.run();
+            let swarm = &inner.swarm;
+            let is_last = number + 1 == swarm.clients + swarm.resp.clients;
+            let moves = (swarm.hashes.moves && is_last).then(RefCell::default);
+            Self { number, world: inner, maker, moves, task }.run();
         })
     }
 
     fn draw(&self, below: u64) -> u64 {
         self.world.sim.draw(|random| random.below(below))
+    }
+
+    fn with_moves(&self, act: impl FnOnce(&mut Moves)) {
+        if let Some(moves) = &self.moves {
+            act(&mut moves.borrow_mut());
+        }
     }
 
     fn pause(&self, ns: u64) {
@@ -83,7 +96,10 @@ impl RespClient {
         let (input, asked) = (Vec::new(), VecDeque::new());
         let last = BTreeMap::new();
         let mut pipeline = Pipeline { stream, input, asked, last };
+        let life = self.world.node.borrow().life();
+        self.with_moves(|moves| moves.note_connection(&self.maker, life));
         let Err(ended) = self.operate(&mut pipeline) else { return };
+        self.with_moves(|moves| moves.begin_anew(&self.maker));
         self.world.probes.borrow_mut().add(Probe::RespLost, pipeline.asked.len() as u64);
         if ended == Ended::Closed && !pipeline.asked.is_empty() {
             self.violate("every request is answered", "the server closed the connection");
@@ -96,12 +112,15 @@ impl RespClient {
     fn operate(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
         // Calls of one key that overlap are what makes judging slow.
         let keys = self.world.swarm.keys as u64;
-        let most = (2 * keys).clamp(3, self.world.swarm.resp.most_under_way.max(3));
+        let most = match self.moves {
+            None => (2 * keys).clamp(3, self.world.swarm.resp.most_under_way.max(3)),
+            Some(_) => 1,
+        };
         if self.draw(2) == 0 {
             self.send(pipeline, self.maker.hello());
         }
         if self.world.swarm.databases > 1 {
-            self.send(pipeline, self.maker.select());
+            self.send(pipeline, self.maker.select(self.maker.database));
         }
         let bursts = 1 + self.draw([4, 400][self.draw(2) as usize]);
         for _ in 0..bursts {
@@ -155,7 +174,8 @@ impl RespClient {
     fn ask(&self, pipeline: &mut Pipeline, count: u64) {
         let mut bytes = Vec::new();
         for _ in 0..count {
-            self.begin(pipeline, self.maker.next(), &mut bytes);
+            let moved = self.moves.as_ref().map(|moves| moves.borrow_mut().next(&self.maker));
+            self.begin(pipeline, moved.unwrap_or_else(|| self.maker.next()), &mut bytes);
         }
         pipeline.stream.send(&bytes);
     }
@@ -227,6 +247,7 @@ impl RespClient {
 
     fn end(&self, asked: &Asked, reply: &Value<'_>) {
         let came = asked.judge(&self.world, reply);
+        self.with_moves(|moves| moves.answered(&self.maker, matches!(came, Came::Of(_))));
         let now_ns = self.world.sim.now_ns();
         match came {
             Came::Of(ops) => {

@@ -7,6 +7,7 @@
 
 mod client;
 mod jobs;
+mod moves;
 mod replies;
 mod requests;
 mod stream;
@@ -14,6 +15,7 @@ mod thread;
 
 pub use client::RespClient;
 pub use jobs::ShardJobs;
+pub use moves::MOVED_KEYS;
 pub use thread::{BesideMemory, Resp, ShardBeside, SimHost};
 
 use std::ops::RangeInclusive;
@@ -38,6 +40,14 @@ pub struct RespSwarm {
 }
 
 impl RespSwarm {
+    /// With a client that moves hashes, and none that flushes them away.
+    pub fn with_moves(mut self) -> Self {
+        self.clients = self.clients.max(1);
+        let kinds = requests::Kind::ALL.iter().zip(&mut self.weights);
+        kinds.filter(|(kind, _)| **kind == requests::Kind::FlushAll).for_each(|(_, of)| *of = 0);
+        self
+    }
+
     /// A draw.
     pub fn of(draw: &mut impl FnMut(RangeInclusive<u64>) -> u64) -> Self {
         let clients = if draw(0..=1) == 0 { 0 } else { draw(1..=3) as u32 };

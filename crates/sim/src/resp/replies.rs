@@ -25,6 +25,8 @@ pub enum Expect {
     Sum,
     /// A number.
     Number,
+    /// This number.
+    Exactly(i64),
     /// ms, -1 or -2.
     TimeLeft,
     /// PONG.
@@ -62,7 +64,10 @@ impl Asked {
     /// What a reply says.
     pub fn judge(&self, world: &World, reply: &Reply<'_>) -> Came {
         if let Reply::Error(text) = reply {
-            let may_be = matches!(self.expect, Expect::Ok | Expect::OkOrNull | Expect::Number);
+            let may_be = matches!(
+                self.expect,
+                Expect::Ok | Expect::OkOrNull | Expect::Number | Expect::Exactly(_)
+            );
             let is_full = may_be && text.starts_with(b"OOM ");
             return if is_full { Came::OutOfMemory } else { Came::Wrong };
         }
@@ -83,6 +88,9 @@ impl Asked {
                 pairs.map(|((begun, _), value)| found(world, begun.key, value)).collect()
             }
             (Expect::Ok | Expect::OkOrNull, Reply::Simple(b"OK")) => {
+                Some(ops.map(|op| self.done(op, true, now_ms)).collect())
+            }
+            (Expect::Exactly(number), Reply::Integer(told)) if *told == number => {
                 Some(ops.map(|op| self.done(op, true, now_ms)).collect())
             }
             (Expect::OkOrNull, Reply::Null) => {

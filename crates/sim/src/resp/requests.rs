@@ -76,6 +76,13 @@ pub struct Request {
     pub clears: Range<u8>,
 }
 
+impl Request {
+    /// One that says nothing of an expiry, and removes no trees.
+    pub fn new(words: Vec<Vec<u8>>, expect: Expect, ops: Vec<(Register, KeyOp)>) -> Self {
+        Self { words, expect, ops, expiry: None, clears: 0..0 }
+    }
+}
+
 /// How a SET says when its key expires, in ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Px {
@@ -106,7 +113,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    fn draw(&self, below: u64) -> u64 {
+    pub(super) fn draw(&self, below: u64) -> u64 {
         self.world.sim.draw(|random| random.below(below))
     }
 
@@ -186,30 +193,21 @@ impl Maker {
         request
     }
 
-    /// Selects the database that requests are about.
-    pub fn select(&self) -> Request {
-        let mut request = self.each("SELECT", Vec::new(), Expect::Ok, KeyOp::Nothing);
-        request.words.push(self.database.to_string().into_bytes());
-        request
+    /// Selects a database.
+    pub fn select(&self, database: u8) -> Request {
+        let words = vec![b"SELECT".to_vec(), database.to_string().into_bytes()];
+        Request::new(words, Expect::Ok, Vec::new())
     }
 
     /// Asks for another form of replies.
     pub fn hello(&self) -> Request {
-        let mut request = self.each("HELLO", Vec::new(), Expect::Facts, KeyOp::Nothing);
-        request.words.push(b"3".to_vec());
-        request
+        Request::new(vec![b"HELLO".to_vec(), b"3".to_vec()], Expect::Facts, Vec::new())
     }
 
     fn each(&self, name: &str, keys: Vec<Register>, expect: Expect, op: KeyOp) -> Request {
         let mut words = vec![name.as_bytes().to_vec()];
         words.extend(keys.iter().map(|&key| key.name()));
-        Request {
-            words,
-            expect,
-            ops: keys.into_iter().map(|key| (key, op)).collect(),
-            expiry: None,
-            clears: 0..0,
-        }
+        Request::new(words, expect, keys.into_iter().map(|key| (key, op)).collect())
     }
 
     fn set(&self) -> Request {
@@ -240,7 +238,7 @@ impl Maker {
         });
         let value = Value { number, expiry: expiry.map(|px| self.open_window(px)) };
         let op = KeyOp::Set { value, condition, done: None };
-        Request { words, expect: Expect::OkOrNull, ops: vec![(key, op)], expiry, clears: 0..0 }
+        Request { expiry, ..Request::new(words, Expect::OkOrNull, vec![(key, op)]) }
     }
 
     /// When a key disappears, of a request that is sent now: when it is taken is
@@ -259,7 +257,7 @@ impl Maker {
             let value = Value { number, expiry: None };
             ops.push((key, KeyOp::Set { value, condition: If::Always, done: None }));
         }
-        Request { words, expect: Expect::Ok, ops, expiry: None, clears: 0..0 }
+        Request::new(words, Expect::Ok, ops)
     }
 }
 
