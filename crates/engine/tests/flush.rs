@@ -2,8 +2,10 @@
 //! empty shard, and it ends once everything is dead for readers.
 
 use remora_arena::{NoJournal, Owner, state_in};
-use remora_engine::command::{Command, Condition, Expiry, Pairs, TreeCommand};
-use remora_engine::{Eviction, LongRead, Now, Shard, ShardOptions};
+use remora_engine::command::{
+    Command, Condition, ExpireCondition, Expiry, Pairs, PutObject, TreeCommand,
+};
+use remora_engine::{Applied, Eviction, LongRead, Now, Origin, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -247,6 +249,45 @@ fn keys_that_expire_or_are_met_meanwhile_are_counted_once() {
         shard.audit().unwrap();
     }
     assert_eq!(shard.stats().expiring, 0);
+}
+
+/// What the shard's log makes of an empty shard.
+fn shard_of_log(shard: &Shard) -> Shard {
+    let mut copy = Shard::new(Owner::heap(16 << 20, NoJournal), ShardOptions::default());
+    copy.begin_applying();
+    for entry in shard.log().entries() {
+        let applied = copy.apply(&entry.entry(), &Origin::WHOLE, NOW);
+        assert_eq!(applied, Ok(Applied::Done), "{:?}", entry.entry());
+    }
+    copy
+}
+
+/// A key or an object that expires before the flush comes to it is no change of its
+/// own: a log that said so could not be replayed.
+#[test]
+fn what_expires_meanwhile_goes_by_the_flush() {
+    let at_ms = NOW.unix_ms + 10;
+    for expiring_keys in [50, 0] {
+        let mut shard = filled(100, 16);
+        for number in 0..expiring_keys {
+            let (key, condition) = (key(number), ExpireCondition::Always);
+            let command = Command::Expire { key: &key, at_ms, condition };
+            assert_eq!(shard.execute(&command, shard.hash(&key), NOW).number, 1);
+        }
+        let rect = Rect::point(1.0, 1.0).unwrap();
+        let put = PutObject { expiry: Expiry::At(at_ms), ..PutObject::new(7, rect) };
+        let mut list = Vec::new();
+        let request = TreeCommand::Put(put).request(&mut list).unwrap();
+        let command = Command::Of { key: b"tree", request };
+        assert_eq!(shard.execute(&command, shard.hash(b"tree"), NOW).status, Status::Ok);
+        let before = shard.last_sequence();
+        shard.begin_flush(None).unwrap();
+        let later = Now { unix_ms: at_ms, ..NOW };
+        (0..9).for_each(|_| shard.tick(later));
+        assert_eq!(shard.last_sequence(), before + 1);
+        let mut copy = shard_of_log(&shard);
+        assert_eq!(count(&mut copy), 0);
+    }
 }
 
 #[test]

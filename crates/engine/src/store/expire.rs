@@ -85,6 +85,8 @@ impl<J: Journal> Store<J> {
 
     /// Removes the expired keys of a bucket.
     pub(super) fn expire_bucket(&mut self, bucket: u64, now: Now) {
+        // What a flush is about to remove goes by the flush's entry.
+        self.sweep_bucket(bucket, now);
         let before = self.stats.keys;
         for (place, slot) in self.table.places(&self.owner, bucket) {
             let found = Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) };
@@ -94,7 +96,6 @@ impl<J: Journal> Store<J> {
                 self.commit(database, &Command::Del { key: &key }, |store| {
                     store.take_out(found, now)
                 });
-                self.note_taken_out(bucket, database);
                 self.stats.expired += 1;
             }
         }

@@ -183,7 +183,7 @@ impl<J: Journal> Store<J> {
     }
 
     /// Removes the keys of a bucket that are to be swept. How many.
-    fn sweep_bucket(&mut self, bucket: u64, now: Now) -> u64 {
+    pub(super) fn sweep_bucket(&mut self, bucket: u64, now: Now) -> u64 {
         if !self.flushes.sweeps.iter().any(|sweep| sweep.is_due(bucket)) {
             return 0;
         }
