@@ -38,8 +38,11 @@ impl HashSwarm {
         let hashes = one_of([1, 1, 2, 3]) as u8;
         Self {
             hashes: if has_hashes { hashes } else { 0 },
-            fields: one_of([4, 10, 40, 200]) as u32,
-            lengths: Lengths { most_bytes: one_of([20, 50, 500, 2_000]), one_for_each_key: false },
+            fields: one_of([4, 10, 100, 200]) as u32,
+            lengths: Lengths {
+                most_bytes: one_of([20, 50, 2_000, 2_000]),
+                one_for_each_key: false,
+            },
             percent: one_of([20, 40, 60, 80]),
             ends: one_of([0, 3, 30, 100]),
             // Who moves a hash has to know what it has.

@@ -77,6 +77,8 @@ pub enum Probe {
     HashExpired,
     /// A hash that a client had read whole has parts.
     HashGrown,
+    /// All fields of a hash were given in several turns of its shard.
+    HashInTurns,
     /// A hash of more than one piece went to another key.
     HashMoved,
     /// A reply was held back until it was durable.
@@ -87,7 +89,7 @@ pub enum Probe {
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -122,6 +124,7 @@ impl Probe {
         Self::HashGone,
         Self::HashExpired,
         Self::HashGrown,
+        Self::HashInTurns,
         Self::HashMoved,
         Self::ReplyHeld,
         Self::ChangeLost,

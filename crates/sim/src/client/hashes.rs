@@ -1,12 +1,14 @@
 //! What a simulated client does with hashes: each field is judged as a key is.
 
 use super::SimClient;
-use crate::check::keys::{If, KeyOp, Value, said_of_each};
+use crate::check::keys::{If, KeyOp, Value, Window, said_of_each};
 use crate::hashes::TWINS;
 use crate::history::Begun;
+use crate::probes::Probe;
 use crate::resp::MOVED_KEYS;
 use crate::values::{HashName, Register, encode};
 use remora_client::{Error, OpenHash, Session};
+use remora_layout::limits::PARTS_TURN_BYTES;
 
 impl SimClient {
     /// Operates on a hash.
@@ -173,6 +175,9 @@ impl SimClient {
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Nothing);
         match session.hash_all(view) {
             Ok(mut all) => {
+                let bytes: usize = all.iter().map(|(name, value)| name.len() + value.len()).sum();
+                let in_turns = (bytes > PARTS_TURN_BYTES) as u64;
+                self.world.probes.borrow_mut().add(Probe::HashInTurns, in_turns);
                 let values = begun.iter().map(|begun| all.remove(&begun.key.name())).collect();
                 if !all.is_empty() {
                     let seen = format!("client {}, {hash}: {all:02x?}", self.number);
@@ -213,14 +218,25 @@ impl SimClient {
     }
 
     /// Lets a hash expire, and waits until it has: that is when its fields are removed,
-    /// or before.
+    /// or before. Some of those that it has now are also known to be gone at that time,
+    /// as keys are.
     fn expire_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
         let (key, at_ms) = (hash.key(), self.soon_ms());
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
+        let expiry = Window::between_ms(at_ms, at_ms);
+        let expire = |done| KeyOp::Expire { expiry, done };
+        let some = self.begin_fields(&self.some_fields(hash), expire(None));
         match session.expire_at(&key, at_ms) {
-            Ok(true) => {}
-            Ok(false) => return self.end_fields(&begun, KeyOp::Del { removed: Some(false) }),
-            Err(error) => return self.fields_failed(&begun, error),
+            // Which fields it has is not told.
+            Ok(true) => self.end_fields(&some, expire(None))?,
+            Ok(false) => {
+                self.end_fields(&some, expire(Some(false)))?;
+                return self.end_fields(&begun, KeyOp::Del { removed: Some(false) });
+            }
+            Err(error) => {
+                self.fields_failed(&some, error)?;
+                return self.fields_failed(&begun, error);
+            }
         }
         // If another client gives it another time it may have expired before.
         if self.await_expiry(session, &key, at_ms)? {
