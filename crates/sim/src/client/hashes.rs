@@ -218,23 +218,25 @@ impl SimClient {
     }
 
     /// Lets a hash expire, and waits until it has: that is when its fields are removed,
-    /// or before. Some of those that it has now are also known to be gone at that time,
-    /// as keys are.
+    /// or before. Of the twins, which each EXPIRE of the hash tells of, it is also known
+    /// that they are gone at that time, as of keys.
     fn expire_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
         let (key, at_ms) = (hash.key(), self.soon_ms());
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
         let expiry = Window::between_ms(at_ms, at_ms);
         let expire = |done| KeyOp::Expire { expiry, done };
-        let some = self.begin_fields(&self.some_fields(hash), expire(None));
+        let mut twins = self.all_fields(hash);
+        twins.retain(|field| TWINS.contains(&field.number));
+        let twins = self.begin_fields(&twins, expire(None));
         match session.expire_at(&key, at_ms) {
             // Which fields it has is not told.
-            Ok(true) => self.end_fields(&some, expire(None))?,
+            Ok(true) => self.end_fields(&twins, expire(None))?,
             Ok(false) => {
-                self.end_fields(&some, expire(Some(false)))?;
+                self.end_fields(&twins, expire(Some(false)))?;
                 return self.end_fields(&begun, KeyOp::Del { removed: Some(false) });
             }
             Err(error) => {
-                self.fields_failed(&some, error)?;
+                self.fields_failed(&twins, error)?;
                 return self.fields_failed(&begun, error);
             }
         }
