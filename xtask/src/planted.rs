@@ -13,9 +13,10 @@ use std::process::{Command, ExitCode, Stdio};
 const SEEDS: &str = "0..3000";
 
 /// Bugs that only a test shows, which sees each store or comes between all READs: package, test, bug.
-const NOTICED: [(&str, &str, &str); 2] = [
+const NOTICED: [(&str, &str, &str); 3] = [
     ("remora-engine", "shape_stores", "hidden-too-late"),
     ("remora-engine", "geo_readers", "leaves-unchecked"),
+    ("remora-sim", "sessions", "tree-without-root"),
 ];
 
 /// Bugs that a crate's unit tests do not notice: package, which of its tests

@@ -249,7 +249,6 @@ mod plants {
         Plant::MoveIsNoLoss,
         Plant::StaleParentBox,
         Plant::FreedStaysLive,
-        Plant::TreeWithoutRoot,
         Plant::MoveKeepsOldEntry,
         Plant::MoveKeepsOldIndex,
         Plant::DoublesStay,

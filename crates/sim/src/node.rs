@@ -274,6 +274,11 @@ impl Node {
         Some(SimHost { time, hash_seed, slots, shards, counts: Default::default() })
     }
 
+    /// From now on the memory of what is removed comes back in ticks alone.
+    pub fn release_in_ticks(&mut self) {
+        self.options.release_percent = 0;
+    }
+
     /// Takes jobs and serves every ring once. Whether there was anything to do.
     fn turn(&mut self) -> bool {
         let Some(life) = &mut self.life else { return false };

@@ -5,13 +5,16 @@ mod alone;
 mod late;
 
 use alone::{Alone, MS, alone, alone_by, read};
-use remora_client::{Counts, Error, Path, PointerCacheKind, Policy, Session, SetOptions, Via};
+use remora_client::{
+    Counts, Error, Path, PointerCacheKind, Policy, Predicate, Query, Rect, Session, SetOptions,
+    TreeSettings, Via,
+};
 use remora_engine::{Command, Condition, Expiry, Reply};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::bucket::BUCKET_BYTES;
 use remora_layout::frame::frame_bytes;
 use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_KEY_BYTES, RIGHT_MS, RING_BYTES};
-use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Status};
 use std::collections::BTreeSet;
 
 /// Alone with a session that reads by pointers or by walks, one key or a batch.
@@ -288,5 +291,33 @@ fn asking_costs_two_frames() {
                 (Counts { bytes: bytes as u64, ..one }, Via::Asked)
             );
         }
+    });
+}
+
+/// The root alone says that a tree has ended: its nodes stand until their memory comes
+/// back.
+#[test]
+fn a_tree_that_has_ended_gives_nothing_though_its_nodes_still_stand() {
+    alone(PointerCacheKind::Off, |alone| {
+        alone.release_in_ticks();
+        let (mut reader, mut writer) = (alone.session(), alone.session());
+        let settings = TreeSettings { capacity: 4, ..TreeSettings::default() };
+        assert_eq!(writer.create_tree(b"t", &settings), Ok(true));
+        for id in 0..40 {
+            let point = Rect::point(id as f64, 0.0).expect("finite");
+            writer.put_place(b"t", id, point, None).expect("room");
+        }
+        let window = Rect::new(-1.0, 50.0, -1.0, 1.0).expect("finite");
+        let query = Query::Window { window, predicate: Predicate::Intersects };
+        let mut tree = reader.open_tree(b"t").expect("an answer").expect("it is there");
+        for _ in 0..2 {
+            let found = reader.search_tree(&mut tree, &query, Path::Read).expect("an answer");
+            assert_eq!((found.objects.len(), found.via), (40, Via::Read));
+        }
+        assert_eq!(writer.drop_tree(b"t"), Ok(true));
+        let found = reader.search_tree(&mut tree, &query, Path::Read);
+        let found = found.map(|found| found.objects.len());
+        assert_eq!(found, Err(Error::Refused(Status::NoTree)));
+        assert_eq!(tree.events().header_gone, 1);
     });
 }

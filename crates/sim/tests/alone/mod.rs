@@ -60,6 +60,11 @@ impl Alone {
         });
     }
 
+    /// What is removed keeps its memory until the next tick.
+    pub fn release_in_ticks(&self) {
+        self.node.borrow_mut().release_in_ticks();
+    }
+
     /// Audits the server's memory.
     pub fn audit(&self) {
         self.node.borrow_mut().audit("when it was asked for");
