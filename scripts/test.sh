@@ -44,7 +44,7 @@ nightly=$(mktemp)
 trap 'rm -f "$log" "$nightly"' EXIT
 sanitizers_failed=0
 if ((steps_failed == 0)); then
-    bash scripts/sanitize.sh 2>&1 | tee "$nightly" || sanitizers_failed=1
+    bash scripts/sanitize.sh tsan miri_short 2>&1 | tee "$nightly" || sanitizers_failed=1
 fi
 
 # Real verbs, in a virtual machine; test binaries in it end with the same
