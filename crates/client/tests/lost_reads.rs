@@ -148,3 +148,12 @@ fn a_read_that_is_lost_fails_alone_and_leaves_its_link_behind() {
     assert_eq!(read(&mut session), Error::ServerSilent);
     assert_eq!(server.client.session().err(), Some(Error::ServerSilent));
 }
+
+#[test]
+fn a_view_of_a_hash_keeps_its_key_when_the_read_that_looks_for_it_is_lost() {
+    let server = server(Duration::from_millis(2 * SERVER_SILENT_MS));
+    let mut session = server.client.session().expect("the first one");
+    let mut hash = session.open_hash(b"courier").expect("no long key");
+    let lost = session.hash_get(&mut hash, b"state", Path::Read).map(|_| ());
+    assert_eq!((lost, hash.key()), (Err(Error::TimedOut), &b"courier"[..]));
+}

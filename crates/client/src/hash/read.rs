@@ -223,8 +223,7 @@ impl Session {
     /// the owner can say.
     fn find_hash(&mut self, open: &mut OpenHash, cost: &mut Counts) -> Result<bool, Error> {
         let table = &self.shards[open.shard].table;
-        let key = std::mem::take(&mut open.key);
-        let mut lookup = Lookup::begin(&key, open.hash, Kind::HASH, table);
+        let mut lookup = Lookup::begin(&open.key, open.hash, Kind::HASH, table);
         // Bounded: a walk begins again a bounded number of times.
         let found = loop {
             match follow(&mut lookup, open.shard as u32, self, cost)? {
@@ -239,7 +238,6 @@ impl Session {
             }
         };
         cost.retries += lookup.retries() as u64;
-        open.key = key;
         let is_found = found.is_some();
         found.into_iter().for_each(|held| open.hold(held));
         Ok(is_found)
