@@ -45,6 +45,13 @@ pub struct Want<T> {
     pub tag: T,
 }
 
+impl<T> Want<T> {
+    /// Whether it is a node below which there are others.
+    pub(crate) fn is_inner(&self) -> bool {
+        matches!(self.what, What::Node { level, .. } if level > 0)
+    }
+}
+
 /// Most bytes of words that are read beside others.
 pub const BESIDE_BYTES: usize = VERSIONED_BYTES;
 

@@ -46,11 +46,14 @@ pub struct Wide<'c, W: Walk> {
     is_root_last: bool,
     cache: &'c mut NodeCache,
     planned: VecDeque<Planned<W::Tag>>,
-    /// What lands in each place.
+    /// What lands in each place that was used.
     landing: Vec<Option<Planned<W::Tag>>>,
-    /// READs of nodes at a time.
+    /// READs of nodes at a time: places that there are.
     issued: usize,
+    /// Places that were used and are free again.
     free: Vec<usize>,
+    /// Nodes under way below which there is more to read.
+    inner_under_way: usize,
     /// Cached nodes whose first words are under way, in order, or fetched.
     checks: Vec<NodeRef>,
     /// How many of them have been posted.
@@ -92,6 +95,7 @@ impl<'c, W: Walk> Wide<'c, W> {
             root,
             is_root_last: false,
             free: Vec::new(),
+            inner_under_way: 0,
             checks: Vec::new(),
             checked: 0,
             besides: Vec::new(),
@@ -127,11 +131,18 @@ impl<'c, W: Walk> Wide<'c, W> {
         self.checks.clear();
         self.besides.clear();
         (self.checked, self.besides_posted, self.rounds, self.found) = (0, 0, 0, None);
-        self.is_root_last = false;
+        (self.is_root_last, self.inner_under_way) = (false, 0);
         self.free.clear();
-        self.free.extend((0..self.issued).rev());
         self.landing.clear();
-        self.landing.resize_with(self.issued, || None);
+    }
+
+    /// A place to land in, if one is left.
+    fn take_place(&mut self) -> Option<usize> {
+        self.free.pop().or_else(|| {
+            let place = self.landing.len();
+            (place < self.issued).then(|| self.landing.push(None))?;
+            Some(place)
+        })
     }
 
     fn feed_all<R: Reads>(
@@ -231,10 +242,10 @@ impl<'c, W: Walk> Wide<'c, W> {
             fetched += VERSIONED_BYTES as u64;
         }
         self.checked = self.checks.len();
-        while let Some(&place) = self.free.last()
+        while !self.planned.is_empty()
+            && let Some(place) = self.take_place()
             && let Some(planned) = self.planned.pop_front()
         {
-            self.free.pop();
             match self.issued {
                 1 => self.rounds += 1,
                 _ => self.rounds = self.rounds.max(planned.round),
@@ -243,11 +254,12 @@ impl<'c, W: Walk> Wide<'c, W> {
             let from = RemoteAddress { region, offset };
             let into = place * self.stride;
             works.push(Work::Read { id: place as u64, from, into, bytes });
+            self.inner_under_way += planned.want.is_inner() as usize;
             self.landing[place] = Some(planned);
             nodes += 1;
             fetched += bytes as u64;
         }
-        let may_be_last = self.planned.is_empty() && !self.awaits_inner_nodes();
+        let may_be_last = self.planned.is_empty() && self.inner_under_way == 0;
         let is_due = may_be_last && !self.is_root_last && self.under_way > 0;
         if !works.is_empty() || is_due {
             self.is_root_last = may_be_last;
@@ -259,15 +271,6 @@ impl<'c, W: Walk> Wide<'c, W> {
             cost.fetched(0, nodes, fetched);
         }
         *reads.works() = works;
-    }
-
-    /// Whether nodes are under way below which there is more to read.
-    fn awaits_inner_nodes(&self) -> bool {
-        let is_inner = |planned: &Planned<W::Tag>| match planned.want.what {
-            What::Node { level, .. } => level > 0,
-            _ => false,
-        };
-        self.landing.iter().flatten().any(is_inner)
     }
 
     /// Reads the root by itself if nodes were read after it.
@@ -319,6 +322,7 @@ impl<'c, W: Walk> Wide<'c, W> {
         let place = id as usize;
         let Planned { want, round } = self.landing.get_mut(place)?.take()?;
         self.free.push(place);
+        self.inner_under_way -= want.is_inner() as usize;
         let bytes = reads.landed(place * self.stride, want.bytes);
         let believed = self.walk.believed();
         let proof = match want.what {
