@@ -3,8 +3,8 @@
 //! What it keeps true: the sum depends on the items alone, not on their order. No
 //! two items of different parts are added as the same bytes.
 
+use crate::store::DumpAt;
 use remora_layout::hash::digest;
-use std::any::Any;
 
 /// What some items add up to, and where the next turn goes on.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Content {
     /// Items that were added in this turn, and KiB of them.
     parts: usize,
     /// The type's own, kept between turns.
-    pub at: Option<Box<dyn Any + Send>>,
+    pub at: DumpAt,
     scratch: Vec<u8>,
 }
 

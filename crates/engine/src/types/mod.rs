@@ -14,6 +14,7 @@ pub(crate) use content::Content;
 use crate::command::{GEO_OPERATIONS, Operations, Reply, Request, TREE_OPERATIONS};
 use crate::store::{DumpAt, Flush, Found, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot};
+use remora_index::rtree::Arena;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::message::Status;
@@ -40,9 +41,26 @@ pub(crate) struct On<'a> {
     pub now: Now,
 }
 
-/// Where a dump goes on, or its beginning.
+/// Where a dump or a digest goes on, or its beginning.
 pub(crate) fn resume<T: Default + 'static>(at: &mut DumpAt) -> Box<T> {
     at.take().and_then(|at| at.downcast().ok()).unwrap_or_default()
+}
+
+impl<J: Journal> Store<J> {
+    /// What a writer of trees works with: its nodes carry this sequence.
+    fn arena_at(&mut self, changed_at: u64) -> Arena<'_, J> {
+        Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at }
+    }
+
+    /// The same for a change that is logged next.
+    fn planned_arena(&mut self) -> Arena<'_, J> {
+        self.arena_at(self.last_sequence() + 1)
+    }
+
+    /// The same for a change that is logged.
+    fn logged_arena(&mut self) -> Arena<'_, J> {
+        self.arena_at(self.last_sequence())
+    }
 }
 
 /// The record of a key of this type; none if there is no such key. Eviction counts

@@ -27,6 +27,7 @@ const CLEAR_NODES: usize = 1 << 10;
 
 /// A tree that is being built: see [`Tree::build_some`]. If it is given up, its nodes
 /// come back by [`Tree::unbuild_some`].
+#[derive(Default)]
 pub struct Build {
     /// The entries of the level that is being built, the objects at first.
     entries: Vec<Entry>,
@@ -62,27 +63,47 @@ enum Axis {
 }
 
 impl Build {
-    /// Of these objects: ids, and rectangles that were checked ([`Rect::checked`]).
-    pub fn new(objects: Vec<Entry>) -> Self {
-        Self {
-            entries: objects,
-            written: Vec::new(),
-            lhvs: Vec::new(),
-            level: 0,
-            nodes: 0,
-            tasks: Vec::new(),
-            above: Vec::new(),
-            lhvs_above: Vec::new(),
-            ids: None,
-            made: Vec::new(),
-        }
+    /// Of no objects yet.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Bytes that it takes on the heap, but for the objects themselves.
+    /// Takes objects in, before the first step: ids, and rectangles that were checked
+    /// ([`Rect::checked`]).
+    pub fn extend(&mut self, objects: impl Iterator<Item = Entry>) {
+        self.entries.extend(objects);
+    }
+
+    /// Makes room for so many objects in all, and no more.
+    pub fn reserve(&mut self, objects: usize) {
+        self.entries.reserve_exact(objects - self.entries.len());
+    }
+
+    /// Objects that were taken in.
+    pub fn objects(&self) -> usize {
+        self.list().len()
+    }
+
+    /// Objects that there is room for.
+    pub fn room(&self) -> usize {
+        self.list().capacity()
+    }
+
+    /// Whether it takes no more objects: the first step was done.
+    pub fn has_begun(&self) -> bool {
+        self.ids.is_some()
+    }
+
+    /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
-        let entries = self.above.capacity() * size_of::<Entry>();
+        let lists = [&self.entries, &self.written, &self.above].map(Vec::capacity);
         let words = self.lhvs.capacity() + self.lhvs_above.capacity() + self.made.capacity();
-        (entries + words * 8) as u64 + self.ids.as_ref().map_or(0, Ids::bytes)
+        let bytes = lists.iter().sum::<usize>() * size_of::<Entry>() + words * 8;
+        bytes as u64 + self.ids.as_ref().map_or(0, Ids::bytes)
+    }
+
+    fn list(&self) -> &Vec<Entry> {
+        if self.level == 0 { &self.entries } else { &self.written }
     }
 
     /// Gives back some of what a build that is over has on the heap. True once there is
@@ -202,7 +223,8 @@ impl Tree {
             let rect = rect.checked()?;
             Ok(Entry { rect, word })
         });
-        let mut build = Build::new(entries.collect::<Result<_, TreeError>>()?);
+        let mut build = Build::new();
+        build.extend(entries.collect::<Result<Vec<_>, TreeError>>()?.into_iter());
         let built = self.build_some(arena, &mut build, usize::MAX);
         if built.is_ok() {
             self.publish(arena);

@@ -9,7 +9,7 @@ mod set;
 mod transfer;
 mod whole;
 
-use super::{Content, LongRead, On, Turn, Type, find_root};
+use super::{Content, LongRead, On, Turn, Type, find_root, resume};
 use crate::command::{Command, Condition, GeoCommand, Place, Places, Reply, Request};
 use crate::geo::Position;
 use crate::store::{DumpAt, Now, Room, ShardStats, Store};
@@ -55,11 +55,6 @@ enum Put {
     New,
     Changed,
     Unchanged,
-}
-
-/// What an arena's change works with, under this sequence.
-fn arena_of<J: Journal>(store: &mut Store<J>, changed_at: u64) -> Arena<'_, J> {
-    Arena { owner: &mut store.owner, slots: &mut store.slots, changed_at }
 }
 
 impl<J: Journal> Type<J> for GeoKeys {
@@ -139,8 +134,7 @@ impl<J: Journal> Type<J> for GeoKeys {
             return true;
         };
         let before = tree.bytes();
-        let changed_at = store.last_sequence();
-        let ended = tree.release_some(&mut arena_of(store, changed_at));
+        let ended = tree.release_some(&mut store.logged_arena());
         self.totals.node_bytes -= before - tree.bytes();
         if ended {
             self.forget(root);
@@ -150,7 +144,7 @@ impl<J: Journal> Type<J> for GeoKeys {
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
         let set = &self.by_root[&slot];
-        let part = content.at.take().and_then(|at| at.downcast().ok()).map_or(0, |part| *part);
+        let part = *resume::<usize>(&mut content.at);
         for slot in set.slots_of(part) {
             let score = score_in(&store.owner, slot).to_le_bytes();
             content.add(&[set::member_in(&store.owner, slot), &score]);
@@ -430,14 +424,12 @@ impl GeoKeys {
         let set = self.by_root.get_mut(&root).expect("a root record has its set");
         let Some(tree) = &mut set.tree else { return Ok(()) };
         let before = tree.bytes();
-        let changed_at = store.last_sequence() + 1;
-        let mut planned = plan(tree, &mut arena_of(store, changed_at));
+        let mut planned = plan(tree, &mut store.planned_arena());
         if planned.is_err() && store.policy.is_some() {
             let bytes = NODE_RUN_BYTES.max(8 * node_bytes(NODE_ENTRIES));
             store.making_room.keep = Some(root);
             if store.make_free(bytes, 1, on.now) {
-                let changed_at = store.last_sequence() + 1;
-                planned = plan(tree, &mut arena_of(store, changed_at));
+                planned = plan(tree, &mut store.planned_arena());
             }
             store.making_room.keep = None;
         }
@@ -449,8 +441,7 @@ impl GeoKeys {
     fn publish<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
         let set = self.by_root.get_mut(&root).expect("a root record has its set");
         let Some(tree) = &mut set.tree else { return };
-        let changed_at = store.last_sequence();
-        tree.publish(&mut arena_of(store, changed_at));
+        tree.publish(&mut store.logged_arena());
     }
 
     fn geo_remove<J: Journal>(

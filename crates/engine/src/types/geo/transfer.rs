@@ -1,8 +1,8 @@
 //! A GEO key on its way to another key: a piece is a list of members with scores.
 
 use super::super::{On, resume};
+use super::GeoKeys;
 use super::set::{GeoSet, member_in, score_in};
-use super::{GeoKeys, arena_of};
 use crate::command::{Place, Places};
 use crate::store::{DumpAt, Store};
 use remora_arena::{Journal, Slot};
@@ -72,7 +72,7 @@ impl GeoKeys {
             let changed_at = store.last_sequence() + 1;
             let set = self.by_root.get_mut(&root).expect("a root record has its set");
             if let Some(tree) = &mut set.tree {
-                tree.publish(&mut arena_of(store, changed_at));
+                tree.publish(&mut store.arena_at(changed_at));
             }
             self.insert_member(root, place.member, slot);
             self.plant_tree(store, root, changed_at);

@@ -1,8 +1,8 @@
 //! GEO keys as a whole: stored, given a tree.
 
 use super::super::On;
+use super::GeoKeys;
 use super::set::{GeoSet, score_in};
-use super::{GeoKeys, arena_of};
 use crate::command::{Command, GeoCommand, Places, Reply};
 use crate::geo::Position;
 use crate::store::Store;
@@ -114,8 +114,7 @@ impl GeoKeys {
         }
         if let Some(tree) = set.tree {
             self.totals.node_bytes -= tree.bytes();
-            let changed_at = store.last_sequence();
-            tree.destroy(&mut arena_of(store, changed_at));
+            tree.destroy(&mut store.logged_arena());
         }
     }
 }
@@ -131,7 +130,7 @@ fn tree_of<J: Journal>(
     let options =
         TreeOptions { kind: TreeKind::default(), capacity: NODE_ENTRIES, bounds: Rect::default() };
     let at = store.state_of(root);
-    let mut arena = arena_of(store, changed_at);
+    let mut arena = store.arena_at(changed_at);
     let mut tree = Tree::create(&mut arena, home, at, options)?;
     let object = |&(slot, score): &(u32, f64)| -> (u64, Rect) {
         (slot.into(), Position::of_score(score).point())

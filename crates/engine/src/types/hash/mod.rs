@@ -14,7 +14,7 @@ mod transfer;
 pub(crate) use operations::OPERATIONS;
 pub use operations::{HashCommand, Told};
 
-use super::{Content, LongRead, On, Turn, Type};
+use super::{Content, LongRead, On, Turn, Type, resume};
 use crate::command::{Reply, Request};
 use crate::store::{DumpAt, Found, Now, Store};
 use read::Reading;
@@ -162,7 +162,7 @@ impl<J: Journal> Type<J> for Hashes {
             return true;
         }
         let parts = store.parts_of(slot);
-        let from = content.at.take().and_then(|at| at.downcast().ok()).map_or(0, |at| *at);
+        let from = *resume::<u64>(&mut content.at);
         let to = parts.buckets().min(from + DIGEST_BUCKETS);
         for slot in (from..to).flat_map(|bucket| parts.in_bucket(&store.owner, bucket)) {
             content.add(&[record_key(&store.owner, slot), record_value(&store.owner, slot)]);

@@ -3,7 +3,7 @@
 
 use super::super::On;
 use super::stage::{Stage, set_aside};
-use super::{Trees, arena_of, refusal};
+use super::{Trees, refusal};
 use crate::command::{Command, Reply};
 use crate::store::Store;
 use remora_arena::Journal;
@@ -64,14 +64,14 @@ impl Trees {
         let run_bytes = NODE_RUN_BYTES.max(8 * node_bytes(named.tree.header().capacity as usize));
         // Bounded: each turn has made room for some nodes.
         let built = loop {
-            match named.tree.build_some(&mut arena_of(store), stage.build(), work) {
+            match named.tree.build_some(&mut store.planned_arena(), &mut stage.build, work) {
                 Err(TreeError::Full(_))
                     if store.policy.is_some() && store.make_free(run_bytes, 1, on.now) => {}
                 built => break built,
             }
         };
         self.totals.update(before, &named.tree);
-        let heap_bytes = stage.heap_bytes();
+        let heap_bytes = stage.build.heap_bytes();
         match built {
             Ok(false) if !set_aside(store, stage, heap_bytes, on) => Err(Status::OutOfMemory),
             built => built.map_err(refusal),

@@ -6,8 +6,8 @@
 //! sees the new state of an object, then the old one.
 
 use super::super::On;
+use super::Trees;
 use super::named::{With, expires_at_ms, has_expired, word_in};
-use super::{Trees, logged_arena_of};
 use crate::command::{
     Fields, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, Items, ObjectId, Reply,
 };
@@ -229,8 +229,7 @@ impl Trees {
     ) {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let before = (named.tree.objects(), named.tree.bytes());
-        let arena = &mut remora_index::rtree::Arena { changed_at, ..logged_arena_of(store) };
-        named.tree.publish(arena);
+        named.tree.publish(&mut store.arena_at(changed_at));
         self.totals.update(before, &named.tree);
     }
 }

@@ -90,18 +90,6 @@ fn refusal(error: TreeError) -> Status {
     }
 }
 
-/// What a change of a shard's trees works with, under the next sequence.
-fn arena_of<J: Journal>(store: &mut Store<J>) -> Arena<'_, J> {
-    let changed_at = store.last_sequence() + 1;
-    Arena { owner: &mut store.owner, slots: &mut store.slots, changed_at }
-}
-
-/// The same for what is logged already.
-fn logged_arena_of<J: Journal>(store: &mut Store<J>) -> Arena<'_, J> {
-    let changed_at = store.last_sequence();
-    Arena { owner: &mut store.owner, slots: &mut store.slots, changed_at }
-}
-
 impl<J: Journal> Type<J> for Trees {
     fn id(&self) -> Kind {
         Kind::RTREE
@@ -324,12 +312,12 @@ impl Trees {
     ) -> Result<T, Status> {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let before = (named.tree.objects(), named.tree.bytes());
-        let mut outcome = plan(&mut named.tree, &mut arena_of(store));
+        let mut outcome = plan(&mut named.tree, &mut store.planned_arena());
         if matches!(outcome, Err(TreeError::Full(_))) {
             let node = node_bytes(named.tree.header().capacity as usize);
             store.making_room.keep = Some(root);
             if store.policy.is_some() && store.make_free(NODE_RUN_BYTES.max(8 * node), 1, on.now) {
-                outcome = plan(&mut named.tree, &mut arena_of(store));
+                outcome = plan(&mut named.tree, &mut store.planned_arena());
             }
             store.making_room.keep = None;
         }
@@ -388,12 +376,12 @@ impl Trees {
         let root = store.new_root((on.key, on.hash), Kind::RTREE, TREE_HEADER_BYTES, 0, on.now);
         let root = root.map_err(|_| Status::OutOfMemory)?;
         let at = store.state_of(root);
-        let mut made = Tree::create(&mut arena_of(store), home, at, options);
+        let mut made = Tree::create(&mut store.planned_arena(), home, at, options);
         if matches!(made, Err(TreeError::Full(_)))
             && store.policy.is_some()
             && store.make_free(NODE_RUN_BYTES.max(8 * node_bytes(capacity)), 1, on.now)
         {
-            made = Tree::create(&mut arena_of(store), home, at, options);
+            made = Tree::create(&mut store.planned_arena(), home, at, options);
         }
         made.map(|tree| (root, tree)).map_err(|error| {
             store.give_back(root, on.now);

@@ -9,7 +9,7 @@
 //! goes. What a long one holds goes in turns.
 
 use super::super::On;
-use super::{Trees, logged_arena_of};
+use super::Trees;
 use crate::command::{Command, Objects, Reply, TreeCommand};
 use crate::store::Store;
 use remora_arena::{Journal, Slot, database_of};
@@ -23,12 +23,8 @@ use remora_layout::node::{ENTRY_BYTES, Entry};
 pub(super) struct Stage {
     /// Which load it is: the client's number.
     load: u64,
-    objects: Vec<Entry>,
-    /// What takes the objects once they are all there.
-    build: Option<Build>,
-    /// Objects that there have been, and that there was room for.
-    count: usize,
-    room: usize,
+    /// The objects, and what is built of them.
+    pub build: Build,
     /// Pages of the arena that are set aside: offset and bytes of each run.
     set_aside: Vec<(usize, usize)>,
     /// When objects came last, in [`Store::ticked_s`].
@@ -39,16 +35,8 @@ pub(super) struct Stage {
 
 impl Stage {
     fn new(load: u64) -> Self {
-        Self {
-            load,
-            objects: Vec::new(),
-            build: None,
-            count: 0,
-            room: 0,
-            set_aside: Vec::new(),
-            last_s: 0,
-            is_logged: false,
-        }
+        let (build, set_aside) = (Build::new(), Vec::new());
+        Self { load, build, set_aside, last_s: 0, is_logged: false }
     }
 
     /// Whether it is this load's.
@@ -58,7 +46,7 @@ impl Stage {
 
     /// Number of its objects.
     pub fn len(&self) -> u64 {
-        self.count as u64
+        self.build.objects() as u64
     }
 
     /// Its client goes on with it.
@@ -66,20 +54,9 @@ impl Stage {
         self.last_s = ticked_s;
     }
 
-    /// What builds the tree of them; no more come.
-    pub fn build(&mut self) -> &mut Build {
-        self.build.get_or_insert_with(|| Build::new(std::mem::take(&mut self.objects)))
-    }
-
     /// Bytes that are set aside for it.
     pub fn bytes(&self) -> u64 {
         self.set_aside.iter().map(|&(_, bytes)| bytes as u64).sum()
-    }
-
-    /// Bytes that its objects take, with the room to grow, and what builds of them.
-    pub fn heap_bytes(&self) -> u64 {
-        let build = self.build.as_ref().map_or(0, Build::heap_bytes);
-        (self.room * ENTRY_BYTES) as u64 + build
     }
 }
 
@@ -105,7 +82,7 @@ impl Trees {
             self.drop_stage(store, root);
             Stage::new(load)
         } else {
-            let grows = |stage: &mut Stage| stage.is_of(load) && stage.build.is_none();
+            let grows = |stage: &mut Stage| stage.is_of(load) && !stage.build.has_begun();
             let Some(stage) = self.named_mut(root).stage.take_if(grows) else {
                 return Reply::status(Status::OtherLoad);
             };
@@ -120,9 +97,8 @@ impl Trees {
         }
         stage.last_s = store.ticked_s();
         stage.is_logged |= objects.len() > 0;
-        stage.count += objects.len();
         let entries = objects.iter().map(|(word, rect)| Entry { rect, word });
-        store.commit(on.hash.database(), entry, |_| stage.objects.extend(entries));
+        store.commit(on.hash.database(), entry, |_| stage.build.extend(entries));
         let staged = stage.len();
         self.named_mut(root).stage = Some(stage);
         Reply::number(staged as i64)
@@ -200,10 +176,10 @@ impl Trees {
         // What a removed tree has goes with its pages.
         let named = self.by_root.get_mut(&root.slot).filter(|named| named.root == root);
         let no_nodes = match named.filter(|_| store.is_live(root)) {
-            Some(named) => named.tree.unbuild_some(&mut logged_arena_of(store), stage.build()),
+            Some(named) => named.tree.unbuild_some(&mut store.logged_arena(), &mut stage.build),
             None => true,
         };
-        if !stage.build().clear_some() || !no_nodes {
+        if !stage.build.clear_some() || !no_nodes {
             return false;
         }
         store.set_aside_bytes -= stage.bytes();
@@ -232,7 +208,7 @@ impl Trees {
         let staged = || self.by_root.values().filter_map(|named| named.stage.as_ref());
         let stages = || staged().chain(self.ended_stages.iter().map(|(_, stage)| stage));
         let total: u64 = stages().map(Stage::bytes).sum();
-        let is_covered = stages().all(|stage| stage.heap_bytes() <= stage.bytes());
+        let is_covered = stages().all(|stage| stage.build.heap_bytes() <= stage.bytes());
         if total == store.set_aside_bytes && is_covered {
             return Ok(());
         }
@@ -248,17 +224,16 @@ fn make_stage_room<J: Journal>(
     more: usize,
     on: On<'_>,
 ) -> bool {
-    let wanted = stage.objects.len() + more;
-    if wanted <= stage.objects.capacity() {
+    let (wanted, room) = (stage.build.objects() + more, stage.build.room());
+    if wanted <= room {
         return true;
     }
     // By halves, so that objects are seldom copied.
-    let capacity = wanted.max(stage.objects.capacity() / 2 * 3);
+    let capacity = wanted.max(room / 2 * 3);
     if !set_aside(store, stage, (capacity * ENTRY_BYTES) as u64, on) {
         return false;
     }
-    stage.objects.reserve_exact(capacity - stage.objects.len());
-    stage.room = stage.objects.capacity();
+    stage.build.reserve(capacity);
     true
 }
 
