@@ -1,6 +1,9 @@
 //! A simulated day of changes while the sizes of values drift: memory never
 //! runs out as long as what is alive fits, and every value stays what it was.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
@@ -15,17 +18,6 @@ const DAY_S: u64 = 86_400;
 const ARENA_BYTES: usize = 16 << 20;
 const BUCKETS: u64 = 1 << 13;
 const SECRET: u64 = 0xc4a2_0e11;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-}
 
 #[derive(Clone, Copy)]
 struct Alive {

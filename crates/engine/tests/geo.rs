@@ -2,6 +2,9 @@
 //! same names, searches whole and in turns, the log replayed, memory that runs
 //! out.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{
     Centre, Command, Condition, ExpireCondition, Expiry, GeoCommand, GeoQuery, GeoSearch, Place,
@@ -17,16 +20,7 @@ use std::collections::BTreeMap;
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const KEYS: [&[u8]; 3] = [b"a", b"b", b""];
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-
     fn position(&mut self) -> Position {
         let mut unit = || self.below(1 << 30) as f64 / (1u64 << 30) as f64;
         let (x, y) = (unit(), unit());

@@ -3,6 +3,9 @@
 //! other members' names and strings, keys end and begin again. What is read has
 //! to be what some moments of the search had, and all that it had throughout.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::command::{
     Centre, Command, Condition, ExpireCondition, Expiry, GeoCommand, GeoQuery, GeoSearch, Place,
@@ -25,16 +28,7 @@ const KEY: &[u8] = b"places";
 const LIMITS: ReadLimits = ReadLimits { walk: WalkLimits::REGION, found_bytes: 1 << 16 };
 const CENTRE: Position = Position { longitude: 13.4, latitude: 52.5 };
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-
     /// Somewhere around the centre, as members are kept.
     fn position(&mut self) -> Position {
         let (x, y) = (self.below(1000) as f64 / 1e4, self.below(1000) as f64 / 1e4);

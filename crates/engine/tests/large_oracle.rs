@@ -2,6 +2,9 @@
 //! that outlive their keys, edits in place, all interleaved with other commands
 //! on the same keys, while readers look in between. In the end no byte is lost.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Download, LargeSet, Outcome, Upload};
@@ -18,16 +21,7 @@ use std::collections::HashMap;
 const SECRET: u64 = 0x5ec2e7;
 const KEYS: u64 = 5;
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-
     /// Around every limit, seldom longer.
     fn bytes(&mut self, most: u64) -> Vec<u8> {
         let length = match self.below(8) {

@@ -5,6 +5,9 @@
 //! was, or the record is no longer live. (Worlds cannot see it: all stores of a
 //! change happen at one instant there.)
 
+mod random;
+
+use random::Random;
 use remora_arena::{Journal, Owner};
 use remora_engine::command::{Command, TreeCommand, TreeSettings};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -39,17 +42,6 @@ impl Journal for Recorder {
         self.0.borrow_mut().push((index, value));
     }
     fn fenced(&mut self) {}
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
 }
 
 fn ask(shard: &mut Shard<Recorder>, command: TreeCommand<'_>) -> (Status, Vec<u8>) {

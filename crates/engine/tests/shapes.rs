@@ -1,6 +1,9 @@
 //! Objects with geometries in a shard: against a map and the predicates
 //! themselves, in turns, the log replayed, memory that runs out.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{
     Command, HAS_DATA, HAS_GEOMETRY, Refined, Request, TreeCommand, TreeSettings,
@@ -17,16 +20,7 @@ use zerocopy::FromBytes;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-
     fn shape(&mut self, most: u64) -> Shape {
         let (x, y) = (self.below(60), self.below(60));
         let mut corner = || format!("{} {}", x + self.below(most), y + self.below(most));

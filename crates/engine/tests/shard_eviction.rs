@@ -2,6 +2,9 @@
 //! right value; one that is not was removed, or stands in the log as evicted;
 //! no write is refused; counts add up, and memory stays within the arena.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Command, Condition, Expiry, Pairs};
 use remora_engine::evict::Id;
@@ -60,17 +63,6 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
         ..ShardOptions::default()
     };
     Shard::new(Owner::heap(bytes, NoJournal), options)
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
 }
 
 /// A key, its value and expiry.

@@ -2,6 +2,9 @@
 //! long histories under a clock that goes on, the log replayed, searches in turns,
 //! messages that make no sense.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{
     Command, Expiry, Fields, FoundObjects, Items, ObjectId, Predicate, PutObject, Request,
@@ -23,16 +26,7 @@ use zerocopy::FromBytes;
 
 const START_MS: u64 = 1_700_000_000_000;
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-
     fn rect(&mut self, most: u64) -> Rect {
         let (x, y) = (self.below(100) as f64, self.below(100) as f64);
         let (width, height) = (self.below(most) as f64, self.below(most) as f64);

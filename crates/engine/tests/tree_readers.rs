@@ -5,6 +5,9 @@
 //! tree is made. What is read has to be what some moments of the search had,
 //! and all that it had throughout.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::command::{Command, Condition, Expiry, TreeCommand, TreeSettings};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -31,16 +34,7 @@ const VALUE_BYTES: usize = 52 << 10;
 const FORGED: u64 = 1 << 40;
 const MARK: &[u8] = b"the value begins";
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-
     fn point(&mut self) -> Rect {
         Rect::point(self.below(1000) as f64, self.below(1000) as f64).unwrap()
     }

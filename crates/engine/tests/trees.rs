@@ -1,6 +1,9 @@
 //! Trees of places in a shard, against plain maps: histories on several trees
 //! beside keys, searches in turns, the log replayed, memory that runs out.
 
+mod random;
+
+use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{
     Command, Condition, Expiry, Objects, Request, TreeCommand, TreeSettings,
@@ -20,16 +23,7 @@ const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const NAMES: [&[u8]; 3] = [b"zones", b"couriers", b""];
 const KINDS: [TreeKind; 3] = [TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert];
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
-    }
-
     fn rect(&mut self, most: u64) -> Rect {
         let (x, y) = (self.below(100) as f64, self.below(100) as f64);
         let (width, height) = (self.below(most) as f64, self.below(most) as f64);
