@@ -1,6 +1,7 @@
 //! A simulated disk for each shard's log: what is written becomes durable late,
 //! now and then very late, and what was not by then may be lost with the
-//! process.
+//! process. A disk that fails makes nothing durable any more; the process that
+//! comes next has another one.
 //!
 //! What it keeps true: what it has told to be durable stays; a new life begins
 //! with a prefix of the changes that holds all of that, and replays it.
@@ -45,6 +46,8 @@ pub struct Disk {
     written: Vec<OwnedEntry>,
     /// What the shard's log tells next.
     cursor: Option<Cursor>,
+    /// Since when nothing becomes durable any more, virtual ns.
+    failed_ns: Option<u64>,
 }
 
 impl Disk {
@@ -57,6 +60,9 @@ impl Disk {
         swarm: &DiskSwarm,
     ) -> bool {
         self.write(shard);
+        if self.failed_ns.is_some() {
+            return false;
+        }
         let done = self.flushing.take_if(|(due_ns, _)| *due_ns <= world.now_ns());
         if let Some((_, sequence)) = done {
             self.durable = sequence;
@@ -64,6 +70,10 @@ impl Disk {
         }
         let last = shard.last_sequence();
         if self.flushing.is_none() && last > self.durable {
+            if faults.strikes(Fault::DiskFailed) {
+                self.fail(world);
+                return done.is_some();
+            }
             let longest = match faults.strikes(Fault::DiskStall) {
                 true => world.draw(|random| [5, 500, 7_000][random.below(3) as usize]) * MS,
                 false => *swarm.flush_ns.end(),
@@ -94,6 +104,16 @@ impl Disk {
         assert_eq!(self.written.len() as u64, shard.last_sequence());
     }
 
+    /// From now on nothing becomes durable, until the process dies.
+    pub fn fail(&mut self, world: &SimWorld) {
+        (self.failed_ns, self.flushing) = (Some(world.now_ns()), None);
+    }
+
+    /// Since when it has failed, virtual ns.
+    pub fn failed_ns(&self) -> Option<u64> {
+        self.failed_ns
+    }
+
     /// When something becomes durable next, virtual ns.
     pub fn due_ns(&self) -> u64 {
         self.flushing.map_or(u64::MAX, |(due_ns, _)| due_ns)
@@ -109,7 +129,7 @@ impl Disk {
         let more = world.draw(|random| random.below(2) * random.below(last - self.durable + 1));
         self.durable += more;
         self.written.truncate(self.durable as usize);
-        self.cursor = None;
+        (self.cursor, self.failed_ns) = (None, None);
         last - self.durable
     }
 

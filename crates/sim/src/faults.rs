@@ -30,11 +30,14 @@ pub enum Fault {
     WallClock,
     /// A disk takes up to seconds for a write.
     DiskStall,
+    /// A disk fails for good: nothing becomes durable any more. The server lives on
+    /// for up to some seconds.
+    DiskFailed,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ServerStall,
         Self::ShardStall,
         Self::ServerCrash,
@@ -46,6 +49,7 @@ impl Fault {
         Self::RespLost,
         Self::WallClock,
         Self::DiskStall,
+        Self::DiskFailed,
     ];
 
     /// Its name on the command line.
@@ -62,6 +66,7 @@ impl Fault {
             Self::RespLost => "resp-lost",
             Self::WallClock => "wall-clock",
             Self::DiskStall => "disk-stall",
+            Self::DiskFailed => "disk-failed",
         }
     }
 

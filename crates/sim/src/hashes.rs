@@ -3,13 +3,14 @@
 use crate::values::Lengths;
 use remora_engine::evict::Eviction;
 use remora_fabric::sim::Random;
+use std::collections::BTreeSet;
+use std::iter;
 
 /// Mixed into the seed: what is drawn of hashes changes nothing else.
 const SALT: u64 = 0x6861_7368_5f6f_6666;
 
-/// Fields that are always set and removed together, in one call: whoever looks at
-/// both in one call sees values of one number.
-pub const TWINS: [u32; 2] = [0, 2];
+/// Fields whose expiry, with their hash's, is judged as that of a key is.
+pub const JUDGED_EXPIRY: [u32; 2] = [0, 2];
 
 /// What a seed draws of hashes.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,18 @@ pub struct HashSwarm {
 }
 
 impl HashSwarm {
+    /// The field that is always set and removed together with this one, in one call:
+    /// whoever looks at both in one call sees values of one number. Counters have none.
+    pub fn twin_of(&self, field: u32) -> Option<u32> {
+        let twin = field ^ 2;
+        (field.is_multiple_of(2) && twin < self.fields).then_some(twin)
+    }
+
+    /// Fields, and their twins.
+    pub fn with_twins(&self, fields: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+        fields.into_iter().flat_map(|field| iter::once(field).chain(self.twin_of(field))).collect()
+    }
+
     /// A seed's draw: hashes in one world of three. They lie whole in their records,
     /// have a field table from the first long value on, or from so many fields on.
     pub fn of(seed: u64, eviction: Eviction) -> Self {

@@ -89,6 +89,11 @@ impl History {
         begun
     }
 
+    /// When a call was begun.
+    pub fn began_ns(&self, begun: Begun) -> u64 {
+        self.keys[&begun.key][begun.at].invoked_ns
+    }
+
     /// The call has come to its end with this result.
     pub fn end(&mut self, client: u32, begun: Begun, now_ns: u64, op: KeyOp) {
         self.note(now_ns, client, format_args!("{} ends {op:?}", begun.key));

@@ -36,6 +36,9 @@ const MS: u64 = 1_000_000;
 
 /// Memory is audited about once in so many ticks.
 const AUDIT_TICKS: u64 = 16;
+/// How long the process lives on whose disk has failed, at most, ns: some calls time
+/// out meanwhile.
+const LIVES_ON_NS: [u64; 3] = [50 * MS, 2_000 * MS, 8_000 * MS];
 
 /// How a server is made.
 #[derive(Clone, Debug)]
@@ -55,6 +58,9 @@ pub struct NodeOptions {
     /// In how many of a hundred turns a shard releases memory, as if there were that
     /// much more of it: what has no root any more lies there for longer.
     pub release_percent: u64,
+    /// In how many of a hundred ticks a shard sweeps for what has expired, as if its table
+    /// were that much larger.
+    pub sweep_percent: u64,
     /// How changes become durable; `None`: they are at once, and lost with the
     /// process.
     pub disk: Option<DiskSwarm>,
@@ -90,6 +96,8 @@ pub struct Node {
     pub misfits: Vec<String>,
     /// Of each shard, if there are any.
     disks: Vec<Disk>,
+    /// When the process dies, as a disk of it has failed, virtual ns.
+    dies_ns: Option<u64>,
     /// Turns in which replies were held back, and changes that were lost.
     held: u64,
     lost: u64,
@@ -103,7 +111,7 @@ impl Node {
         let (life, lives, sessions) = (None, 0, 0);
         let (violations, misfits) = (Vec::new(), Vec::new());
         let disks = options.disk.iter().flat_map(|_| 0..options.shards).map(|_| Disk::default());
-        let (disks, held, lost) = (disks.collect(), 0, 0);
+        let (disks, dies_ns, held, lost) = (disks.collect(), None, 0, 0);
         Self {
             world,
             time,
@@ -115,6 +123,7 @@ impl Node {
             violations,
             misfits,
             disks,
+            dies_ns,
             held,
             lost,
         }
@@ -144,6 +153,39 @@ impl Node {
     /// Whether a new life begins with what was durable.
     pub fn has_disks(&self) -> bool {
         self.options.disk.is_some()
+    }
+
+    /// Whether a disk of the present life has failed: its process is to die.
+    pub fn is_to_die(&self) -> bool {
+        self.dies_ns.is_some()
+    }
+
+    /// Whether the time for that has come.
+    pub fn dies_now(&self) -> bool {
+        self.dies_ns.is_some_and(|dies_ns| dies_ns <= self.world.now_ns())
+    }
+
+    /// Whether the disk of this key's shard had failed at that time, and has not been
+    /// replaced since.
+    pub fn had_failed(&self, key: &[u8], at_ns: u64) -> bool {
+        let shard = SlotTable::even(self.options.shards).shard_of(key);
+        let failed_ns = self.disks.get(shard).and_then(Disk::failed_ns);
+        failed_ns.is_some_and(|failed_ns| failed_ns <= at_ns)
+    }
+
+    /// Whether replies wait for a disk that had failed at that time.
+    pub fn holds_for_failed(&self, at_ns: u64) -> bool {
+        let disks = self.disks.iter().map(Disk::failed_ns).enumerate();
+        let mut failed = disks.filter(|(_, failed)| failed.is_some_and(|ns| ns <= at_ns));
+        failed.any(|(shard, _)| {
+            let mut sessions = self.life.iter().flat_map(|life| &life.sessions);
+            sessions.any(|session| session.rings[shard].held_replies() > 0)
+        })
+    }
+
+    /// The disk of a shard fails; the process lives on.
+    pub fn fail_disk(&mut self, shard: usize) {
+        self.disks[shard].fail(&self.world);
     }
 
     /// Begins a life with empty memory, or with what the disks have.
@@ -195,6 +237,7 @@ impl Node {
                 self.lost += disk.crash(shard, &self.world);
             }
         }
+        self.dies_ns = None;
         let sessions = self.life.take().map_or(Vec::new(), |life| life.sessions);
         let world = self.world.clone();
         move || sessions.into_iter().for_each(|session| session.lose(&world))
@@ -292,6 +335,13 @@ impl Node {
             for ((disk, shard), _) in disks.filter(|(_, free)| **free) {
                 worked |= disk.turn(shard, (&self.world, &self.faults), swarm);
             }
+            if self.dies_ns.is_none() && self.disks.iter().any(|disk| disk.failed_ns().is_some()) {
+                let lives_ns = self.world.draw(|random| {
+                    let longest = LIVES_ON_NS[random.below(3) as usize];
+                    random.within(&(1..=longest))
+                });
+                self.dies_ns = Some(self.world.now_ns() + lives_ns);
+            }
             let rings = life.sessions.iter().flat_map(|session| &session.rings);
             self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
         }
@@ -348,8 +398,12 @@ impl Node {
         let Some(life) = &mut self.life else { return };
         let now = self.time.now(life.began_ns);
         let is_free = life.free_shards(&self.world);
+        let percent = self.options.sweep_percent;
+        let sweeps = || percent == 100 || self.world.draw(|random| random.below(100)) < percent;
         for (shard, _) in life.shards.iter_mut().zip(&is_free).filter(|(_, free)| **free) {
-            shard.tick(now);
+            if sweeps() {
+                shard.tick(now);
+            }
         }
         for session in &mut life.sessions {
             for (ring, shard) in session.rings.iter_mut().zip(&mut life.shards) {

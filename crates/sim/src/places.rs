@@ -2,6 +2,7 @@
 //! rectangles that name the change that wrote them.
 
 use crate::check::places::Number;
+use crate::hashes::HashSwarm;
 use remora_client::{Issue, ObjectId, Rect, TreeKind, TreeRead, TreeSettings};
 use remora_fabric::sim::{Random, SimOptions};
 use remora_geometry::{Refine, Shape, geo_types};
@@ -20,6 +21,8 @@ const SLOW_NS: u64 = 100_000;
 
 /// Trees of a database have numbers from so many times its own on.
 const DATABASE_TREES: u32 = 100;
+/// Those that go from key to key from here on, and so many times its own.
+const MOVED_TREES: u32 = 1 << 24;
 
 /// What a seed draws of trees.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +41,13 @@ pub struct PlacesSwarm {
     pub widest: u64,
     /// How many of a hundred changes move an object by little.
     pub near_percent: u64,
+    /// Whether some trees go from key to key.
+    pub moves: bool,
 }
 
 impl PlacesSwarm {
     /// A seed's draw: trees in one world of three.
-    pub fn of(seed: u64, fabric: &SimOptions) -> Self {
+    pub fn of(seed: u64, fabric: &SimOptions, hashes: &HashSwarm) -> Self {
         let mut random = Random::new(seed ^ SALT);
         let has_trees = random.below(3) == 0;
         let mut one_of = |of: [u64; 4]| of[random.below(4) as usize];
@@ -58,6 +63,8 @@ impl PlacesSwarm {
             drops: one_of([0, 0, 3, 30]),
             widest: one_of([1, 20, 20, 200]),
             near_percent: one_of([0, 30, 60, 90]),
+            // One client moves the ones or the others.
+            moves: one_of([0, 1, 0, 1]) == 1 && has_trees && ids != LARGE && !hashes.moves,
         }
     }
 
@@ -75,7 +82,20 @@ impl PlacesSwarm {
 
 /// A tree's name: the same in every database.
 pub fn tree_name(tree: u32) -> Vec<u8> {
-    format!("tree:{}", tree % DATABASE_TREES).into_bytes()
+    match tree < MOVED_TREES {
+        true => format!("tree:{}", tree % DATABASE_TREES).into_bytes(),
+        false => format!("moved tree:{}", tree % MOVED_TREES).into_bytes(),
+    }
+}
+
+/// The tree under a key of this number, to which trees go.
+pub fn moved_tree(database: u8, key: u32) -> u32 {
+    (database as u32 + 1) * MOVED_TREES + key
+}
+
+/// Whether a tree is one that goes from key to key.
+pub fn is_moved(tree: u32) -> bool {
+    tree >= MOVED_TREES
 }
 
 /// The id of an object in its tree, as text: one of four is no integer.
@@ -186,9 +206,15 @@ pub fn data_of(number: Number) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(most).collect()
 }
 
+/// As [`data_of`], so many that a few objects are more than one piece of a tree.
+pub fn long_data_of(number: Number) -> Vec<u8> {
+    let most = 2_048 * (1 + number as usize % 4);
+    number.to_le_bytes().into_iter().cycle().take(most).collect()
+}
+
 /// The version that an object's bytes name; `None` if nobody wrote them.
 pub fn number_of(data: &[u8]) -> Option<Number> {
     let (number, _) = data.split_first_chunk::<4>()?;
     let number = Number::from_le_bytes(*number);
-    (data_of(number) == data).then_some(number)
+    (data_of(number) == data || long_data_of(number) == data).then_some(number)
 }

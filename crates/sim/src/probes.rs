@@ -81,15 +81,25 @@ pub enum Probe {
     HashInTurns,
     /// A hash of more than one piece went to another key.
     HashMoved,
+    /// A tree of more than one piece went to another key.
+    TreeMoved,
+    /// One that goes from key to key was searched by READs.
+    TreeMovedRead,
     /// A reply was held back until it was durable.
     ReplyHeld,
     /// A change was lost with the process, as it was not durable.
     ChangeLost,
+    /// After a disk had failed, a key of its shard was read by READs.
+    DiskFailedRead,
+    /// One was asked for, and the reply came.
+    DiskFailedAsked,
+    /// A call timed out while replies waited for a disk that had failed.
+    DiskTimedOut,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 43] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -126,8 +136,13 @@ impl Probe {
         Self::HashGrown,
         Self::HashInTurns,
         Self::HashMoved,
+        Self::TreeMoved,
+        Self::TreeMovedRead,
         Self::ReplyHeld,
         Self::ChangeLost,
+        Self::DiskFailedRead,
+        Self::DiskFailedAsked,
+        Self::DiskTimedOut,
     ];
 }
 

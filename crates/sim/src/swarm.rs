@@ -18,13 +18,20 @@ use std::time::Duration;
 const MS: u64 = 1_000_000;
 /// Mixed into the seed: whether shards stall changes nothing else.
 const SHARD_SALT: u64 = 0x7368_6172_645f_6f66;
+/// Mixed into the seed: so it is with disks that fail.
+const DISK_SALT: u64 = 0x6661_696c_5f6f_6666;
 /// Mixed into the seed: so it is with setting the wall clock.
 const CLOCK_SALT: u64 = 0x7761_6c6c_5f6f_6674;
 
 /// Mixed into the seed: so it is with a second database.
 const DATABASE_SALT: u64 = 0x6461_7461_5f6f_6666;
+/// Mixed into the seed: so it is with how soon a sweep meets what has expired.
+const SWEEP_SALT: u64 = 0x7377_6565_705f_6f66;
 /// Mixed into the seed: so it is with how fast memory is released.
 const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
+
+/// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
+const MOVING_ARENA_BYTES: usize = 32 << 20;
 
 /// A kind of world.
 #[derive(Clone, Debug)]
@@ -183,7 +190,7 @@ impl Swarm {
             ),
             None => (shard, arena_bytes),
         };
-        let node = NodeOptions {
+        let mut node = NodeOptions {
             disk,
             shards: shards as usize,
             arena_bytes: arena_bytes as usize,
@@ -192,9 +199,14 @@ impl Swarm {
             pointer_lines: if shares_pointers { draw.one_of([8, 64, 1_024]) } else { 0 },
             audits: !is_large,
             release_percent: Draws(Random::new(seed ^ RELEASE_SALT)).one_of([100, 100, 20, 1]),
+            sweep_percent: Draws(Random::new(seed ^ SWEEP_SALT)).one_of([100, 100, 10]),
         };
-        let places = PlacesSwarm::of(seed, &fabric);
         let hashes = HashSwarm::of(seed, node.shard.eviction);
+        let places = PlacesSwarm::of(seed, &fabric, &hashes);
+        if node.disk.is_some() && (hashes.moves || places.moves) {
+            // What a client has lost sight of stays.
+            node.arena_bytes = node.arena_bytes.max(MOVING_ARENA_BYTES);
+        }
         let cache_entries = draw.one_of([0, 1, 64, 4_096]);
         let timeout = Duration::from_millis(draw.one_of([1_000, 5_000]));
         let resp = RespSwarm::of(&mut |range| draw.within(range));
@@ -211,7 +223,7 @@ impl Swarm {
             node,
             cache_entries,
             timeout,
-            resp: if hashes.moves { resp.with_moves() } else { resp },
+            resp: if hashes.moves || places.moves { resp.with_moves() } else { resp },
             places,
             hashes,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
@@ -238,6 +250,7 @@ impl Swarm {
     fn faults(seed: u64, draw: &mut Draws) -> BTreeMap<Fault, u32> {
         let mut of_shards = Draws(Random::new(seed ^ SHARD_SALT));
         let mut of_clocks = Draws(Random::new(seed ^ CLOCK_SALT));
+        let mut of_disks = Draws(Random::new(seed ^ DISK_SALT));
         let mut chance = |fault: Fault| match fault {
             // At each turn of the server's loop.
             Fault::ServerStall => draw.one_of([0, 100, 1_000]),
@@ -257,10 +270,13 @@ impl Swarm {
             Fault::LinkLost | Fault::LinkStall => draw.one_of([0, 20, 500]),
             // At each write of a disk, in worlds that have some.
             Fault::DiskStall => 5_000,
+            // The same, in one world of two.
+            Fault::DiskFailed => of_disks.one_of([0, 0, 1_000, 10_000]),
         };
         let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
         // A chance of 0 would be drawn for, and so change a world without it.
-        let is_salted = |fault| matches!(fault, Fault::ShardStall | Fault::WallClock);
+        let is_salted =
+            |fault| matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed);
         chances.filter(|(fault, ppm)| !is_salted(*fault) || *ppm > 0).collect()
     }
 }

@@ -69,6 +69,11 @@ impl Register {
         format!("{kind}:{}", self.number).into_bytes()
     }
 
+    /// The key that it is under, or that its hash has.
+    pub fn key(self) -> Vec<u8> {
+        self.hash.map_or_else(|| self.name(), HashName::key)
+    }
+
     /// The counter of this number, or the next.
     pub fn counter(self) -> Self {
         Self { number: self.number | 1, ..self }

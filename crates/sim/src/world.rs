@@ -6,7 +6,7 @@ use crate::clock::HostClock;
 use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
 use crate::node::Node;
-use crate::probes::Probes;
+use crate::probes::{Probe, Probes};
 use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
@@ -43,6 +43,8 @@ pub struct World {
     pub probes: RefCell<Probes>,
     /// The generation of the hashes that go from key to key.
     pub moved: Cell<u16>,
+    /// The trees that do.
+    pub moved_trees: RefCell<Vec<u32>>,
     number: Cell<i64>,
     over: Cell<bool>,
 }
@@ -89,6 +91,7 @@ impl World {
             faults,
             probes: RefCell::default(),
             moved: Cell::new(0),
+            moved_trees: RefCell::default(),
             number: Cell::new(0),
             over: Cell::new(false),
         });
@@ -190,7 +193,7 @@ impl World {
     /// The task that breaks what does not break by itself.
     fn break_things(self: &Rc<Self>, clients: &[u64]) {
         let task = Coroutines.current().expect("it runs as a task");
-        while !self.is_over() {
+        while !self.is_over() || self.node.borrow().is_to_die() {
             self.faults.pause(&self.sim, task, 1..=self.swarm.chance_ns);
             if self.faults.strikes(Fault::ClientStall) {
                 self.stop_one(clients);
@@ -199,7 +202,8 @@ impl World {
                 let draw = self.sim.draw(|random| random.number());
                 self.node.borrow_mut().lose_any_session(draw);
             }
-            if self.faults.strikes(Fault::ServerCrash) {
+            let dies = self.node.borrow().dies_now();
+            if self.faults.strikes(Fault::ServerCrash) || dies {
                 let from_ns = self.sim.now_ns();
                 self.tell();
                 let lose_links = self.node.borrow_mut().crash();
@@ -261,6 +265,9 @@ impl World {
     /// A call of a client timed out, and its session goes on.
     pub fn timed_out(&self, client: u32) {
         self.probes.borrow_mut().add_error(Error::TimedOut);
+        let asked_ns = self.sim.now_ns().saturating_sub(self.swarm.timeout.as_nanos() as u64);
+        let has_held = self.node.borrow().holds_for_failed(asked_ns);
+        self.probes.borrow_mut().add(Probe::DiskTimedOut, has_held as u64);
         let now_ns = self.sim.now_ns();
         self.history.borrow_mut().note(now_ns, client, format_args!("a call timed out"));
         self.suspect_time_out(client);

@@ -4,7 +4,7 @@
 mod alone;
 mod late;
 
-use alone::{Alone, MS, alone, alone_by, read};
+use alone::{Alone, MS, alone, alone_by, alone_with_disk, read};
 use remora_client::{
     Counts, Error, Path, PointerCacheKind, Policy, Predicate, Query, Rect, Session, SetOptions,
     TreeSettings, Via,
@@ -292,6 +292,67 @@ fn asking_costs_two_frames() {
             );
         }
     });
+}
+
+/// A disk that has failed stops writes and what depends on them, not all reads.
+#[test]
+fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
+    for pointers in [PointerCacheKind::Private, PointerCacheKind::Off] {
+        alone_with_disk(pointers, |alone| {
+            let (mut writer, mut reader) = (alone.session(), alone.session());
+            let set = |session: &mut Session, key: &[u8], value: &[u8]| {
+                session.set(key, value, SetOptions::default())
+            };
+            for key in [&b"kept"[..], b"changed", b"removed"] {
+                assert_eq!(set(&mut writer, key, b"old"), Ok(true));
+            }
+            // What changes a tree may change each of its nodes: one stays, one does not.
+            for tree in [&b"kept tree"[..], b"changed tree"] {
+                let point = Rect::point(1.0, 1.0).expect("finite");
+                assert_eq!(writer.create_tree(tree, &TreeSettings::default()), Ok(true));
+                assert_eq!(writer.put_place(tree, 1, point, None), Ok(true));
+            }
+            let window = Rect::new(0.0, 2.0, 0.0, 2.0).expect("finite");
+            let query = Query::Window { window, predicate: Predicate::Intersects };
+            let [mut kept, mut changed] = [&b"kept tree"[..], b"changed tree"]
+                .map(|tree| reader.open_tree(tree).expect("an answer").expect("it is there"));
+            alone.fail_disk(0);
+            for change in 0..4 {
+                let point = Rect::point(1.0, 0.5).expect("finite");
+                // Each in a session of its own: replies to one wait for each other.
+                let mut writer = alone.session();
+                let timed_out = match change {
+                    0 => set(&mut writer, b"changed", b"new").map(drop),
+                    1 => set(&mut writer, b"new", b"new").map(drop),
+                    2 => writer.del(b"removed").map(drop),
+                    _ => writer.put_place(b"changed tree", 1, point, None).map(drop),
+                };
+                assert_eq!(timed_out, Err(Error::TimedOut));
+            }
+            for in_batch in [false, true] {
+                for (path, via) in [(Path::Ask, Via::Asked), (Path::Read, Via::Read)] {
+                    let seen = read(&mut reader, b"kept", in_batch, path);
+                    assert_eq!((seen.value.as_deref(), seen.via), (Some(&b"old"[..]), via));
+                }
+                let seen = read(&mut reader, b"absent", in_batch, Path::Read);
+                assert_eq!((seen.value, seen.counts.asked), (None, 1));
+            }
+            for (path, via) in [(Path::Ask, Via::Asked), (Path::Read, Via::Read)] {
+                let found = reader.search_tree(&mut kept, &query, path).expect("an answer");
+                assert_eq!((found.objects.len(), found.via), (1, via));
+            }
+            // Nobody sees what changed, nor what is no more.
+            let found = reader.search_tree(&mut changed, &query, Path::Read).map(drop);
+            assert_eq!(found, Err(Error::TimedOut));
+            for key in [&b"changed"[..], b"new", b"removed"] {
+                for path in [Path::Ask, Path::Read] {
+                    let got = alone.session().get(key, path).map(drop);
+                    assert_eq!(got, Err(Error::TimedOut), "{path:?}");
+                }
+            }
+            assert_eq!(read(&mut alone.session(), b"kept", false, Path::Ask).via, Via::Asked);
+        });
+    }
 }
 
 /// The root alone says that a tree has ended: its nodes stand until their memory comes

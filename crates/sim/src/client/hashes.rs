@@ -1,14 +1,15 @@
 //! What a simulated client does with hashes: each field is judged as a key is.
 
-use super::SimClient;
+use super::{MS, SimClient};
 use crate::check::keys::{If, KeyOp, Value, Window, said_of_each};
-use crate::hashes::TWINS;
+use crate::hashes::JUDGED_EXPIRY;
 use crate::history::Begun;
 use crate::probes::Probe;
 use crate::resp::MOVED_KEYS;
 use crate::values::{HashName, Register, encode};
-use remora_client::{Error, OpenHash, Session};
+use remora_client::{Error, OpenHash, Path, Session};
 use remora_layout::limits::PARTS_TURN_BYTES;
+use std::collections::BTreeMap;
 
 impl SimClient {
     /// Operates on a hash.
@@ -50,13 +51,10 @@ impl SimClient {
 
     /// Some fields, each once, and twins together.
     fn some_fields(&self, hash: HashName) -> Vec<Register> {
-        let mut fields: Vec<Register> = (0..1 + self.draw(4)).map(|_| self.field(hash)).collect();
-        if let Some(&twin) = fields.iter().find(|field| TWINS.contains(&field.number)) {
-            fields.extend(TWINS.map(|number| Register { number, ..twin }));
-        }
-        fields.sort_unstable();
-        fields.dedup();
-        fields
+        let drawn = (0..1 + self.draw(4)).map(|_| self.field(hash).number);
+        let fields = self.world.swarm.hashes.with_twins(drawn).into_iter();
+        let database = self.database();
+        fields.map(|number| Register { database, hash: Some(hash), number }).collect()
     }
 
     fn all_fields(&self, hash: HashName) -> Vec<Register> {
@@ -192,14 +190,17 @@ impl SimClient {
 
     /// One look at some fields has come to its end.
     fn saw_fields(&self, begun: &[Begun], values: Vec<Option<Vec<u8>>>) -> Result<(), Error> {
-        let mut twins = Vec::new();
+        let mut seen = BTreeMap::new();
         for (&begun, value) in begun.iter().zip(values) {
             let found = self.number_of(begun.key, value.as_deref());
             self.end(begun, KeyOp::Get { found });
-            twins.extend(TWINS.contains(&begun.key.number).then_some(found));
+            seen.insert(begun.key.number, found);
         }
-        twins.dedup();
-        if twins.len() > 1 {
+        let twin_of = |field: u32| self.world.swarm.hashes.twin_of(field);
+        let twins =
+            seen.iter().map(|(&field, &found)| (found, twin_of(field).map(|twin| seen[&twin])));
+        if let Some(twins) = { twins }.find(|&(one, other)| other.is_some_and(|other| other != one))
+        {
             let seen = format!("client {}, {}: twins have {twins:?}", self.number, begun[0].key);
             let promise = "a look at a hash is a look at one moment";
             self.world.history.borrow_mut().violate(promise, seen);
@@ -217,28 +218,54 @@ impl SimClient {
         }
     }
 
+    /// Reads fields of a hash around the time when it expires: who asks for one lets the
+    /// server remove it.
+    fn read_expired(
+        &mut self,
+        session: &mut Session,
+        hash: HashName,
+        at_ms: u64,
+    ) -> Result<(), Error> {
+        let Some(mut view) = self.views.hashes.remove(&hash) else { return Ok(()) };
+        let left_ms = at_ms.saturating_sub(self.world.node.borrow().unix_ms());
+        let (database, hash_of) = (self.database(), Some(hash));
+        let done = [0, left_ms + 2].into_iter().try_for_each(|waits_ms| {
+            self.pause((waits_ms + self.draw(8)) * MS);
+            JUDGED_EXPIRY.into_iter().try_for_each(|number| {
+                let field = Register { database, hash: hash_of, number };
+                let begun = self.begin(field, KeyOp::Nothing);
+                self.end_get(begun, session.hash_get(&mut view, &field.name(), Path::Read))
+            })
+        });
+        self.views.hashes.insert(hash, view);
+        done
+    }
+
     /// Lets a hash expire, and waits until it has: that is when its fields are removed,
-    /// or before. Of the twins, which each EXPIRE of the hash tells of, it is also known
+    /// or before. Of some fields, which each EXPIRE of the hash tells of, it is also known
     /// that they are gone at that time, as of keys.
-    fn expire_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
+    fn expire_hash(&mut self, session: &mut Session, hash: HashName) -> Result<(), Error> {
         let (key, at_ms) = (hash.key(), self.soon_ms());
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
         let expiry = Window::between_ms(at_ms, at_ms);
         let expire = |done| KeyOp::Expire { expiry, done };
-        let mut twins = self.all_fields(hash);
-        twins.retain(|field| TWINS.contains(&field.number));
-        let twins = self.begin_fields(&twins, expire(None));
+        let mut judged = self.all_fields(hash);
+        judged.retain(|field| JUDGED_EXPIRY.contains(&field.number));
+        let judged = self.begin_fields(&judged, expire(None));
         match session.expire_at(&key, at_ms) {
             // Which fields it has is not told.
-            Ok(true) => self.end_fields(&twins, expire(None))?,
+            Ok(true) => self.end_fields(&judged, expire(None))?,
             Ok(false) => {
-                self.end_fields(&twins, expire(Some(false)))?;
+                self.end_fields(&judged, expire(Some(false)))?;
                 return self.end_fields(&begun, KeyOp::Del { removed: Some(false) });
             }
             Err(error) => {
-                self.fields_failed(&twins, error)?;
+                self.fields_failed(&judged, error)?;
                 return self.fields_failed(&begun, error);
             }
+        }
+        if self.draw(2) == 0 {
+            self.read_expired(session, hash, at_ms)?;
         }
         // If another client gives it another time it may have expired before.
         if self.await_expiry(session, &key, at_ms)? {

@@ -158,7 +158,13 @@ impl SimClient {
             match self.operate(session) {
                 Ok(()) => {}
                 // Nobody knows what came of it.
-                Err(Error::TimedOut) => self.world.timed_out(self.number),
+                Err(Error::TimedOut) => {
+                    self.world.timed_out(self.number);
+                    // What this session asks for next waits for that reply too.
+                    if self.world.node.borrow().is_to_die() && self.draw(2) == 0 {
+                        return Left::HandedOver;
+                    }
+                }
                 Err(error) => return Left::Ended(error),
             }
             if self.draw(100) < self.world.swarm.mix.think_percent {
@@ -259,11 +265,26 @@ impl SimClient {
             Ok(got) => {
                 let after_all = got.via == Via::AskedAfterRead;
                 self.world.probes.borrow_mut().add(Probe::AskedAfterRead, after_all as u64);
+                if got.value.is_some() {
+                    let began_ns = self.world.history.borrow().began_ns(begun);
+                    self.got_from(&begun.key.key(), began_ns, got.via);
+                }
                 let found = self.number_of(begun.key, got.value);
                 self.end(begun, KeyOp::Get { found });
                 Ok(())
             }
             Err(error) => self.failed(begun, error),
+        }
+    }
+
+    /// Something was found under a key, in a call that began then.
+    fn got_from(&self, key: &[u8], began_ns: u64, via: Via) {
+        if self.world.node.borrow().had_failed(key, began_ns) {
+            let probe = match via {
+                Via::Read | Via::ReadAfter(_) => Probe::DiskFailedRead,
+                Via::Asked | Via::AskedAfterRead => Probe::DiskFailedAsked,
+            };
+            self.world.probes.borrow_mut().add(probe, 1);
         }
     }
 

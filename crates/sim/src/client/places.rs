@@ -1,10 +1,10 @@
 //! What a simulated client does with trees of places.
 
-use super::{SimClient, is_open};
+use super::{MS, SimClient, is_open};
 use crate::check::places::{Act, Seen};
 use crate::places::{
-    FAR_MS, data_of, everything, has_name, id_text, may_expire, new_rect, number_of, number_of_id,
-    reading, refine_of, settings, shape_of, tree_name, window, without_shape,
+    FAR_MS, data_of, everything, has_name, id_text, is_moved, may_expire, new_rect, number_of,
+    number_of_id, reading, refine_of, settings, shape_of, tree_name, window, without_shape,
 };
 use crate::probes::Probe;
 use crate::values::HashName;
@@ -38,6 +38,9 @@ impl SimClient {
     pub(super) fn use_tree(&mut self, session: &mut Session) -> Result<(), Error> {
         let swarm = self.world.swarm.places;
         self.world.history.borrow_mut().calls += 1;
+        if swarm.moves && self.draw(2) == 0 {
+            return self.look_at_moved_tree(session);
+        }
         let trees = swarm.trees_of(self.database());
         let tree = trees.start + self.draw(trees.len() as u64) as u32;
         if self.draw(1_000) < swarm.drops {
@@ -60,6 +63,26 @@ impl SimClient {
             58..66 => self.count(session, tree),
             66..76 => self.search(session, tree, true),
             76..84 => self.refined(session, tree),
+            _ => self.search(session, tree, false),
+        }
+    }
+
+    /// Looks at a tree that goes from key to key, under a key that it has, had or will
+    /// have.
+    fn look_at_moved_tree(&mut self, session: &mut Session) -> Result<(), Error> {
+        let trees = self.world.moved_trees.borrow();
+        let latest = trees.len().saturating_sub(1 + self.draw(4) as usize);
+        let Some(&tree) = trees.get(latest) else { return Ok(()) };
+        drop(trees);
+        if !self.has_view(tree) {
+            let Some(opened) = self.open_tree_if_there(session, tree)? else { return Ok(()) };
+            self.views.trees.insert(tree, opened);
+        }
+        match self.draw(100) {
+            0..10 => self.object(session, tree),
+            10..20 => self.count(session, tree),
+            20..30 => self.search(session, tree, true),
+            30..45 => self.refined(session, tree),
             _ => self.search(session, tree, false),
         }
     }
@@ -196,7 +219,7 @@ impl SimClient {
     ) -> Result<bool, Error> {
         while !self.world.is_over() {
             match session.expires_at(key)? {
-                Some(ms) if ms == at_ms => self.pause(1_000_000),
+                Some(ms) if ms == at_ms => self.pause(MS),
                 Some(_) => return Ok(false),
                 None => return Ok(true),
             }
@@ -336,6 +359,8 @@ impl SimClient {
             Ok(found) => {
                 let mut probes = self.world.probes.borrow_mut();
                 probes.add(Probe::TreeRead, found.counts.read);
+                let of_moved = if is_moved(tree) { found.counts.read } else { 0 };
+                probes.add(Probe::TreeMovedRead, of_moved);
                 let in_parts = found.counts.read == 0 && found.objects.len() > TURN_OBJECTS;
                 probes.add(Probe::TreeInParts, in_parts as u64);
                 let after_all = found.via == Via::AskedAfterRead;

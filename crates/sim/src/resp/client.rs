@@ -1,9 +1,10 @@
 //! A simulated RESP client: pipelines of requests, and what came back.
 
-use super::moves::Moves;
+use super::moves::{Mover, Moves};
 use super::replies::{Asked, Came, Expect};
 use super::requests::{Maker, Request};
 use super::stream::{ClientEnd, Ended, StreamOptions};
+use super::tree_moves::TreeMoves;
 use crate::check::keys::KeyOp;
 use crate::faults::Fault;
 use crate::history::Begun;
@@ -26,8 +27,8 @@ pub struct RespClient {
     number: u32,
     world: Rc<World>,
     maker: Maker,
-    /// If it is the one that moves hashes.
-    moves: Option<RefCell<Moves>>,
+    /// If it is the one that moves hashes, or trees.
+    moves: Option<RefCell<Box<dyn Mover>>>,
     task: u64,
 }
 
@@ -57,7 +58,12 @@ impl RespClient {
             let maker = Maker { world: Rc::clone(&inner), database };
             let swarm = &inner.swarm;
             let is_last = number + 1 == swarm.clients + swarm.resp.clients;
-            let moves = (swarm.hashes.moves && is_last).then(RefCell::default);
+            let moves: Option<Box<dyn Mover>> = match is_last {
+                true if swarm.hashes.moves => Some(Box::<Moves>::default()),
+                true if swarm.places.moves => Some(Box::<TreeMoves>::default()),
+                _ => None,
+            };
+            let moves = moves.map(RefCell::new);
             Self { number, world: inner, maker, moves, task }.run();
         })
     }
@@ -66,9 +72,9 @@ impl RespClient {
         self.world.sim.draw(|random| random.below(below))
     }
 
-    fn with_moves(&self, act: impl FnOnce(&mut Moves)) {
+    fn with_moves(&self, act: impl FnOnce(&mut dyn Mover)) {
         if let Some(moves) = &self.moves {
-            act(&mut moves.borrow_mut());
+            act(&mut **moves.borrow_mut());
         }
     }
 
@@ -181,7 +187,7 @@ impl RespClient {
     }
 
     fn begin(&self, pipeline: &mut Pipeline, request: Request, bytes: &mut Vec<u8>) {
-        let Request { words, expect, ops, expiry, clears } = request;
+        let Request { words, expect, ops, expiry, clears, mut acts } = request;
         bytes.extend(format!("*{}\r\n", words.len()).into_bytes());
         for word in words {
             bytes.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -196,9 +202,9 @@ impl RespClient {
         pipeline.last.extend(begun.iter().map(|&begun| (begun.key, begun)));
         let calls = begun.into_iter().zip(ops).map(|(begun, (_, op))| (begun, op)).collect();
         let trees = clears.flat_map(|database| self.world.swarm.places.trees_of(database));
-        let clears = trees.map(|tree| history.places.clear(Some(tree), now_ns)).collect();
+        acts.extend(trees.map(|tree| history.places.clear(Some(tree), now_ns)));
         drop(history);
-        pipeline.asked.push_back(Asked { expect, calls, expiry, clears, asked_ms });
+        pipeline.asked.push_back(Asked { expect, calls, expiry, acts, asked_ms });
     }
 
     /// Takes replies until no more than `keep` requests are under way.
@@ -252,7 +258,7 @@ impl RespClient {
         match came {
             Came::Of(ops) => {
                 let mut history = self.world.history.borrow_mut();
-                asked.clears.iter().for_each(|&act| history.places.done(act, now_ns));
+                asked.acts.iter().for_each(|&act| history.places.done(act, now_ns));
                 for (&(begun, _), op) in asked.calls.iter().zip(ops) {
                     history.end(self.number, begun, now_ns, op);
                 }
@@ -261,6 +267,7 @@ impl RespClient {
                 let error = Error::Refused(Status::OutOfMemory);
                 assert!(self.world.may_refuse(error), "memory may always be full");
                 let mut history = self.world.history.borrow_mut();
+                asked.acts.iter().for_each(|&act| history.places.refused(act));
                 for &(begun, op) in &asked.calls {
                     match op {
                         // Of several shards some may have had room.

@@ -12,6 +12,7 @@ mod replies;
 mod requests;
 mod stream;
 mod thread;
+mod tree_moves;
 
 pub use client::RespClient;
 pub use jobs::ShardJobs;
@@ -40,7 +41,7 @@ pub struct RespSwarm {
 }
 
 impl RespSwarm {
-    /// With a client that moves hashes, and none that flushes them away.
+    /// With a client that moves hashes or trees, and none that flushes them away.
     pub fn with_moves(mut self) -> Self {
         self.clients = self.clients.max(1);
         let kinds = requests::Kind::ALL.iter().zip(&mut self.weights);

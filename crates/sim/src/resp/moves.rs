@@ -9,7 +9,6 @@
 use super::replies::Expect;
 use super::requests::{Maker, Request};
 use crate::check::keys::{If, KeyOp, Value};
-use crate::hashes::TWINS;
 use crate::probes::Probe;
 use crate::values::{HashName, Register, encode};
 use remora_layout::limits::DUMP_PIECE_PARTS;
@@ -39,25 +38,37 @@ pub struct Moves {
     held: BTreeMap<Place, BTreeMap<u32, i64>>,
 }
 
-impl Moves {
-    /// Other keys from now on. They have no hashes yet.
-    pub fn begin_anew(&mut self, maker: &Maker) {
+/// A client that moves what lies under keys.
+pub trait Mover {
+    /// Other keys from now on. There is nothing yet under them.
+    fn begin_anew(&mut self, maker: &Maker);
+
+    /// A connection to this life of the server has begun. Other keys, if the one before
+    /// was to another.
+    fn note_connection(&mut self, maker: &Maker, life: u64);
+
+    /// The last request was answered, or refused.
+    fn answered(&mut self, maker: &Maker, is_done: bool);
+
+    /// The next request.
+    fn next(&mut self, maker: &Maker) -> Request;
+}
+
+impl Mover for Moves {
+    fn begin_anew(&mut self, maker: &Maker) {
         self.generation += 1;
         self.held.clear();
         maker.world.moved.set(self.generation);
     }
 
-    /// A connection to this life of the server has begun. Other keys, if the one before
-    /// was to another.
-    pub fn note_connection(&mut self, maker: &Maker, life: u64) {
+    fn note_connection(&mut self, maker: &Maker, life: u64) {
         self.database = maker.database;
         if std::mem::replace(&mut self.life, life) != life {
             self.begin_anew(maker);
         }
     }
 
-    /// The last request was answered, or refused.
-    pub fn answered(&mut self, maker: &Maker, is_done: bool) {
+    fn answered(&mut self, maker: &Maker, is_done: bool) {
         if !is_done {
             self.begin_anew(maker);
         }
@@ -65,8 +76,7 @@ impl Moves {
         maker.world.probes.borrow_mut().add(Probe::HashMoved, is_moved as u64);
     }
 
-    /// The next request.
-    pub fn next(&mut self, maker: &Maker) -> Request {
+    fn next(&mut self, maker: &Maker) -> Request {
         let databases = maker.world.swarm.databases;
         let place = |database| Place { database, key: maker.draw(MOVED_KEYS as u64) as u8 };
         let from = place(self.database);
@@ -91,7 +101,9 @@ impl Moves {
             _ => self.set(maker, from),
         }
     }
+}
 
+impl Moves {
     fn register(&self, place: Place, number: u32) -> Register {
         Register { database: place.database, hash: Some(self.name(place)), number }
     }
@@ -106,15 +118,11 @@ impl Moves {
 
     /// Some fields, twins together.
     fn some_fields(maker: &Maker) -> BTreeSet<u32> {
-        let fields = maker.world.swarm.hashes.fields as u64;
+        let hashes = &maker.world.swarm.hashes;
+        let fields = hashes.fields as u64;
         // Many at a time, so that there are several pieces.
         let most = [3, fields][maker.draw(2) as usize];
-        let mut some: BTreeSet<u32> =
-            (0..1 + maker.draw(most)).map(|_| maker.draw(fields) as u32).collect();
-        if TWINS.iter().any(|twin| some.contains(twin)) {
-            some.extend(TWINS);
-        }
-        some
+        hashes.with_twins((0..1 + maker.draw(most)).map(|_| maker.draw(fields) as u32))
     }
 
     fn set(&mut self, maker: &Maker, to: Place) -> Request {

@@ -43,8 +43,8 @@ pub struct Asked {
     pub calls: Vec<(Begun, KeyOp)>,
     /// How it says when its key expires.
     pub expiry: Option<super::requests::Px>,
-    /// It removes all trees, or those of a database.
-    pub clears: Vec<Act>,
+    /// What it does to trees.
+    pub acts: Vec<Act>,
     /// The server's clock when it was sent, ms.
     pub asked_ms: u64,
 }

@@ -1,6 +1,7 @@
 //! What RESP clients ask, and what it means for each key.
 
 use crate::check::keys::{If, KeyOp, Left, Value, Window};
+use crate::check::places::Act;
 use crate::resp::replies::Expect;
 use crate::values::{Register, encode};
 use crate::world::World;
@@ -74,12 +75,14 @@ pub struct Request {
     pub expiry: Option<Px>,
     /// The databases whose trees it removes.
     pub clears: Range<u8>,
+    /// What else it does to trees.
+    pub acts: Vec<Act>,
 }
 
 impl Request {
-    /// One that says nothing of an expiry, and removes no trees.
+    /// One that says nothing of an expiry, and does nothing to trees.
     pub fn new(words: Vec<Vec<u8>>, expect: Expect, ops: Vec<(Register, KeyOp)>) -> Self {
-        Self { words, expect, ops, expiry: None, clears: 0..0 }
+        Self { words, expect, ops, expiry: None, clears: 0..0, acts: Vec::new() }
     }
 }
 

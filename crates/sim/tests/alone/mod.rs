@@ -1,9 +1,10 @@
 //! A client process alone with a server.
 
 use remora_client::{Client, Counts, Options, Path, PointerCacheKind, Policy, Session, Via, Wake};
-use remora_engine::ShardOptions;
+use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{SimOptions, SimWorld, Tasks};
 use remora_sim::clock::HostClock;
+use remora_sim::disk::DiskSwarm;
 use remora_sim::faults::Faults;
 use remora_sim::node::{Node, NodeOptions};
 use remora_sim::tasks::Coroutines;
@@ -65,6 +66,11 @@ impl Alone {
         self.node.borrow_mut().release_in_ticks();
     }
 
+    /// The disk of a shard fails; the server lives on.
+    pub fn fail_disk(&self, shard: usize) {
+        self.node.borrow_mut().fail_disk(shard);
+    }
+
     /// Audits the server's memory.
     pub fn audit(&self) {
         self.node.borrow_mut().audit("when it was asked for");
@@ -96,7 +102,15 @@ pub fn alone_with(
     pointer_cache: PointerCacheKind,
     body: impl FnOnce(&Alone) + 'static,
 ) {
-    run_alone((shards, audits), Policy::Pointer, pointer_cache, body);
+    run_alone(options(shards, audits), Policy::Pointer, pointer_cache, body);
+}
+
+/// As [`alone`], with a disk: changes become durable some microseconds later.
+pub fn alone_with_disk(pointer_cache: PointerCacheKind, body: impl FnOnce(&Alone) + 'static) {
+    let disk = Some(DiskSwarm { flush_ns: 1_000..=20_000 });
+    let shard = ShardOptions { durability: Durability::Told, ..ShardOptions::default() };
+    let options = NodeOptions { disk, shard, ..options(1, true) };
+    run_alone(options, Policy::Pointer, pointer_cache, body);
 }
 
 /// The same by another policy.
@@ -105,18 +119,11 @@ pub fn alone_by(
     pointer_cache: PointerCacheKind,
     body: impl FnOnce(&Alone) + 'static,
 ) {
-    run_alone((1, true), policy, pointer_cache, body);
+    run_alone(options(1, true), policy, pointer_cache, body);
 }
 
-fn run_alone(
-    (shards, audits): (usize, bool),
-    policy: Policy,
-    pointer_cache: PointerCacheKind,
-    body: impl FnOnce(&Alone) + 'static,
-) {
-    let world = SimWorld::new(SimOptions::default());
-    world.run_tasks_by(Coroutines);
-    let options = NodeOptions {
+fn options(shards: usize, audits: bool) -> NodeOptions {
+    NodeOptions {
         disk: None,
         shards,
         arena_bytes: 8 << 20,
@@ -124,8 +131,19 @@ fn run_alone(
         clock_gains_ppm: 0,
         pointer_lines: 0,
         release_percent: 100,
+        sweep_percent: 100,
         audits,
-    };
+    }
+}
+
+fn run_alone(
+    options: NodeOptions,
+    policy: Policy,
+    pointer_cache: PointerCacheKind,
+    body: impl FnOnce(&Alone) + 'static,
+) {
+    let world = SimWorld::new(SimOptions::default());
+    world.run_tasks_by(Coroutines);
     let faults = Rc::new(Faults::new(&world, BTreeMap::new()));
     let node = Rc::new(RefCell::new(Node::new(&world, options, faults)));
     node.borrow_mut().start();

@@ -1,7 +1,7 @@
 //! Whether what was seen agrees with the versions that may have been current.
 
 use super::lives::{Life, Lives};
-use super::{Look, Number, Part, Places, Seen};
+use super::{Act, Look, Number, Part, Places, Seen};
 use crate::history::Violation;
 use crate::places::{has_name, may_expire, refine_of, refined_holds};
 use remora_client::{Predicate, Rect};
@@ -16,6 +16,7 @@ const SHOWN: &str = "a place that is shown was there";
 const MISSED: &str = "a search shows every place that was there all the time";
 const COUNTED: &str = "a count is one of what was there";
 const ORDERED: &str = "the nearest places come in order";
+const WHOLE: &str = "a tree that goes to another key is seen whole or not at all";
 const CHANGED: &str = "a change says truly whether a place was there";
 
 /// Whether an object certainly comes after another one that is equally near: the
@@ -118,7 +119,42 @@ impl Places {
             .objects(look.tree, look.from_ns, look.to_ns)
             .filter(|(id, _)| !numbers.contains_key(id))
             .find(|(_, versions)| versions.clone().all(|life| self.is_one(life, holds)));
-        missed.map(|(id, _)| (MISSED, format!("object {id}\n{}", self.tell(look, lives, id))))
+        if let Some((id, _)) = missed {
+            return Some((MISSED, format!("object {id}\n{}", self.tell(look, lives, id))));
+        }
+        let acts = self.whole.get(&look.tree).into_iter().flatten();
+        acts.filter_map(|&act| self.judge_whole(look, lives, (&numbers, holds), act)).next()
+    }
+
+    /// Whether some objects were seen as this change found them, and others as it left
+    /// them.
+    fn judge_whole(
+        &self,
+        look: &Look,
+        lives: &Lives,
+        (numbers, holds): (&BTreeMap<u64, Number>, &dyn Fn(&Rect) -> bool),
+        act: Act,
+    ) -> Option<(&'static str, String)> {
+        let asked_ns = self.spans[act].asked_ns;
+        let (mut found, mut left) = (None, None);
+        for (id, versions) in lives.objects(look.tree, look.from_ns, look.to_ns) {
+            let shown = numbers.get(&id).copied();
+            let is_shown = |life: &&Life| match shown {
+                Some(_) => life.number == shown,
+                None => !self.is_one(life, holds),
+            };
+            let is_left = |life: &Life| life.from_ns >= asked_ns;
+            let mut may = versions.filter(is_shown);
+            // It may be either.
+            let Some(first) = may.next().map(is_left) else { continue };
+            if may.all(|life| is_left(life) == first) {
+                *if first { &mut left } else { &mut found } = Some(id);
+            }
+        }
+        let (found, left) = (found?, left?);
+        let seen = [("before", found), ("after", left)]
+            .map(|(when, id)| format!("object {id} {when} it\n{}", self.tell(look, lives, id)));
+        Some((WHOLE, format!("asked for {asked_ns}: {}", seen.concat())))
     }
 
     /// Whether a version is one that is searched for.

@@ -13,7 +13,9 @@
 //!   some moment of the call;
 //! * a count lies between what was there all the time and what may have been;
 //! * of the nearest, what was there unchanged stands where it belongs;
-//! * a change says truly whether the object was there.
+//! * a change says truly whether the object was there;
+//! * a change of a whole tree, one that comes from another key or goes, is seen whole or
+//!   not at all.
 //!
 //! Who sees a version proves that its change has taken effect by then. So
 //! nothing that was seen is taken back, and a session sees what it has written.
@@ -29,6 +31,10 @@ pub type Act = usize;
 
 /// Names a version: a rectangle, or bytes that came with it.
 pub type Number = u32;
+
+/// The objects of a whole tree by their ids: rectangles, and the versions that their
+/// bytes name.
+pub type Whole = BTreeMap<u64, (Rect, Number)>;
 
 /// What of an object a version is of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -132,6 +138,8 @@ pub struct Places {
     versions: Vec<Version>,
     /// The changes of each object and what each leaves.
     changes: BTreeMap<Register, Vec<(Act, Option<Number>)>>,
+    /// Changes that make a tree another one at once, by the trees.
+    whole: BTreeMap<u32, Vec<Act>>,
     /// Changes that leave nothing in a tree, or in any.
     clears: Vec<(Act, Option<u32>)>,
     looks: Vec<Look>,
@@ -180,6 +188,23 @@ impl Places {
         let act = self.begin(asked_ns);
         self.write(act, (tree, id, Part::Rect), None);
         self.write(act, (tree, id, Part::Data), None);
+        act
+    }
+
+    /// A tree becomes this at once: another one goes to its key, or it goes. All objects
+    /// of both have ids below `ids`.
+    pub fn becomes(&mut self, tree: u32, objects: &Whole, ids: u64, asked_ns: u64) -> Act {
+        let act = self.begin(asked_ns);
+        for id in 0..ids {
+            let object = objects.get(&id);
+            let number = object.map(|&(rect, _)| {
+                self.versions.push(Version { rect, act });
+                self.next_number() - 1
+            });
+            self.write(act, (tree, id, Part::Rect), number);
+            self.write(act, (tree, id, Part::Data), object.map(|&(_, number)| number));
+        }
+        self.whole.entry(tree).or_default().push(act);
         act
     }
 
