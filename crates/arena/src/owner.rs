@@ -4,6 +4,7 @@ use crate::journal::{Journal, NoJournal};
 use crate::mapping::Mapping;
 use crate::view::ReadView;
 use crate::words::{Words, prefetch_line};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -70,6 +71,13 @@ impl<J: Journal> Owner<J> {
         // writing methods take `&mut self`, so that nothing changes while the
         // reference lives; readers elsewhere do not write.
         unsafe { std::slice::from_raw_parts(self.base.add(offset), bytes) }
+    }
+
+    /// The addresses of its bytes: whether a slice is of the region, and where, can be
+    /// told by it.
+    pub fn addresses(&self) -> Range<usize> {
+        let from = self.base.addr();
+        from..from + self.view.bytes()
     }
 
     /// Stores one word.

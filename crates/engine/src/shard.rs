@@ -15,7 +15,6 @@ use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{RELEASE_ROOM_BYTES, RELEASE_TURNS};
 use remora_layout::message::Status;
 use remora_log::Log;
 use std::collections::BTreeMap;
@@ -149,6 +148,9 @@ impl<J: Journal> Shard<J> {
         if self.store.has_dumps() && self.store.is_refused(command, hash) {
             return Reply::status(Status::TryAgain);
         }
+        if self.store.policy.is_some() {
+            return self.execute_evicting(command, hash, now);
+        }
         self.execute_once(command, hash, now)
     }
 
@@ -249,24 +251,6 @@ impl<J: Journal> Shard<J> {
         Reply { value: Some(name.as_bytes()), ..Reply::number(touches) }
     }
 
-    /// A command that changes something pays for its room, as long as removed
-    /// objects hold memory: a bounded part, or as much as memory is short of.
-    #[cold]
-    fn make_room(&mut self, bytes: usize, now: Now) {
-        let room = 2 * bytes as u64 + RELEASE_ROOM_BYTES;
-        self.release_graves(now);
-        // Bounded: each turn releases something.
-        while self.wants_room() && self.store.free_bytes() < room {
-            self.release_turn(now);
-        }
-    }
-
-    /// Whether memory is still to come back from what was removed.
-    #[inline]
-    fn wants_room(&self) -> bool {
-        self.store.has_graves() || self.store.is_flushing()
-    }
-
     fn of(&mut self, type_id: Kind) -> Option<(&mut (dyn Type<J> + 'static), &mut Store<J>)> {
         let of = self.types.iter_mut().find(|of| of.id() == type_id)?;
         Some((&mut **of, &mut self.store))
@@ -276,6 +260,10 @@ impl<J: Journal> Shard<J> {
         let Some(at) = self.types.iter().position(|of| of.id().0 == request.type_id()) else {
             return Reply::status(Status::Malformed);
         };
+        if self.store.policy.is_some() && request.is_write() {
+            let found = self.store.found(on.key, on.hash);
+            self.store.making_room.keep = found.map(|found| found.slot.slot);
+        }
         if request.is_write() && !self.cover_heap(on.now) && request.grows() {
             return Reply::status(Status::OutOfMemory);
         }
@@ -427,27 +415,6 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// A turn of all that gives memory back and changes nothing.
-    fn release_turn(&mut self, now: Now) {
-        self.store.show_some();
-        if self.store.is_flushing() {
-            self.store.flush_turn(now);
-            self.store.end_flushes();
-        }
-        self.release_graves(now);
-    }
-
-    fn release_graves(&mut self, now: Now) {
-        for _ in 0..RELEASE_TURNS {
-            let Some(grave) = self.store.graves.front().copied() else { return };
-            let Some((of, store)) = self.of(grave.kind) else { return };
-            if of.release(store, grave.root.slot, now) {
-                self.store.graves.pop_front();
-                self.store.end_grave(grave, now);
-            }
-        }
-    }
-
     /// Compares what the table leads to with what the allocator has given out.
     /// To be called while nothing is uploaded; walks everything.
     ///
@@ -474,3 +441,4 @@ mod digest;
 mod kind_tests;
 mod large;
 mod moves;
+mod room;

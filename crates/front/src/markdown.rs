@@ -67,8 +67,7 @@ REMORA_UPDATE_DOCS=1. -->\n\n\
 Remora speaks RESP2 and RESP3, so any Redis client can be used. These are all the commands that it \
 knows. Their\nnames, options, replies and errors are those of Redis 7; where Remora differs, the \
 command's section says so.\nThose about trees of places (RTREE) are Remora's own: a tree is a \
-key of a type of its own, so that DEL, EXISTS,\nEXPIRE, TYPE and DBSIZE know it. It \
-is never evicted.\n\n\
+key of a type of its own, so that DEL, EXISTS,\nEXPIRE, TYPE and DBSIZE know it.\n\n\
 ## What holds for all\n\n\
 - Words may be in upper or lower case. In the syntax `[a]` may be left out, `a | b` is a choice, and\n  \
 `a [a ...]` may be repeated.\n\

@@ -202,6 +202,10 @@ pub const VICTIM_LOOKS: u32 = 256;
 /// Records evicted for one small record before records are moved: often one
 /// of them leaves a slot of the wanted class, which costs no move.
 pub const EVICTIONS_BEFORE_MOVES: u32 = 16;
+/// Times that a shard which evicts makes room for one command, each time twice as much
+/// as before, and executes it again. So all that is evicted for a command stays in
+/// proportion to what it wants.
+pub const ROOM_TRIES: u32 = 4;
 /// Before records are moved, a shard that evicts has free what is wanted and
 /// this much more: the records that are moved must have a place.
 pub const EVICTION_SLACK_BYTES: u64 = SPAN_BYTES as u64;

@@ -159,7 +159,7 @@ impl Server {
                 region_number,
                 view,
                 stats: shard.stats().into(),
-                touched: TouchHints::new(config.eviction),
+                touched: Arc::new(TouchHints::new(config.eviction)),
                 busy_ns: 0.into(),
                 waited_ns2: 0.into(),
                 sleeps: 0.into(),

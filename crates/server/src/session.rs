@@ -70,7 +70,7 @@ impl Session {
         }
         let (to_server, to_client) = (memory.to_server().view(), memory.to_client());
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let arenas = shared.arenas();
+        let (arenas, touched) = (shared.arenas(), shared.touched());
         for (shard, eventfd) in eventfds.iter().enumerate() {
             let mut link = ShmLink::new(None);
             link.add_writable(CLIENT_MAILBOX, to_client.clone());
@@ -83,6 +83,7 @@ impl Session {
                     shard,
                     life: shared.life,
                     arenas: Arc::clone(&arenas),
+                    touched: Arc::clone(&touched),
                     to_server: to_server.clone(),
                     link: AnyLink::Shm(link),
                     large: Some(Arc::clone(memory.large())),
@@ -167,7 +168,7 @@ impl Session {
         to_server: ReadView,
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let arenas = shared.arenas();
+        let (arenas, touched) = (shared.arenas(), shared.touched());
         for shard in 0..shared.shards.len() {
             attach(
                 shared,
@@ -177,6 +178,7 @@ impl Session {
                     shard,
                     life: shared.life,
                     arenas: Arc::clone(&arenas),
+                    touched: Arc::clone(&touched),
                     to_server: to_server.clone(),
                     link: carrier.link(),
                     large: None,

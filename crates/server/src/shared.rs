@@ -28,7 +28,7 @@ pub struct ShardHandle {
     /// Its counts, some milliseconds old at most.
     pub stats: Mutex<ShardStats>,
     /// Records that other threads have read there.
-    pub touched: TouchHints,
+    pub touched: Arc<TouchHints>,
     /// Nanoseconds spent on work since the start.
     pub busy_ns: AtomicU64,
     /// Sum over its turns of what a turn took, times what those who were served
@@ -188,6 +188,11 @@ impl Shared {
     /// The arenas of all shards.
     pub fn arenas(&self) -> Arc<[ReadView]> {
         self.shards.iter().map(|shard| shard.view.clone()).collect()
+    }
+
+    /// What tells all shards of records that other threads have read.
+    pub fn touched(&self) -> Arc<[Arc<TouchHints>]> {
+        self.shards.iter().map(|shard| Arc::clone(&shard.touched)).collect()
     }
 
     /// Whether clients can have sessions over RDMA, now.

@@ -7,9 +7,11 @@
 //! every right that its predecessor gave has lapsed; a session that breaks the
 //! protocol is withdrawn.
 
+mod evicted;
 mod session;
 mod time;
 
+pub use evicted::Removed;
 pub use time::NodeTime;
 
 use crate::clock::HostClock;
@@ -17,9 +19,10 @@ use crate::disk::{Disk, DiskSwarm};
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
 use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
+use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::Parts;
-use remora_engine::{Command, Shard, ShardOptions};
+use remora_engine::{Command, Eviction, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -75,6 +78,8 @@ struct Life {
     busy_until_ns: Vec<u64>,
     jobs: Vec<ShardJobs>,
     sessions: Vec<Session>,
+    /// Of each shard, where keys may go.
+    followers: Vec<Follower>,
     /// The pointers that clients share.
     pointers: Option<(Words, u64)>,
 }
@@ -94,6 +99,8 @@ pub struct Node {
     pub violations: Vec<SessionError>,
     /// What did not fit when memory was audited.
     pub misfits: Vec<String>,
+    /// Keys that were removed, where some are evicted.
+    pub removed: Vec<Removed>,
     /// Of each shard, if there are any.
     disks: Vec<Disk>,
     /// When the process dies, as a disk of it has failed, virtual ns.
@@ -122,6 +129,7 @@ impl Node {
             sessions,
             violations,
             misfits,
+            removed: Vec::new(),
             disks,
             dies_ns,
             held,
@@ -216,6 +224,8 @@ impl Node {
             (Words::new(Mapping::heap(lines * CACHE_LINE_BYTES)), self.options.shard.hash_seed | 1)
         });
         let (sessions, busy_until_ns) = (Vec::new(), vec![0; self.options.shards]);
+        let evicts = self.options.shard.eviction != Eviction::None;
+        let followers = vec![Follower::default(); if evicts { self.options.shards } else { 0 }];
         self.life = Some(Life {
             number,
             began_ns,
@@ -224,8 +234,17 @@ impl Node {
             busy_until_ns,
             jobs,
             sessions,
+            followers,
             pointers,
         });
+    }
+
+    /// Looks which keys were evicted.
+    fn note_removed(&mut self) {
+        let Some(life) = &mut self.life else { return };
+        for (follower, shard) in life.followers.iter_mut().zip(&life.shards) {
+            follower.look(shard, self.world.now_ns(), &mut self.removed);
+        }
     }
 
     /// The process ends, as by kill -9. What is given back loses the links of
@@ -480,6 +499,7 @@ impl Node {
             if world.now_ns() >= next_tick_ns {
                 next_tick_ns = world.now_ns() + HEARTBEAT_MS * MS;
                 node.borrow_mut().tick();
+                node.borrow_mut().note_removed();
             }
             if faults.strikes(Fault::ServerStall) {
                 faults.pause(&world, task, 1..=400 * MS);
@@ -487,7 +507,9 @@ impl Node {
             if faults.strikes(Fault::ShardStall) {
                 node.borrow_mut().occupy_any_shard();
             }
-            if node.borrow_mut().turn() {
+            let worked = node.borrow_mut().turn();
+            node.borrow_mut().note_removed();
+            if worked {
                 // What the work takes.
                 let takes_ns = world.draw(|random| random.within(&(200..=3_000)));
                 world.suspend_until(task, world.now_ns() + takes_ns);

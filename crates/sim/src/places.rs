@@ -80,6 +80,11 @@ impl PlacesSwarm {
     }
 }
 
+/// The tree of this name, if it is one.
+pub fn tree_named(swarm: &PlacesSwarm, database: u8, name: &[u8]) -> Option<u32> {
+    swarm.trees_of(database).find(|&tree| tree_name(tree) == name)
+}
+
 /// A tree's name: the same in every database.
 pub fn tree_name(tree: u32) -> Vec<u8> {
     match tree < MOVED_TREES {

@@ -25,6 +25,8 @@ pub enum Probe {
     Expired,
     /// A record was evicted.
     Evicted,
+    /// An object of parts was evicted.
+    ObjectEvicted,
     /// A record was moved so that pages came free.
     Moved,
     /// The table grew.
@@ -99,7 +101,7 @@ pub enum Probe {
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -108,6 +110,7 @@ impl Probe {
         Self::AskedAfterRead,
         Self::Expired,
         Self::Evicted,
+        Self::ObjectEvicted,
         Self::Moved,
         Self::TableGrew,
         Self::Overflow,
@@ -188,6 +191,7 @@ impl Probes {
     pub fn add_shard(&mut self, stats: &ShardStats, began_with_buckets: u64) {
         self.add(Probe::Expired, stats.expired);
         self.add(Probe::Evicted, stats.evicted);
+        self.add(Probe::ObjectEvicted, stats.objects_evicted);
         self.add(Probe::Moved, stats.moved);
         self.add(Probe::TableGrew, stats.buckets.saturating_sub(began_with_buckets));
         self.add(Probe::Overflow, stats.overflow_buckets);

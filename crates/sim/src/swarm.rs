@@ -202,7 +202,9 @@ impl Swarm {
             sweep_percent: Draws(Random::new(seed ^ SWEEP_SALT)).one_of([100, 100, 10]),
         };
         let hashes = HashSwarm::of(seed, node.shard.eviction);
-        let places = PlacesSwarm::of(seed, &fabric, &hashes);
+        let mut places = PlacesSwarm::of(seed, &fabric, &hashes);
+        // Who moves a tree has to know what it has.
+        places.moves &= node.shard.eviction == Eviction::None;
         if node.disk.is_some() && (hashes.moves || places.moves) {
             // What a client has lost sight of stays.
             node.arena_bytes = node.arena_bytes.max(MOVING_ARENA_BYTES);

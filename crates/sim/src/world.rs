@@ -5,7 +5,8 @@ use crate::client::SimClient;
 use crate::clock::HostClock;
 use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
-use crate::node::Node;
+use crate::node::{Node, Removed};
+use crate::places::tree_named;
 use crate::probes::{Probe, Probes};
 use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
@@ -304,6 +305,17 @@ impl World {
         }
         for misfit in std::mem::take(&mut self.node.borrow_mut().misfits) {
             history.violate("no slot is lost, and none is in two hands", misfit);
+        }
+        for removed in std::mem::take(&mut self.node.borrow_mut().removed) {
+            let Removed { key, from_ns, to_ns } = removed;
+            let tree_of = |(database, key): (Database, Vec<u8>)| {
+                tree_named(&self.swarm.places, database.number(), &key)
+            };
+            match key.map(tree_of) {
+                None => history.places.removed(None, (from_ns, to_ns)),
+                Some(Some(tree)) => history.places.removed(Some(tree), (from_ns, to_ns)),
+                Some(None) => {}
+            }
         }
         let trace = history.trace.take().unwrap_or_default();
         let (operations, hash) = (history.calls, history.hash());

@@ -141,6 +141,7 @@ impl<'s> Peer<'s> {
             shard: 0,
             life: LIFE,
             arenas: Arc::from([shard.owner().view().clone()]),
+            touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Other(Box::new(Direct::new(back, Arc::clone(&lost)))),
             client: ClientEnd::Far,

@@ -1,4 +1,4 @@
-//! Which record goes when memory is full: S3-FIFO (Yang et al., SOSP 2023),
+//! Which key goes when memory is full: S3-FIFO (Yang et al., SOSP 2023),
 //! a pure state machine without I/O, clock or chance.
 //!
 //! ```text
@@ -17,9 +17,10 @@
 //! touch that is seen stands for many that are not. Hence one touch is enough
 //! to move from small to main, where the paper asks for two.
 //!
-//! The queues hold records of all sizes, and the small one's tenth is one of
-//! their bytes. Making room for one size out of what came free of others is
-//! the shard's (`shard/evict.rs`).
+//! The queues hold the records of keys, of all sizes, and the small one's tenth is
+//! one of their bytes. An object of parts stands there as its root record, with the
+//! bytes of all that it has, which change ([`Policy::weighs`]). Making room for one
+//! size out of what came free of others is the shard's (`store/evict.rs`).
 
 mod fifo;
 mod ghost;
@@ -74,12 +75,12 @@ pub struct Id {
 pub enum Verdict {
     /// It may go.
     Take {
-        /// Bytes of its slot.
+        /// What it weighs.
         bytes: usize,
     },
     /// It has to stay for now; it counts as touched.
     Spare {
-        /// Bytes of its slot.
+        /// What it weighs.
         bytes: usize,
     },
     /// It was removed before.
@@ -101,7 +102,7 @@ struct Queue {
     entries: Fifo,
     /// Live records in it; the rest of the entries are stale.
     live: u64,
-    /// Bytes of their slots.
+    /// What they weigh.
     bytes: u64,
 }
 
@@ -118,7 +119,8 @@ impl Queue {
     }
 }
 
-/// S3-FIFO over the records of one shard. All `bytes` are those of slots.
+/// S3-FIFO over the records of one shard. All `bytes` are what a record weighs: the
+/// bytes of its slot, and of an object of parts those of all that it has.
 pub struct Policy {
     marks: Marks,
     small: Queue,
@@ -172,6 +174,16 @@ impl Policy {
         }
     }
 
+    /// The record in this slot weighs so much from now on. Nothing happens if it is
+    /// not known.
+    pub fn weighs(&mut self, slot: u32, before: usize, now: usize) {
+        let mark = self.marks.get(slot);
+        if mark.tracked {
+            let queue = if mark.small { &mut self.small } else { &mut self.main };
+            queue.bytes = queue.bytes - before as u64 + now as u64;
+        }
+    }
+
     /// The record in this slot is no more. Nothing happens if it is not known.
     pub fn removed(&mut self, slot: u32, bytes: usize) {
         let mark = self.marks.get(slot);
@@ -190,6 +202,11 @@ impl Policy {
     /// Live records that it knows.
     pub fn records(&self) -> u64 {
         self.small.live + self.main.live
+    }
+
+    /// What all of them weigh.
+    pub fn bytes(&self) -> u64 {
+        self.small.bytes + self.main.bytes
     }
 
     /// Whether it knows a record that starts exactly here.

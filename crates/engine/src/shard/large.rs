@@ -78,8 +78,15 @@ impl<J: Journal> Shard<J> {
         if self.store.is_applying {
             return Err(Status::ReadOnly);
         }
-        self.make_room(set.key.len() + set.value_bytes, now);
-        self.store.begin_upload(set, now)
+        let bytes = set.key.len() + set.value_bytes;
+        self.make_room(bytes, now);
+        let mut tries = self.begin_making_room();
+        loop {
+            match self.store.begin_upload(set, now) {
+                Err(Status::OutOfMemory) if self.make_more_room(&mut tries, bytes, now) => {}
+                begun => return begun,
+            }
+        }
     }
 
     /// Takes the next piece of the value, of any length.

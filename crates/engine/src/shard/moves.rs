@@ -141,7 +141,7 @@ impl<J: Journal> Shard<J> {
             }
             Err(status) => {
                 // A copy keeps it: the log tells whether it is given up.
-                let is_dropped = !store.is_applying;
+                let is_dropped = !store.is_applying && !store.making_room.tries_again;
                 if let Some(load) = is_dropped.then(|| store.take_load(number, named)).flatten() {
                     store.drop_load(&load);
                 }
@@ -178,6 +178,9 @@ impl<J: Journal> Shard<J> {
             (Ok(true), None) => {}
             // A copy keeps it: the log tells whether it is given up.
             (Ok(false) | Err(_), _) if self.store.is_applying => self.store.keep_load(load),
+            (Err(Status::OutOfMemory), _) if self.store.making_room.tries_again => {
+                self.store.keep_load(load);
+            }
             (Ok(false) | Err(_), _) => self.store.drop_load(&load),
         }
         entered.map(i64::from)

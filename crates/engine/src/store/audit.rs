@@ -15,7 +15,7 @@ impl<J: Journal> Store<J> {
     /// What does not fit.
     pub(crate) fn audit(&self, parts: u64) -> Result<(), String> {
         let mut hands: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut keys = 0;
+        let mut found = Vec::new();
         for bucket in 0..self.table.buckets() {
             for (_, word) in self.table.places(&self.owner, bucket) {
                 let slot = slot_of(&self.owner, word.slot);
@@ -38,7 +38,7 @@ impl<J: Journal> Store<J> {
                 if hands.insert(from, from + self.slots.bytes_of(slot)).is_some() {
                     return Err(format!("two keys have one slot: {slot:?}"));
                 }
-                keys += 1;
+                found.push(slot);
             }
         }
         if let Some((one, two)) = hands.iter().zip(hands.iter().skip(1)).find(|(a, b)| a.1 > b.0) {
@@ -50,6 +50,7 @@ impl<J: Journal> Store<J> {
         let graves: u64 = self.graves.iter().map(|grave| self.slots.bytes_of(grave.root)).sum();
         let expected = records + buckets + pinned + graves + parts + self.loads_bytes();
         let stats = self.slots.stats();
+        let keys = found.len() as u64;
         if stats.used_bytes != expected || keys != self.stats.keys {
             return Err(format!(
                 "{keys} records of {records} bytes and {buckets} bytes of overflow buckets can be \
@@ -60,6 +61,6 @@ impl<J: Journal> Store<J> {
         if stats.total_bytes() != self.slots.range_bytes() {
             return Err(format!("of {} bytes: {stats:?}", self.slots.range_bytes()));
         }
-        Ok(())
+        self.audit_weights(&found)
     }
 }

@@ -148,6 +148,9 @@ impl<J: Journal> Store<J> {
     /// Moves the records out of a window, as far as there is room elsewhere;
     /// the others are evicted, if any are.
     fn empty(&mut self, window: Window, budget: &mut u64, now: Now) {
+        if self.roots > 0 && !self.may_leave(&self.slots.slots_in(&self.owner, window)) {
+            return;
+        }
         self.slots.begin_emptying(window);
         'window: for span in window.spans() {
             for slot in self.slots.slots_in(&self.owner, span) {

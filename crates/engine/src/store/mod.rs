@@ -143,6 +143,8 @@ pub struct ShardStats {
     pub expired: u64,
     /// Keys removed because memory was full.
     pub evicted: u64,
+    /// Those of them that named objects of parts.
+    pub objects_evicted: u64,
     /// Bytes that the eviction policy takes on the heap, beside the arena.
     pub eviction_bytes: u64,
     /// GETs that found their key.
@@ -353,10 +355,8 @@ impl<J: Journal> Store<J> {
     /// Counts of keys and memory; those of types are theirs.
     pub(crate) fn stats(&self) -> ShardStats {
         debug_assert!(
-            self.policy
-                .as_ref()
-                .is_none_or(|policy| policy.records() + self.roots == self.stats.keys),
-            "the policy knows the strings that the table leads to"
+            self.policy.as_ref().is_none_or(|policy| policy.records() == self.stats.keys),
+            "the policy knows the records that the table leads to"
         );
         ShardStats {
             keys: self.keys(),
@@ -372,7 +372,7 @@ impl<J: Journal> Store<J> {
             heap_bytes: self.cover.heap_bytes(),
             heap_covered_bytes: self.cover.bytes(),
             slots: self.slots.stats(),
-            eviction_bytes: self.policy.as_ref().map_or(0, |policy| policy.heap_bytes() as u64),
+            eviction_bytes: self.eviction_bytes(),
             ..self.stats
         }
     }
@@ -469,7 +469,10 @@ impl<J: Journal> Store<J> {
         let lease_end_s = self.lease_end_s(mutable, now);
         match kind_of(&self.owner, dead.slot) {
             kind if !kind.is_root() => self.release(dead, lease_end_s, now),
-            kind => self.graves.push_back(Grave { kind, root: dead, lease_end_s }),
+            kind => {
+                self.note_buried(dead.slot);
+                self.graves.push_back(Grave { kind, root: dead, lease_end_s });
+            }
         }
     }
 
@@ -481,6 +484,7 @@ impl<J: Journal> Store<J> {
 
     /// All memory of an object but its root record's is released.
     pub(crate) fn end_grave(&mut self, grave: Grave, now: Now) {
+        self.note_released(grave.root.slot);
         self.release(grave.root, grave.lease_end_s, now);
     }
 

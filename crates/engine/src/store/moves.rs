@@ -75,11 +75,16 @@ impl<J: Journal> Store<J> {
     /// Whether the object with this root record is on its way: nothing in it goes by
     /// time.
     pub(crate) fn is_moving(&self, root: u32) -> bool {
-        let is_dumped = |store: &Self| {
-            let dump = store.moves.dumps.get(&store.hash_in(root).0);
-            dump.is_some_and(|dump| dump.slot.slot == root)
+        self.is_loading(root) || self.is_dumped(root)
+    }
+
+    /// Whether the key with this record is being dumped.
+    pub(super) fn is_dumped(&self, slot: u32) -> bool {
+        let is_it = || {
+            let dump = self.moves.dumps.get(&self.hash_in(slot).0);
+            dump.is_some_and(|dump| dump.slot.slot == slot)
         };
-        self.is_loading(root) || (self.has_dumps() && is_dumped(self))
+        self.has_dumps() && is_it()
     }
 
     /// Whether no key leads to the object with this root record yet.

@@ -330,6 +330,18 @@ impl<J: Journal> Store<J> {
         true
     }
 
+    /// Whether the part in this slot is of an object whose table is here.
+    pub(super) fn is_in_parts(&self, slot: u32) -> bool {
+        let parts = self.parts.get(&(mutable_of(&self.owner, slot).expires_at_ms as u32));
+        parts.is_some_and(|parts| parts.kind == remora_arena::kind_of(&self.owner, slot))
+    }
+
+    /// Bytes of the arena that the object with this root record takes beside that.
+    pub(crate) fn bytes_of_parts(&self, root: u32) -> u64 {
+        let parts = &self.parts[&root];
+        parts.bytes + parts.table.bytes()
+    }
+
     /// Moves a live part of an object to another slot. False if it has to stay: it
     /// stands in no table, or has no room elsewhere.
     pub(super) fn move_part(&mut self, slot: u32, now: Now) -> bool {

@@ -74,7 +74,6 @@ impl<J: Journal> Store<J> {
     /// After a key was set, or was not: what making room has left behind, and
     /// the table's growth by a new key. Places found before are void.
     pub(crate) fn settle(&mut self, put: &Result<Option<Found>, ArenaFull>, now: Now) {
-        self.making_room.keep = None;
         self.shed_thinned(now);
         if matches!(put, Ok(None)) {
             self.grow(now);
@@ -172,6 +171,7 @@ impl<J: Journal> Store<J> {
             }
             store.link(new, found, &mut overflow);
         });
+        self.making_room.keep = Some(slot.slot);
         if let Some(spare) = overflow {
             // An eviction has made room in the chain meanwhile.
             self.give_back(spare, now);

@@ -64,7 +64,7 @@ impl<J: Journal> Store<J> {
 }
 
 /// The record of a key of this type; none if there is no such key. Eviction counts
-/// that as a use.
+/// that as a use, and does not take it while the command lasts.
 ///
 /// # Errors
 /// The key is of another type.
@@ -78,6 +78,7 @@ pub(crate) fn find<J: Journal>(
         return Err(Status::WrongType);
     }
     store.note_touched(found);
+    store.making_room.keep = Some(found.slot.slot);
     Ok(Some(found))
 }
 
@@ -187,6 +188,10 @@ pub(crate) trait Type<J: Journal>: Send {
     /// Releases some of the memory of an object whose root record, in this slot,
     /// is dead. True once there is no more.
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool;
+
+    /// Bytes that the object with this root record takes beside that, of the arena and of
+    /// the heap: what eviction weighs. It takes no longer with large objects.
+    fn bytes_of(&self, store: &Store<J>, root: u32) -> u64;
 
     /// Gives up what nothing has asked for too long. Not called while the shard applies a log.
     fn tick(&mut self, _store: &mut Store<J>) {}

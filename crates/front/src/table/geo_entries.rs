@@ -110,7 +110,7 @@ pub(super) const GEOADD: CommandSpec = CommandSpec {
     notes: "Returns the number of new members, with CH also those that were moved. NX moves none, \
 XX adds none. Longitudes go from -180 to 180, latitudes from -85.05112878 to 85.05112878. A GEO key \
 is a key as that of a string is: DEL, EXISTS, EXPIRE, TTL and DBSIZE know it, SET and MSET overwrite \
-it, and what reads or changes strings refuses it. It is never evicted, and is gone with \
+it, and what reads or changes strings refuses it. It is gone with \
 its last member. If memory ends, the members before stay added.",
     arguments: &[
         KEY,

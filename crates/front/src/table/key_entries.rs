@@ -269,8 +269,7 @@ const OBJECT_SUBS: &[CommandSpec] = &[
         group: Group::GENERIC,
         summary: "Returns how often a key was used, as eviction counts it.",
         notes: "With eviction = s3-fifo: 0 to 3, of which each round of eviction takes one away; a new key \
-            counts to 1. A client that reads the memory does not count. Else it is an error, also for objects \
-            that are never evicted.",
+            counts to 1. A client that reads the memory does not count. Else it is an error.",
         arguments: &[KEY],
         parse: parsers::object_freq,
         ..CommandSpec::PLAIN

@@ -61,6 +61,17 @@ impl Pool {
         self.taken_bytes as u64
     }
 
+    /// Bytes of a run that has room for one change of a tree, and is as long as the next
+    /// one would be.
+    pub fn wanted_run_bytes(&self) -> usize {
+        let least = 2 * self.least_run_bytes();
+        self.taken_bytes.clamp(least, NODE_RUN_BYTES.max(least))
+    }
+
+    fn least_run_bytes(&self) -> usize {
+        (4 * self.place_bytes).next_multiple_of(PAGE_BYTES)
+    }
+
     /// Bytes that its lists take on the heap.
     pub fn heap_bytes(&self) -> u64 {
         (self.runs.capacity() * size_of::<Run>() + self.free.capacity() * size_of::<u32>()) as u64
@@ -142,7 +153,7 @@ impl Pool {
 
     /// A run as long as all before it, or a shorter one where there is none.
     fn add_run<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> Result<(), ArenaFull> {
-        let least = (4 * self.place_bytes).next_multiple_of(PAGE_BYTES);
+        let least = self.least_run_bytes();
         let mut bytes = self.taken_bytes.clamp(least, NODE_RUN_BYTES.max(least));
         loop {
             match arena.slots.take_run(bytes) {

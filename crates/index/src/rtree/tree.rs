@@ -178,6 +178,11 @@ impl Tree {
         size_of::<Self>() as u64 + self.ids.bytes() + lists
     }
 
+    /// Bytes of pages in a row that it may want for one change, where it has no room.
+    pub fn wanted_run_bytes(&self) -> usize {
+        self.pool.wanted_run_bytes()
+    }
+
     /// Fewest entries of a node that is not the root.
     pub fn least_entries(&self) -> usize {
         (self.header.capacity as usize * least_percent(self.header.kind) / 100).max(2)

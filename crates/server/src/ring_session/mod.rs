@@ -10,6 +10,7 @@ mod uploads;
 pub use replies::ClientEnd;
 
 use crate::shared::OtherSearches;
+use crate::touch_hints::TouchHints;
 use large::Large;
 use remora_arena::{Journal, ReadView, Region};
 use remora_engine::Outcome;
@@ -63,6 +64,7 @@ pub struct RingSession {
     frames: Vec<u8>,
     /// The arenas of all shards.
     arenas: Arc<[ReadView]>,
+    touched: Arc<[Arc<TouchHints>]>,
     /// What a search works in.
     search_scratch: Vec<u8>,
     searches: Arc<OtherSearches>,
@@ -107,6 +109,9 @@ pub struct RingParts {
     pub life: u64,
     /// The arenas of all shards, by number.
     pub arenas: Arc<[ReadView]>,
+    /// What tells them of records that other threads have read; none where nobody wants
+    /// to know.
+    pub touched: Arc<[Arc<TouchHints>]>,
     /// The mailbox that the client writes.
     pub to_server: ReadView,
     /// A link on which the mailbox that the server writes is
@@ -137,6 +142,7 @@ impl RingSession {
             threads: Arc::clone(&parts.threads),
             threads_seen: 0,
             arenas: Arc::clone(&parts.arenas),
+            touched: Arc::clone(&parts.touched),
             search_scratch: Vec::new(),
             searches: Arc::clone(&parts.searches),
             replies: Replies::new(parts),

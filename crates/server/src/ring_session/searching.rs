@@ -209,6 +209,9 @@ impl RingSession {
         let Ok(Some(walk)) = walked else {
             return self.reply(&Reply::status(Status::AskOwner), id);
         };
+        if let Some(touched) = self.touched.get(shard as usize) {
+            touched.push_root(root);
+        }
         let (found, nodes) = (walk.walk().results().as_bytes(), walk.walk().nodes());
         self.reply(&Reply { value: Some(found), ..Reply::number(nodes as i64) }, id)
     }

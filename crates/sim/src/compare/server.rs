@@ -137,6 +137,7 @@ impl Server {
                 shard,
                 life: LIFE,
                 arenas: Arc::clone(&arenas),
+                touched: Arc::default(),
                 to_server: to_server.view(),
                 link: AnyLink::Other(Box::new(core.gate().link(link(), has_searches))),
                 client: ClientEnd::Far,

@@ -70,6 +70,7 @@ impl Session {
                 shard,
                 life: life.number,
                 arenas: Arc::clone(&arenas),
+                touched: Arc::default(),
                 to_server: to_server.view(),
                 link: link_to_client(),
                 client: ClientEnd::Far,

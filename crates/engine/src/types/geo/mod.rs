@@ -17,9 +17,8 @@ use remora_arena::{Journal, NewRecord, Slot, publish_live, slot_of, write_pendin
 use remora_index::rtree::{Arena, Tree, TreeError};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{NODE_ENTRIES, NODE_RUN_BYTES, RELEASE_RECORDS};
+use remora_layout::limits::RELEASE_RECORDS;
 use remora_layout::message::Status;
-use remora_layout::node::node_bytes;
 use remora_layout::tree::TREE_HEADER_BYTES;
 use search::Searching;
 use set::{GeoSet, score_in, set_score};
@@ -142,6 +141,11 @@ impl<J: Journal> Type<J> for GeoKeys {
         ended
     }
 
+    fn bytes_of(&self, _store: &Store<J>, root: u32) -> u64 {
+        let set = &self.by_root[&root];
+        set.data_bytes() + set.tree_bytes() + set.heap_bytes()
+    }
+
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
         let set = &self.by_root[&slot];
         let part = *resume::<usize>(&mut content.at);
@@ -188,9 +192,13 @@ impl<J: Journal> Type<J> for GeoKeys {
             found.members += set.members();
             found.node_bytes += set.tree_bytes();
             let bytes = |slot| store.slots.bytes_of(slot_of(&store.owner, slot));
-            found.data_bytes += set.slots().map(bytes).sum::<u64>();
+            let data_bytes = set.slots().map(bytes).sum::<u64>();
+            found.data_bytes += data_bytes;
             if store.is_live(set.root) {
                 set.audit(&store.owner).map_err(told)?;
+                if data_bytes != set.data_bytes() {
+                    return Err(told(format!("its records take {data_bytes} bytes")));
+                }
                 if set.members() == 0 && !store.is_loading(root) {
                     return Err(told("it has no members".into()));
                 }
@@ -262,7 +270,8 @@ impl GeoKeys {
                 Ok(Put::New) => counted += 1,
                 Ok(Put::Changed) => counted += tell_changed as i64,
                 Ok(Put::Unchanged) => {}
-                Err(status) => return Reply::status(status),
+                // Tried again, it has those behind it that are counted.
+                Err(status) => return Reply { number: counted, ..Reply::status(status) },
             }
         }
         Reply::number(counted)
@@ -331,7 +340,7 @@ impl GeoKeys {
             return Err(Status::OutOfMemory);
         }
         let mut set = GeoSet::new(root, store.options.record_secret);
-        set.insert(place.member, slot.slot);
+        set.insert(place.member, (slot.slot, store.slots.bytes_of(slot)));
         self.by_root.insert(root.slot, set);
         self.touched.push(root.slot);
         self.totals.members += 1;
@@ -348,7 +357,7 @@ impl GeoKeys {
     ) -> Result<(), Status> {
         let slot = self.plan_member(store, (on, root), place)?;
         store.commit(on.hash.database(), entry, |store| self.publish(store, root));
-        self.insert_member(root, place.member, slot);
+        self.insert_member(store, root, (place.member, slot));
         Ok(())
     }
 
@@ -361,10 +370,7 @@ impl GeoKeys {
         place: &Place<'_>,
     ) -> Result<Slot, Status> {
         let point = Position::of_score(place.score).point();
-        store.making_room.keep = Some(root);
-        let kept = self.keep_member(store, place, on.now);
-        store.making_room.keep = None;
-        let slot = kept?;
+        let slot = self.keep_member(store, place, on.now)?;
         let plan = self.plan_change(store, (on, root), |tree, arena| {
             tree.plan_put(arena, slot.slot.into(), point).map(drop)
         });
@@ -376,9 +382,14 @@ impl GeoKeys {
     }
 
     /// A member has this record.
-    fn insert_member(&mut self, root: u32, member: &[u8], slot: Slot) {
+    fn insert_member<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        root: u32,
+        (member, slot): (&[u8], Slot),
+    ) {
         let set = self.by_root.get_mut(&root).expect("a root record has its set");
-        set.insert(member, slot.slot);
+        set.insert(member, (slot.slot, store.slots.bytes_of(slot)));
         self.totals.members += 1;
     }
 
@@ -425,13 +436,11 @@ impl GeoKeys {
         let Some(tree) = &mut set.tree else { return Ok(()) };
         let before = tree.bytes();
         let mut planned = plan(tree, &mut store.planned_arena());
-        if planned.is_err() && store.policy.is_some() {
-            let bytes = NODE_RUN_BYTES.max(8 * node_bytes(NODE_ENTRIES));
-            store.making_room.keep = Some(root);
-            if store.make_free(bytes, 1, on.now) {
-                planned = plan(tree, &mut store.planned_arena());
-            }
-            store.making_room.keep = None;
+        if planned.is_err()
+            && store.policy.is_some()
+            && store.make_free(tree.wanted_run_bytes(), 1, on.now)
+        {
+            planned = plan(tree, &mut store.planned_arena());
         }
         self.totals.node_bytes = self.totals.node_bytes + tree.bytes() - before;
         planned.map_err(|_| Status::OutOfMemory)
@@ -463,7 +472,7 @@ impl GeoKeys {
                 tree.plan_remove(arena, slot.into()).map(drop)
             });
             if let Err(status) = plan {
-                return Reply::status(status);
+                return Reply { number: removed, ..Reply::status(status) };
             }
             let mut list = Vec::new();
             Places::push(&mut list, &Place { member, ..Place::default() });
@@ -472,9 +481,10 @@ impl GeoKeys {
             store.commit(on.hash.database(), &Command::Of { key: on.key, request }, |store| {
                 self.publish(store, root);
                 let set = self.by_root.get_mut(&root).expect("it was there");
-                set.remove(member, slot);
+                let slot = slot_of(&store.owner, slot);
+                set.remove(member, (slot.slot, store.slots.bytes_of(slot)));
                 self.totals.members -= 1;
-                self.drop_member(store, slot_of(&store.owner, slot), on.now);
+                self.drop_member(store, slot, on.now);
             });
             removed += 1;
         }

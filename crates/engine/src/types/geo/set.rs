@@ -24,6 +24,8 @@ pub(super) struct GeoSet {
     /// Nobody else knows which names share a bucket.
     seed: u64,
     members: SlotTable,
+    /// Bytes of the slots of the members' records.
+    data_bytes: u64,
     /// What [`GeoSet::heap_bytes`] was when it was counted last.
     pub counted_heap: u64,
 }
@@ -49,7 +51,14 @@ pub(super) fn set_score<J: Journal>(owner: &mut Owner<J>, slot: u32, score: f64)
 impl GeoSet {
     /// An empty one.
     pub fn new(root: Slot, seed: u64) -> Self {
-        Self { root, tree: None, seed, members: SlotTable::default(), counted_heap: 0 }
+        Self {
+            root,
+            tree: None,
+            seed,
+            members: SlotTable::default(),
+            data_bytes: 0,
+            counted_heap: 0,
+        }
     }
 
     /// Number of members.
@@ -67,6 +76,11 @@ impl GeoSet {
     /// Bytes of the arena that the tree takes.
     pub fn tree_bytes(&self) -> u64 {
         self.tree.as_ref().map_or(0, Tree::bytes)
+    }
+
+    /// Bytes of the slots of the members' records.
+    pub fn data_bytes(&self) -> u64 {
+        self.data_bytes
     }
 
     /// Slots of all members.
@@ -98,13 +112,15 @@ impl GeoSet {
         self.members.find(self.hash(member), |slot| member_in(owner, slot) == member)
     }
 
-    /// A member that is not there stands in this slot.
-    pub fn insert(&mut self, member: &[u8], slot: u32) {
+    /// A member that is not there stands in this slot, of so many bytes.
+    pub fn insert(&mut self, member: &[u8], (slot, bytes): (u32, u64)) {
+        self.data_bytes += bytes;
         self.members.insert(self.hash(member), slot);
     }
 
     /// The member in this slot is there no more.
-    pub fn remove(&mut self, member: &[u8], slot: u32) {
+    pub fn remove(&mut self, member: &[u8], (slot, bytes): (u32, u64)) {
+        self.data_bytes -= bytes;
         self.members.remove(self.hash(member), slot);
     }
 

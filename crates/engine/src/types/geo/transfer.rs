@@ -74,7 +74,7 @@ impl GeoKeys {
             if let Some(tree) = &mut set.tree {
                 tree.publish(&mut store.arena_at(changed_at));
             }
-            self.insert_member(root, place.member, slot);
+            self.insert_member(store, root, (place.member, slot));
             self.plant_tree(store, root, changed_at);
         }
         Ok(())

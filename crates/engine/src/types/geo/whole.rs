@@ -53,7 +53,6 @@ impl GeoKeys {
         let found = store.lookup(key, hash, now);
         store.making_room.keep = found.map(|found| found.slot.slot);
         let made = self.set_of(store, on, places);
-        store.making_room.keep = None;
         let Some(set) = made else { return Reply::status(Status::OutOfMemory) };
         let (root, members) = (set.root, set.members());
         self.totals.members += members;
@@ -92,7 +91,7 @@ impl GeoKeys {
                 store.give_back(root, on.now);
                 return None;
             };
-            set.insert(place.member, slot.slot);
+            set.insert(place.member, (slot.slot, store.slots.bytes_of(slot)));
             kept.push((slot.slot, place.score));
         }
         if set.members() >= GEO_TREE_MEMBERS

@@ -248,11 +248,8 @@ pub(super) fn set_parts<J: Journal>(
     fields: &Fields<'_>,
     entry: Option<&Command<'_>>,
 ) -> Result<u64, ArenaFull> {
-    store.making_room.keep = Some(root);
-    let planned =
-        store.plan_parts(root, fields.iter().map(|(name, value)| (*name, *value)), on.now);
-    store.making_room.keep = None;
-    let mut planned = planned?;
+    let pairs = fields.iter().map(|(name, value)| (*name, *value));
+    let mut planned = store.plan_parts(root, pairs, on.now)?;
     let added = planned.added;
     let mut publish = |store: &mut Store<J>| store.publish_parts(root, &mut planned, on.now);
     match entry {
@@ -271,7 +268,6 @@ fn make_parts<J: Journal>(
     entry: &Command<'_>,
 ) -> Result<(), ArenaFull> {
     let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
-    store.making_room.keep = found.map(|found| found.slot.slot);
     let made =
         store.new_parts((on.key, on.hash), (Kind::HASH, Kind::HASH_FIELD), expires_at_ms, on.now);
     let made = made.and_then(|root| {
@@ -292,6 +288,5 @@ fn make_parts<J: Journal>(
         }
         Ok(root)
     });
-    store.making_room.keep = None;
     store.enter_parts((on.key, on.hash), (made?, expires_at_ms), entry, on.now)
 }

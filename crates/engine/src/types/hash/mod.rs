@@ -155,6 +155,10 @@ impl<J: Journal> Type<J> for Hashes {
         store.release_parts(root, RELEASE_RECORDS, now)
     }
 
+    fn bytes_of(&self, store: &Store<J>, root: u32) -> u64 {
+        store.bytes_of_parts(root)
+    }
+
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
         if kind_of(&store.owner, slot) != Kind::HASH {
             let fields = packed::pairs(record_value(&store.owner, slot));

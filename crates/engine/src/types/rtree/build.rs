@@ -8,9 +8,8 @@ use crate::command::{Command, Reply};
 use crate::store::Store;
 use remora_arena::Journal;
 use remora_index::rtree::TreeError;
-use remora_layout::limits::{BUILD_TURN_WORK, NODE_RUN_BYTES};
+use remora_layout::limits::BUILD_TURN_WORK;
 use remora_layout::message::Status;
-use remora_layout::node::node_bytes;
 
 impl Trees {
     /// The next step. `InPieces`: it has not been the last.
@@ -31,9 +30,7 @@ impl Trees {
         stage.touch(store.ticked_s());
         // The log's entry brings all of it.
         let work = if store.is_applying { usize::MAX } else { BUILD_TURN_WORK };
-        store.making_room.keep = Some(root);
         let built = self.build_step(store, (on, root), &mut stage, work);
-        store.making_room.keep = None;
         match built {
             Ok(true) => {
                 let at = self.named(root).root;
@@ -51,6 +48,7 @@ impl Trees {
             }
         }
     }
+
     /// Does so much work; makes room where keys may go.
     fn build_step<J: Journal>(
         &mut self,
@@ -61,12 +59,12 @@ impl Trees {
     ) -> Result<bool, Status> {
         let named = self.by_root.get_mut(&root).expect("a root record has its tree");
         let before = (named.tree.objects(), named.tree.bytes());
-        let run_bytes = NODE_RUN_BYTES.max(8 * node_bytes(named.tree.header().capacity as usize));
         // Bounded: each turn has made room for some nodes.
         let built = loop {
             match named.tree.build_some(&mut store.planned_arena(), &mut stage.build, work) {
                 Err(TreeError::Full(_))
-                    if store.policy.is_some() && store.make_free(run_bytes, 1, on.now) => {}
+                    if store.policy.is_some()
+                        && store.make_free(named.tree.wanted_run_bytes(), 1, on.now) => {}
                 built => break built,
             }
         };

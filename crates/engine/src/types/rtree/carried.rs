@@ -30,7 +30,7 @@ impl Trees {
     pub(super) fn keep<J: Journal>(
         &mut self,
         store: &mut Store<J>,
-        (on, root): (On<'_>, u32),
+        on: On<'_>,
         (word, expires_at_ms): (u64, u64),
         value: &[u8],
     ) -> Result<Slot, ArenaFull> {
@@ -42,9 +42,7 @@ impl Trees {
             kind: Kind::OBJECT,
             expires_at_ms,
         };
-        store.making_room.keep = Some(root);
         let slot = store.allocate(Room::Record { bytes: record.record_bytes() }, on.now);
-        store.making_room.keep = None;
         store.shed_thinned(on.now);
         let slot = slot?;
         let (secret, region) = (store.options.record_secret, store.options.region);
@@ -180,7 +178,7 @@ impl Trees {
             return Reply::number(0);
         }
         carried.write(&mut value);
-        let Ok(new) = self.keep(store, (on, root), (word, expires_at), &value) else {
+        let Ok(new) = self.keep(store, on, (word, expires_at), &value) else {
             return Reply::status(Status::OutOfMemory);
         };
         store.commit(on.hash.database(), entry, |store| {

@@ -72,6 +72,7 @@ impl Trees {
             debug_assert!(has_expired(store, slot, now) && expires_at_ms(store, slot) == at_ms);
             let key = record_key(&store.owner, root).to_vec();
             let on = On { key: &key, hash: store.hash_in(root), now };
+            store.making_room.keep = Some(root);
             if self.remove_expired(store, (on, root), slot).is_err() {
                 // No room for the change: in a later tick, behind the others.
                 self.due.insert(due);

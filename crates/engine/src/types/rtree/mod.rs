@@ -27,7 +27,7 @@ use named::Named;
 use remora_arena::{Journal, Slot, set_state_guardian, slot_of};
 use remora_index::rtree::{Arena, Tree, TreeError, TreeOptions};
 use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_NEAREST, NODE_RUN_BYTES};
+use remora_layout::limits::MAX_NEAREST;
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Home, node_bytes};
 use remora_layout::record::State;
@@ -172,6 +172,11 @@ impl<J: Journal> Type<J> for Trees {
         self.release_some(store, root, now)
     }
 
+    fn bytes_of(&self, _store: &Store<J>, root: u32) -> u64 {
+        let named = self.named(root);
+        named.tree.bytes() + named.data_bytes + named.heap_bytes()
+    }
+
     fn tick(&mut self, store: &mut Store<J>) {
         self.clear_stages(store);
         self.drop_idle_stages(store);
@@ -314,12 +319,10 @@ impl Trees {
         let before = (named.tree.objects(), named.tree.bytes());
         let mut outcome = plan(&mut named.tree, &mut store.planned_arena());
         if matches!(outcome, Err(TreeError::Full(_))) {
-            let node = node_bytes(named.tree.header().capacity as usize);
-            store.making_room.keep = Some(root);
-            if store.policy.is_some() && store.make_free(NODE_RUN_BYTES.max(8 * node), 1, on.now) {
+            let run_bytes = named.tree.wanted_run_bytes();
+            if store.policy.is_some() && store.make_free(run_bytes, 1, on.now) {
                 outcome = plan(&mut named.tree, &mut store.planned_arena());
             }
-            store.making_room.keep = None;
         }
         self.totals.update(before, &named.tree);
         outcome.map_err(refusal)
@@ -379,7 +382,7 @@ impl Trees {
         let mut made = Tree::create(&mut store.planned_arena(), home, at, options);
         if matches!(made, Err(TreeError::Full(_)))
             && store.policy.is_some()
-            && store.make_free(NODE_RUN_BYTES.max(8 * node_bytes(capacity)), 1, on.now)
+            && store.make_free(8 * node_bytes(capacity), 1, on.now)
         {
             made = Tree::create(&mut store.planned_arena(), home, at, options);
         }

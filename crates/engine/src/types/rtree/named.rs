@@ -5,7 +5,7 @@ use super::carried::carried_in;
 use super::stage::Stage;
 use crate::command::{FoundObjects, ObjectId};
 use crate::store::{Now, Store};
-use remora_arena::{Journal, Slot, mutable_of};
+use remora_arena::{Journal, Slot, mutable_of, slot_of};
 use remora_index::SlotTable;
 use remora_index::hash::record_key;
 use remora_index::rtree::{Object, Tree};
@@ -25,6 +25,8 @@ pub(super) struct Named {
     names: SlotTable,
     /// Objects that have each of these.
     pub with: With,
+    /// Bytes of the slots of their records.
+    pub data_bytes: u64,
     /// What [`Named::heap_bytes`] was when it was counted last.
     pub counted_heap: u64,
     /// What it is to be built of, while it comes.
@@ -81,6 +83,11 @@ pub(super) fn has_expired<J: Journal>(store: &Store<J>, slot: u32, now: Now) -> 
     at_ms != 0 && at_ms <= now.unix_ms
 }
 
+/// Bytes of the slot of a record.
+fn bytes_of<J: Journal>(store: &Store<J>, slot: u32) -> u64 {
+    store.slots.bytes_of(slot_of(&store.owner, slot))
+}
+
 impl Named {
     pub fn new(tree: Tree, root: Slot, seed: u64) -> Self {
         Self {
@@ -90,6 +97,7 @@ impl Named {
             records: SlotTable::default(),
             names: SlotTable::default(),
             with: With::default(),
+            data_bytes: 0,
             counted_heap: 0,
             stage: None,
         }
@@ -202,6 +210,7 @@ impl Named {
     /// The record in this slot is an object's from now on.
     pub fn insert_record<J: Journal>(&mut self, store: &Store<J>, slot: u32) {
         let word = word_in(store, slot);
+        self.data_bytes += bytes_of(store, slot);
         self.records.insert(self.hash_of_word(word), slot);
         if is_surrogate(word) {
             self.names.insert(self.hash_of_text(carried_in(store, slot).id), slot);
@@ -213,6 +222,7 @@ impl Named {
         let word = word_in(store, slot);
         let was_there = self.records.remove(self.hash_of_word(word), slot);
         assert!(was_there, "an object's record is known");
+        self.data_bytes -= bytes_of(store, slot);
         if is_surrogate(word) {
             self.names.remove(self.hash_of_text(carried_in(store, slot).id), slot);
         }
@@ -234,9 +244,11 @@ impl Named {
     /// What does not fit.
     pub fn audit<J: Journal>(&self, store: &Store<J>) -> Result<(), String> {
         let mut with = With::default();
+        let mut data_bytes = 0;
         for slot in self.record_slots() {
             let (word, carried) = (word_in(store, slot), carried_in(store, slot));
             with.replace(With::default(), With::of(store, slot));
+            data_bytes += bytes_of(store, slot);
             if self.record(store, word) != Some(slot)
                 || self.tree.find(&store.owner, word).is_none()
             {
@@ -258,6 +270,9 @@ impl Named {
             if expires_at_ms(store, slot) != 0 && !is_surrogate(word) {
                 return Err(format!("object {id} expires, and readers cannot know"));
             }
+        }
+        if data_bytes != self.data_bytes {
+            return Err(format!("records take {data_bytes}, the books say {}", self.data_bytes));
         }
         if with != self.with || with.surrogate != self.names.len() {
             return Err(format!("objects have {with:?}, the books say {:?}", self.with));

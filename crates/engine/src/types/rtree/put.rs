@@ -131,7 +131,7 @@ impl Trees {
                 false => write(&[]),
             };
             if !is_empty {
-                let kept = self.keep(store, (on, root), (after, expires_at_ms), &value);
+                let kept = self.keep(store, on, (after, expires_at_ms), &value);
                 new = Some(kept.map_err(|_| Status::OutOfMemory)?);
             }
         }

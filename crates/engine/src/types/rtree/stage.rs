@@ -88,9 +88,7 @@ impl Trees {
             };
             stage
         };
-        store.making_room.keep = Some(root);
         let has_room = make_stage_room(store, &mut stage, objects.len(), on);
-        store.making_room.keep = None;
         if !has_room {
             self.refuse_stage(store, root, stage);
             return Reply::status(Status::OutOfMemory);
@@ -99,6 +97,9 @@ impl Trees {
         stage.is_logged |= objects.len() > 0;
         let entries = objects.iter().map(|(word, rect)| Entry { rect, word });
         store.commit(on.hash.database(), entry, |_| stage.build.extend(entries));
+        if stage.len() > 0 {
+            store.making_room.held.insert(root);
+        }
         let staged = stage.len();
         self.named_mut(root).stage = Some(stage);
         Reply::number(staged as i64)
@@ -112,15 +113,15 @@ impl Trees {
         }
     }
 
-    /// There is no memory to go on: what was staged goes, but for that of a copy, which
-    /// may be told the same again.
+    /// There is no memory to go on: what was staged goes, but where the same comes
+    /// again, once there is some, or from the log that is applied.
     pub(super) fn refuse_stage<J: Journal>(
         &mut self,
         store: &mut Store<J>,
         root: u32,
         stage: Stage,
     ) {
-        if store.is_applying {
+        if store.is_applying || store.making_room.tries_again {
             self.named_mut(root).stage = Some(stage);
         } else {
             self.unstage(store, root, stage);
@@ -152,6 +153,7 @@ impl Trees {
         mut stage: Stage,
     ) {
         self.touch(root.slot);
+        store.making_room.held.remove(&root.slot);
         if !self.clear_stage(store, root, &mut stage) {
             self.ended_stages.push((root, stage));
         }

@@ -51,6 +51,7 @@ impl Client {
             shard: 0,
             life: 1,
             arenas: Arc::from([shard.owner().view().clone()]),
+            touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Shm(back),
             client: ClientEnd::Far,

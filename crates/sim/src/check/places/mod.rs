@@ -215,6 +215,15 @@ impl Places {
         act
     }
 
+    /// The server has removed a tree by itself, between these times; or any one at any
+    /// time from the first on, if nobody knows.
+    pub fn removed(&mut self, tree: Option<u32>, (from_ns, to_ns): (u64, u64)) {
+        let act = self.clear(tree, from_ns);
+        if tree.is_some() {
+            self.done(act, to_ns);
+        }
+    }
+
     /// The server began anew with nothing, between these times. What was asked
     /// of it before has no effect after.
     pub fn restart(&mut self, from_ns: u64, to_ns: u64) {

@@ -1,0 +1,445 @@
+//! Memory that is full of objects of parts: large hashes, trees of places, GEO keys.
+//! Where keys may go they make room for each other, for strings, and for their own
+//! growth; an object goes as a whole, the least touched first, and never the one that
+//! the command works on.
+
+use remora_arena::{NoJournal, Owner};
+use remora_engine::command::{
+    Command, Condition, Expiry, GeoCommand, Items, Objects, Place, Places, TreeCommand,
+    TreeSettings,
+};
+use remora_engine::geo::Position;
+use remora_engine::types::hash::{HashCommand, Told};
+use remora_engine::{Eviction, Now, Origin, Shard, ShardOptions};
+use remora_layout::limits::{EVICTION_SLACK_BYTES, ROOM_TRIES, SPAN_BYTES, STAGE_IDLE_S};
+use remora_layout::message::Status;
+use remora_layout::rect::Rect;
+use remora_log::{Assembler, Cursor, Frames, LogKey};
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+const ARENA: usize = 4 << 20;
+const SECRET: u64 = 0x10c;
+
+/// What objects are made of.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Made {
+    Hash,
+    Tree,
+    Geo,
+    /// A string beside them.
+    String,
+}
+
+const OBJECTS: [Made; 3] = [Made::Hash, Made::Tree, Made::Geo];
+/// Parts of an object.
+const PARTS: u64 = 200;
+
+fn rect(at: u64) -> Rect {
+    let (x, y) = ((at * 37 % 101) as f64, (at * 53 % 97) as f64);
+    Rect { min_x: x, max_x: x + 1.0, min_y: y, max_y: y + 1.0 }
+}
+
+/// A shard, and all that its log said.
+struct Fixture {
+    shard: Shard,
+    cursor: Cursor,
+    log: Vec<u8>,
+}
+
+impl Fixture {
+    fn new(eviction: Eviction) -> Self {
+        let shard = shard(ARENA, eviction);
+        Self { cursor: shard.log().oldest_cursor(), shard, log: Vec::new() }
+    }
+
+    fn ask(&mut self, command: &Command<'_>) -> (Status, i64, Option<Vec<u8>>) {
+        let hash = self.shard.hash(command.key().unwrap_or_default());
+        // Bounded: a build has so many steps.
+        loop {
+            let reply = self.shard.execute(command, hash, NOW);
+            let answer = (reply.status, reply.number, reply.value.map(<[u8]>::to_vec));
+            let log = self.shard.log();
+            log.read(&mut self.cursor, usize::MAX, &mut self.log).expect("read at once");
+            let is_build = matches!(command, Command::Of { .. });
+            if !is_build || answer.0 != Status::InPieces {
+                return answer;
+            }
+        }
+    }
+
+    fn hash(&mut self, key: &[u8], command: HashCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
+        self.ask(&Command::Of { key, request: command.request() })
+    }
+
+    fn tree(&mut self, key: &[u8], command: &TreeCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
+        let mut scratch = Vec::new();
+        let request = command.request(&mut scratch).unwrap();
+        self.ask(&Command::Of { key, request })
+    }
+
+    fn geo(&mut self, key: &[u8], command: GeoCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
+        self.ask(&Command::Of { key, request: command.request() })
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Status {
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        self.ask(&Command::Set { key, value, condition, expiry, get: false }).0
+    }
+
+    /// Adds some parts to an object; how many were new.
+    fn add(&mut self, made: Made, key: &[u8], parts: std::ops::Range<u64>) -> (Status, i64) {
+        let number = parts.end - parts.start;
+        let (status, added) = match made {
+            Made::String => (self.set(key, &[7; 3_000]), number as i64),
+            Made::Hash => {
+                let mut items = Vec::new();
+                for at in parts {
+                    Items::push(&mut items, format!("field {at}").as_bytes());
+                    Items::push(&mut items, &[at as u8; 80]);
+                }
+                let pairs = Items::parse(&items).unwrap();
+                let (status, added, _) = self.hash(key, HashCommand::Set { pairs });
+                (status, added)
+            }
+            Made::Tree => {
+                let mut added = 0;
+                for at in parts {
+                    let data = [at as u8; 60];
+                    let put = TreeCommand::put(at, rect(at), Some(&data), None);
+                    let (status, number, _) = self.tree(key, &put);
+                    if status != Status::Ok {
+                        return (status, added);
+                    }
+                    added += number;
+                }
+                (Status::Ok, added)
+            }
+            Made::Geo => {
+                let mut places = Vec::new();
+                for at in parts {
+                    let (x, y) = ((at * 7 % 359) as f64 - 179.0, (at * 3 % 169) as f64 - 84.0);
+                    let score = Position::new(x, y).unwrap().score();
+                    let member = format!("a member with a long name {at}");
+                    let place = Place { score, distance: 0.0, member: member.as_bytes() };
+                    Places::push(&mut places, &place);
+                }
+                let places = Places::parse(&places).unwrap();
+                let condition = Condition::Always;
+                let add = GeoCommand::Add { condition, tell_changed: false, places };
+                let (status, added, _) = self.geo(key, add);
+                (status, added)
+            }
+        };
+        (status, added)
+    }
+
+    /// Parts of an object; none if it is not there. It counts as a use.
+    fn parts(&mut self, made: Made, key: &[u8]) -> u64 {
+        let number = match made {
+            Made::String => self.ask(&Command::StrLen { key }).1,
+            Made::Hash => self.hash(key, HashCommand::Length).1,
+            Made::Tree => {
+                let window = Rect { min_x: -1.0, max_x: 1e6, min_y: -1.0, max_y: 1e6 };
+                let predicate = remora_index::rtree::Predicate::Intersects;
+                let (status, number, _) = self.tree(key, &TreeCommand::Count { window, predicate });
+                if status == Status::NoTree { 0 } else { number }
+            }
+            Made::Geo => {
+                let (status, number, _) = self.geo(key, GeoCommand::Members);
+                if status == Status::NotFound { 0 } else { number }
+            }
+        };
+        number as u64
+    }
+
+    /// Makes hashes that are asked for, too, so that none is a passing one.
+    fn add_touched(&mut self, objects: std::ops::Range<u64>) {
+        for at in objects {
+            assert_eq!(self.add(Made::Hash, &key(at), 0..PARTS).0, Status::Ok, "{at}");
+            assert_eq!(self.parts(Made::Hash, &key(at)), PARTS);
+        }
+    }
+
+    fn is_there(&mut self, key: &[u8]) -> bool {
+        self.ask(&Command::Exists { key }).1 == 1
+    }
+
+    fn evicted(&self) -> u64 {
+        self.shard.stats().evicted
+    }
+
+    fn release_all(&mut self) {
+        while self.shard.wants_release() {
+            self.shard.release_some(NOW);
+        }
+        self.shard.tick(NOW);
+    }
+
+    /// Memory is whole, and the log makes the same of another shard.
+    fn check(&mut self) {
+        self.release_all();
+        let log = self.shard.log();
+        log.read(&mut self.cursor, usize::MAX, &mut self.log).expect("read at once");
+        self.shard.audit().unwrap();
+        let mut copy = shard(64 << 20, Eviction::S3Fifo);
+        copy.begin_applying();
+        let mut assembler = Assembler::new(1, 100 << 20);
+        for frame in Frames::new(&self.log, LogKey::new(SECRET, 0)) {
+            if let Some(entry) = assembler.take(frame.unwrap()).unwrap() {
+                copy.apply(&entry.to_owned().entry(), &Origin::WHOLE, NOW).unwrap();
+            }
+        }
+        assert_eq!(copy.applied(0), self.shard.last_sequence());
+        assert_eq!(copy.digest(), self.shard.digest());
+    }
+}
+
+fn shard(bytes: usize, eviction: Eviction) -> Shard {
+    let options =
+        ShardOptions { eviction, record_secret: 7, log_secret: SECRET, ..ShardOptions::default() };
+    Shard::new(Owner::heap(bytes, NoJournal), options)
+}
+
+fn key(at: u64) -> Vec<u8> {
+    format!("object {at}").into_bytes()
+}
+
+/// Fills memory twice with such objects; all of them are taken.
+fn fill_twice(fixture: &mut Fixture, made: impl Fn(u64) -> Made) -> u64 {
+    let mut at = 0;
+    // Bounded: each object takes memory.
+    while fixture.evicted() == 0 || at < 2 * fixture.shard.stats().keys {
+        let (status, added) = fixture.add(made(at), &key(at), 0..PARTS);
+        assert_eq!((status, added), (Status::Ok, PARTS as i64), "{:?} {at}", made(at));
+        at += 1;
+        assert!(at < 10_000, "memory never gets full");
+    }
+    at
+}
+
+#[test]
+fn objects_of_any_type_make_room_for_each_other() {
+    for made in OBJECTS {
+        let mut fixture = Fixture::new(Eviction::S3Fifo);
+        let objects = fill_twice(&mut fixture, |_| made);
+        let stats = fixture.shard.stats();
+        println!("{made:?}: {objects} made, {} evicted, {} there", stats.evicted, stats.keys);
+        assert_eq!(stats.evicted + stats.keys, objects);
+        assert!(stats.slots.used_bytes + stats.slots.run_bytes > ARENA as u64 / 3, "{stats:?}");
+        // What is there is whole.
+        for at in 0..objects {
+            let parts = fixture.parts(made, &key(at));
+            assert!(parts == PARTS || (parts == 0 && !fixture.is_there(&key(at))), "{parts}");
+        }
+        fixture.check();
+    }
+}
+
+#[test]
+fn objects_and_strings_of_all_sizes_make_room_for_each_other() {
+    let mut fixture = Fixture::new(Eviction::S3Fifo);
+    let made = |at: u64| [Made::Hash, Made::Tree, Made::String, Made::Geo][at as usize % 4];
+    let objects = fill_twice(&mut fixture, made);
+    for large in 0..6 {
+        assert_eq!(fixture.set(&key(objects + large), &vec![1; 300_000]), Status::Ok, "{large}");
+    }
+    for at in 0..200 {
+        let at = objects + 6 + at;
+        assert_eq!(fixture.add(made(at), &key(at), 0..PARTS).0, Status::Ok, "{at}");
+    }
+    fixture.check();
+}
+
+#[test]
+fn the_least_touched_go_first() {
+    for made in OBJECTS {
+        let mut fixture = Fixture::new(Eviction::S3Fifo);
+        const HOT: u64 = 5;
+        let mut missed = 0;
+        for at in HOT..HOT + 800 {
+            assert_eq!(fixture.add(made, &key(at), 0..PARTS).0, Status::Ok);
+            if fixture.parts(made, &key(at % HOT)) == 0 {
+                assert_eq!(fixture.add(made, &key(at % HOT), 0..PARTS).0, Status::Ok);
+                missed += 1;
+            }
+        }
+        println!("{made:?}: {missed} missed, {} evicted", fixture.evicted());
+        assert!(fixture.evicted() > 500, "{made:?}: {}", fixture.evicted());
+        // Until something is evicted for the first time all touches are alike.
+        assert!(missed <= 2 * HOT, "{made:?}: {missed}");
+    }
+}
+
+#[test]
+fn an_object_grows_while_others_go_and_never_goes_itself() {
+    for made in OBJECTS {
+        let mut fixture = Fixture::new(Eviction::S3Fifo);
+        let others = fill_twice(&mut fixture, |at| OBJECTS[at as usize % 3]);
+        let mut parts = 0;
+        // Bounded: memory ends.
+        let status = loop {
+            let (status, added) = fixture.add(made, b"grows", parts..parts + 1);
+            if status != Status::Ok {
+                break status;
+            }
+            assert_eq!(added, 1);
+            parts += 1;
+            if parts % 500 == 0 {
+                assert_eq!(fixture.parts(made, b"grows"), parts, "{made:?}");
+            }
+        };
+        assert_eq!(status, Status::OutOfMemory);
+        assert_eq!(fixture.parts(made, b"grows"), parts, "{made:?}");
+        let left = (0..others).filter(|&at| fixture.is_there(&key(at))).count();
+        println!("{made:?}: {parts} parts, {left} others left");
+        assert!(left <= 3, "{made:?}: {left} others, and it finds no room at {parts}");
+        let stats = fixture.shard.stats().slots;
+        let taken = stats.used_bytes + stats.run_bytes;
+        assert!(taken > ARENA as u64 / 2, "{made:?}: {stats:?}");
+        fixture.check();
+    }
+}
+
+#[test]
+fn without_eviction_nothing_goes() {
+    for made in OBJECTS {
+        let mut fixture = Fixture::new(Eviction::None);
+        let mut at = 0;
+        let status = loop {
+            let (status, _) = fixture.add(made, &key(at), 0..PARTS);
+            if status != Status::Ok {
+                break status;
+            }
+            at += 1;
+        };
+        assert_eq!(status, Status::OutOfMemory);
+        for at in 0..at {
+            assert_eq!(fixture.parts(made, &key(at)), PARTS, "{made:?}");
+        }
+        assert_eq!(fixture.evicted(), 0);
+        fixture.check();
+    }
+}
+
+#[test]
+fn a_command_evicts_in_proportion_to_what_it_wants() {
+    for made in OBJECTS {
+        let mut fixture = Fixture::new(Eviction::S3Fifo);
+        let objects = fill_twice(&mut fixture, |_| made);
+        let slack = SPAN_BYTES as u64 + EVICTION_SLACK_BYTES;
+        let free = |fixture: &mut Fixture| {
+            fixture.release_all();
+            let slots = fixture.shard.stats().slots;
+            slots.free_bytes + slots.uncarved_bytes
+        };
+        let mut most = 0;
+        for at in 0..300 {
+            let before = free(&mut fixture);
+            assert_eq!(fixture.add(Made::String, &key(objects + at), 0..1).0, Status::Ok);
+            most = most.max(free(&mut fixture).saturating_sub(before));
+        }
+        println!("{made:?}: at most {most} bytes went for 3 000");
+        // Members cannot be moved: pages come free with all the keys that share them.
+        let tries = if made == Made::Geo { 1 << ROOM_TRIES } else { 4 };
+        assert!(most < tries * (slack + 2 * 3_100), "{made:?}: {most} bytes");
+        // One that can have no room takes nothing with it.
+        let before = fixture.evicted();
+        assert_eq!(fixture.set(b"too long", &vec![0; ARENA]), Status::OutOfMemory);
+        assert_eq!(fixture.evicted(), before, "{made:?}");
+    }
+}
+
+#[test]
+fn a_large_value_finds_room_among_objects() {
+    for made in OBJECTS {
+        let mut fixture = Fixture::new(Eviction::S3Fifo);
+        fill_twice(&mut fixture, |_| made);
+        for at in 0..5 {
+            let key = format!("large {at}");
+            assert_eq!(fixture.set(key.as_bytes(), &vec![1; 300_000]), Status::Ok, "{made:?}");
+        }
+        fixture.check();
+    }
+}
+
+#[test]
+fn a_tree_that_is_being_built_stays() {
+    let mut fixture = Fixture::new(Eviction::S3Fifo);
+    let create = TreeCommand::Create(TreeSettings::default());
+    assert_eq!(fixture.tree(b"built", &create).0, Status::Ok);
+    let stage = |fixture: &mut Fixture, part: u64| {
+        let mut objects = Vec::new();
+        (part * 500..(part + 1) * 500).for_each(|at| Objects::push(&mut objects, at, &rect(at)));
+        let objects = Objects::parse(&objects).unwrap();
+        let stage = TreeCommand::Stage { load: 9, first: part == 0, objects };
+        assert_eq!(fixture.tree(b"built", &stage).0, Status::Ok, "{part}");
+    };
+    let mut at = 0;
+    for part in 0..40 {
+        stage(&mut fixture, part);
+        fixture.add_touched(at..at + 40);
+        at += 40;
+    }
+    assert!(fixture.evicted() > 100);
+    let built = fixture.tree(b"built", &TreeCommand::Build { load: 9 });
+    assert_eq!((built.0, built.1), (Status::Ok, 20_000));
+    fixture.check();
+    // Once it is built it goes as any other; so it does when a stage is given up.
+    let again = TreeCommand::Create(TreeSettings::default());
+    assert_eq!(fixture.tree(b"given up", &again).0, Status::Ok);
+    let mut objects = Vec::new();
+    Objects::push(&mut objects, 1, &rect(1));
+    let objects = Objects::parse(&objects).unwrap();
+    let stage = TreeCommand::Stage { load: 1, first: true, objects };
+    assert_eq!(fixture.tree(b"given up", &stage).0, Status::Ok);
+    for second in 0..2 * STAGE_IDLE_S {
+        fixture.shard.tick(Now { since_start_s: NOW.since_start_s + second, ..NOW });
+    }
+    fixture.add_touched(at..at + 800);
+    assert!(!fixture.is_there(b"built") && !fixture.is_there(b"given up"));
+}
+
+#[test]
+fn a_key_that_is_given_to_another_one_stays_and_what_is_read_in_turns_is_whole() {
+    let mut fixture = Fixture::new(Eviction::S3Fifo);
+    for key in [&b"given"[..], b"read"] {
+        assert_eq!(fixture.add(Made::Hash, key, 0..5 * PARTS).0, Status::Ok);
+    }
+    let (status, _, head) = fixture.ask(&Command::Dump { key: b"given", holds: true });
+    assert_eq!(status, Status::InPieces);
+    let dump = remora_engine::command::Dumped::parse(&head.unwrap()).unwrap().dump;
+    let request = HashCommand::All { told: Told::Names }.request();
+    let hash = fixture.shard.hash(b"read");
+    let mut read = fixture.shard.begin_read((b"read", hash), request, NOW).unwrap();
+    fixture.add_touched(0..1_000);
+    assert!(fixture.is_there(b"given") && !fixture.is_there(b"read"));
+    let mut pieces = Vec::new();
+    loop {
+        let part = fixture.ask(&Command::DumpPart { key: b"given", dump });
+        assert_eq!(part.0, Status::Ok);
+        pieces.extend(part.2.unwrap());
+        if part.1 == 0 {
+            break;
+        }
+    }
+    assert_eq!(Items::parse(&pieces).unwrap().iter().count() as u64, 10 * PARTS);
+    let mut found = Vec::new();
+    while !fixture.shard.read_turn(&mut read, &mut found, NOW).expect("it was kept").ended {}
+    assert_eq!(Items::parse(&found).unwrap().iter().count() as u64, 5 * PARTS);
+}
+
+#[test]
+fn what_a_flush_is_about_to_remove_is_evicted_without_an_entry() {
+    let mut fixture = Fixture::new(Eviction::S3Fifo);
+    fill_twice(&mut fixture, |at| OBJECTS[at as usize % 3]);
+    for at in 0..300 {
+        assert_eq!(fixture.set(&key(20_000 + at), &[1; 100]), Status::Ok);
+    }
+    let flush = fixture.shard.begin_flush(None).unwrap();
+    let evicted = fixture.evicted();
+    assert_eq!(fixture.set(b"large", &vec![2; 300_000]), Status::Ok);
+    assert_eq!(fixture.evicted(), evicted, "what went was the flush's");
+    drop(flush);
+    fixture.check();
+    assert_eq!(fixture.shard.stats().keys, 1);
+}
