@@ -123,7 +123,7 @@ impl Places {
             return Some((MISSED, format!("object {id}\n{}", self.tell(look, lives, id))));
         }
         let acts = self.whole.get(&look.tree).into_iter().flatten();
-        acts.filter_map(|&act| self.judge_whole(look, lives, (&numbers, holds), act)).next()
+        acts.filter_map(|&act| self.judge_whole(look, lives, &numbers, holds, act)).next()
     }
 
     /// Whether some objects were seen as this change found them, and others as it left
@@ -132,7 +132,8 @@ impl Places {
         &self,
         look: &Look,
         lives: &Lives,
-        (numbers, holds): (&BTreeMap<u64, Number>, &dyn Fn(&Rect) -> bool),
+        numbers: &BTreeMap<u64, Number>,
+        holds: &dyn Fn(&Rect) -> bool,
         act: Act,
     ) -> Option<(&'static str, String)> {
         let asked_ns = self.spans[act].asked_ns;
