@@ -429,7 +429,7 @@ fn a_key_that_is_given_to_another_one_stays_and_what_is_read_in_turns_is_whole()
 }
 
 #[test]
-fn what_a_flush_is_about_to_remove_is_evicted_without_an_entry() {
+fn writes_beside_a_flush_of_full_memory_are_what_the_log_says() {
     let mut fixture = Fixture::new(Eviction::S3Fifo);
     fill_twice(&mut fixture, |at| OBJECTS[at as usize % 3]);
     for at in 0..300 {

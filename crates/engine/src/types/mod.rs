@@ -64,7 +64,7 @@ impl<J: Journal> Store<J> {
 }
 
 /// The record of a key of this type; none if there is no such key. Eviction counts
-/// that as a use, and does not take it while the command lasts.
+/// that as a use.
 ///
 /// # Errors
 /// The key is of another type.
@@ -78,7 +78,6 @@ pub(crate) fn find<J: Journal>(
         return Err(Status::WrongType);
     }
     store.note_touched(found);
-    store.making_room.keep = Some(found.slot.slot);
     Ok(Some(found))
 }
 
