@@ -131,6 +131,10 @@ impl<J: Journal> Shard<J> {
 
     #[inline]
     fn execute_known(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
+        if let Command::Get { key } = *command {
+            // By itself, as it is the most frequent: a frame for all commands is large.
+            return self.store.get(key, hash, now);
+        }
         if !command.is_write() {
             return self.execute_once(command, hash, now);
         }
