@@ -15,6 +15,7 @@ use crate::node::{
     Home, NodeRef, NotANode, Part, Proof, check_head, check_proof, node_bytes, word as node_word,
     word_at,
 };
+use crate::pointer::RemotePointer;
 use crate::record::{Mutable, ROOT_WORDS_BYTES, Reject, state_offset, verify_root_words};
 use crate::rect::Rect;
 
@@ -67,6 +68,11 @@ impl RootPlace {
         let units = u32::try_from(state_offset(key_bytes) / SLOT_UNIT_BYTES).ok()?;
         let record = at.slot.checked_sub(units).filter(|record| *record > 0)?;
         Some(Self { record, at })
+    }
+
+    /// Names the root record: slot and generation, without region and length.
+    pub const fn record_pointer(&self) -> RemotePointer {
+        RemotePointer { slot: self.record, generation: self.at.generation, ..RemotePointer::NONE }
     }
 
     /// Offset of the root record's first words.

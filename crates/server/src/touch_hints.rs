@@ -7,7 +7,6 @@ use remora_engine::Eviction;
 use remora_engine::evict::Id;
 use remora_layout::limits::TOUCH_HINTS;
 use remora_layout::pointer::RemotePointer;
-use remora_layout::tree::RootPlace;
 
 /// A queue that never blocks and never wakes anybody.
 pub struct TouchHints {
@@ -28,20 +27,10 @@ impl TouchHints {
         }
     }
 
-    /// The object with this root record was read.
-    pub fn push_root(&self, root: RootPlace) {
-        self.push(root_pointer(root));
-    }
-
     /// The earliest hint that is still there.
     pub fn pop(&self) -> Option<Id> {
         self.queue.as_ref()?.pop()
     }
-}
-
-/// What names a root record here.
-pub fn root_pointer(root: RootPlace) -> RemotePointer {
-    RemotePointer { slot: root.record, generation: root.at.generation, ..RemotePointer::NONE }
 }
 
 #[cfg(test)]

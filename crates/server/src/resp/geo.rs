@@ -13,7 +13,6 @@ use super::pending::Waiting;
 use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, home_of};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
-use crate::touch_hints::root_pointer;
 use remora_engine::command::{Command, GeoCommand, Places};
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_front::geo_reply;
@@ -139,7 +138,7 @@ impl<H: Host> Executor<H> {
         ) {
             Ok(()) => {
                 count(&self.host.counts().optimistic_reads, 1);
-                self.host.touched(shard, root_pointer(root));
+                self.host.touched(shard, root.record_pointer());
                 connection.reply(|out, protocol| geo_reply::found(out, protocol, found, form));
                 true
             }

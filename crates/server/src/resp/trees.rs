@@ -10,7 +10,6 @@ use super::host::Host;
 use super::pending::{Waiting, write_reply};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
-use crate::touch_hints::root_pointer;
 use remora_engine::command::{Command, ObjectId, TreeCommand};
 use remora_engine::geo_read::Unread;
 use remora_front::request::{ObjectForm, Render};
@@ -156,7 +155,7 @@ impl<H: Host> Executor<H> {
         match walk_tree(memory, home, (root, self.now_ms), query, &mut self.record) {
             Ok(walk) => {
                 count(&self.host.counts().optimistic_reads, 1);
-                self.host.touched(shard, root_pointer(root));
+                self.host.touched(shard, root.record_pointer());
                 let found = walk.walk().results();
                 let found = &found[..found.len().min(most)];
                 connection.reply(|out, protocol| match render {

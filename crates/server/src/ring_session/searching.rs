@@ -210,7 +210,7 @@ impl RingSession {
             return self.reply(&Reply::status(Status::AskOwner), id);
         };
         if let Some(touched) = self.touched.get(shard as usize) {
-            touched.push_root(root);
+            touched.push(root.record_pointer());
         }
         let (found, nodes) = (walk.walk().results().as_bytes(), walk.walk().nodes());
         self.reply(&Reply { value: Some(found), ..Reply::number(nodes as i64) }, id)
