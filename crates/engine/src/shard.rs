@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use apply::Progress;
 pub use apply::{Applied, ApplyError, Origin};
 pub use digest::{Digest, DigestRead};
+use room::may_make_object;
 
 /// What a command gives.
 #[derive(Debug)]
@@ -152,7 +153,7 @@ impl<J: Journal> Shard<J> {
         if self.store.has_dumps() && self.store.is_refused(command, hash) {
             return Reply::status(Status::TryAgain);
         }
-        if self.store.policy.is_some() {
+        if self.store.policy.is_some() && (self.store.has_objects() || may_make_object(command)) {
             return self.execute_evicting(command, hash, now);
         }
         self.execute_once(command, hash, now)

@@ -11,6 +11,7 @@ use remora_engine::command::{
 use remora_engine::geo::Position;
 use remora_engine::types::hash::{HashCommand, Told};
 use remora_engine::{Eviction, Now, Origin, Shard, ShardOptions};
+use remora_layout::database::Database;
 use remora_layout::limits::{EVICTION_SLACK_BYTES, ROOM_TRIES, SPAN_BYTES, STAGE_IDLE_S};
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
@@ -175,6 +176,13 @@ impl Fixture {
         self.shard.tick(NOW);
     }
 
+    /// Bytes that are free once everything that was removed is released.
+    fn free(&mut self) -> u64 {
+        self.release_all();
+        let slots = self.shard.stats().slots;
+        slots.free_bytes + slots.uncarved_bytes
+    }
+
     /// Memory is whole, and the log makes the same of another shard.
     fn check(&mut self) {
         self.release_all();
@@ -327,16 +335,11 @@ fn a_command_evicts_in_proportion_to_what_it_wants() {
         let mut fixture = Fixture::new(Eviction::S3Fifo);
         let objects = fill_twice(&mut fixture, |_| made);
         let slack = SPAN_BYTES as u64 + EVICTION_SLACK_BYTES;
-        let free = |fixture: &mut Fixture| {
-            fixture.release_all();
-            let slots = fixture.shard.stats().slots;
-            slots.free_bytes + slots.uncarved_bytes
-        };
         let mut most = 0;
         for at in 0..300 {
-            let before = free(&mut fixture);
+            let before = fixture.free();
             assert_eq!(fixture.add(Made::String, &key(objects + at), 0..1).0, Status::Ok);
-            most = most.max(free(&mut fixture).saturating_sub(before));
+            most = most.max(fixture.free().saturating_sub(before));
         }
         println!("{made:?}: at most {most} bytes went for 3 000");
         // Members cannot be moved: pages come free with all the keys that share them.
@@ -355,11 +358,83 @@ fn a_large_value_finds_room_among_objects() {
         let mut fixture = Fixture::new(Eviction::S3Fifo);
         fill_twice(&mut fixture, |_| made);
         for at in 0..5 {
-            let key = format!("large {at}");
-            assert_eq!(fixture.set(key.as_bytes(), &vec![1; 300_000]), Status::Ok, "{made:?}");
+            let (key, bytes) = (format!("large {at}"), 300_000);
+            let before = fixture.free();
+            assert_eq!(fixture.set(key.as_bytes(), &vec![1; bytes]), Status::Ok, "{made:?}");
+            let went = (fixture.free() + bytes as u64).saturating_sub(before);
+            let most = (1 << ROOM_TRIES) * (bytes as u64 + 2 * EVICTION_SLACK_BYTES);
+            assert!(went < most, "{made:?}: {went} bytes, {most} may go");
         }
         fixture.check();
     }
+}
+
+/// What was done before memory was full is not done again.
+#[test]
+fn a_member_that_is_named_twice_is_given_twice_and_no_more() {
+    let mut fixture = Fixture::new(Eviction::S3Fifo);
+    fill_twice(&mut fixture, |_| Made::Geo);
+    for key in 0..5 {
+        let mut places = Vec::new();
+        let mut push = |member: &[u8], x: f64| {
+            let score = Position::new(x, 1.0).unwrap().score();
+            Places::push(&mut places, &Place { score, distance: 0.0, member });
+        };
+        push(b"twice", 1.0);
+        push(b"twice", 2.0);
+        // Short names: they take more than is reckoned for them.
+        (0..8_000).for_each(|at| push(format!("{at}").as_bytes(), 3.0));
+        let places = Places::parse(&places).unwrap();
+        let add = GeoCommand::Add { condition: Condition::Always, tell_changed: true, places };
+        let key = format!("geo {key}");
+        let (status, number, _) = fixture.geo(key.as_bytes(), add);
+        assert_eq!((status, number), (Status::Ok, 8_002), "{key}");
+    }
+    fixture.check();
+}
+
+#[test]
+fn a_string_that_is_given_to_another_key_stays() {
+    let mut fixture = Fixture::new(Eviction::S3Fifo);
+    let made = |at| if at % 2 == 0 { Made::String } else { Made::Hash };
+    let objects = fill_twice(&mut fixture, made);
+    let mut renamed = 0;
+    for at in (0..objects).step_by(2) {
+        if !fixture.is_there(&key(at)) {
+            continue;
+        }
+        let to = format!("renamed {at}");
+        let transfer = Command::Transfer {
+            key: &key(at),
+            to: to.as_bytes(),
+            database: Database::ZERO,
+            replaces: true,
+            keeps: true,
+        };
+        let answer = fixture.ask(&transfer);
+        assert_eq!((answer.0, answer.1), (Status::Ok, 1), "{at}");
+        assert!(fixture.is_there(&key(at)), "{at}");
+        assert_eq!(fixture.parts(Made::String, to.as_bytes()), 3_000);
+        renamed += 1;
+    }
+    assert!(renamed > 20, "{renamed}");
+    fixture.check();
+}
+
+/// A build that fails for good keeps nothing, as without eviction.
+#[test]
+fn a_build_of_what_was_given_twice_keeps_nothing() {
+    let mut fixture = Fixture::new(Eviction::S3Fifo);
+    let settings = TreeSettings::default();
+    assert_eq!(fixture.tree(b"tree", &TreeCommand::Create(settings)).0, Status::Ok);
+    let mut staged = Vec::new();
+    [7, 8, 7].into_iter().for_each(|id| Objects::push(&mut staged, id, &rect(id)));
+    let objects = Objects::parse(&staged).unwrap();
+    let stage = TreeCommand::Stage { load: 1, first: true, objects };
+    assert_eq!(fixture.tree(b"tree", &stage).0, Status::Ok);
+    assert_eq!(fixture.tree(b"tree", &TreeCommand::Build { load: 1 }).0, Status::TwiceGiven);
+    assert_eq!(fixture.tree(b"tree", &TreeCommand::Build { load: 1 }).0, Status::OtherLoad);
+    fixture.check();
 }
 
 #[test]

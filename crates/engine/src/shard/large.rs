@@ -84,7 +84,10 @@ impl<J: Journal> Shard<J> {
         loop {
             match self.store.begin_upload(set, now) {
                 Err(Status::OutOfMemory) if self.make_more_room(&mut tries, bytes, now) => {}
-                begun => return begun,
+                begun => {
+                    self.end_making_room();
+                    return begun;
+                }
             }
         }
     }

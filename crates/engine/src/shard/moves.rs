@@ -141,7 +141,8 @@ impl<J: Journal> Shard<J> {
             }
             Err(status) => {
                 // A copy keeps it: the log tells whether it is given up.
-                let is_dropped = !store.is_applying && !store.making_room.tries_again;
+                let comes_again = status == Status::OutOfMemory && store.making_room.tries_again;
+                let is_dropped = !store.is_applying && !comes_again;
                 if let Some(load) = is_dropped.then(|| store.take_load(number, named)).flatten() {
                     store.drop_load(&load);
                 }

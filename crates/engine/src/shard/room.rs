@@ -43,12 +43,14 @@ impl<J: Journal> Shard<J> {
             });
             let number = number + counted;
             self.weigh();
-            let (_, key, given) = command.encode(0);
-            let bytes = key.len() + given.len();
-            if status == Status::OutOfMemory && self.make_more_room(&mut tries, bytes, now) {
-                counted = number;
-                continue;
+            if status == Status::OutOfMemory {
+                let (_, key, given) = command.encode(0);
+                if self.make_more_room(&mut tries, key.len() + given.len(), now) {
+                    counted = number;
+                    continue;
+                }
             }
+            self.end_making_room();
             self.written_value = written;
             let value = value.map(|place| match place {
                 Some((at, bytes)) => self.store.owner.slice(at, bytes),
@@ -61,23 +63,29 @@ impl<J: Journal> Shard<J> {
     /// A command begins that may be executed again.
     pub(super) fn begin_making_room(&mut self) -> Tries {
         let tries_again = self.store.policy.is_some() && self.store.has_objects();
-        let room = &mut self.store.making_room;
-        (room.keep, room.wanted_bytes, room.tries_again) = (None, 0, tries_again);
+        self.end_making_room();
+        self.store.making_room.tries_again = tries_again;
         Tries(0)
+    }
+
+    /// It has been executed.
+    pub(super) fn end_making_room(&mut self) {
+        let room = &mut self.store.making_room;
+        (room.keep, room.wanted_bytes, room.tries_again, room.done) = (None, 0, false, 0);
     }
 
     /// A command has found no room: evicts, and takes back what was evicted. Whether the
     /// command is to be executed again, for the last time if there is no more to be had.
     pub(super) fn make_more_room(&mut self, tries: &mut Tries, bytes: usize, now: Now) -> bool {
-        let wanted = self.store.making_room.wanted_bytes;
+        let wanted = self.store.making_room.wanted_bytes.max(bytes as u64);
         if !self.store.making_room.tries_again {
             return false;
         }
-        let room =
-            (2 * bytes as u64 + wanted + SPAN_BYTES as u64 + EVICTION_SLACK_BYTES) << tries.0;
+        let each = wanted.max(bytes as u64 + SPAN_BYTES as u64) + EVICTION_SLACK_BYTES;
+        let room = each << tries.0;
         tries.0 += 1;
         let before = self.store.free_bytes();
-        if self.store.may_evict_objects(wanted.max(bytes as u64)) {
+        if self.store.may_evict_objects(wanted) {
             self.store.evict_bytes(before + room, now);
         }
         // Bounded: each turn releases something.
@@ -95,7 +103,7 @@ impl<J: Journal> Shard<J> {
     fn weigh(&mut self) {
         let Some(root) = self.store.making_room.keep else { return };
         let kind = kind_of(&self.store.owner, root);
-        if !self.store.is_weighed(root) {
+        if !kind.is_root() || !self.store.is_weighed(root) {
             return;
         }
         if let Some(of) = self.types.iter().find(|of| of.id() == kind) {
@@ -142,6 +150,12 @@ impl<J: Journal> Shard<J> {
             }
         }
     }
+}
+
+/// Whether a key may lead to an object of parts after this command that did not before.
+pub(super) fn may_make_object(command: &Command<'_>) -> bool {
+    use Command::{Load, Of, Restore, Transfer};
+    matches!(command, Of { .. } | Load { .. } | Restore { .. } | Transfer { .. })
 }
 
 /// How often room was made for a command.

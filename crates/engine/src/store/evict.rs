@@ -40,6 +40,10 @@ const WEIGHT_BYTES: usize = 24;
 pub(crate) struct MakingRoom {
     /// The slot of a record that has to stay: the present command works on it.
     pub keep: Option<u32>,
+    /// The slot of a record that is given to another key.
+    pub source: Option<u32>,
+    /// Items of the command that an execution before has done.
+    pub done: usize,
     /// Slots of root records that have to stay until they are taken out of here: a
     /// client is about to bring more for these objects.
     pub held: BTreeSet<u32>,
@@ -89,7 +93,8 @@ impl<J: Journal> Store<J> {
             return None;
         }
         let enough = bytes.max(SPAN_BYTES) as u64 + EVICTION_SLACK_BYTES;
-        let mut hopes = if bytes > SMALL_SLOT_BYTES { 0 } else { EVICTIONS_BEFORE_MOVES };
+        let has_hope = bytes <= SMALL_SLOT_BYTES && !self.has_graves();
+        let mut hopes = if has_hope { EVICTIONS_BEFORE_MOVES } else { 0 };
         // Bounded: each turn frees a key's memory, or lets it come, until that is enough.
         while (hopes > 0 || self.free_bytes() + self.making_room.coming_bytes < enough)
             && self.evict_next(now)
@@ -145,6 +150,7 @@ impl<J: Journal> Store<J> {
     fn must_stay(&self, slot: u32) -> bool {
         // A pinned record's memory would not come free.
         self.making_room.keep == Some(slot)
+            || self.making_room.source == Some(slot)
             || self.pins.holds(slot)
             || self.making_room.held.contains(&slot)
             || self.is_dumped(slot)
@@ -308,8 +314,11 @@ impl<J: Journal> Store<J> {
 
     /// The record of one slot stands in another now.
     pub(crate) fn note_moved(&mut self, old: Slot, new: Slot) {
-        if self.making_room.keep == Some(old.slot) {
-            self.making_room.keep = Some(new.slot);
+        let room = &mut self.making_room;
+        for kept in [&mut room.keep, &mut room.source] {
+            if *kept == Some(old.slot) {
+                *kept = Some(new.slot);
+            }
         }
         if let Some(policy) = &mut self.policy {
             let id = Id { slot: new.slot, generation: new.generation };

@@ -43,14 +43,17 @@ impl<J: Journal> Store<J> {
             Status::Ok | Status::InPieces if !is_elsewhere => Ok(replaces),
             Status::Ok => {
                 let parsed = Dumped::parse(&dumped).expect("just made");
-                self.give((to, self.hash(database, to)), parsed, replaces, now)
+                self.making_room.source = self.found(key, hash).map(|found| found.slot.slot);
+                let given = self.give((to, self.hash(database, to)), parsed, replaces, now);
+                self.making_room.source = None;
+                given
             }
             status => Err(status),
         };
         self.listed = dumped;
         match given {
             Ok(true) if !keeps && is_elsewhere => {
-                // Making room may have moved it, or taken it away.
+                // Making room may have moved it.
                 let found = self.found(key, hash);
                 if let Some(found) = found {
                     self.commit(hash.database(), &Command::Del { key }, |store| {

@@ -255,7 +255,8 @@ impl GeoKeys {
         (condition, tell_changed, places): (Condition, bool, Places<'_>),
     ) -> Reply<'static> {
         let mut counted = 0;
-        for place in places.iter() {
+        // Those that were given before memory was full stay as they are.
+        for (at, place) in places.iter().enumerate().skip(store.making_room.done) {
             let set = root.map(|root| &self.by_root[&root]);
             let slot = set.and_then(|set| set.find(&store.owner, place.member));
             let is_skipped = match condition {
@@ -271,7 +272,10 @@ impl GeoKeys {
                 Ok(Put::Changed) => counted += tell_changed as i64,
                 Ok(Put::Unchanged) => {}
                 // Tried again, it has those behind it that are counted.
-                Err(status) => return Reply { number: counted, ..Reply::status(status) },
+                Err(status) => {
+                    store.making_room.done = if store.making_room.tries_again { at } else { 0 };
+                    return Reply { number: counted, ..Reply::status(status) };
+                }
             }
         }
         Reply::number(counted)

@@ -43,7 +43,7 @@ impl Trees {
                 Reply::status(Status::InPieces)
             }
             Err(status) => {
-                self.refuse_stage(store, root, stage);
+                self.refuse_stage(store, root, (stage, status));
                 Reply::status(status)
             }
         }

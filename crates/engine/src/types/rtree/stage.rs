@@ -90,7 +90,7 @@ impl Trees {
         };
         let has_room = make_stage_room(store, &mut stage, objects.len(), on);
         if !has_room {
-            self.refuse_stage(store, root, stage);
+            self.refuse_stage(store, root, (stage, Status::OutOfMemory));
             return Reply::status(Status::OutOfMemory);
         }
         stage.last_s = store.ticked_s();
@@ -119,9 +119,10 @@ impl Trees {
         &mut self,
         store: &mut Store<J>,
         root: u32,
-        stage: Stage,
+        (stage, status): (Stage, Status),
     ) {
-        if store.is_applying || store.making_room.tries_again {
+        let comes_again = status == Status::OutOfMemory && store.making_room.tries_again;
+        if store.is_applying || comes_again {
             self.named_mut(root).stage = Some(stage);
         } else {
             self.unstage(store, root, stage);
