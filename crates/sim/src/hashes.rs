@@ -31,7 +31,7 @@ pub struct HashSwarm {
 
 impl HashSwarm {
     /// The field that is always set and removed together with this one, in one call:
-    /// whoever looks at both in one call sees values of one number. Counters have none.
+    /// a call that reads both sees values of one number. Counters have none.
     pub fn twin_of(&self, field: u32) -> Option<u32> {
         let twin = field ^ 2;
         (field.is_multiple_of(2) && twin < self.fields).then_some(twin)

@@ -341,7 +341,7 @@ fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
                 let found = reader.search_tree(&mut kept, &query, path).expect("an answer");
                 assert_eq!((found.objects.len(), found.via), (1, via));
             }
-            // Nobody sees what changed, nor what is no more.
+            // No client sees what has changed, nor what is no more.
             let found = reader.search_tree(&mut changed, &query, Path::Read).map(drop);
             assert_eq!(found, Err(Error::TimedOut));
             for key in [&b"changed"[..], b"new", b"removed"] {

@@ -109,8 +109,7 @@ pub struct RingParts {
     pub life: u64,
     /// The arenas of all shards, by number.
     pub arenas: Arc<[ReadView]>,
-    /// What tells them of records that other threads have read; none where nobody wants
-    /// to know.
+    /// Hints to the shards: records that other threads have read. None without eviction.
     pub touched: Arc<[Arc<TouchHints>]>,
     /// The mailbox that the client writes.
     pub to_server: ReadView,

@@ -1,5 +1,5 @@
-//! Which keys a server has evicted, and when, by what its shards' logs say: nobody else
-//! is told.
+//! Which keys a server has evicted, and when, by what its shards' logs say, which
+//! is the only source.
 
 use remora_arena::Journal;
 use remora_engine::{Command, Shard};

@@ -216,7 +216,7 @@ impl Places {
     }
 
     /// The server has removed a tree by itself, between these times; or any one at any
-    /// time from the first on, if nobody knows.
+    /// time from the first on, if `tree` is not known.
     pub fn removed(&mut self, tree: Option<u32>, (from_ns, to_ns): (u64, u64)) {
         let act = self.clear(tree, from_ns);
         if tree.is_some() {
