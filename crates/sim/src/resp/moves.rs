@@ -28,12 +28,7 @@ struct Place {
 #[derive(Default)]
 pub struct Moves {
     generation: u16,
-    /// The database that the connection has selected.
-    database: u8,
-    /// A hash of several pieces is on its way.
-    is_moving: bool,
-    /// The life of the server that has them.
-    life: u64,
+    moving: Moving,
     /// The number of each field's value, by the keys.
     held: BTreeMap<Place, BTreeMap<u32, i64>>,
 }
@@ -43,15 +38,43 @@ pub trait Mover {
     /// Other keys from now on. There is nothing yet under them.
     fn begin_anew(&mut self, maker: &Maker);
 
-    /// A connection to this life of the server has begun. Other keys, if the one before
-    /// was to another.
-    fn note_connection(&mut self, maker: &Maker, life: u64);
+    /// What is known of any of them.
+    fn moving(&mut self) -> &mut Moving;
 
-    /// The last request was answered, or refused.
-    fn answered(&mut self, maker: &Maker, is_done: bool);
+    /// Counts the moves of several pieces that came to their end.
+    fn probe(&self) -> Probe;
 
     /// The next request.
     fn next(&mut self, maker: &Maker) -> Request;
+
+    /// A connection to this life of the server has begun. Other keys, if the one before
+    /// was to another.
+    fn note_connection(&mut self, maker: &Maker, life: u64) {
+        self.moving().database = maker.database;
+        if std::mem::replace(&mut self.moving().life, life) != life {
+            self.begin_anew(maker);
+        }
+    }
+
+    /// The last request was answered, or refused.
+    fn answered(&mut self, maker: &Maker, is_done: bool) {
+        if !is_done {
+            self.begin_anew(maker);
+        }
+        let is_moved = std::mem::take(&mut self.moving().is_in_pieces) && is_done;
+        maker.world.probes.borrow_mut().add(self.probe(), is_moved as u64);
+    }
+}
+
+/// What each of them knows.
+#[derive(Default)]
+pub struct Moving {
+    /// The life of the server that has the keys.
+    life: u64,
+    /// The database that the connection has selected.
+    database: u8,
+    /// The last request moves an object of several pieces.
+    pub is_in_pieces: bool,
 }
 
 impl Mover for Moves {
@@ -61,32 +84,25 @@ impl Mover for Moves {
         maker.world.moved.set(self.generation);
     }
 
-    fn note_connection(&mut self, maker: &Maker, life: u64) {
-        self.database = maker.database;
-        if std::mem::replace(&mut self.life, life) != life {
-            self.begin_anew(maker);
-        }
+    fn moving(&mut self) -> &mut Moving {
+        &mut self.moving
     }
 
-    fn answered(&mut self, maker: &Maker, is_done: bool) {
-        if !is_done {
-            self.begin_anew(maker);
-        }
-        let is_moved = std::mem::take(&mut self.is_moving) && is_done;
-        maker.world.probes.borrow_mut().add(Probe::HashMoved, is_moved as u64);
+    fn probe(&self) -> Probe {
+        Probe::HashMoved
     }
 
     fn next(&mut self, maker: &Maker) -> Request {
         let databases = maker.world.swarm.databases;
         let place = |database| Place { database, key: maker.draw(MOVED_KEYS as u64) as u8 };
-        let from = place(self.database);
+        let from = place(self.moving.database);
         let other = Place { key: MOVED_KEYS - 1 - from.key, ..from };
         let elsewhere = place(maker.draw(databases as u64) as u8);
         let is_there = self.held.contains_key(&from);
         match maker.draw(20) {
             0 if databases > 1 => {
-                self.database = (self.database + 1) % databases as u8;
-                maker.select(self.database)
+                self.moving.database = (self.moving.database + 1) % databases as u8;
+                maker.select(self.moving.database)
             }
             1 | 2 if is_there => self.remove(maker, from),
             3 if is_there => self.del(maker, from),
@@ -202,7 +218,7 @@ impl Moves {
                 false => self.held.remove(&from),
             };
             let fields = fields.expect("it is there");
-            self.is_moving = fields.len() > DUMP_PIECE_PARTS;
+            self.moving.is_in_pieces = fields.len() > DUMP_PIECE_PARTS;
             self.held.insert(to, fields);
             ops = self.ops_of(maker, to);
             if !keeps {

@@ -5,7 +5,7 @@
 //! that is seen under a key names the change that brought it there. After a connection
 //! that ended with a request under way, or a server that died, the keys are others.
 
-use super::moves::Mover;
+use super::moves::{Mover, Moving};
 use super::replies::Expect;
 use super::requests::{Maker, Request};
 use crate::check::places::{Act, Whole};
@@ -23,14 +23,11 @@ const TREES: usize = 3;
 pub struct TreeMoves {
     /// Keys so far.
     keys: u32,
-    /// The life of the server that has them.
-    life: u64,
     /// The objects of each tree.
     held: BTreeMap<u32, Whole>,
     /// A key to be replaced, with a tree of its own.
     replaced: Option<u32>,
-    /// A tree of several pieces is on its way.
-    is_moving: bool,
+    moving: Moving,
 }
 
 impl Mover for TreeMoves {
@@ -39,18 +36,12 @@ impl Mover for TreeMoves {
         self.replaced = None;
     }
 
-    fn note_connection(&mut self, maker: &Maker, life: u64) {
-        if std::mem::replace(&mut self.life, life) != life {
-            self.begin_anew(maker);
-        }
+    fn moving(&mut self) -> &mut Moving {
+        &mut self.moving
     }
 
-    fn answered(&mut self, maker: &Maker, is_done: bool) {
-        if !is_done {
-            self.begin_anew(maker);
-        }
-        let is_moved = std::mem::take(&mut self.is_moving) && is_done;
-        maker.world.probes.borrow_mut().add(Probe::TreeMoved, is_moved as u64);
+    fn probe(&self) -> Probe {
+        Probe::TreeMoved
     }
 
     fn next(&mut self, maker: &Maker) -> Request {
@@ -142,7 +133,7 @@ impl TreeMoves {
         };
         let objects = objects.expect("it is there");
         let bytes: usize = objects.values().map(|&(_, number)| long_data_of(number).len()).sum();
-        self.is_moving = bytes > DUMP_PIECE_BYTES;
+        self.moving.is_in_pieces = bytes > DUMP_PIECE_BYTES;
         // Between shards both keys have it for a moment.
         let mut acts = vec![becomes(maker, to, &objects)];
         if !keeps {
