@@ -14,6 +14,7 @@ pub mod integer;
 pub mod moving;
 mod shard;
 mod store;
+pub mod storing;
 pub mod string_edit;
 pub mod types;
 
@@ -22,7 +23,8 @@ pub use command::{Command, Condition, ExpireCondition, Expiry, Reply};
 pub use evict::Eviction;
 pub use shard::{Applied, ApplyError, Digest, DigestRead, Origin, Outcome, Shard};
 pub use store::{
-    Download, Durability, KeyCounts, Now, STREAM_CLASS, ShardOptions, ShardStats, table_end,
+    Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,
+    table_end,
 };
 pub use types::string::{LargeSet, Upload};
 pub use types::{LongRead, Turn};

@@ -49,7 +49,8 @@ fn a_stalled_upload_gives_its_memory_back() {
     }
     assert!(shard.has_stalled(last_piece_s));
     let used = shard.stats().slots.used_bytes;
-    shard.abandon_stalled(Some(upload), now(second));
+    shard.note_stalled();
+    shard.abandon_upload(upload, now(second));
     let stats = shard.stats();
     assert_eq!(stats.uploads_abandoned, 1);
     assert!(stats.slots.used_bytes + (5 << 20) <= used);

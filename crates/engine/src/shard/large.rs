@@ -2,7 +2,7 @@
 
 use super::{Outcome, Shard, waiting};
 use crate::command::{Command, Reply};
-use crate::store::{Download, Now, STREAM_CLASS};
+use crate::store::{Download, Now, STREAM_CLASS, SetAside};
 use crate::string_edit;
 use crate::types::string::{LargeSet, Upload};
 use remora_arena::Journal;
@@ -92,6 +92,38 @@ impl<J: Journal> Shard<J> {
         }
     }
 
+    /// Sets memory aside for a request that comes in pieces and is put together on the
+    /// heap. To be given back by [`Shard::end_request`].
+    ///
+    /// # Errors
+    /// The status to reply with: there is not so much memory.
+    pub fn begin_request(&mut self, bytes: usize, now: Now) -> Result<SetAside, Status> {
+        if self.store.is_applying {
+            return Err(Status::ReadOnly);
+        }
+        self.make_room(bytes, now);
+        let (mut aside, mut tries) = (SetAside::default(), self.begin_making_room());
+        let has_room = loop {
+            let has_room = self.store.set_aside(&mut aside, bytes as u64, now);
+            if has_room || !self.make_more_room(&mut tries, bytes, now) {
+                break has_room;
+            }
+        };
+        self.end_making_room();
+        self.store.requests_bytes += aside.bytes();
+        if has_room {
+            return Ok(aside);
+        }
+        self.end_request(aside);
+        Err(Status::OutOfMemory)
+    }
+
+    /// Gives the memory of a request back: it is complete, or given up.
+    pub fn end_request(&mut self, mut aside: SetAside) {
+        self.store.requests_bytes -= aside.bytes();
+        self.store.give_aside(&mut aside);
+    }
+
     /// Takes the next piece of the value, of any length.
     ///
     /// # Errors
@@ -131,10 +163,9 @@ impl<J: Journal> Shard<J> {
         self.store.has_stalled(last_piece_s)
     }
 
-    /// Gives up a request whose pieces have stopped coming: a SET's upload, with
-    /// its memory, or another command, of which the shard holds nothing.
-    pub fn abandon_stalled(&mut self, upload: Option<Upload>, now: Now) {
-        self.store.abandon_stalled(upload, now);
+    /// Counts a request that is given up because its pieces have stopped coming.
+    pub fn note_stalled(&mut self) {
+        self.store.stats.uploads_abandoned += 1;
     }
 
     /// Gives the memory of an upload back; the key stays what it was.

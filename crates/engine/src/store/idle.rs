@@ -5,7 +5,6 @@
 //! of clients that it did not listen to.
 
 use super::{Now, Store};
-use crate::types::string::Upload;
 use remora_arena::Journal;
 
 /// The seconds in which a shard has ticked.
@@ -34,14 +33,5 @@ impl<J: Journal> Store<J> {
     /// [`Store::ticked_s`].
     pub(crate) fn has_stalled(&self, last_piece_s: u64) -> bool {
         self.ticked_s() - last_piece_s > self.options.upload_idle_s
-    }
-
-    /// Gives up a request whose pieces have stopped coming: a SET's upload, with
-    /// its memory, or another command, of which the shard holds nothing.
-    pub(crate) fn abandon_stalled(&mut self, upload: Option<Upload>, now: Now) {
-        self.stats.uploads_abandoned += 1;
-        if let Some(upload) = upload {
-            self.abandon_upload(upload, now);
-        }
     }
 }

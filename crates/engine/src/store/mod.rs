@@ -32,6 +32,7 @@ pub use download::{Download, STREAM_CLASS};
 pub use durable::Durability;
 pub(crate) use expire::with_expiry;
 pub(crate) use flush::Flush;
+pub use heap::SetAside;
 pub(crate) use moves::{DumpAt, Load};
 pub(crate) use part_reads::PartsRead;
 pub(crate) use transfer::Target;
@@ -183,7 +184,8 @@ pub struct ShardStats {
     pub geo_members: u64,
     /// Bytes of the arena that GEO keys take.
     pub geo_bytes: u64,
-    /// Bytes of the arena that are set aside for staged objects of trees.
+    /// Bytes of the arena that are set aside for staged objects of trees and for
+    /// requests that come in pieces.
     pub staged_bytes: u64,
     /// Bytes that types keep on the heap for objects, and those of the arena that are
     /// set aside for them.
@@ -230,7 +232,7 @@ pub struct Store<J: Journal = NoJournal> {
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     pub(crate) last_put: RemotePointer,
-    /// Where lists of keys, and what a key has, are made.
+    /// A list of keys, or what a key has, that the last reply brings.
     pub(crate) listed: Vec<u8>,
     /// Where a value that is changed piecemeal is made, kept between commands.
     pub(crate) edited: Vec<u8>,
@@ -248,9 +250,10 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) roots: u64,
     /// Another log's entries change this shard, and nothing else does.
     pub(crate) is_applying: bool,
-    /// Bytes that types have set aside for what clients have begun: they want
-    /// ticks.
+    /// Bytes that are set aside for what clients have begun: it wants ticks.
     pub(crate) set_aside_bytes: u64,
+    /// Those of them for requests that come in pieces.
+    pub(crate) requests_bytes: u64,
     /// What is changed and not yet durable; none where changes are at once.
     lag: Option<Box<durable::Lag>>,
     /// Pages of the arena that are set aside for what types keep on the heap.
@@ -330,6 +333,7 @@ impl<J: Journal> Store<J> {
             roots: 0,
             is_applying: false,
             set_aside_bytes: 0,
+            requests_bytes: 0,
             lag,
             cover: heap::Cover::default(),
             due_objects: 0,

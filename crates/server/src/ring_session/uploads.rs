@@ -8,8 +8,7 @@
 use super::SessionError;
 use remora_arena::Journal;
 use remora_engine::command::Command;
-use remora_engine::{LargeSet, Upload};
-use remora_engine::{Now, Shard};
+use remora_engine::{LargeSet, Now, SetAside, Shard, Upload};
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_STREAMS, MAX_VALUE_BYTES};
 use remora_layout::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
 use remora_layout::plant::{Plant, planted};
@@ -25,6 +24,8 @@ enum Incoming {
         /// The encoded command, as far as it has come.
         bytes: Vec<u8>,
         missing: usize,
+        /// The memory for it.
+        aside: SetAside,
     },
     /// It was refused; its pieces are passed over.
     Refused { missing: usize },
@@ -97,9 +98,11 @@ impl Uploads {
             return Err(Status::TooLarge);
         }
         if header.of != 0 || header.op != Op::Set as u8 {
-            let mut bytes = Vec::with_capacity(frame.len() + value_bytes);
+            let whole_bytes = frame.len() + value_bytes;
+            let aside = shard.begin_request(whole_bytes, now)?;
+            let mut bytes = Vec::with_capacity(whole_bytes);
             bytes.extend_from_slice(frame);
-            return Ok(Incoming::Command { bytes, missing: value_bytes });
+            return Ok(Incoming::Command { bytes, missing: value_bytes, aside });
         }
         // Decoded without its value.
         let mut without = *header;
@@ -145,7 +148,7 @@ impl Uploads {
                     return Err(status);
                 }
             },
-            Incoming::Command { bytes, missing } => {
+            Incoming::Command { bytes, missing, .. } => {
                 let taken = piece.len().min(*missing);
                 bytes.extend_from_slice(&piece[..taken]);
                 *missing -= taken;
@@ -161,7 +164,11 @@ impl Uploads {
         }
         Ok(match self.coming.remove(&id).map(|coming| coming.what) {
             Some(Incoming::Set(upload)) => Some(Complete::Set(upload)),
-            Some(Incoming::Command { bytes, .. }) => Some(Complete::Command(bytes)),
+            Some(Incoming::Command { bytes, aside, .. }) => {
+                // What it brings may need the memory.
+                shard.end_request(aside);
+                Some(Complete::Command(bytes))
+            }
             Some(Incoming::Refused { .. }) | None => None,
         })
     }
@@ -199,16 +206,12 @@ impl Uploads {
                 stalled.push(id);
             }
         }
-        stalled.retain(|id| match self.coming.remove(id).map(|coming| coming.what) {
-            Some(Incoming::Set(upload)) => {
-                shard.abandon_stalled(Some(upload), now);
-                true
+        stalled.retain(|&id| {
+            let is_unanswered = self.call_off(shard, id, now);
+            if is_unanswered {
+                shard.note_stalled();
             }
-            Some(Incoming::Command { .. }) => {
-                shard.abandon_stalled(None, now);
-                true
-            }
-            Some(Incoming::Refused { .. }) | None => false,
+            is_unanswered
         });
         stalled
     }
@@ -224,8 +227,10 @@ impl Uploads {
 
 /// Gives back what a request holds of the shard.
 fn give_back(shard: &mut Shard<impl Journal>, coming: Option<Coming>, now: Now) {
-    if let Some(Coming { what: Incoming::Set(upload), .. }) = coming {
-        shard.abandon_upload(upload, now);
+    match coming.map(|coming| coming.what) {
+        Some(Incoming::Set(upload)) => shard.abandon_upload(upload, now),
+        Some(Incoming::Command { aside, .. }) => shard.end_request(aside),
+        Some(Incoming::Refused { .. }) | None => {}
     }
 }
 

@@ -2,7 +2,7 @@
 //! as its client asks for them. The last step is the change; the log has it alone.
 
 use super::super::On;
-use super::stage::{Stage, set_aside};
+use super::stage::Stage;
 use super::{Trees, refusal};
 use crate::command::{Command, Reply};
 use crate::store::Store;
@@ -71,7 +71,9 @@ impl Trees {
         self.totals.update(before, &named.tree);
         let heap_bytes = stage.build.heap_bytes();
         match built {
-            Ok(false) if !set_aside(store, stage, heap_bytes, on) => Err(Status::OutOfMemory),
+            Ok(false) if !store.set_aside(&mut stage.aside, heap_bytes, on.now) => {
+                Err(Status::OutOfMemory)
+            }
             built => built.map_err(refusal),
         }
     }

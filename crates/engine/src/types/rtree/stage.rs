@@ -11,11 +11,11 @@
 use super::super::On;
 use super::Trees;
 use crate::command::{Command, Objects, Reply, TreeCommand};
-use crate::store::Store;
+use crate::store::{SetAside, Store};
 use remora_arena::{Journal, Slot, database_of};
 use remora_index::hash::record_key;
 use remora_index::rtree::Build;
-use remora_layout::limits::{PAGE_BYTES, SPAN_BYTES, STAGE_IDLE_S};
+use remora_layout::limits::STAGE_IDLE_S;
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
 
@@ -25,8 +25,8 @@ pub(super) struct Stage {
     load: u64,
     /// The objects, and what is built of them.
     pub build: Build,
-    /// Pages of the arena that are set aside: offset and bytes of each run.
-    set_aside: Vec<(usize, usize)>,
+    /// Pages that are set aside for it.
+    pub aside: SetAside,
     /// When objects came last, in [`Store::ticked_s`].
     last_s: u64,
     /// The log tells of some of the objects.
@@ -35,8 +35,8 @@ pub(super) struct Stage {
 
 impl Stage {
     fn new(load: u64) -> Self {
-        let (build, set_aside) = (Build::new(), Vec::new());
-        Self { load, build, set_aside, last_s: 0, is_logged: false }
+        let (build, aside) = (Build::new(), SetAside::default());
+        Self { load, build, aside, last_s: 0, is_logged: false }
     }
 
     /// Whether it is this load's.
@@ -56,7 +56,7 @@ impl Stage {
 
     /// Bytes that are set aside for it.
     pub fn bytes(&self) -> u64 {
-        self.set_aside.iter().map(|&(_, bytes)| bytes as u64).sum()
+        self.aside.bytes()
     }
 }
 
@@ -185,10 +185,7 @@ impl Trees {
         if !stage.build.clear_some() || !no_nodes {
             return false;
         }
-        store.set_aside_bytes -= stage.bytes();
-        for (run, bytes) in stage.set_aside.drain(..) {
-            store.slots.give_run(run, bytes);
-        }
+        store.give_aside(&mut stage.aside);
         true
     }
 
@@ -212,6 +209,7 @@ impl Trees {
         let stages = || staged().chain(self.ended_stages.iter().map(|(_, stage)| stage));
         let total: u64 = stages().map(Stage::bytes).sum();
         let is_covered = stages().all(|stage| stage.build.heap_bytes() <= stage.bytes());
+        let total = total + store.requests_bytes;
         if total == store.set_aside_bytes && is_covered {
             return Ok(());
         }
@@ -233,31 +231,9 @@ fn make_stage_room<J: Journal>(
     }
     // By halves, so that objects are seldom copied.
     let capacity = wanted.max(room / 2 * 3);
-    if !set_aside(store, stage, (capacity * ENTRY_BYTES) as u64, on) {
+    if !store.set_aside(&mut stage.aside, (capacity * ENTRY_BYTES) as u64, on.now) {
         return false;
     }
     stage.build.reserve(capacity);
-    true
-}
-
-/// Sets pages aside until they are so many bytes. False if there are not so many.
-pub(super) fn set_aside<J: Journal>(
-    store: &mut Store<J>,
-    stage: &mut Stage,
-    bytes: u64,
-    on: On<'_>,
-) -> bool {
-    let mut missing = bytes.saturating_sub(stage.bytes()) as usize;
-    // Bounded: each turn sets pages aside.
-    while missing > 0 {
-        let run_bytes = missing.min(SPAN_BYTES).next_multiple_of(PAGE_BYTES);
-        let may_be = store.policy.is_some() || store.free_bytes() >= run_bytes as u64;
-        let run = may_be.then(|| store.make_run(run_bytes, on.now)).flatten();
-        store.shed_thinned(on.now);
-        let Some(run) = run else { return false };
-        stage.set_aside.push((run, run_bytes));
-        store.set_aside_bytes += run_bytes as u64;
-        missing = missing.saturating_sub(run_bytes);
-    }
     true
 }

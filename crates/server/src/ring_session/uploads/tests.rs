@@ -10,7 +10,7 @@ use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_STREAMS};
 use remora_layout::message::{
-    BufferName, Op, PIECE, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader, Status, form,
+    BufferName, CALL_OFF, Op, PIECE, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader, Status, form,
 };
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_ring::{Poll, Receiver, Sender};
@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, IntoBytes};
 const SEED: u64 = 5;
 const IDLE_S: u64 = 3;
 const VALUE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 32 << 10;
 
 /// A client of one shard, at both ends of its rings.
 pub(in crate::ring_session) struct Client {
@@ -173,6 +174,60 @@ fn whatever_comes_in_pieces_is_given_up_and_late_pieces_do_no_harm() {
         client.pass_second();
     }
     assert_eq!((client.replies(), client.abandoned()), (vec![], 2));
+    client.shard.audit().unwrap();
+}
+
+#[test]
+fn requests_in_pieces_take_memory_of_the_shard() {
+    let mut client = Client::new();
+    let (arena_bytes, request_bytes) = (16 << 20, 3 << 20);
+    let most = arena_bytes / request_bytes;
+    let ids = 1..=most as u32 + 2;
+    for id in ids.clone() {
+        client.announce(Op::Append, id, request_bytes);
+    }
+    client.turn();
+    let refused = client.replies();
+    assert!(refused.iter().all(|&(_, status)| status == Some(Status::OutOfMemory)));
+    let taken = ids.count() - refused.len();
+    assert!((1..=most).contains(&taken), "{taken} of {most}");
+    let aside_bytes = || client.shard.stats().staged_bytes as usize;
+    assert!(aside_bytes() >= taken * request_bytes, "{} bytes", aside_bytes());
+    client.shard.audit().unwrap();
+    // One is called off; another comes, and is complete; the rest is given up.
+    let before = client.shard.stats().staged_bytes as usize;
+    let call_off = RequestHeader { op: CALL_OFF, ..header(1) };
+    client.send(&[call_off.as_bytes()]);
+    client.announce(Op::Append, 1, PIECE_BYTES);
+    client.turn();
+    assert_eq!(client.replies(), [(1, Some(Status::NotDone))]);
+    let with_both = client.shard.stats().staged_bytes as usize;
+    assert!(with_both >= before - request_bytes + PIECE_BYTES, "{with_both} of {before}");
+    client.piece(1, PIECE_BYTES);
+    client.turn();
+    assert_eq!(client.replies(), [(1, Some(Status::Ok))]);
+    let after = client.shard.stats().staged_bytes as usize;
+    assert!((1..=with_both - PIECE_BYTES).contains(&after), "{after} of {with_both}");
+    client.shard.audit().unwrap();
+    for _ in 0..=IDLE_S {
+        client.pass_second();
+    }
+    assert_eq!(client.abandoned(), taken as u64 - 1);
+    assert_eq!(client.shard.stats().staged_bytes, 0);
+    client.shard.audit().unwrap();
+}
+
+#[test]
+fn the_memory_of_requests_in_pieces_comes_back_when_their_client_goes() {
+    let mut client = Client::new();
+    client.announce(Op::Append, 1, VALUE_BYTES);
+    client.announce(Op::Append, 1, VALUE_BYTES);
+    client.turn();
+    let aside_bytes = client.shard.stats().staged_bytes as usize;
+    assert!((VALUE_BYTES..2 * VALUE_BYTES).contains(&aside_bytes), "{aside_bytes} bytes");
+    let now = client.now();
+    client.session.abandon(&mut client.shard, now);
+    assert_eq!(client.shard.stats().staged_bytes, 0);
     client.shard.audit().unwrap();
 }
 

@@ -1,0 +1,122 @@
+//! Storing under a key what a command has found, in pieces: one question to the key's
+//! shard after the other (docs/decisions/0036). Who asks the shard is not its business.
+//!
+//! What it keeps true: the key has what it had until all of the new object is there,
+//! and keeps it if anything fails. A piece is one bounded turn of the shard, and so is
+//! each other step.
+
+use crate::command::{Command, Dumped, LoadStep, Reply};
+use crate::moving::{Next, Place};
+use remora_layout::kind::Kind;
+use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::message::Status;
+
+/// A key that gets an object.
+///
+/// ```
+/// use remora_engine::moving::{Next, Place};
+/// use remora_engine::storing::{Parts, Storing};
+/// use remora_engine::{Command, Reply};
+/// use remora_layout::{database::Database, kind::Kind, message::Status};
+///
+/// // Parts of this type take eight bytes each.
+/// let parts = Parts { kind: Kind(9), list: vec![0; 80], first_bytes: |_| 8 };
+/// let to = Place { key: (*b"key").into(), database: Database::default(), shard: 0 };
+/// let mut storing = Storing::new(to, parts);
+/// let Next::Ask(0, begin) = storing.first() else { panic!("the shard is asked") };
+/// assert!(matches!(Command::decode_within(&begin), Ok((_, Command::Load { .. }, _))));
+/// // The shard has no room for a load.
+/// let refused = storing.next(&Reply::status(Status::OutOfMemory));
+/// assert_eq!(refused, Next::Done(Status::OutOfMemory, 0));
+/// ```
+#[derive(Debug)]
+pub struct Storing {
+    to: Place,
+    parts: Parts,
+    /// Where the next piece begins.
+    at: usize,
+    given: i64,
+    /// Which load it is.
+    load: u64,
+    step: Step,
+}
+
+/// What an object is to be made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The type, of which an empty object is made with nothing.
+    pub kind: Kind,
+    /// The parts, as the type's pieces of a dump have them; none twice.
+    pub list: Vec<u8>,
+    /// Bytes of the first part in such a list that is not empty: at least one.
+    pub first_bytes: fn(&[u8]) -> usize,
+}
+
+/// What was asked last.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Begin,
+    Fill,
+    Enter,
+    /// The load is given up: with this status.
+    Drop(Status),
+}
+
+impl Storing {
+    /// A key is to have these parts, and nothing else.
+    pub fn new(to: Place, parts: Parts) -> Self {
+        Self { to, parts, at: 0, given: 0, load: 0, step: Step::Begin }
+    }
+
+    /// The first question.
+    pub fn first(&self) -> Next {
+        let mut bytes = Vec::new();
+        Dumped::push(&mut bytes, self.parts.kind, 0, 0, &[]);
+        let dumped = Dumped::parse(&bytes).expect("just made");
+        self.ask(LoadStep::Begin { dumped, replaces: true })
+    }
+
+    /// What follows from the answer to the last question. The number of a reply that
+    /// is done counts the parts.
+    pub fn next(&mut self, reply: &Reply<'_>) -> Next {
+        let Reply { status, number, .. } = *reply;
+        match self.step {
+            Step::Drop(status) => Next::Done(status, 0),
+            Step::Begin if status != Status::Ok => Next::Done(status, 0),
+            // Its shard may have given the load up; else it is to.
+            _ if status != Status::Ok => {
+                self.step = Step::Drop(status);
+                self.ask(LoadStep::Drop)
+            }
+            Step::Begin => {
+                self.load = number as u64;
+                self.fill()
+            }
+            Step::Fill if self.at < self.parts.list.len() => self.fill(),
+            Step::Fill => {
+                self.step = Step::Enter;
+                self.ask(LoadStep::Enter { replaces: true, from: None })
+            }
+            Step::Enter => Next::Done(Status::Ok, self.given),
+        }
+    }
+
+    fn fill(&mut self) -> Next {
+        self.step = Step::Fill;
+        let (from, mut bytes) = (self.at, 0);
+        for _ in 0..DUMP_PIECE_PARTS {
+            let rest = &self.parts.list[from + bytes..];
+            if rest.is_empty() || bytes >= DUMP_PIECE_BYTES {
+                break;
+            }
+            bytes += (self.parts.first_bytes)(rest).clamp(1, rest.len());
+            self.given += 1;
+        }
+        self.at += bytes;
+        self.ask(LoadStep::Piece(&self.parts.list[from..self.at]))
+    }
+
+    fn ask(&self, step: LoadStep<'_>) -> Next {
+        self.to.ask(&Command::Load { key: &self.to.key, load: self.load, step })
+    }
+}
