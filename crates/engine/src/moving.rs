@@ -23,7 +23,7 @@ pub struct Place {
 }
 
 impl Place {
-    fn ask(&self, command: &Command<'_>) -> Next {
+    pub(crate) fn ask(&self, command: &Command<'_>) -> Next {
         let mut bytes = Vec::new();
         command.encode_within(self.database, 0, &mut bytes);
         Next::Ask(self.shard, bytes)

@@ -167,6 +167,7 @@ impl<J: Journal> Shard<J> {
             }
             Command::Del { key } => self.store.del(key, hash, now),
             Command::Exists { key } => self.store.exists(key, hash, now),
+            Command::Touch { key } => self.store.touch_key(key, hash, now),
             Command::Incr { key, by } => self.store.incr(key, hash, by, now),
             Command::Expire { key, at_ms, condition } => {
                 self.store.expire(key, hash, at_ms, condition, now)

@@ -56,6 +56,7 @@ fn commands_round_trip() {
         },
         Command::Del { key: b"k" },
         Command::Exists { key: b"k" },
+        Command::Touch { key: b"k" },
         Command::Incr { key: b"k", by: -5 },
         Command::Expire { key: b"k", at_ms: 9, condition: ExpireCondition::IfEarlier },
         Command::Expire { key: b"k", at_ms: u64::MAX, condition: ExpireCondition::IfSomeEarlier },
@@ -134,7 +135,7 @@ fn commands_round_trip() {
 fn operations() -> Vec<[u8; 2]> {
     let typed = Operations::all().flat_map(|of| (0..=of.count).map(|op| [of.type_id, op]));
     let digest = [[0, Op::Digest as u8]];
-    (0..=32).map(|op| [0, op]).chain(digest).chain(typed).collect()
+    (0..=33).map(|op| [0, op]).chain(digest).chain(typed).collect()
 }
 
 /// The value of a request for a refined search.

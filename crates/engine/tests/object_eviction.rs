@@ -279,6 +279,34 @@ fn the_least_touched_go_first() {
 }
 
 #[test]
+fn to_be_touched_is_a_use_and_to_exist_is_none() {
+    const HOT: u64 = 5;
+    for made in OBJECTS.into_iter().chain([Made::String]) {
+        let others = if made == Made::String { 8_000 } else { 800 };
+        let missed = [true, false].map(|is_touched| {
+            let mut fixture = Fixture::new(Eviction::S3Fifo);
+            let mut missed = 0;
+            for at in HOT..HOT + others {
+                assert_eq!(fixture.add(made, &key(at), 0..PARTS).0, Status::Ok);
+                let key = &key(at % HOT);
+                let is_there = fixture.ask(&match is_touched {
+                    true => Command::Touch { key },
+                    false => Command::Exists { key },
+                });
+                if is_there.1 == 0 {
+                    assert_eq!(fixture.add(made, key, 0..PARTS).0, Status::Ok);
+                    missed += 1;
+                }
+            }
+            assert!(fixture.evicted() > 300, "{made:?}: {}", fixture.evicted());
+            missed
+        });
+        println!("{made:?}: {missed:?} missed");
+        assert!(missed[0] < missed[1], "{made:?}: {missed:?}");
+    }
+}
+
+#[test]
 fn an_object_grows_while_others_go_and_never_goes_itself() {
     for made in OBJECTS {
         let mut fixture = Fixture::new(Eviction::S3Fifo);

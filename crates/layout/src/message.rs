@@ -185,6 +185,8 @@ pub enum Op {
     EndDump = 31,
     /// One step of filling an object that no key leads to yet.
     Load = 32,
+    /// Whether a key exists; it counts as used.
+    Touch = 33,
 }
 
 impl Op {
@@ -239,6 +241,7 @@ impl Op {
             30 => Self::DumpPart,
             31 => Self::EndDump,
             32 => Self::Load,
+            33 => Self::Touch,
             _ => return None,
         })
     }

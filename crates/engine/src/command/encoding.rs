@@ -68,6 +68,7 @@ impl<'a> Command<'a> {
             }
             Self::Del { key } => (Op::Del, 0, 0, key, none),
             Self::Exists { key } => (Op::Exists, 0, 0, key, none),
+            Self::Touch { key } => (Op::Touch, 0, 0, key, none),
             Self::Incr { key, by } => (Op::Incr, 0, by, key, none),
             Self::Expire { key, at_ms, condition } => {
                 (Op::Expire, condition as u8, at_ms as i64, key, none)
@@ -270,6 +271,7 @@ impl<'a> Command<'a> {
             },
             Op::Del => Self::Del { key },
             Op::Exists => Self::Exists { key },
+            Op::Touch => Self::Touch { key },
             Op::Incr => Self::Incr { key, by: argument },
             Op::Expire => Self::Expire {
                 key,

@@ -108,6 +108,11 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// `number` is 1 if the key is there: it counts as used for eviction.
+    Touch {
+        /// The key.
+        key: &'a [u8],
+    },
     /// Adds to the integer that the key holds (0 if it is absent).
     Incr {
         /// The key.
@@ -337,6 +342,7 @@ impl<'a> Command<'a> {
             | Self::Set { key, .. }
             | Self::Del { key }
             | Self::Exists { key }
+            | Self::Touch { key }
             | Self::Incr { key, .. }
             | Self::Expire { key, .. }
             | Self::Ttl { key }
@@ -379,6 +385,7 @@ impl<'a> Command<'a> {
             self,
             Self::Get { .. }
                 | Self::Exists { .. }
+                | Self::Touch { .. }
                 | Self::Ttl { .. }
                 | Self::Type { .. }
                 | Self::GetRange { .. }

@@ -19,6 +19,14 @@ impl<J: Journal> Store<J> {
         Reply::number(self.lookup(key, hash, now).is_some() as i64)
     }
 
+    pub(crate) fn touch_key(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
+        let found = self.lookup(key, hash, now);
+        if let Some(found) = found {
+            self.note_touched(found);
+        }
+        Reply::number(found.is_some() as i64)
+    }
+
     pub(crate) fn ttl(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
         Reply::number(match self.lookup(key, hash, now) {
             None => -2,

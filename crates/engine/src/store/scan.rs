@@ -28,8 +28,7 @@ impl<J: Journal> Store<J> {
         (place, count): (u32, u32),
         now: Now,
     ) -> Reply<'_> {
-        let mut list = std::mem::take(&mut self.listed);
-        list.clear();
+        let mut list = Vec::new();
         let (mut next, mut found) = (u64::from(place), 0);
         for _ in 0..SCAN_TURN_BUCKETS {
             let (bucket, end) = self.table.at_scan_place(next as u32);

@@ -34,8 +34,7 @@ impl<J: Journal> Store<J> {
         now: Now,
     ) -> Reply<'_> {
         let Target { to, database, replaces, keeps } = target;
-        let mut dumped = std::mem::take(&mut self.listed);
-        dumped.clear();
+        let mut dumped = Vec::new();
         let is_elsewhere = to != key || database != hash.database();
         let status = self.dump_into((key, hash), 0, &mut dumped, now);
         let given = match status {
@@ -50,7 +49,6 @@ impl<J: Journal> Store<J> {
             }
             status => Err(status),
         };
-        self.listed = dumped;
         match given {
             Ok(true) if !keeps && is_elsewhere => {
                 // Making room may have moved it.
@@ -69,8 +67,7 @@ impl<J: Journal> Store<J> {
 
     /// What a key has that lies in one record; with the number of its dump, if there is one.
     pub(crate) fn dump(&mut self, named: (&[u8], KeyHash), number: u64, now: Now) -> Reply<'_> {
-        let mut dumped = std::mem::take(&mut self.listed);
-        dumped.clear();
+        let mut dumped = Vec::new();
         let status = self.dump_into(named, number, &mut dumped, now);
         self.listed = dumped;
         let value = (status == Status::Ok).then_some(&self.listed[..]);
@@ -140,6 +137,8 @@ impl<J: Journal> Store<J> {
         number: u64,
         now: Now,
     ) -> Reply<'_> {
+        // The other shard has it.
+        self.listed = Vec::new();
         // One that has expired goes, and its dump with it.
         let found = self.lookup(key, hash, now);
         let Some(found) = found.filter(|_| self.end_dump(hash, number)) else {

@@ -69,7 +69,7 @@ pub(crate) fn pexpiretime(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn touch(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    Ok(Request::Exists(Keys::checked(words, 1)?))
+    Ok(Request::Touch(Keys::checked(words, 1)?))
 }
 
 pub(crate) fn object_encoding(words: Words<'_>, _now: u64) -> Parsed<'_> {

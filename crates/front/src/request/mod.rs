@@ -167,6 +167,8 @@ pub enum Request<'a> {
     Del(Keys<'a>),
     /// EXISTS; at least one key. A key that is named twice counts twice.
     Exists(Keys<'a>),
+    /// TOUCH.
+    Touch(Keys<'a>),
     /// MGET; at least one key.
     MGet(Keys<'a>),
     /// MSET; at least one pair. Of a key that is named twice the last counts.

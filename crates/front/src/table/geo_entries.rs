@@ -99,7 +99,9 @@ behind it waits for its reply.";
 const STORE_NOTES: &str = "The outcome replaces what the other key held, whatever it was; without \
 any member that key is removed. With STOREDIST the scores are the distances. Searching and storing \
 are two steps: others may see the key that is searched change in between, but never a part of what \
-is stored.";
+is stored. More than 8,192 members are stored in pieces: if the other key is being renamed, copied or \
+moved at the end of it, or a shard has too many such stores and moves under way, it keeps what it had, \
+and the answer is TRYAGAIN.";
 
 pub(super) const GEOADD: CommandSpec = CommandSpec {
     name: "geoadd",

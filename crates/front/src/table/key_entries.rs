@@ -211,7 +211,7 @@ pub(super) const TOUCH: CommandSpec = CommandSpec {
     group: Group::GENERIC,
     summary: "Returns how many of the named keys exist.",
     complexity: "O(N) where N is the number of keys",
-    notes: "Keys are not marked as used: only GET and its kin tell the eviction policy.",
+    notes: "With an eviction policy the keys count as used.",
     arguments: args::KEYS,
     parse: parsers::touch,
     ..CommandSpec::PLAIN

@@ -107,6 +107,10 @@ impl<H: Host> Executor<H> {
             Request::Exists(keys) => {
                 self.read_each(connection, keys.map(|key| Command::Exists { key }), Render::Sum)
             }
+            Request::Touch(keys) => {
+                let commands = keys.map(|key| Command::Touch { key });
+                self.ask_each(connection, commands, Render::Sum);
+            }
             Request::MGet(keys) => {
                 self.read_each(connection, keys.map(|key| Command::Get { key }), Render::Values);
             }

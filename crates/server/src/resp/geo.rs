@@ -1,7 +1,8 @@
 //! GEO keys: asked of the shards that own them; small searches are read from the
 //! shard's memory, where this connection may. What a search finds is stored
 //! in two steps: its shard's reply becomes a command for the shard that owns
-//! the other key, and that one's reply is the request's.
+//! the other key, and that one's reply is the request's. What is more than one
+//! command may give goes there in pieces ([`remora_engine::storing`]).
 //!
 //! A key is read by the place of its tree, of which the shard's answer to a
 //! search tells. It is kept by the key until there is no tree there any more.
@@ -15,10 +16,13 @@ use crate::jobs::{Job, OwnedReply, Token};
 use crate::shared::count;
 use remora_engine::command::{Command, GeoCommand, Places};
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
+use remora_engine::moving::Place;
+use remora_engine::storing::{Parts, Storing};
 use remora_front::geo_reply;
 use remora_front::request::{GeoForm, GeoRender, GeoRequest, Render};
 use remora_layout::database::{DATABASES, Database};
-use remora_layout::limits::STREAM_BYTES;
+use remora_layout::kind::Kind;
+use remora_layout::limits::{MAX_COMMAND_MEMBERS, STREAM_BYTES};
 use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, NodeRef};
 use remora_layout::tree::RootPlace;
@@ -170,6 +174,14 @@ impl<H: Host> Executor<H> {
             return Some(reply);
         }
         let list = geo_reply::stored(&reply.value.unwrap_or_default(), &form);
+        let (_, shard) = self.host.route(database, &key);
+        if Places::in_list(&list).nth(MAX_COMMAND_MEMBERS).is_some() {
+            let first_bytes =
+                |list: &[u8]| Places::first(list).map_or(0, |place| Places::bytes_of(&place));
+            let parts = Parts { kind: Kind::GEO, list, first_bytes };
+            self.store(token, Storing::new(Place { key, database, shard }, parts));
+            return None;
+        }
         let places = Places::parse(&list).expect("members of a checked list");
         let mut command = Vec::new();
         Command::Of { key: &key, request: GeoCommand::Store { places }.request() }.encode_within(
@@ -177,7 +189,6 @@ impl<H: Host> Executor<H> {
             0,
             &mut command,
         );
-        let (_, shard) = self.host.route(database, &key);
         let reply_to = Arc::clone(&self.replies);
         self.host.hand(shard, Job::execute(command, reply_to, token));
         None

@@ -3,7 +3,7 @@
 //!
 //! What it keeps true: KEYS goes through a shard in bounded steps, each a job of
 //! its own, and ends with its connection. A move of a key ends, though its connection
-//! has gone ([`Moving`]).
+//! has gone ([`Moving`]), and so does a store ([`Storing`]).
 
 use super::connection::Connection;
 use super::execute::Executor;
@@ -12,6 +12,7 @@ use super::pending::Waiting;
 use crate::jobs::{Job, OwnedReply, Token};
 use remora_engine::command::{Command, Reply, ScannedKeys};
 use remora_engine::moving::{self, How, Moving, Place};
+use remora_engine::storing::Storing;
 use remora_front::CommandError;
 use remora_front::request::{KeyFilter, Render, Transfer};
 use remora_front::resp::encode;
@@ -59,6 +60,8 @@ enum GoingOn {
     Random { shard: usize, database: Database, random: u32, left: usize },
     /// A key goes to another one.
     Moving(Box<Moving>),
+    /// A key gets what was found.
+    Storing(Box<Storing>),
 }
 
 impl<H: Host> Executor<H> {
@@ -137,6 +140,14 @@ impl<H: Host> Executor<H> {
         connection.wait(Waiting::all(render, asked));
     }
 
+    /// A key gets what was found for the request that waits by this token.
+    pub(super) fn store(&mut self, token: Token, storing: Storing) {
+        let moving::Next::Ask(shard, command) = storing.first() else { return };
+        self.key_answers.going_on.insert(part_of(&token), GoingOn::Storing(Box::new(storing)));
+        let reply_to = Arc::clone(&self.replies);
+        self.host.hand(shard, Job::execute(command, reply_to, token));
+    }
+
     fn draw(&mut self) -> u64 {
         self.key_answers.drawn += 1;
         mix(self.host.hash_seed() ^ self.now_ms, self.key_answers.drawn)
@@ -186,11 +197,14 @@ impl<H: Host> Executor<H> {
                     None => Next::Reply(reply),
                 }
             }
-            GoingOn::Moving(moving) => moved(moving, &reply),
+            GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
+            GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
         };
         match next {
-            // A move under way ends, though its connection has gone.
-            Next::Ask(shard, command) if is_there || matches!(on, GoingOn::Moving(_)) => {
+            // What is under way to a key ends, though its connection has gone.
+            Next::Ask(shard, command)
+                if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
+            {
                 self.key_answers.going_on.insert(part, on);
                 let reply_to = Arc::clone(&self.replies);
                 self.host.hand(shard, Job::execute(command, reply_to, token));
@@ -208,10 +222,11 @@ fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
     bytes
 }
 
-fn moved(moving: &mut Moving, reply: &OwnedReply) -> Next {
+/// What follows from a shard's answer on the way to a key.
+fn asked_next(reply: &OwnedReply, next: impl FnOnce(&Reply<'_>) -> moving::Next) -> Next {
     let OwnedReply { status, number, ref value, .. } = *reply;
     let answer = Reply { number, value: value.as_deref(), ..Reply::status(status) };
-    match moving.next(&answer) {
+    match next(&answer) {
         moving::Next::Done(status, number) => {
             Next::Reply(OwnedReply { number, ..OwnedReply::status(status) })
         }

@@ -1,0 +1,131 @@
+//! Members in pieces: a key has what it had, or all that it is given.
+
+use remora_arena::{NoJournal, Owner};
+use remora_engine::command::{
+    Command, Condition, GeoCommand, LoadStep, Place as Member, Places, Reply,
+};
+use remora_engine::moving::{Next, Place};
+use remora_engine::storing::{Parts, Storing};
+use remora_engine::{Expiry, Now, Shard, ShardOptions};
+use remora_layout::database::Database;
+use remora_layout::kind::Kind;
+use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::message::Status;
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+const KEY: &[u8] = b"stored";
+const LONG_BYTES: usize = 10_000;
+
+fn shard(bytes: usize) -> Shard {
+    Shard::new(Owner::heap(bytes, NoJournal), ShardOptions::default())
+}
+
+/// So many members, each of about so many bytes.
+fn list(members: usize, bytes: usize) -> Vec<u8> {
+    let mut list = Vec::new();
+    for at in 0..members {
+        let member = format!("{at:0bytes$}");
+        let place = Member { score: at as f64, distance: 0.0, member: member.as_bytes() };
+        Places::push(&mut list, &place);
+    }
+    list
+}
+
+fn storing(list: Vec<u8>) -> Storing {
+    let first_bytes = |list: &[u8]| Places::bytes_of(&Places::first(list).unwrap());
+    let to = Place { key: KEY.into(), database: Database::default(), shard: 0 };
+    Storing::new(to, Parts { kind: Kind::GEO, list, first_bytes })
+}
+
+fn ask(shard: &mut Shard, command: &Command<'_>) -> (Status, i64) {
+    let hash = shard.hash_of(Database::default(), command);
+    let reply = shard.execute(command, hash, NOW);
+    (reply.status, reply.number)
+}
+
+fn geo(shard: &mut Shard, command: GeoCommand<'_>) -> (Status, i64) {
+    ask(shard, &Command::Of { key: KEY, request: command.request() })
+}
+
+/// Asks the shard what is to be asked, after `before` has looked at it.
+fn carry_out(
+    shard: &mut Shard,
+    mut storing: Storing,
+    mut before: impl FnMut(&mut Shard, &Command<'_>),
+) -> (Status, i64) {
+    let mut next = storing.first();
+    loop {
+        let bytes = match next {
+            Next::Ask(0, bytes) => bytes,
+            Next::Ask(..) => panic!("another shard"),
+            Next::Done(status, number) => return (status, number),
+        };
+        let (_, command, _) = Command::decode_within(&bytes).unwrap();
+        before(shard, &command);
+        let (status, number) = ask(shard, &command);
+        next = storing.next(&Reply { number, ..Reply::status(status) });
+    }
+}
+
+#[test]
+fn a_key_gets_all_members_at_once_and_in_bounded_steps() {
+    for (members, bytes) in [(1, 5), (DUMP_PIECE_PARTS, 5), (20_000, 6), (300, LONG_BYTES)] {
+        let mut shard = shard(256 << 20);
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        let before = Command::Set { key: KEY, value: b"old", condition, expiry, get: false };
+        assert_eq!(ask(&mut shard, &before).0, Status::Ok);
+        let (mut pieces, mut given) = (0, 0);
+        let done = carry_out(&mut shard, storing(list(members, bytes)), |shard, command| {
+            let Command::Load { step, .. } = command else { panic!("{command:?}") };
+            if let LoadStep::Piece(piece) = step {
+                let places = Places::parse(piece).unwrap().iter().count();
+                assert!((1..=DUMP_PIECE_PARTS).contains(&places), "{places} members");
+                assert!(piece.len() <= DUMP_PIECE_BYTES + LONG_BYTES + 64);
+                (pieces, given) = (pieces + 1, given + places);
+            }
+            assert_eq!(ask(shard, &Command::Get { key: KEY }).0, Status::Ok, "it is the old one");
+        });
+        assert_eq!(done, (Status::Ok, members as i64));
+        assert_eq!(given, members);
+        assert!(pieces >= members.div_ceil(DUMP_PIECE_PARTS));
+        assert_eq!(geo(&mut shard, GeoCommand::Members), done);
+        shard.audit().unwrap();
+
+        // The same in one step is the same.
+        let mut whole = crate::shard(256 << 20);
+        let list = list(members, bytes);
+        let places = Places::parse(&list).unwrap();
+        assert_eq!(geo(&mut whole, GeoCommand::Store { places }), done);
+        assert_eq!(shard.digest(), whole.digest());
+    }
+}
+
+#[test]
+fn what_fails_leaves_the_key_and_nothing_else() {
+    let mut shard = shard(4 << 20);
+    let few = list(10, 5);
+    let places = Places::parse(&few).unwrap();
+    assert_eq!(geo(&mut shard, GeoCommand::Store { places }), (Status::Ok, 10));
+    let before = (shard.digest(), shard.stats().geo_members);
+    // There is no room.
+    let done = carry_out(&mut shard, storing(list(200_000, 6)), |_, _| {});
+    assert_eq!(done, (Status::OutOfMemory, 0));
+    while shard.wants_ticks() {
+        shard.tick(NOW);
+        shard.release_some(NOW);
+    }
+    assert_eq!((shard.digest(), shard.stats().geo_members), before);
+
+    // The key goes to another one meanwhile.
+    let mut is_held = false;
+    let done = carry_out(&mut shard, storing(list(1_000, 6)), |shard, command| {
+        if let Command::Load { step: LoadStep::Enter { .. }, .. } = command {
+            let dump = Command::Dump { key: KEY, holds: true };
+            is_held = ask(shard, &dump).0 == Status::InPieces;
+        }
+    });
+    assert!(is_held);
+    assert_eq!(done, (Status::TryAgain, 0));
+    assert_eq!(geo(&mut shard, GeoCommand::Members), (Status::Ok, 10));
+    shard.audit().unwrap();
+}
