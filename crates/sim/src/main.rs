@@ -222,7 +222,7 @@ mod plants {
     use remora_layout::plant::{Plant, choose};
 
     /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: [Plant; 39] = [
+    const HUNTED: &[Plant] = &[
         Plant::SkipRecordValidation,
         Plant::TrustFormerLife,
         Plant::UpdatedStaysLive,
@@ -293,7 +293,7 @@ mod plants {
     /// found.
     pub fn hunt(seeds: Range<u64>, with_faults: bool, only: Option<Plant>) -> ExitCode {
         let mut missed = 0u32;
-        for plant in HUNTED.into_iter().filter(|&plant| only.is_none_or(|only| only == plant)) {
+        for plant in HUNTED.iter().copied().filter(|&plant| only.is_none_or(|only| only == plant)) {
             choose(Some(plant));
             let breaks = |seed: &u64| {
                 let outcome = World::run(Less::default().of(*seed, with_faults), false);
