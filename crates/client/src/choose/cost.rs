@@ -340,7 +340,8 @@ impl Cost {
                 let took = fastest.map_or(took, |fastest| took.min(fastest));
                 let took = plausible(took, class.read, read);
                 let slower = 1.0 + self.slower_reads.at(now_ns);
-                if let Some(expected) = read.filter(|_| class.read.is_settled()) {
+                let is_settled = class.read.is_settled() && fastest.is_none();
+                if let Some(expected) = read.filter(|_| is_settled) {
                     self.slower_reads.correct((took - expected) / class.read.mean, now_ns);
                 }
                 class.read.learn((took / slower.max(LEAST)).max(1.0));

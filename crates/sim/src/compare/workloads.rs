@@ -3,11 +3,11 @@
 use super::costs::{CATFISH, RDMA, SHM, TCP};
 use super::work::{Admits, Does, Phase, Workload};
 
-/// What workloads are made from by changing what differs.
 /// Greatest edge of the widest windows that a thread answers which does not own
 /// the tree (`READ_SEARCH_OBJECTS`): larger ones are the owner's alone.
 const WIDE: f64 = 0.0286;
 
+/// What workloads are made from by changing what differs.
 pub(super) fn places() -> Workload {
     Workload {
         name: "",
@@ -134,6 +134,19 @@ pub fn all() -> Vec<Workload> {
             shows: "2 threads, then 64, then 2",
             cores: 1,
             phases: rush(2, 64, 60, Window(1e-5)),
+            ..places()
+        },
+        Workload {
+            name: "crowd",
+            shows: "large windows, inner nodes kept: reading is better for 2 threads; 24 fill the port, and \
+                    asking is better",
+            cores: 16,
+            kept_bytes: 1 << 20,
+            phases: vec![
+                phase(30, 2, Window(WIDE)),
+                phase(120, 24, Window(WIDE)),
+                phase(30, 2, Window(WIDE)),
+            ],
             ..places()
         },
         Workload {
