@@ -294,39 +294,35 @@ mod plants {
     /// found.
     pub fn hunt(seeds: Range<u64>, with_faults: bool, only: Option<Plant>) -> ExitCode {
         let mut missed = 0u32;
-        for plant in HUNTED.iter().copied().filter(|&plant| only.is_none_or(|only| only == plant)) {
+        let mut report = |plant, found_by: Option<String>| {
+            missed += found_by.is_none() as u32;
+            let found = found_by.map_or("NOT-FOUND".to_owned(), |by| format!("found {by}"));
+            println!("planted {} {found}", name_of(plant));
+        };
+        let wanted = |plant: &Plant| only.is_none_or(|only| only == *plant);
+        for plant in HUNTED.iter().copied().filter(wanted) {
             choose(Some(plant));
             let breaks = |seed: &u64| {
                 let outcome = World::run(Less::default().of(*seed, with_faults), false);
                 !outcome.violations.is_empty()
             };
-            let name = name_of(plant);
-            match seeds.clone().find(breaks) {
-                Some(seed) => {
-                    println!("planted {name} found seed={seed} after={}", seed - seeds.start + 1)
-                }
-                None => {
-                    missed += 1;
-                    println!("planted {name} NOT-FOUND");
-                }
-            }
+            let seed = seeds.clone().find(breaks);
+            let found = seed.map(|seed| format!("seed={seed} after={}", seed - seeds.start + 1));
+            report(plant, found);
         }
-        for plant in COMPARED.iter().copied().filter(|&plant| only.is_none_or(|only| only == plant))
-        {
+        for plant in COMPARED.iter().copied().filter(wanted) {
             let per_second = |work: &compare::Workload, plant| {
                 choose(plant);
                 compare::run(work, compare::Policy::Cost).per_second()
             };
-            let does_less = |work: &compare::Workload| {
+            let does_less = |work: &&compare::Workload| {
                 per_second(work, Some(plant)) < compare::REACHED * per_second(work, None)
             };
-            match compare::all().iter().find(|work| does_less(work)) {
-                Some(work) => println!("planted {} found workload={}", name_of(plant), work.name),
-                None => {
-                    missed += 1;
-                    println!("planted {} NOT-FOUND", name_of(plant))
-                }
-            }
+            let works = compare::all();
+            report(
+                plant,
+                works.iter().find(does_less).map(|work| format!("workload={}", work.name)),
+            );
         }
         if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

@@ -336,12 +336,13 @@ impl Cost {
                 self.least_ask_ns = self.least_ask_ns.min(class.ask.mean);
             }
             Way::Read => {
-                let fastest = class.read.value().filter(|_| planted(Plant::CostIgnoresBandwidth));
+                let ignores_bandwidth = planted(Plant::CostIgnoresBandwidth);
+                let fastest = class.read.value().filter(|_| ignores_bandwidth);
                 let took = fastest.map_or(took, |fastest| took.min(fastest));
                 let took = plausible(took, class.read, read);
                 let slower = 1.0 + self.slower_reads.at(now_ns);
-                let is_settled = class.read.is_settled() && fastest.is_none();
-                if let Some(expected) = read.filter(|_| is_settled) {
+                let is_compared = class.read.is_settled() && !ignores_bandwidth;
+                if let Some(expected) = read.filter(|_| is_compared) {
                     self.slower_reads.correct((took - expected) / class.read.mean, now_ns);
                 }
                 class.read.learn((took / slower.max(LEAST)).max(1.0));
