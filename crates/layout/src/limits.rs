@@ -55,8 +55,16 @@ pub const CREDIT_BYTES: usize = RING_BYTES / 4;
 /// Frames a shard takes from one ring before it looks at the next one
 /// (round-robin, HydraDB 4.1.1), and the depth of its prefetching.
 pub const FRAMES_PER_TURN: usize = 16;
-/// Jobs that a shard takes from its in-process queue in one turn.
+/// Jobs of other shards' connections, or left over by a shard's own, that it
+/// executes in one turn.
 pub const JOBS_PER_TURN: usize = 64;
+/// Mail from one shard's thread to another that may wait to be taken: each is
+/// what one turn gathered. A receiver that falls behind by more gets larger
+/// mail, not more of it.
+pub const MAIL_UNDER_WAY: usize = 16;
+/// Turns of a busy shard between two looks at its sockets: a look costs about as
+/// much as one request.
+pub const TURNS_PER_SOCKET_LOOK: u32 = 8;
 /// A frame that stays incomplete for this long ends its session: an honest
 /// peer finishes a frame within microseconds.
 pub const TORN_FRAME_MS: u64 = 1_000;
@@ -421,7 +429,7 @@ pub const MAX_STREAMS: usize = 16;
 pub const HELD_REPLIES: usize = 1024;
 /// Bytes of such replies, the same.
 pub const HELD_REPLY_BYTES: usize = 1 << 20;
-/// Held replies that one turn hands to a RESP thread once they are durable.
+/// Held replies that one turn hands to RESP connections once they are durable.
 pub const RELEASED_REPLIES: usize = 1024;
 /// An upload is abandoned after so many seconds without a piece, unless
 /// `upload_idle_s` says otherwise: twice what a client waits for an answer.
@@ -527,6 +535,13 @@ pub const RESP_MAX_QUERY_BYTES: usize = 65 << 20;
 /// A RESP request of which more than this is kept, and no more comes, is given
 /// up as an upload over rings is. Less is kept for every connection anyway.
 pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
+/// Requests of one RESP connection that its thread executes before it serves
+/// the next one: some tens of microseconds, and eight times the deepest pipelines
+/// that benchmarks use, whose replies leave in one write.
+pub const RESP_REQUESTS_PER_TURN: usize = 128;
+/// Keys of one RESP request that its thread looks up at once; it executes the
+/// others as jobs, in turns between which it serves everybody else.
+pub const RESP_KEYS_PER_TURN: usize = 128;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 

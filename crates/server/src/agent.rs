@@ -2,7 +2,7 @@
 //! the server's memory, and wakes the shards that they write to. So a READ
 //! over TCP costs the server's CPU, but not a shard's.
 
-use crate::agent_polling::Polling;
+use crate::polling::Polling;
 use crate::config::Wake;
 use crate::shared::Shared;
 use crossbeam_queue::SegQueue;

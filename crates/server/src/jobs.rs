@@ -1,25 +1,38 @@
-//! In-process messages to a shard, and their replies.
+//! What the server's threads tell each other.
 //!
-//! Both use the same wake-up protocol as the rings: [`asleep`].
+//! Each shard's thread has an [`Inbox`]. Other shards' threads put *mail* into
+//! it: jobs for its shard, and replies to jobs that it handed out itself. Each
+//! pair of threads has a bounded queue of its own ([`Mail`] is what one turn of
+//! the sender gathers for one receiver), so that no two threads write the same
+//! line of it, and a turn rings the receiver once, however much it sends.
+//! Threads without a shard (control, the acceptor) send a [`Message`].
+//!
+//! What wakes the receiver is the protocol of the rings:
+//! [`remora_fabric::shm::asleep`].
 
+use crate::resp::Handed;
 use crate::ring_session::RingSession;
-use crossbeam_queue::SegQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use remora_engine::Reply;
-use remora_fabric::shm::{Bell, asleep};
+use remora_fabric::shm::Bell;
+use remora_layout::limits::MAIL_UNDER_WAY;
 use remora_layout::message::Status;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::mpsc::Sender;
 
-/// What other threads tell a shard.
+/// What threads without a shard tell a shard's thread.
 pub enum Message {
-    /// Execute this encoded command.
-    Job(Job),
     /// A client's rings.
     Attach(Box<RingSession>),
     /// The session with this number has ended.
     Detach(u64),
+    /// A RESP connection to serve.
+    Serve(Box<Handed>),
     /// Changes up to this sequence are durable.
     Durable(u64),
+    /// Take no more RESP requests. The sender is dropped once those that were
+    /// taken are answered, or have been unread for too long.
+    Drain(Sender<()>),
     /// Finish what is there and end.
     Stop,
 }
@@ -38,9 +51,7 @@ pub enum Order {
 pub struct Job {
     /// What to do.
     pub order: Order,
-    /// Where the reply goes.
-    pub reply_to: Arc<ReplyQueue>,
-    /// What the reply answers.
+    /// What the reply answers, and where it goes.
     pub token: Token,
     /// Objects that a search of a tree gives at most.
     pub most_objects: usize,
@@ -48,15 +59,17 @@ pub struct Job {
 
 impl Job {
     /// Executes an encoded command, which finds as many objects as there are.
-    pub fn execute(command: Vec<u8>, reply_to: Arc<ReplyQueue>, token: Token) -> Self {
-        Self { order: Order::Execute(command), reply_to, token, most_objects: usize::MAX }
+    pub fn execute(command: Vec<u8>, token: Token) -> Self {
+        Self { order: Order::Execute(command), token, most_objects: usize::MAX }
     }
 }
 
 /// Names the request that a reply answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// Connection slot.
+    /// The shard whose thread has the connection.
+    pub home: usize,
+    /// Connection slot there.
     pub connection: usize,
     /// Which connection of that slot.
     pub serial: u64,
@@ -95,79 +108,109 @@ impl From<Reply<'_>> for OwnedReply {
     }
 }
 
-/// A shard's inbox.
+/// What one turn of a shard's thread has for another one.
+#[derive(Default)]
+pub struct Mail {
+    /// Jobs for its shard, in the order of their connections' requests.
+    pub jobs: Vec<Job>,
+    /// Replies for its connections.
+    pub replies: Vec<(Token, OwnedReply)>,
+}
+
+impl Mail {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.replies.is_empty()
+    }
+}
+
+/// What other threads tell the thread of one shard.
 pub struct Inbox {
-    queue: SegQueue<Message>,
+    messages: SegQueue<Message>,
+    /// Mail by the number of the shard that sends it.
+    mail: Box<[ArrayQueue<Mail>]>,
+    /// A bit for each shard that has sent mail since this was last taken.
+    senders: AtomicU64,
+    /// A bit for each shard that has mail for which there was no room.
+    waiting: AtomicU64,
     bell: Bell,
 }
 
 impl Inbox {
-    /// An inbox whose shard is woken by `bell`.
-    pub fn new(bell: Bell) -> Self {
-        Self { queue: SegQueue::new(), bell }
+    /// An inbox of a server with so many shards; its thread is woken by `bell`.
+    pub fn new(shards: usize, bell: Bell) -> Self {
+        let mail = (0..shards).map(|_| ArrayQueue::new(MAIL_UNDER_WAY)).collect();
+        Self { messages: SegQueue::new(), mail, senders: 0.into(), waiting: 0.into(), bell }
     }
 
-    /// Tells the shard something.
+    /// Tells the thread something.
     pub fn push(&self, message: Message) {
-        self.queue.push(message);
-        self.bell.ring();
-    }
-
-    /// Wakes the shard if it sleeps: somebody wrote into its rings.
-    pub fn ring(&self) {
+        self.messages.push(message);
         self.bell.ring();
     }
 
     /// The next message.
     pub fn pop(&self) -> Option<Message> {
-        self.queue.pop()
+        self.messages.pop()
+    }
+
+    /// Sends what a turn of the thread of shard `from` has gathered.
+    ///
+    /// # Errors
+    /// Too much of it has not been taken yet: the mail is given back, to be
+    /// sent with what comes. That thread is to be woken when there is room:
+    /// [`Inbox::take_waiting`] names it.
+    pub fn post(&self, from: usize, mail: Mail) -> Result<(), Mail> {
+        if let Err(mail) = self.mail[from].push(mail) {
+            self.waiting.fetch_or(1 << from, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            // Whichever fence comes second sees the other side's step: there is
+            // room now, or the receiver sees the bit.
+            self.mail[from].push(mail)?;
+        }
+        self.senders.fetch_or(1 << from, Ordering::Release);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Whether there is room for mail from this shard's thread.
+    pub fn has_room(&self, from: usize) -> bool {
+        !self.mail[from].is_full()
+    }
+
+    /// After mail was taken: the shards whose threads wait for room, a bit each.
+    pub fn take_waiting(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        match self.waiting.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.waiting.swap(0, Ordering::SeqCst),
+        }
+    }
+
+    /// The shards that have sent mail since this was last asked, a bit each.
+    pub fn take_senders(&self) -> u64 {
+        // A load first: a thread that polls does not write the line.
+        match self.senders.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.senders.swap(0, Ordering::Acquire),
+        }
+    }
+
+    /// The next mail of a shard.
+    pub fn take(&self, from: usize) -> Option<Mail> {
+        self.mail[from].pop()
+    }
+
+    /// Wakes the thread if it sleeps: somebody wrote into its rings.
+    pub fn ring(&self) {
+        self.bell.ring();
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.messages.is_empty() && self.senders.load(Ordering::Relaxed) == 0
     }
 }
 
-/// Replies on their way back to a thread that may sleep.
-pub struct ReplyQueue {
-    queue: SegQueue<(Token, OwnedReply)>,
-    asleep: AtomicU64,
-    wake: Box<dyn Fn() + Send + Sync>,
-}
-
-impl ReplyQueue {
-    /// A queue whose reader `wake` wakes.
-    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { queue: SegQueue::new(), asleep: AtomicU64::new(0), wake: Box::new(wake) }
-    }
-
-    /// Sends a reply back.
-    pub fn push(&self, token: Token, reply: OwnedReply) {
-        self.queue.push((token, reply));
-        if asleep::must_signal(|| self.asleep.load(Ordering::Relaxed)) {
-            self.wake();
-        }
-    }
-
-    /// Wakes the reader in any case.
-    pub fn wake(&self) {
-        (self.wake)();
-    }
-
-    /// The next reply.
-    pub fn pop(&self) -> Option<(Token, OwnedReply)> {
-        self.queue.pop()
-    }
-
-    /// The reader is about to sleep; false if it must not.
-    pub fn may_sleep(&self) -> bool {
-        asleep::announce(&self.asleep);
-        self.queue.is_empty()
-    }
-
-    /// The reader is awake.
-    pub fn awake(&self) {
-        asleep::awake(&self.asleep);
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,10 @@
 //! is moved, so that rings and other jobs never wait for a whole one; the jobs
 //! of one RESP connection are executed in the order in which they came, those
 //! behind a large one after it.
+//!
+//! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
-use crate::jobs::{Job, Order, OwnedReply, ReplyQueue, Token};
+use crate::jobs::{Job, Order, OwnedReply, Token};
 use remora_arena::Journal;
 use remora_engine::command::Command;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
@@ -15,15 +17,34 @@ use remora_layout::limits::{
 };
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
+use remora_layout::hash::KeyHash;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-/// One connection of one RESP thread.
+/// One RESP connection: its thread, and its slot and number there.
 type Origin = (usize, usize, u64);
 
-fn origin_of(job: &Job) -> Origin {
-    // A queue lives as long as its thread, so that its address names it.
-    (Arc::as_ptr(&job.reply_to) as usize, job.token.connection, job.token.serial)
+fn origin_of(token: &Token) -> Origin {
+    (token.home, token.connection, token.serial)
+}
+
+/// Whether a command is executed at once, in one step; others are begun as jobs.
+pub fn is_one_step(command: &Command<'_>) -> bool {
+    match command {
+        Command::Set { value, .. } => value.len() <= STREAM_PIECE_BYTES,
+        Command::Of { request, .. } => !request.is_long(),
+        Command::Flush | Command::FlushAll | Command::Digest { key: None } => false,
+        _ => true,
+    }
+}
+
+/// What came of a command that was executed at once.
+pub enum Here<'s> {
+    /// Its reply.
+    Reply(Reply<'s>),
+    /// The reply goes out once it is durable ([`LargeJobs::pop_reply`]).
+    Held,
+    /// The reply goes out once its large value is copied, piece by piece.
+    Large,
 }
 
 /// What is left of a large job.
@@ -43,7 +64,6 @@ enum Work {
 }
 
 struct LargeJob {
-    reply_to: Arc<ReplyQueue>,
     token: Token,
     work: Work,
 }
@@ -57,7 +77,6 @@ impl LargeJob {
 /// A command that was asked.
 struct Asked {
     command: Vec<u8>,
-    reply_to: Arc<ReplyQueue>,
     token: Token,
     /// Objects that a search of a tree gives at most.
     most: usize,
@@ -70,35 +89,36 @@ struct Line {
     large: Option<LargeJob>,
 }
 
-/// Replies that are held back until what they tell of is durable. A connection
-/// has a bounded number of requests under way, and so of replies here. It puts
-/// replies in order itself.
+/// Replies: those that may go, and those that are held back until what they tell
+/// of is durable. A connection has a bounded number of requests under way, and so
+/// of replies here. It puts replies in order itself.
 #[derive(Default)]
-struct Held {
+struct Replies {
+    ready: VecDeque<(Token, OwnedReply)>,
     /// By the sequence that they wait for, then by number.
-    replies: BTreeMap<(u64, u64), (Arc<ReplyQueue>, Token, OwnedReply)>,
+    held: BTreeMap<(u64, u64), (Token, OwnedReply)>,
     number: u64,
     /// Some that may go have not gone yet.
     has_due: bool,
 }
 
-impl Held {
+impl Replies {
     /// Replies, now or once this sequence is durable.
-    fn reply(&mut self, to: Arc<ReplyQueue>, token: Token, reply: OwnedReply, wait: u64) {
+    fn reply(&mut self, token: Token, reply: OwnedReply, wait: u64) {
         if wait == 0 {
-            return to.push(token, reply);
+            return self.ready.push_back((token, reply));
         }
         self.number += 1;
-        self.replies.insert((wait, self.number), (to, token, reply));
+        self.held.insert((wait, self.number), (token, reply));
     }
 
     /// Lets replies go whose sequence is durable: a bounded part.
     fn release(&mut self, durable: u64) {
         for _ in 0..RELEASED_REPLIES {
-            let due = self.replies.first_entry().filter(|first| first.key().0 <= durable);
+            let due = self.held.first_entry().filter(|first| first.key().0 <= durable);
             self.has_due = due.is_some();
-            let Some((to, token, reply)) = due.map(|due| due.remove()) else { return };
-            to.push(token, reply);
+            let Some(due) = due.map(|due| due.remove()) else { return };
+            self.ready.push_back(due);
         }
     }
 }
@@ -111,37 +131,69 @@ pub struct LargeJobs {
     behind: BTreeMap<Origin, VecDeque<Asked>>,
     /// Reads of which a piece was sent, until the next one is asked for.
     paused: BTreeMap<Origin, LargeJob>,
-    held: Held,
+    replies: Replies,
 }
 
 impl LargeJobs {
-    /// Whether nothing is to be done in the next turn.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty() && !self.held.has_due
+    /// Whether something is to be done in the next turn.
+    pub fn has_work(&self) -> bool {
+        !self.lines.is_empty() || self.replies.has_due
+    }
+
+    /// Whether there are replies that are to go.
+    pub fn has_replies(&self) -> bool {
+        !self.replies.ready.is_empty()
     }
 
     /// Replies that are held back.
     pub fn held_replies(&self) -> usize {
-        self.held.replies.len()
+        self.replies.held.len()
     }
 
     /// Executes a job, begins it if it is large, or lets it wait for an
     /// earlier one of its connection.
     pub fn execute<J: Journal>(&mut self, shard: &mut Shard<J>, job: Job, now: Now) {
-        let origin = origin_of(&job);
+        let origin = origin_of(&job.token);
         let command = match job.order {
             Order::Execute(command) => command,
             Order::Continue => return self.resume(origin, job.token, true),
             Order::Abandon => return self.resume(origin, job.token, false),
         };
-        let job =
-            Asked { command, reply_to: job.reply_to, token: job.token, most: job.most_objects };
+        let job = Asked { command, token: job.token, most: job.most_objects };
         if let Some(behind) = self.behind.get_mut(&origin) {
             behind.push_back(job);
-        } else if let Some(large) = begin(shard, job, &mut self.held, now) {
+        } else if let Some(large) = begin(shard, job, &mut self.replies, now) {
             self.behind.insert(origin, VecDeque::new());
             self.put(Line { origin, large: Some(large) });
         }
+    }
+
+    /// Executes a command of one step ([`is_one_step`]) for a connection of the
+    /// shard's own thread that waits for nothing else of this shard.
+    #[inline]
+    pub fn execute_here<'s, J: Journal>(
+        &mut self,
+        shard: &'s mut Shard<J>,
+        (command, hash): (&Command<'_>, KeyHash),
+        token: Token,
+        now: Now,
+    ) -> Here<'s> {
+        let outcome = shard.execute_or_stream(command, hash, now);
+        if let Outcome::Reply(reply) = outcome
+            && reply.wait == 0
+        {
+            return Here::Reply(reply);
+        }
+        let Some(large) = answer(outcome, token, &mut self.replies) else { return Here::Held };
+        let origin = origin_of(&token);
+        self.behind.insert(origin, VecDeque::new());
+        self.put(Line { origin, large: Some(large) });
+        Here::Large
+    }
+
+    /// The next reply that is to go, and what it answers.
+    pub fn pop_reply(&mut self) -> Option<(Token, OwnedReply)> {
+        self.replies.ready.pop_front()
     }
 
     /// Goes on with a read that has paused, or with the jobs behind it alone.
@@ -165,12 +217,12 @@ impl LargeJobs {
     /// Moves one piece; with the last one goes on with the jobs behind it. Lets
     /// replies go that have become durable.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
-        if !self.held.replies.is_empty() {
-            self.held.release(shard.durable_sequence());
+        if !self.replies.held.is_empty() {
+            self.replies.release(shard.durable_sequence());
         }
         let Some(mut line) = self.lines.pop_front() else { return };
         if let Some(large) = line.large.take() {
-            line.large = advance(shard, large, &mut self.held, now);
+            line.large = advance(shard, large, &mut self.replies, now);
         }
         let behind = self.behind.get_mut(&line.origin).expect("each line has its list");
         for _ in 0..JOBS_PER_TURN {
@@ -178,7 +230,7 @@ impl LargeJobs {
                 break;
             }
             let Some(job) = behind.pop_front() else { break };
-            line.large = begin(shard, job, &mut self.held, now);
+            line.large = begin(shard, job, &mut self.replies, now);
         }
         if line.large.is_none() && behind.is_empty() {
             self.behind.remove(&line.origin);
@@ -192,10 +244,10 @@ impl LargeJobs {
 fn begin<J: Journal>(
     shard: &mut Shard<J>,
     job: Asked,
-    held: &mut Held,
+    replies: &mut Replies,
     now: Now,
 ) -> Option<LargeJob> {
-    let Asked { command: bytes, reply_to, token, most } = job;
+    let Asked { command: bytes, token, most } = job;
     let outcome = match Command::decode_within(&bytes) {
         Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))
             if value.len() > STREAM_PIECE_BYTES =>
@@ -205,7 +257,7 @@ fn begin<J: Journal>(
             match shard.begin_upload(set, now) {
                 Ok(upload) => {
                     let work = Work::Upload { command: bytes, upload };
-                    return Some(LargeJob { reply_to, token, work });
+                    return Some(LargeJob { token, work });
                 }
                 Err(status) => Outcome::Reply(Reply::status(status)),
             }
@@ -214,21 +266,21 @@ fn begin<J: Journal>(
             match shard.begin_read((key, shard.hash_of(database, &command)), request, now) {
                 Ok(read) => {
                     let work = Work::Read { read, found: Vec::new(), most, wait: 0 };
-                    return advance(shard, LargeJob { reply_to, token, work }, held, now);
+                    return advance(shard, LargeJob { token, work }, replies, now);
                 }
                 Err(reply) => Outcome::Reply(reply),
             }
         }
         Ok((_, Command::Digest { key: None }, _)) => {
             let work = Work::Digest(Box::default());
-            return advance(shard, LargeJob { reply_to, token, work }, held, now);
+            return advance(shard, LargeJob { token, work }, replies, now);
         }
         Ok((database, command @ (Command::Flush | Command::FlushAll), _)) => {
             let only = matches!(command, Command::Flush).then_some(database);
             match shard.begin_flush(only) {
                 Ok(read) => {
                     let work = Work::Read { read, found: Vec::new(), most: usize::MAX, wait: 0 };
-                    return advance(shard, LargeJob { reply_to, token, work }, held, now);
+                    return advance(shard, LargeJob { token, work }, replies, now);
                 }
                 Err(reply) => Outcome::Reply(reply),
             }
@@ -239,25 +291,24 @@ fn begin<J: Journal>(
         }
         Err((status, _)) => Outcome::Reply(Reply::status(status)),
     };
-    answer(outcome, reply_to, token, held)
+    answer(outcome, token, replies)
 }
 
 /// Sends a reply, or begins to copy its value.
 fn answer(
     outcome: Outcome<'_>,
-    reply_to: Arc<ReplyQueue>,
     token: Token,
-    held: &mut Held,
+    replies: &mut Replies,
 ) -> Option<LargeJob> {
     match outcome {
         Outcome::Reply(reply) => {
-            held.reply(reply_to, token, reply.into(), reply.wait);
+            replies.reply(token, reply.into(), reply.wait);
             None
         }
         Outcome::Stream(reply, download) => {
             let value = Vec::with_capacity(download.len());
             let work = Work::Download { reply: reply.into(), wait: reply.wait, value, download };
-            Some(LargeJob { reply_to, token, work })
+            Some(LargeJob { token, work })
         }
     }
 }
@@ -266,14 +317,14 @@ fn answer(
 fn advance<J: Journal>(
     shard: &mut Shard<J>,
     large: LargeJob,
-    held: &mut Held,
+    replies: &mut Replies,
     now: Now,
 ) -> Option<LargeJob> {
-    let LargeJob { reply_to, token, work } = large;
+    let LargeJob { token, work } = large;
     match work {
         Work::Paused(read) => {
             let work = Work::Read { read, found: Vec::new(), most: usize::MAX, wait: 0 };
-            advance(shard, LargeJob { reply_to, token, work }, held, now)
+            advance(shard, LargeJob { token, work }, replies, now)
         }
         Work::Upload { command, mut upload } => {
             // The value is the end of the command.
@@ -283,19 +334,19 @@ fn advance<J: Journal>(
             assert_eq!(taken, Ok(()), "as many bytes as were announced");
             if upload.missing() > 0 {
                 let work = Work::Upload { command, upload };
-                return Some(LargeJob { reply_to, token, work });
+                return Some(LargeJob { token, work });
             }
-            answer(shard.finish_upload(upload, now), reply_to, token, held)
+            answer(shard.finish_upload(upload, now), token, replies)
         }
         Work::Download { mut reply, wait, mut value, download } => {
             value.extend_from_slice(shard.piece(&download, value.len(), STREAM_PIECE_BYTES));
             if value.len() < download.len() {
                 let work = Work::Download { reply, wait, value, download };
-                return Some(LargeJob { reply_to, token, work });
+                return Some(LargeJob { token, work });
             }
             shard.end_download(download, now);
             reply.value = Some(value);
-            held.reply(reply_to, token, reply, wait);
+            replies.reply(token, reply, wait);
             None
         }
         Work::Read { mut read, mut found, most, wait } => {
@@ -319,27 +370,27 @@ fn advance<J: Journal>(
                 Ok(turn) if turn.is_counted && found.len() >= RESP_PIECE_BYTES => {
                     let (number, value) = (turn.number, Some(found));
                     let reply = OwnedReply { status: Status::Ok, number, value, has_more: true };
-                    held.reply(Arc::clone(&reply_to), token, reply, wait);
-                    return Some(LargeJob { reply_to, token, work: Work::Paused(read) });
+                    replies.reply(token, reply, wait);
+                    return Some(LargeJob { token, work: Work::Paused(read) });
                 }
                 Ok(_) => {
                     let work = Work::Read { read, found, most, wait };
-                    return Some(LargeJob { reply_to, token, work });
+                    return Some(LargeJob { token, work });
                 }
             };
-            held.reply(reply_to, token, reply, wait);
+            replies.reply(token, reply, wait);
             None
         }
         Work::Digest(mut read) => match shard.digest_turn(&mut read) {
-            Ok(None) => Some(LargeJob { reply_to, token, work: Work::Digest(read) }),
+            Ok(None) => Some(LargeJob { token, work: Work::Digest(read) }),
             Ok(Some(digest)) => {
                 let value = Some(digest.0.to_le_bytes().to_vec());
                 let reply = OwnedReply { value, ..OwnedReply::status(Status::Ok) };
-                held.reply(reply_to, token, reply, shard.digest_wait());
+                replies.reply(token, reply, shard.digest_wait());
                 None
             }
             Err(status) => {
-                held.reply(reply_to, token, OwnedReply::status(status), 0);
+                replies.reply(token, OwnedReply::status(status), 0);
                 None
             }
         },

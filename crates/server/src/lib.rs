@@ -1,11 +1,12 @@
-//! The server: shard threads that own the data, a control thread that grants
-//! sessions and writes heartbeats, an agent that executes the READs and WRITEs
-//! of sessions over TCP, and a thread that speaks RESP.
+//! The server: shard threads that own the data and serve rings and RESP
+//! connections, a control thread that grants sessions and writes heartbeats, an
+//! agent that executes the READs and WRITEs of sessions over TCP, and a thread
+//! that accepts RESP connections.
 //!
 //! ```text
-//!   clients' rings ----> shard threads <---- jobs ---- RESP thread <---- RESP
-//!      ^                   | own              optimistic reads |
-//!      | WRITE, wake     arenas <------------------------------+
+//!   clients' rings ----> shard threads <---- RESP connections <---- acceptor
+//!      ^                   | own   ^ mail, optimistic reads
+//!      | WRITE, wake     arenas    '----> other shard threads
 //!    agent -- READ ------->'
 //!      ^-- clients' frames over TCP
 //!   Unix socket, fabric address ---> control thread:
@@ -16,13 +17,13 @@
 
 mod accept;
 mod agent;
-mod agent_polling;
 mod clock;
 mod config;
 mod control;
 pub mod jobs;
 pub mod large_jobs;
 mod numa;
+mod polling;
 mod random;
 mod regions;
 pub mod resp;
@@ -32,6 +33,7 @@ mod session;
 mod shard_loop;
 mod shared;
 mod socket_file;
+pub mod thread_counts;
 pub mod touch_hints;
 mod utilisation;
 

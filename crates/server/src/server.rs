@@ -8,7 +8,7 @@ use crate::jobs::{Inbox, Message};
 use crate::numa::{self, Place, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
-use crate::resp::RespThread;
+use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{Counts, PointerTable, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
@@ -72,7 +72,7 @@ pub struct Server {
     shards: Vec<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     agent: Option<(JoinHandle<()>, Arc<AgentInbox>)>,
-    resp: Option<(JoinHandle<()>, Arc<crate::jobs::ReplyQueue>)>,
+    acceptor: Option<(JoinHandle<()>, mio::Waker)>,
 }
 
 impl Server {
@@ -153,7 +153,7 @@ impl Server {
             sleeper.watch(eventfd.as_fd())?;
             let bell = Bell::new(view.clone(), word::ASLEEP, eventfd);
             handles.push(ShardHandle {
-                inbox: Inbox::new(bell),
+                inbox: Inbox::new(shards, bell),
                 node: place.node,
                 region,
                 region_number,
@@ -167,6 +167,8 @@ impl Server {
                 jobs: 0.into(),
                 held_replies: 0.into(),
                 searches: Arc::default(),
+                connections: 0.into(),
+                thread: Default::default(),
             });
             loops.push((shard, sleeper));
         }
@@ -194,7 +196,7 @@ impl Server {
         let lapse = Duration::from_millis(RIGHT_MS + RIGHT_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
         let mut server =
-            Self { socket, shared, shards: Vec::new(), control: None, agent: None, resp: None };
+            Self { socket, shared, shards: Vec::new(), control: None, agent: None, acceptor: None };
         server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }
@@ -245,11 +247,9 @@ impl Server {
         let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric, served)?;
         let thread = vital_thread::spawn("control", move || control.run())?;
         self.control = Some(thread);
-        listener.set_nonblocking(true)?;
-        let listener = mio::net::TcpListener::from_std(listener);
-        let (resp, replies) = RespThread::new(Arc::clone(&self.shared), listener)?;
-        let thread = vital_thread::spawn("resp", move || resp.run())?;
-        self.resp = Some((thread, replies));
+        let (acceptor, waker) = Acceptor::new(Arc::clone(&self.shared), listener)?;
+        let thread = vital_thread::spawn("acceptor", move || acceptor.run())?;
+        self.acceptor = Some((thread, waker));
         Ok(())
     }
 
@@ -286,11 +286,18 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        // First RESP, which still needs the shards for its last replies.
-        if let Some((thread, replies)) = self.resp.take() {
-            replies.wake();
+        if let Some((thread, waker)) = self.acceptor.take() {
+            // Fails only if the poll is gone, and then the thread is too.
+            let _ = waker.wake();
             vital_thread::join(thread);
         }
+        // First RESP connections, which still need all shards for their last replies.
+        let (done, all_done) = mpsc::channel();
+        for shard in self.shared.shards.iter().filter(|_| !self.shards.is_empty()) {
+            shard.inbox.push(Message::Drain(done.clone()));
+        }
+        drop(done);
+        let _: Result<(), _> = all_done.recv();
         if let Some(thread) = self.control.take() {
             self.shared.wake_control();
             vital_thread::join(thread);

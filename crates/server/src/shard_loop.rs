@@ -1,26 +1,34 @@
-//! The loop of one shard thread: detect, execute, reply, next (H3).
+//! The loop of one shard's thread: detect, execute, reply, next (H3).
 //!
-//! It looks at its jobs and at each ring in turn (round-robin). Without work
-//! it polls on, polls for a while, or sleeps in the kernel at once, as `wake`
-//! says. It sleeps only after the scan that the wake-up protocol asks for.
+//! The thread serves all that reaches its shard: the rings of sessions, mail from
+//! other shards' threads, and RESP connections of its own, whose commands it
+//! executes in place. It waits for all of them in one place.
+//!
+//! What it keeps true:
+//! * a turn is bounded in each of its parts, and serves each ring, connection and
+//!   job in turn (round-robin);
+//! * a thread that is busy looks at its sockets every few turns;
+//! * it sleeps only after the scan that the wake-up protocol asks for;
+//! * mail leaves once a turn for each receiver, however much it carries.
 
+use crate::accept::ACCEPTS_PER_TURN;
 use crate::config::Wake;
 use crate::jobs::Message;
-use crate::large_jobs::LargeJobs;
+use crate::polling::Polling;
+use crate::resp::{Connections, Handed, ShardHost, bits};
 use crate::ring_session::{RingSession, SessionError};
 use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
-use remora_layout::limits::{JOBS_PER_TURN, TOUCH_HINTS};
+use remora_layout::limits::{TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// Hybrid mode polls this long after the last work: longer than a client on a
-/// ring needs between two requests of a busy phase, and short enough not to
-/// take the core from a client that has other things to do.
-const HYBRID_SPIN: Duration = Duration::from_micros(20);
 /// How often an awake shard publishes its counts and sweeps.
 const TICK: Duration = Duration::from_millis(10);
 /// How often a sleeping shard wakes while leases, expiries or idle limits want
@@ -28,16 +36,36 @@ const TICK: Duration = Duration::from_millis(10);
 const SLEEPING_TICK: Duration = Duration::from_millis(100);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
+/// How often the thread looks for requests of which no more comes.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+/// How long a stopping server waits for replies to be taken.
+const DRAIN: Duration = Duration::from_secs(2);
 
-/// The state of one shard thread.
+/// The state of one shard's thread.
 pub struct ShardLoop {
-    shared: Arc<Shared>,
-    number: usize,
-    shard: Shard<NoJournal>,
+    connections: Connections<TcpStream, ShardHost>,
     sleeper: Sleeper,
     sessions: Vec<RingSession>,
-    large_jobs: LargeJobs,
+    polling: Polling,
+    /// Turns since the sockets were looked at.
+    turns: u32,
+    last_tick: Instant,
+    last_idle_look: Instant,
+    /// Until when replies may be taken, and what then tells that none is left.
+    drains: Option<(Instant, Sender<()>)>,
     stopping: bool,
+}
+
+/// What one turn did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// There was nothing to do.
+    Idle,
+    /// There was, but nothing of a kind that polling finds sooner than the kernel
+    /// tells.
+    Worked,
+    /// There were frames or mail.
+    Polled,
 }
 
 impl ShardLoop {
@@ -48,117 +76,178 @@ impl ShardLoop {
         shard: Shard<NoJournal>,
         sleeper: Sleeper,
     ) -> Self {
-        let (sessions, large_jobs) = (Vec::new(), LargeJobs::default());
-        Self { shared, number, shard, sleeper, sessions, large_jobs, stopping: false }
+        let polling = Polling::new(shared.config.wake == Wake::Hybrid);
+        let now = Instant::now();
+        Self {
+            connections: Connections::new(ShardHost::new(shared, number, shard)),
+            sleeper,
+            sessions: Vec::new(),
+            polling,
+            turns: 0,
+            last_tick: now,
+            last_idle_look: now,
+            drains: None,
+            stopping: false,
+        }
     }
 
     /// Runs until a stop message has come and everything accepted is done.
     pub fn run(mut self) {
-        let wake = self.shared.config.wake;
-        let mut last_work = Instant::now();
-        let mut last_tick = last_work;
+        let polls_always = self.host().shared.config.wake == Wake::Poll;
         let mut empty_polls = 0u32;
         loop {
-            if self.turn() {
+            let did = self.turn();
+            if did != Turn::Idle {
                 empty_polls = 0;
-                last_work = Instant::now();
-                if last_work - last_tick >= TICK {
-                    last_tick = last_work;
-                    self.tick(last_work);
+                let now = Instant::now();
+                if did == Turn::Polled {
+                    self.polling.worked(now);
                 }
+                self.look_at_clock(now);
+                self.look_at_sockets(TURNS_PER_SOCKET_LOOK);
                 continue;
             }
             if self.stopping {
                 break;
             }
-            if wake != Wake::Event {
-                empty_polls += 1;
+            empty_polls += 1;
+            if polls_always || self.polling.is_on() {
                 std::hint::spin_loop();
                 if !empty_polls.is_multiple_of(POLLS_PER_CLOCK) {
                     continue;
                 }
                 let now = Instant::now();
-                if now - last_tick >= TICK {
-                    last_tick = now;
-                    self.tick(now);
-                }
-                if wake == Wake::Poll || now - last_work < HYBRID_SPIN {
+                self.look_at_clock(now);
+                if polls_always || self.polling.polls_on(now) {
+                    self.look_at_sockets(0);
                     continue;
                 }
             }
             self.sleep();
-            last_work = Instant::now();
-            if last_work - last_tick >= TICK {
-                last_tick = last_work;
-                self.tick(last_work);
-            }
+            self.look_at_clock(Instant::now());
         }
         self.tick(Instant::now());
     }
 
-    /// One look at everything. Whether there was any work. The clock is read
-    /// only when there is some: an empty look costs a few loads.
-    fn turn(&mut self) -> bool {
-        let has_work = !self.handle().inbox.is_empty()
-            || !self.large_jobs.is_empty()
-            || self.shard.wants_release()
-            || self.sessions.iter().any(RingSession::has_work);
-        if !has_work {
-            return false;
-        }
-        let started = Instant::now();
-        let now = self.shared.clock.at(started);
-        self.take_hints();
-        let jobs = self.take_messages(now);
-        self.large_jobs.turn(&mut self.shard, now);
-        if self.shard.wants_release() {
-            self.shard.release_some(now);
-        }
-        let served = jobs + self.serve_rings(now);
-        let busy = started.elapsed().as_nanos() as u64;
-        count(&self.handle().busy_ns, busy);
-        if let Some(others) = served.checked_sub(1) {
-            let for_others = busy as u128 * others as u128 / served as u128;
-            count(&self.handle().waited_ns2, (busy as u128 * for_others) as u64);
-        }
-        true
+    fn host(&self) -> &ShardHost {
+        self.connections.host()
     }
 
-    fn handle(&self) -> &crate::shared::ShardHandle {
-        &self.shared.shards[self.number]
+    /// One look at everything. The clock is read only when there is some work: an
+    /// empty look costs a few loads.
+    fn turn(&mut self) -> Turn {
+        let host = self.host();
+        let has_work = !host.handle().inbox.is_empty()
+            || host.has_jobs()
+            || !self.connections.are_idle()
+            || host.shard.wants_release()
+            || self.sessions.iter().any(RingSession::has_work);
+        if !has_work {
+            return Turn::Idle;
+        }
+        let started = Instant::now();
+        let host = self.connections.host_mut();
+        let now = host.shared.clock.at(started);
+        host.now = now;
+        self.take_hints();
+        self.take_messages(now);
+        let mail = self.take_mail();
+        let host = self.connections.host_mut();
+        let jobs = host.execute_jobs();
+        count(&host.handle().jobs, jobs);
+        if host.shard.wants_release() {
+            host.shard.release_some(now);
+        }
+        let sessions = self.serve_rings(now);
+        let sleeper = &self.sleeper;
+        let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
+        self.take_own_replies();
+        self.connections.host_mut().send_mail();
+        self.count_turn(started, jobs + sessions + served);
+        if mail || sessions > 0 { Turn::Polled } else { Turn::Worked }
+    }
+
+    /// Counts how long a turn took, in which so many were served.
+    fn count_turn(&self, started: Instant, served: u64) {
+        let busy = started.elapsed().as_nanos() as u64;
+        let handle = self.host().handle();
+        count(&handle.busy_ns, busy);
+        if let Some(others) = served.checked_sub(1) {
+            let for_others = busy as u128 * others as u128 / served as u128;
+            count(&handle.waited_ns2, (busy as u128 * for_others) as u64);
+        }
     }
 
     /// Tells the shard what other threads have read, before it may evict.
     fn take_hints(&mut self) {
-        let touched = &self.shared.shards[self.number].touched;
+        let host = self.connections.host_mut();
+        let touched = &host.shared.shards[host.number].touched;
         for _ in 0..TOUCH_HINTS {
             let Some(id) = touched.pop() else { return };
-            self.shard.hint_touched(id);
+            host.shard.hint_touched(id);
         }
     }
 
-    /// Takes what other threads want. The number of jobs.
-    fn take_messages(&mut self, now: Now) -> u64 {
-        let mut jobs = 0;
-        for _ in 0..JOBS_PER_TURN {
-            let Some(message) = self.handle().inbox.pop() else { break };
+    /// Takes what threads without a shard want.
+    fn take_messages(&mut self, now: Now) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(message) = self.host().handle().inbox.pop() else { return };
             match message {
-                Message::Job(job) => {
-                    jobs += 1;
-                    self.large_jobs.execute(&mut self.shard, job, now);
-                }
                 Message::Attach(session) => self.attach(*session),
                 Message::Detach(number) => {
                     self.detach(now, |session| session.session == number);
                 }
-                Message::Durable(sequence) => self.shard.set_durable(sequence),
+                Message::Serve(handed) => self.take_connection(*handed),
+                Message::Durable(sequence) => {
+                    self.connections.host_mut().shard.set_durable(sequence);
+                }
+                Message::Drain(done) => {
+                    self.drains = Some((Instant::now() + DRAIN, done));
+                    let sleeper = &self.sleeper;
+                    self.connections.stop_reading(|gone| sleeper.forget(gone.as_fd()));
+                    self.end_drain(Instant::now());
+                }
                 Message::Stop => self.stopping = true,
             }
         }
-        if jobs > 0 {
-            count(&self.handle().jobs, jobs);
+    }
+
+    /// Takes the jobs and replies of other shards' threads. Whether there were any.
+    fn take_mail(&mut self) -> bool {
+        let senders = self.host().handle().inbox.take_senders();
+        for from in bits(senders) {
+            // Bounded by what may be under way.
+            while let Some(mail) = self.host().handle().inbox.take(from) {
+                mail.jobs.into_iter().for_each(|job| self.connections.host_mut().take(job));
+                for (token, reply) in mail.replies {
+                    self.connections.take_reply(token, reply);
+                }
+            }
         }
-        jobs
+        if senders != 0 {
+            let host = self.host();
+            let waiting = host.handle().inbox.take_waiting();
+            bits(waiting).for_each(|from| host.shared.shards[from].inbox.ring());
+        }
+        senders != 0
+    }
+
+    /// Takes the replies of the thread's own shard that did not come at once.
+    fn take_own_replies(&mut self) {
+        while let Some((token, reply)) = self.connections.host_mut().pop_own_reply() {
+            self.connections.take_reply(token, reply);
+        }
+    }
+
+    fn take_connection(&mut self, handed: Handed) {
+        let Handed { stream, connection } = handed;
+        let slot = self.connections.next_slot();
+        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u64) {
+            tracing::warn!(%error, "cannot watch a connection");
+            self.host().handle().connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.connections.add(stream, connection);
     }
 
     fn attach(&mut self, session: RingSession) {
@@ -171,17 +260,17 @@ impl ShardLoop {
             Err(error) => {
                 tracing::error!(%error, session = session.session, "cannot wait for a session");
                 session.violated.store(true, Ordering::Release);
-                self.shared.wake_control();
+                self.host().shared.wake_control();
             }
         }
     }
 
     fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
-        let (sleeper, shard) = (&self.sleeper, &mut self.shard);
+        let (sleeper, host) = (&self.sleeper, self.connections.host_mut());
         self.sessions.retain_mut(|session| {
             let stays = !ends(session);
             if !stays {
-                session.abandon(shard, now);
+                session.abandon(&mut host.shard, now);
             }
             if let Some(eventfd) = session.eventfd().filter(|_| !stays) {
                 sleeper.forget(eventfd);
@@ -200,7 +289,7 @@ impl ShardLoop {
             Ok(())
         });
         if frames > 0 {
-            count(&self.handle().frames, frames);
+            count(&self.host().handle().frames, frames);
         }
         sessions
     }
@@ -212,46 +301,105 @@ impl ShardLoop {
         mut act: impl FnMut(&mut RingSession, &mut Shard<NoJournal>) -> Result<(), SessionError>,
     ) {
         let mut lost = false;
+        let host = self.connections.host_mut();
         for session in &mut self.sessions {
-            if let Err(error) = act(session, &mut self.shard) {
+            if let Err(error) = act(session, &mut host.shard) {
                 let first = session.give_up(error);
-                count(&self.shared.counts.sessions_violated, first as u64);
+                count(&host.shared.counts.sessions_violated, first as u64);
                 lost = true;
             }
         }
         if lost {
             self.detach(now, |session| session.violated.load(Ordering::Relaxed));
-            self.shared.wake_control();
+            self.host().shared.wake_control();
+        }
+    }
+
+    /// Looks at the sockets without sleeping, if so many turns went by.
+    fn look_at_sockets(&mut self, after_turns: u32) {
+        self.turns += 1;
+        if self.turns > after_turns && self.connections.open() > 0 {
+            self.turns = 0;
+            self.sleeper.look();
+            self.take_events();
         }
     }
 
     fn sleep(&mut self) {
         // Nothing will publish them while it sleeps.
         self.publish_stats();
-        let (shared, sessions) = (&self.shared, &self.sessions);
-        let wants_ticks = self.shard.wants_ticks() || sessions.iter().any(RingSession::may_stall);
-        let timeout = wants_ticks.then_some(SLEEPING_TICK);
-        let inbox = &shared.shards[self.number].inbox;
+        let (host, sessions) = (self.connections.host(), &self.sessions);
+        let wants_ticks = host.shard.wants_ticks() || sessions.iter().any(RingSession::may_stall);
+        let timeout = match (&self.drains, wants_ticks) {
+            (Some(_), _) => Some(TICK),
+            (None, true) => Some(SLEEPING_TICK),
+            (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
+        };
+        let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
         self.sleeper
-            .sleep(timeout, || !inbox.is_empty() || sessions.iter().any(RingSession::has_work));
-        count(&self.handle().sleeps, self.sleeper.sleeps() - before);
+            .sleep(timeout, || {
+                let has_work = !inbox.is_empty() || host.may_send();
+                has_work || sessions.iter().any(RingSession::has_work)
+            });
+        count(&host.handle().sleeps, self.sleeper.sleeps() - before);
+        self.turns = 0;
+        self.take_events();
+    }
+
+    /// Notes what happened to the sockets.
+    fn take_events(&mut self) {
+        self.host().handle().thread.socket_looks.add(1);
+        for event in self.sleeper.stream_events() {
+            let slot = event.name as usize;
+            if event.is_end {
+                self.connections.announce_end(slot);
+            }
+            self.connections.stir(slot);
+        }
+    }
+
+    /// Does what is due every few milliseconds.
+    fn look_at_clock(&mut self, instant: Instant) {
+        if instant - self.last_tick >= TICK {
+            self.tick(instant);
+        }
+        if self.connections.wait_for_parts() && instant - self.last_idle_look >= IDLE_LOOK {
+            self.last_idle_look = instant;
+            let upload_idle_s = self.host().shared.config.upload_idle_s;
+            let sleeper = &self.sleeper;
+            self.connections.count_idle(upload_idle_s, |gone| sleeper.forget(gone.as_fd()));
+        }
     }
 
     fn tick(&mut self, instant: Instant) {
-        let now = self.shared.clock.at(instant);
-        self.shard.tick(now);
+        self.last_tick = instant;
+        let host = self.connections.host_mut();
+        let now = host.shared.clock.at(instant);
+        host.now = now;
+        host.shard.tick(now);
         self.each_session(now, |session, shard| session.abandon_stalled(shard, now));
+        self.end_drain(instant);
         self.publish_stats();
+    }
+
+    /// Tells that no reply is left to be taken, or that it was waited for long
+    /// enough.
+    fn end_drain(&mut self, instant: Instant) {
+        let is_over = |until: Instant| self.connections.open() == 0 || instant >= until;
+        if self.drains.as_ref().is_some_and(|(until, _)| is_over(*until)) {
+            self.drains = None;
+        }
     }
 
     /// Shows the shard's counts to the other threads.
     fn publish_stats(&self) {
-        let stats = self.shard.stats();
+        let host = self.host();
+        let stats = host.shard.stats();
         let held = self.sessions.iter().map(RingSession::held_replies).sum::<usize>();
-        let held = held + self.large_jobs.held_replies();
-        self.handle().held_replies.store(held as u64, Ordering::Relaxed);
-        if let Ok(mut published) = self.handle().stats.lock() {
+        let held = held + host.large_jobs.held_replies();
+        host.handle().held_replies.store(held as u64, Ordering::Relaxed);
+        if let Ok(mut published) = host.handle().stats.lock() {
             *published = stats;
         }
     }

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::jobs::Inbox;
+use crate::thread_counts::ThreadCounts;
 use crate::touch_hints::TouchHints;
 use remora_arena::{ReadView, Region};
 use remora_engine::ShardStats;
@@ -44,6 +45,10 @@ pub struct ShardHandle {
     pub held_replies: AtomicU64,
     /// Searches of other shards' trees that it was asked.
     pub searches: Arc<OtherSearches>,
+    /// RESP connections that its thread serves or is about to.
+    pub connections: AtomicU64,
+    /// What its thread counts of them.
+    pub thread: ThreadCounts,
 }
 
 /// Searches over rings of trees of other shards, by what they came to.
@@ -131,24 +136,10 @@ pub struct Counts {
     pub no_queue_pair: AtomicU64,
     /// Clients cut off because they did not say hello in time.
     pub hellos_timed_out: AtomicU64,
-    /// RESP connections, now.
-    pub connections: AtomicU64,
     /// RESP connections accepted since the start.
     pub connections_total: AtomicU64,
     /// RESP connections turned away: too many, or no descriptor left.
     pub connections_rejected: AtomicU64,
-    /// RESP connections closed for a protocol error or an oversized request.
-    pub protocol_errors: AtomicU64,
-    /// RESP connections closed because too much of their output was unread.
-    pub output_cut_off: AtomicU64,
-    /// RESP requests that were given up because no more of them came.
-    pub requests_abandoned: AtomicU64,
-    /// RESP commands since the start.
-    pub commands: AtomicU64,
-    /// RESP reads that were concluded without asking a shard.
-    pub optimistic_reads: AtomicU64,
-    /// RESP reads that a shard had to answer.
-    pub asked_reads: AtomicU64,
 }
 
 impl Counts {

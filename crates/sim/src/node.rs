@@ -22,13 +22,14 @@ use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
 use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::Parts;
-use remora_engine::{Command, Eviction, Shard, ShardOptions};
+use remora_engine::{Command, Eviction, Now, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, RIGHT_MARGIN_MS, RIGHT_MS,
 };
 use remora_layout::slot::SlotTable;
+use remora_server::large_jobs::LargeJobs;
 use remora_server::ring_session::SessionError;
 use session::Session;
 use std::cell::RefCell;
@@ -321,19 +322,43 @@ impl Node {
         Some(parts)
     }
 
-    /// What a RESP thread knows of the present life, whose reads take so long.
-    pub fn resp_host(&self, read_ns: u64) -> Option<SimHost> {
-        let life = self.life.as_ref()?;
-        let shards = life.shards.iter().zip(&life.journals).zip(&life.jobs);
-        let shards = shards.map(|((shard, journal), jobs)| {
-            let words = shard.owner().view().clone();
-            let memory = BesideMemory::new(&self.world, words, journal.clone(), read_ns);
-            ShardBeside { memory, inbox: jobs.inbox() }
-        });
-        let hash_seed = self.options.shard.hash_seed;
-        let (time, shards) = (self.time.clone(), shards.collect());
-        let slots = Box::new(SlotTable::even(self.options.shards));
-        Some(SimHost { time, hash_seed, slots, shards, counts: Default::default() })
+    /// What the RESP connections of each shard's thread know of the present life,
+    /// whose reads take so long.
+    pub fn resp_hosts(node: &Rc<RefCell<Self>>, read_ns: u64) -> Vec<SimHost> {
+        let this = node.borrow();
+        let Some(life) = &this.life else { return Vec::new() };
+        let host = |home| {
+            let shards = life.shards.iter().zip(&life.journals).zip(&life.jobs);
+            let shards = shards.map(|((shard, journal), jobs)| {
+                let words = shard.owner().view().clone();
+                let memory = BesideMemory::new(&this.world, words, journal.clone(), read_ns);
+                ShardBeside { memory, inbox: jobs.inbox() }
+            });
+            let slots = Box::new(SlotTable::even(this.options.shards));
+            let of_life = (Rc::clone(node), life.number);
+            let hash_seed = this.options.shard.hash_seed;
+            SimHost::new(of_life, home, this.time.clone(), hash_seed, slots, shards.collect())
+        };
+        (0..this.options.shards).map(host).collect()
+    }
+
+    /// Lets a shard of a life do something at once, as its thread would. `None` if
+    /// that life is over.
+    pub fn with_shard<R>(
+        &mut self,
+        (life, shard): (u64, usize),
+        act: impl FnOnce(&mut Shard<SimJournal>, &mut LargeJobs, Now) -> R,
+    ) -> Option<R> {
+        let life = self.life.as_mut().filter(|now| now.number == life)?;
+        let now = self.time.now(life.began_ns);
+        let done = act(&mut life.shards[shard], life.jobs[shard].large(), now);
+        self.note_removed();
+        Some(done)
+    }
+
+    /// Until when a shard is at one long step, virtual ns.
+    pub fn busy_until_ns(&self, shard: usize) -> u64 {
+        self.life.as_ref().map_or(0, |life| life.busy_until_ns[shard])
     }
 
     /// From now on the memory of what is removed comes back in ticks alone.
@@ -364,10 +389,14 @@ impl Node {
             let rings = life.sessions.iter().flat_map(|session| &session.rings);
             self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
         }
+        let inboxes: Vec<_> = life.jobs.iter().map(ShardJobs::inbox).collect();
         for ((jobs, shard), _) in
             life.jobs.iter_mut().zip(&mut life.shards).zip(&is_free).filter(|(_, free)| **free)
         {
             worked |= jobs.turn(shard, now);
+            while let Some((token, reply)) = jobs.pop_reply() {
+                inboxes[token.home].reply(token, reply);
+            }
             if shard.wants_release() && releases() {
                 shard.release_some(now);
                 worked = true;

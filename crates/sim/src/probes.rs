@@ -43,6 +43,8 @@ pub enum Probe {
     TimedOut,
     /// One did after they had stopped.
     ServerSilent,
+    /// A RESP connection's thread executed a command in its own shard.
+    RespHere,
     /// An optimistic read behind RESP concluded.
     RespRead,
     /// One did not, and the shard was asked.
@@ -101,7 +103,7 @@ pub enum Probe {
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -119,6 +121,7 @@ impl Probe {
         Self::SessionEnded,
         Self::TimedOut,
         Self::ServerSilent,
+        Self::RespHere,
         Self::RespRead,
         Self::RespAsked,
         Self::RespTorn,

@@ -123,7 +123,7 @@ impl World {
         self.node.borrow_mut().start();
         let resp = self.swarm.resp;
         if resp.clients > 0 {
-            self.resp.begin(&self.sim, &self.node.borrow(), &self.faults, resp.read_ns);
+            self.resp.begin(&self.sim, &self.node, &self.faults, resp.read_ns);
         }
     }
 

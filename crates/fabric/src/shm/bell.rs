@@ -6,6 +6,7 @@ use remora_arena::{AsleepWord, ReadView};
 use remora_layout::plant::{Plant, planted};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,10 +60,28 @@ pub enum Woken {
     TimedOut,
 }
 
-/// The receiver's side: sleeps in the kernel until a bell rings.
+/// Names the bells among what a sleeper watches.
+const BELLS: u64 = u64::MAX;
+/// Events that one look at the watched descriptors takes; the kernel keeps the
+/// others for the next one.
+const EVENTS_PER_LOOK: usize = 256;
+
+/// A watched stream to which something happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamEvent {
+    /// The name that it was given.
+    pub name: u64,
+    /// Its peer has closed its side.
+    pub is_end: bool,
+}
+
+/// The receiver's side: sleeps in the kernel until a bell rings, or something
+/// happens to a stream.
 pub struct Sleeper {
     asleep: AsleepWord,
     epoll: OwnedFd,
+    /// What the last sleep or look found of streams.
+    events: Vec<StreamEvent>,
     /// Times it really slept.
     sleeps: u64,
 }
@@ -71,14 +90,26 @@ impl Sleeper {
     /// A sleeper that says so in this word.
     pub fn new(asleep: AsleepWord) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { asleep, epoll, sleeps: 0 })
+        let events = Vec::with_capacity(EVENTS_PER_LOOK);
+        Ok(Self { asleep, epoll, events, sleeps: 0 })
     }
 
     /// Wakes also for this descriptor. Edge-triggered: an eventfd need never
     /// be drained, each signal is a new edge.
     pub fn watch(&self, fd: BorrowedFd<'_>) -> std::io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), flags)?)
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(BELLS), flags)?)
+    }
+
+    /// Wakes also when this stream can be read or written again, or ends.
+    /// Edge-triggered: what is left unread raises no event of its own.
+    ///
+    /// # Errors
+    /// The kernel has no room for another one.
+    pub fn watch_stream(&self, fd: BorrowedFd<'_>, name: u64) -> std::io::Result<()> {
+        use epoll::EventFlags as Flags;
+        let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(name), flags)?)
     }
 
     /// No longer wakes for this descriptor.
@@ -98,23 +129,45 @@ impl Sleeper {
             // Others get on between the caller's last look and the sleep.
             std::thread::sleep(Duration::from_micros(20));
         }
-        let Self { asleep, epoll, sleeps } = self;
+        let Self { asleep, epoll, events, sleeps } = self;
+        events.clear();
         let slept = asleep::sleep_unless(asleep.word(), scan, || {
             *sleeps += 1;
-            wait(epoll, timeout)
+            wait(epoll, events, timeout)
         });
         slept.unwrap_or(Woken::Found)
     }
+
+    /// Looks at the streams without sleeping.
+    pub fn look(&mut self) {
+        wait(&self.epoll, &mut self.events, Some(Duration::ZERO));
+    }
+
+    /// What the last sleep or look found of streams.
+    pub fn stream_events(&self) -> &[StreamEvent] {
+        &self.events
+    }
 }
 
-/// Sleeps in the kernel until a watched descriptor is ready.
-fn wait(epoll: &OwnedFd, timeout: Option<Duration>) -> Woken {
+/// Sleeps in the kernel until a watched descriptor is ready. What happened to
+/// streams is in `found` then.
+fn wait(epoll: &OwnedFd, found: &mut Vec<StreamEvent>, timeout: Option<Duration>) -> Woken {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    let mut events =
-        [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 8];
-    match epoll::wait(epoll, &mut events[..], timeout.as_ref()) {
-        Ok(0) => Woken::TimedOut,
-        Ok(_) | Err(Errno::INTR) => Woken::Signalled,
+    let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_PER_LOOK];
+    found.clear();
+    match epoll::wait(epoll, &mut events, timeout.as_ref()) {
+        Ok(([], _)) => Woken::TimedOut,
+        Ok((events, _)) => {
+            use epoll::EventFlags as Flags;
+            let ends = Flags::RDHUP | Flags::HUP | Flags::ERR;
+            let event = |event: &epoll::Event| {
+                let (flags, data) = (event.flags, event.data);
+                StreamEvent { name: data.u64(), is_end: flags.intersects(ends) }
+            };
+            found.extend(events.iter().map(event).filter(|event| event.name != BELLS));
+            Woken::Signalled
+        }
+        Err(Errno::INTR) => Woken::Signalled,
         // The set is ours; nothing else can go wrong with it.
         Err(error) => panic!("epoll_wait: {error}"),
     }

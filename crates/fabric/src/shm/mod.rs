@@ -10,7 +10,7 @@ mod connect;
 mod link;
 mod socket;
 
-pub use bell::{Bell, Sleeper, Woken};
+pub use bell::{Bell, Sleeper, StreamEvent, Woken};
 pub(crate) use connect::dial;
 pub use connect::{Connected, Grant, SessionMemory, connect, decline};
 pub use link::ShmLink;

@@ -11,7 +11,6 @@ use remora_layout::rect::Rect;
 struct World {
     shard: Shard<NoJournal>,
     jobs: LargeJobs,
-    replies: Arc<ReplyQueue>,
 }
 
 impl World {
@@ -27,8 +26,7 @@ impl World {
     fn with(durability: Durability) -> Self {
         let options = ShardOptions { durability, ..ShardOptions::default() };
         let shard = Shard::new(Owner::heap(32 << 20, NoJournal), options);
-        let replies = Arc::new(ReplyQueue::new(|| ()));
-        Self { shard, jobs: LargeJobs::default(), replies }
+        Self { shard, jobs: LargeJobs::default() }
     }
 
     fn job(&mut self, connection: usize, request: u64, command: &Command<'_>) {
@@ -44,16 +42,15 @@ impl World {
     ) {
         let mut bytes = Vec::new();
         command.encode_into(0, &mut bytes);
-        let token = Token { connection, serial: 1, request, part: 0, shard: 0 };
-        let reply_to = Arc::clone(&self.replies);
-        let job = Job { most_objects, ..Job::execute(bytes, reply_to, token) };
+        let token = Token { home: 0, connection, serial: 1, request, part: 0, shard: 0 };
+        let job = Job { most_objects, ..Job::execute(bytes, token) };
         self.jobs.execute(&mut self.shard, job, Now::default());
     }
 
     /// The replies that are there: connection, request, bytes of value.
     fn answered(&mut self) -> Vec<(usize, u64, usize)> {
         let mut all = Vec::new();
-        while let Some((token, reply)) = self.replies.pop() {
+        while let Some((token, reply)) = self.jobs.pop_reply() {
             assert_eq!(reply.status, Status::Ok);
             let bytes = reply.value.map_or(0, |value| value.len());
             all.push((token.connection, token.request, bytes));
@@ -81,8 +78,8 @@ impl World {
 
     /// The only reply that is there.
     fn reply(&mut self) -> OwnedReply {
-        let (_, reply) = self.replies.pop().expect("a reply");
-        assert!(self.replies.pop().is_none(), "one reply");
+        let (_, reply) = self.jobs.pop_reply().expect("a reply");
+        assert!(self.jobs.pop_reply().is_none(), "one reply");
         reply
     }
 
@@ -109,7 +106,7 @@ fn others_go_on_while_a_connection_moves_a_large_value() {
         world.turn();
         // Others see no part of it, and are answered at once.
         world.job(2, round, &Command::Get { key: b"k" });
-        let missing = world.replies.pop().unwrap();
+        let missing = world.jobs.pop_reply().unwrap();
         assert_eq!((missing.0.connection, missing.1.status), (2, Status::NotFound));
         world.job(2, round, &set(b"other", b"value"));
         assert_eq!(world.answered(), [(2, round, 0)]);
@@ -126,7 +123,7 @@ fn others_go_on_while_a_connection_moves_a_large_value() {
     }
     world.turn();
     assert_eq!(world.answered(), [(1, 2, large.len()), (1, 3, 0)]);
-    assert!(world.jobs.is_empty() && world.jobs.behind.is_empty());
+    assert!(!world.jobs.has_work() && world.jobs.behind.is_empty());
     assert_eq!(world.shard.stats().pinned, 0);
 }
 
@@ -140,7 +137,7 @@ fn two_large_ones_share_the_turns() {
     }
     let mut turns = 0;
     let mut order = Vec::new();
-    while !world.jobs.is_empty() {
+    while world.jobs.has_work() {
         world.turn();
         turns += 1;
         order.extend(world.answered());
@@ -171,11 +168,11 @@ fn others_go_on_while_a_connection_searches_a_tree() {
     let mut turns = 0;
     while world.jobs.lines.front().is_some() && turns < 1_000 {
         world.job(2, turns, &Command::Exists { key: b"k" });
-        let missing = world.replies.pop().unwrap();
+        let missing = world.jobs.pop_reply().unwrap();
         assert_eq!((missing.0.connection, missing.1.number), (2, 0));
         world.turn();
         turns += 1;
-        if let Some((token, found)) = world.replies.pop() {
+        if let Some((token, found)) = world.jobs.pop_reply() {
             assert_eq!(token.request, 0, "the search is answered before the count");
             assert_eq!(ids(&found), (0..points).collect::<Vec<_>>());
             break;
@@ -184,7 +181,7 @@ fn others_go_on_while_a_connection_searches_a_tree() {
     // No turn gives more than its share, and one node beyond it.
     let bytes = points as usize * ENTRY_BYTES;
     assert!(turns as usize >= bytes / (SEARCH_TURN_BYTES + 30 * ENTRY_BYTES) - 1, "{turns}");
-    while !world.jobs.is_empty() {
+    while world.jobs.has_work() {
         world.turn();
     }
     assert_eq!(world.reply().number, points as i64);
@@ -204,7 +201,7 @@ fn a_tree_that_is_dropped_ends_its_searches() {
     assert_eq!(world.reply(), OwnedReply::status(Status::NoTree));
     world.tree(1, 1, COUNT, usize::MAX);
     assert_eq!(world.reply().number, 0);
-    assert!(world.jobs.is_empty() && world.jobs.behind.is_empty());
+    assert!(!world.jobs.has_work() && world.jobs.behind.is_empty());
 }
 
 #[test]
@@ -213,7 +210,7 @@ fn a_limit_ends_a_search_early() {
     for most in [1, 20, 700, 4_999, 5_000, 5_001] {
         world.tree(1, 0, ALL, most);
         let mut turns = 0;
-        while !world.jobs.is_empty() {
+        while world.jobs.has_work() {
             world.turn();
             turns += 1;
         }
@@ -251,7 +248,7 @@ fn more_objects_than_a_reply_may_bring() {
     } {}
     let mut search = |most| {
         world.tree(1, 0, ALL, most);
-        while !world.jobs.is_empty() {
+        while world.jobs.has_work() {
             world.turn();
         }
         world.reply()
@@ -273,7 +270,7 @@ fn no_object_comes_twice() {
         world.tree(1, 0, ALL, most);
         let mut random = 7_u64;
         for request in 0.. {
-            if world.jobs.is_empty() {
+            if !world.jobs.has_work() {
                 break;
             }
             for _ in 0..50 {
@@ -285,7 +282,7 @@ fn no_object_comes_twice() {
                 assert_eq!(world.reply().number, 0);
             }
             world.turn();
-            if world.jobs.is_empty() {
+            if !world.jobs.has_work() {
                 break;
             }
         }
@@ -300,7 +297,7 @@ fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
     let mut world = World::lagging();
     world.job(1, 0, &set(b"k", b"1"));
     world.job(1, 1, &Command::Get { key: b"other" });
-    assert_eq!(world.replies.pop().map(|(token, _)| token.request), Some(1), "it looked elsewhere");
+    assert_eq!(world.jobs.pop_reply().map(|(token, _)| token.request), Some(1), "it looked elsewhere");
     world.job(2, 0, &Command::Get { key: b"k" });
     world.job(2, 1, &Command::Del { key: b"k" });
     world.job(3, 0, &Command::Exists { key: b"k" });
@@ -322,7 +319,7 @@ fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
     for _ in 0..6 {
         world.turn();
     }
-    assert!(world.replies.pop().is_none() && world.jobs.is_empty(), "nothing to do, none is told");
+    assert!(world.jobs.pop_reply().is_none() && !world.jobs.has_work(), "nothing to do, none is told");
     assert_eq!(world.jobs.held_replies(), 9);
     world.shard.set_durable(1);
     world.turn();
@@ -335,7 +332,7 @@ fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
     assert_eq!(world.answered(), [(4, 0, 0), (4, 1, large.len())]);
     world.shard.set_durable(4);
     world.turn();
-    let statuses: Vec<_> = std::iter::from_fn(|| world.replies.pop())
+    let statuses: Vec<_> = std::iter::from_fn(|| world.jobs.pop_reply())
         .map(|(token, reply)| (token.request, reply.status))
         .collect();
     assert_eq!(statuses, [(0, Status::Ok), (1, Status::Ok), (2, Status::NotDone)]);
@@ -348,14 +345,14 @@ fn a_digest_goes_in_turns() {
     let mut world = World::new();
     for at in 0..3 * DIGEST_TURN_PARTS as u64 {
         world.job(1, at, &set(&at.to_le_bytes(), b"value"));
-        world.replies.pop().expect("set at once");
+        world.jobs.pop_reply().expect("set at once");
     }
     world.job(1, 0, &Command::Digest { key: None });
-    assert!(world.replies.pop().is_none());
+    assert!(world.jobs.pop_reply().is_none());
     world.job(2, 0, &Command::Get { key: &1u64.to_le_bytes() });
     assert_eq!(world.answered(), [(2, 0, 5)]);
     let mut turns = 1;
-    while world.jobs.held_replies() == 0 && !world.jobs.is_empty() {
+    while world.jobs.held_replies() == 0 && world.jobs.has_work() {
         world.turn();
         turns += 1;
         assert!(turns < 20);
@@ -368,7 +365,7 @@ fn a_digest_goes_in_turns() {
     world.job(1, 0, &set(b"key", b"value"));
     world.job(2, 0, &Command::Digest { key: None });
     world.turn();
-    assert!(world.replies.pop().is_none());
+    assert!(world.jobs.pop_reply().is_none());
     world.shard.set_durable(1);
     world.turn();
     assert_eq!(world.answered().len(), 2);
@@ -381,17 +378,17 @@ fn a_digest_under_changes_is_refused() {
     let mut world = World::new();
     for at in 0..3 * DIGEST_TURN_PARTS as u64 {
         world.job(1, at, &set(&at.to_le_bytes(), b"value"));
-        world.replies.pop().expect("set at once");
+        world.jobs.pop_reply().expect("set at once");
     }
     world.job(1, 0, &Command::Digest { key: None });
     for turn in 0..DIGEST_RESTARTS as u64 + 1 {
-        assert!(!world.jobs.is_empty(), "{turn}");
+        assert!(world.jobs.has_work(), "{turn}");
         world.job(2, turn, &set(b"key", b"value"));
         assert_eq!(world.answered(), [(2, turn, 0)]);
         world.turn();
     }
     assert_eq!(world.reply().status, Status::TryAgain);
-    assert!(world.jobs.is_empty());
+    assert!(!world.jobs.has_work());
 }
 
 #[test]
@@ -409,7 +406,7 @@ fn a_flush_goes_in_turns_and_is_answered_at_its_end() {
         world.shard.release_some(Now::default());
         world.turn();
         turns += 1;
-        while let Some((token, reply)) = world.replies.pop() {
+        while let Some((token, reply)) = world.jobs.pop_reply() {
             match token.connection {
                 1 => told.push((token.request, reply.number)),
                 _ => assert_eq!((token.request, reply.number), (turns - 1, 0)),

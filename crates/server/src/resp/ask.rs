@@ -1,48 +1,165 @@
-//! What the shards are asked: one of them, some, or all.
+//! What the shards are asked: one of them, some, or all. The thread's own shard
+//! executes at once what it can, if the connection waits for nothing else of it;
+//! what it cannot, and what other shards are asked, goes as jobs.
 
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::Waiting;
-use super::unanswered::{Asked, group};
-use crate::jobs::{Job, Order, Token};
+use super::pending::{Part, Waiting, is_long, write_reply};
+use super::unanswered::{Asked, What, group};
+use crate::jobs::{Job, Order, OwnedReply, Token};
+use crate::large_jobs::{Here, is_one_step};
 use remora_engine::STREAM_CLASS;
 use remora_engine::command::{Command, Pairs};
 use remora_front::request::{self, Render};
-use remora_layout::limits::STREAM_BYTES;
-use std::sync::Arc;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{RESP_KEYS_PER_TURN, STREAM_BYTES};
 
 impl<H: Host> Executor<H> {
-    /// One command for the shard that owns its key.
-    pub(super) fn ask_owner(
-        &self,
+    /// One command for the shard that owns its key: executed, read or asked.
+    #[inline]
+    pub(super) fn key_command(
+        &mut self,
         connection: &mut Connection,
         command: &Command<'_>,
         render: Render,
     ) {
-        let (_, shard) = self.route(command.key().unwrap_or_default());
-        let asked = vec![self.submit(connection, shard, 0, command)];
+        let at = self.route(command.key().unwrap_or_default());
+        if self.is_for_here(connection, at.1, command) {
+            self.execute_here(connection, (command, at.0), render);
+        } else if !self.look(connection, (command, at), render) {
+            self.ask_owner(connection, (command, at.1), render, usize::MAX);
+        }
+    }
+
+    /// One command for the shard that owns its key, of which a search gives so many
+    /// objects at most.
+    pub(super) fn ask_one(
+        &mut self,
+        connection: &mut Connection,
+        (command, (hash, shard)): (&Command<'_>, (KeyHash, usize)),
+        render: Render,
+        most: usize,
+    ) {
+        if self.is_for_here(connection, shard, command) {
+            return self.execute_here(connection, (command, hash), render);
+        }
+        self.ask_owner(connection, (command, shard), render, most);
+    }
+
+    pub(super) fn ask_owner(
+        &mut self,
+        connection: &mut Connection,
+        (command, shard): (&Command<'_>, usize),
+        render: Render,
+        most: usize,
+    ) {
+        let asked = vec![self.submit_some(connection, shard, 0, command, most)];
         connection.wait(Waiting::all(render, asked));
+    }
+
+    /// Whether the thread's own shard may execute a command at once: it overtakes
+    /// nothing that the connection has asked before.
+    pub(super) fn is_for_here(
+        &self,
+        connection: &Connection,
+        shard: usize,
+        command: &Command<'_>,
+    ) -> bool {
+        shard == self.host.home() && connection.is_quiet(shard) && is_one_step(command)
+    }
+
+    /// Executes a command in the thread's own shard. What is not answered at once,
+    /// as it is not durable or large, the connection waits for.
+    #[inline]
+    fn execute_here(
+        &mut self,
+        connection: &mut Connection,
+        (command, hash): (&Command<'_>, KeyHash),
+        render: Render,
+    ) {
+        self.host.counts().executed_here.add(1);
+        let home = self.host.home();
+        let token = token_of(connection, (home, home), 0);
+        let is_answered = self.host.with_own(|shard, jobs, now| {
+            match jobs.execute_here(shard, (command, hash), token, now) {
+                Here::Reply(reply) if is_long(render) => {
+                    connection.wait(Waiting::answered(render, reply.into()));
+                }
+                Here::Reply(reply) => {
+                    let part = [Part::from(&reply)];
+                    connection.reply(|out, protocol| write_reply(render, out, protocol, &part));
+                }
+                Here::Held => return false,
+                Here::Large => {
+                    connection.expect_large();
+                    return false;
+                }
+            }
+            true
+        });
+        if is_answered != Some(true) {
+            let asked = asked_of(command, hash, home);
+            connection.ask(asked, self.host.shards());
+            connection.wait(Waiting::all(render, vec![asked]));
+        }
+    }
+
+    /// Executes one of a request's commands in the thread's own shard. `None` if
+    /// the reply comes later, for this part of the request.
+    pub(super) fn execute_part_here(
+        &mut self,
+        connection: &mut Connection,
+        (command, hash): (&Command<'_>, KeyHash),
+        part: usize,
+    ) -> Option<OwnedReply> {
+        self.host.counts().executed_here.add(1);
+        let home = self.host.home();
+        let token = token_of(connection, (home, home), part);
+        let reply = self.host.with_own(|shard, jobs, now| {
+            match jobs.execute_here(shard, (command, hash), token, now) {
+                Here::Reply(reply) => Some(OwnedReply::from(reply)),
+                Here::Held => None,
+                Here::Large => {
+                    connection.expect_large();
+                    None
+                }
+            }
+        });
+        let reply = reply.flatten();
+        if reply.is_none() {
+            connection.ask(asked_of(command, hash, home), self.host.shards());
+        }
+        reply
     }
 
     /// One command for each key, at its own shard.
     pub(super) fn ask_each<'a>(
-        &self,
+        &mut self,
         connection: &mut Connection,
         commands: impl Iterator<Item = Command<'a>>,
         render: Render,
     ) {
-        let mut asked = Vec::new();
+        let mut waiting = Waiting::all(render, Vec::new());
         for (part, command) in commands.enumerate() {
-            let (_, shard) = self.route(command.key().unwrap_or_default());
-            asked.push(self.submit(connection, shard, part, &command));
+            let (hash, shard) = self.route(command.key().unwrap_or_default());
+            let is_here =
+                part < RESP_KEYS_PER_TURN && self.is_for_here(connection, shard, &command);
+            let reply = match is_here {
+                true => self.execute_part_here(connection, (&command, hash), part),
+                false => {
+                    self.submit(connection, shard, part, &command);
+                    None
+                }
+            };
+            waiting.add(asked_of(&command, hash, shard), reply);
         }
-        connection.wait(Waiting::all(render, asked));
+        connection.wait(waiting);
     }
 
     /// The same command for every shard.
     pub(super) fn ask_all(
-        &self,
+        &mut self,
         connection: &mut Connection,
         command: &Command<'_>,
         render: Render,
@@ -53,20 +170,29 @@ impl<H: Host> Executor<H> {
     }
 
     /// Each shard's pairs as one change.
-    pub(super) fn multi_set(&self, connection: &mut Connection, pairs: request::Pairs<'_>) {
+    pub(super) fn multi_set(&mut self, connection: &mut Connection, pairs: request::Pairs<'_>) {
         let mut lists: Vec<Vec<u8>> = vec![Vec::new(); self.host.shards()];
         for (key, value) in pairs {
             let (_, shard) = self.route(key);
             Pairs::push(&mut lists[shard], key, value);
         }
-        let mut asked = Vec::new();
+        let mut waiting = Waiting::all(Render::AllOk("mset"), Vec::new());
         for (shard, list) in lists.iter().enumerate() {
-            if let Some(pairs) = Pairs::parse(list).filter(|_| !list.is_empty()) {
-                let command = Command::MultiSet { pairs };
-                asked.push(self.submit(connection, shard, asked.len(), &command));
-            }
+            let Some(pairs) = Pairs::parse(list).filter(|_| !list.is_empty()) else { continue };
+            let (command, part) = (Command::MultiSet { pairs }, waiting.parts.len());
+            let hash = KeyHash::without_key(self.database);
+            let is_here =
+                list.len() <= STREAM_BYTES && self.is_for_here(connection, shard, &command);
+            let reply = match is_here {
+                true => self.execute_part_here(connection, (&command, hash), part),
+                false => {
+                    self.submit(connection, shard, part, &command);
+                    None
+                }
+            };
+            waiting.add(asked_of(&command, hash, shard), reply);
         }
-        connection.wait(Waiting::all(Render::AllOk("mset"), asked));
+        connection.wait(waiting);
     }
 
     /// Whether a command may fetch a large value, or make a small one large.
@@ -85,14 +211,13 @@ impl<H: Host> Executor<H> {
     }
 
     /// Sends an order about a reply of which the shard still has the rest.
-    pub(super) fn order(&self, token: Token, order: Order) {
-        let reply_to = Arc::clone(&self.replies);
-        self.host.hand(token.shard, Job { order, reply_to, token, most_objects: usize::MAX });
+    pub(super) fn order(&mut self, token: Token, order: Order) {
+        self.host.hand(token.shard, Job { order, token, most_objects: usize::MAX });
     }
 
     /// Sends a job for the request that the connection will next wait for.
     pub(super) fn submit(
-        &self,
+        &mut self,
         connection: &mut Connection,
         shard: usize,
         part: usize,
@@ -103,7 +228,7 @@ impl<H: Host> Executor<H> {
 
     /// The same, if it is a search for so many objects at most.
     pub(super) fn submit_some(
-        &self,
+        &mut self,
         connection: &mut Connection,
         shard: usize,
         part: usize,
@@ -115,21 +240,27 @@ impl<H: Host> Executor<H> {
         if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
             connection.expect_large();
         }
-        let token = Token {
-            connection: connection.slot,
-            serial: connection.serial,
-            request: connection.next_request(),
-            part,
-            shard,
-        };
-        let reply_to = Arc::clone(&self.replies);
-        self.host.hand(shard, Job { most_objects, ..Job::execute(bytes, reply_to, token) });
-        let asked = match command.key() {
-            _ if command.is_write() => Asked::Write(shard),
-            Some(key) => Asked::Read(group(self.route(key).0)),
-            None => Asked::Other,
-        };
-        connection.ask(asked);
+        let token = token_of(connection, (self.host.home(), shard), part);
+        self.host.hand(shard, Job { most_objects, ..Job::execute(bytes, token) });
+        let hash = command.key().map_or(KeyHash(0), |key| self.route(key).0);
+        let asked = asked_of(command, hash, shard);
+        connection.ask(asked, self.host.shards());
         asked
     }
+}
+
+/// Names a part of the request that the connection will next wait for, at its
+/// thread's shard and the one that is asked.
+fn token_of(connection: &Connection, (home, shard): (usize, usize), part: usize) -> Token {
+    let (serial, request) = (connection.serial, connection.next_request());
+    Token { home, connection: connection.slot, serial, request, part, shard }
+}
+
+fn asked_of(command: &Command<'_>, hash: KeyHash, shard: usize) -> Asked {
+    let what = match command.key() {
+        _ if command.is_write() => What::Write,
+        Some(_) => What::Read(group(hash)),
+        None => What::Other,
+    };
+    Asked { shard, what }
 }

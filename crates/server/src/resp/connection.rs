@@ -5,16 +5,16 @@ mod stalled;
 
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Pending, Piece, Waiting, Writing, long_reply, write_reply};
+use super::pending::{Part, Pending, Piece, Waiting, Writing, long_reply, write_reply};
 use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{Order, OwnedReply, Token};
-use crate::shared::count;
+use crate::thread_counts::ThreadCounts;
 use remora_front::resp::{Args, Parsed, Protocol, Skip, encode, parse};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES,
-    RESP_PAUSE_PENDING,
+    RESP_PAUSE_PENDING, RESP_REQUESTS_PER_TURN,
 };
 use remora_layout::message::Status;
 use std::collections::VecDeque;
@@ -23,6 +23,8 @@ use std::net::SocketAddr;
 
 /// Buffers larger than this are given back when they are empty.
 const KEEP_BYTES: usize = 256 << 10;
+/// A connection that waits for nothing keeps no more room for what waits.
+const KEEP_PENDING: usize = 32;
 
 /// What becomes of a connection after a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,9 +41,9 @@ pub enum Flow {
 pub struct Connection {
     /// Where the client is.
     pub peer: SocketAddr,
-    /// Its slot.
+    /// Its slot in its thread.
     pub slot: usize,
-    /// Which connection of the slot; also its id for clients.
+    /// Its number in the server; also its id for clients.
     pub serial: u64,
     /// The protocol that it speaks.
     pub protocol: Protocol,
@@ -85,11 +87,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A fresh connection.
-    pub fn new(peer: SocketAddr, slot: usize, serial: u64, shards: usize) -> Self {
+    /// A fresh connection, which no thread serves yet.
+    pub fn new(peer: SocketAddr, serial: u64) -> Self {
         Self {
             peer,
-            slot,
+            slot: 0,
             serial,
             protocol: Protocol::Resp2,
             database: Database::ZERO,
@@ -107,7 +109,7 @@ impl Connection {
             held_bytes: 0,
             first_pending: 0,
             large_until: 0,
-            unanswered: Unanswered::new(shards),
+            unanswered: Unanswered::default(),
             rest_due: None,
             broken_off: None,
             closing: false,
@@ -138,23 +140,50 @@ impl Connection {
         stream: &mut (impl Read + Write),
         executor: &mut Executor<H>,
     ) -> Flow {
-        if !self.flush(stream) {
+        if self.output.is_empty() {
+            self.output = std::mem::take(&mut executor.spare.output);
+        }
+        let flow = self.serve_with_buffers(stream, executor);
+        if self.output.is_empty() {
+            executor.spare.output = std::mem::take(&mut self.output);
+        }
+        if self.pending.is_empty() {
+            self.unanswered.settle();
+            if self.pending.capacity() > KEEP_PENDING {
+                self.pending = VecDeque::new();
+            }
+        }
+        flow
+    }
+
+    fn serve_with_buffers<H: Host>(
+        &mut self,
+        stream: &mut (impl Read + Write),
+        executor: &mut Executor<H>,
+    ) -> Flow {
+        if !self.flush(stream, executor.counts()) {
             return self.over(executor);
         }
         // What is not read now raises no event of its own later.
         let mut again = !self.closing;
+        let mut fresh = 0;
+        let mut scratch = std::mem::take(&mut executor.scratch);
         if again && !self.is_paused() {
-            match self.read(stream, &mut executor.scratch) {
-                Ok(more) => again = more,
-                Err(()) => return Flow::Close,
+            match self.read(stream, &mut scratch) {
+                Ok((bytes, more)) => (fresh, again) = (bytes, more),
+                Err(()) => {
+                    executor.scratch = scratch;
+                    return Flow::Close;
+                }
             }
         }
-        self.execute(executor);
+        self.take_in(executor, &scratch[..fresh]);
+        executor.scratch = scratch;
         self.settle();
         if let Some(token) = self.rest_due.take() {
             executor.order(token, Order::Continue);
         }
-        if !self.flush(stream) || self.broken_off.is_some() {
+        if !self.flush(stream, executor.counts()) || self.broken_off.is_some() {
             return self.over(executor);
         }
         if self.may_write()
@@ -175,11 +204,11 @@ impl Connection {
     fn over<H: Host>(&self, executor: &Executor<H>) -> Flow {
         let (serial, unread) = (self.serial, self.output.len() - self.sent);
         if unread > RESP_MAX_OUTPUT_BYTES {
-            count(&executor.counts().output_cut_off, 1);
+            executor.counts().output_cut_off.add(1);
             tracing::info!(serial, unread, "a connection that does not read was cut off");
         }
         if let Some(why) = self.broken_off {
-            count(&executor.counts().output_cut_off, 1);
+            executor.counts().output_cut_off.add(1);
             let peer = self.peer;
             tracing::warn!(
                 serial, %peer, unread, ?why,
@@ -190,7 +219,7 @@ impl Connection {
     }
 
     /// It is closed: no shard keeps the rest of a reply for it.
-    pub fn abandon<H: Host>(&self, executor: &Executor<H>) {
+    pub fn abandon<H: Host>(&self, executor: &mut Executor<H>) {
         let rest = self.pending.iter().filter_map(|pending| match pending {
             Pending::Writing(writing) => writing.rest(),
             Pending::Waiting(waiting, _) => waiting.rest,
@@ -216,38 +245,64 @@ impl Connection {
         self.large_until = self.next_request() + 1;
     }
 
-    /// Reads what is there, up to a turn's worth. Whether there may be more;
-    /// an error if the connection is broken.
-    fn read(&mut self, stream: &mut impl Read, scratch: &mut [u8]) -> Result<bool, ()> {
+    /// Reads what is there, up to a turn's worth: bytes in `scratch`, and whether
+    /// there may be more; an error if the connection is broken.
+    fn read(&mut self, stream: &mut impl Read, scratch: &mut [u8]) -> Result<(usize, bool), ()> {
         loop {
             match stream.read(scratch) {
                 Ok(0) => {
                     // A client may send, close its side and wait for replies.
                     self.closing = true;
-                    return Ok(false);
+                    return Ok((0, false));
                 }
                 Ok(read) => {
-                    self.input.extend_from_slice(&scratch[..read]);
                     self.idle_s = 0;
                     // Less than asked for: the socket is empty, and what
                     // arrives from now on is a new edge; but an end that has
                     // already been announced is not announced again.
-                    return Ok(read == scratch.len() || self.end_announced);
+                    return Ok((read, read == scratch.len() || self.end_announced));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((0, false)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(()),
             }
         }
     }
 
-    /// Executes every whole request that is there.
-    fn execute<H: Host>(&mut self, executor: &mut Executor<H>) {
-        let input = std::mem::take(&mut self.input);
+    /// Takes in fresh bytes, and executes whole requests. Only what is not whole,
+    /// or beyond a turn, is kept.
+    fn take_in<H: Host>(&mut self, executor: &mut Executor<H>, fresh: &[u8]) {
+        if self.input.is_empty() {
+            if self.skip.is_none() {
+                self.args = std::mem::take(&mut executor.spare.args);
+            }
+            let taken = self.execute(executor, fresh);
+            self.input.extend_from_slice(&fresh[taken..]);
+        } else {
+            self.input.extend_from_slice(fresh);
+            let mut input = std::mem::take(&mut self.input);
+            let taken = self.execute(executor, &input);
+            if taken < input.len() {
+                input.drain(..taken);
+                self.input = input;
+            }
+        }
+        if self.input.is_empty() {
+            executor.spare.args = std::mem::take(&mut self.args);
+        }
+    }
+
+    /// Executes whole requests, as many as a turn may. The bytes that they took.
+    fn execute<H: Host>(&mut self, executor: &mut Executor<H>, input: &[u8]) -> usize {
         let mut args = std::mem::take(&mut self.args);
-        let mut from = 0;
+        let (mut from, mut requests) = (0, 0);
         let mut ended = false;
-        while !ended && input.len() - from >= self.need && !self.is_paused() {
+        while !ended
+            && requests < RESP_REQUESTS_PER_TURN
+            && input.len() - from >= self.need
+            && !self.is_paused()
+        {
+            requests += 1;
             if self.skip.is_some() {
                 match self.pass_over(&input[from..]) {
                     Ok(passed) => from += passed,
@@ -281,20 +336,15 @@ impl Connection {
                 }
             }
         }
-        self.args = args;
-        self.input = input;
-        if ended || from == self.input.len() {
-            self.input.clear();
-            if self.input.capacity() > KEEP_BYTES {
-                self.input = Vec::new();
-            }
-        } else if from > 0 {
-            self.input.drain(..from);
+        if ended {
+            args.reset();
         }
+        self.args = args;
+        if ended { input.len() } else { from }
     }
 
     fn protocol_error<H: Host>(&mut self, executor: &Executor<H>, text: &str) {
-        count(&executor.counts().protocol_errors, 1);
+        executor.counts().protocol_errors.add(1);
         self.reply(|out, _| encode::error(out, &format!("ERR {text}")));
         self.quit();
     }
@@ -317,9 +367,15 @@ impl Connection {
         self.unanswered.may_read(shard, hash)
     }
 
-    /// A part of the next request is about to go to its shard.
-    pub fn ask(&mut self, asked: Asked) {
-        self.unanswered.ask(asked);
+    /// Whether it waits for nothing of this shard.
+    #[inline]
+    pub fn is_quiet(&self, shard: usize) -> bool {
+        self.unanswered.is_quiet(shard)
+    }
+
+    /// A part of the next request is asked of its shard, one of so many.
+    pub fn ask(&mut self, asked: Asked, shards: usize) {
+        self.unanswered.ask(asked, shards);
     }
 
     /// Number that the next waiting request will have.
@@ -388,6 +444,7 @@ impl Connection {
                         continue;
                     }
                     self.held_bytes -= waiting.bytes;
+                    let parts: Vec<Part<'_>> = parts.iter().map(Part::from).collect();
                     write_reply(waiting.render, &mut self.output, protocol, &parts);
                 }
                 Some(Pending::Writing(writing)) => {
@@ -412,11 +469,15 @@ impl Connection {
     }
 
     /// Sends what the stream takes. False if the connection is over.
-    fn flush(&mut self, stream: &mut impl Write) -> bool {
+    fn flush(&mut self, stream: &mut impl Write, counts: &ThreadCounts) -> bool {
         while self.sent < self.output.len() {
             match stream.write(&self.output[self.sent..]) {
                 Ok(0) => return false,
-                Ok(sent) => self.sent += sent,
+                Ok(sent) => {
+                    counts.writes.add(1);
+                    counts.bytes_written.add(sent as u64);
+                    self.sent += sent;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,

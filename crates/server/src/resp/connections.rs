@@ -5,39 +5,52 @@ use super::connection::{Connection, Flow};
 use super::execute::Executor;
 use super::host::Host;
 use super::trees::OWN;
-use crate::jobs::{Order, OwnedReply, ReplyQueue, Token};
-use crate::shared::count;
+use crate::jobs::{Order, OwnedReply, Token};
 use remora_layout::plant::{Plant, planted};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The connections, by slot, each with its stream of bytes.
 pub struct Connections<S, H: Host> {
     executor: Executor<H>,
-    slots: Vec<Option<(S, Connection)>>,
+    slots: Vec<Option<Slot<S>>>,
     free: Vec<usize>,
-    /// Connections that may have more to read or parse, although no event
-    /// will say so: their turn had ended.
-    unfinished: BTreeSet<usize>,
+    /// Slots of connections that may have something to do, in the order in which
+    /// they are served next.
+    due: Vec<usize>,
     /// Connections that keep much of a request that is not all there.
     with_part: BTreeSet<usize>,
-    next_serial: u64,
+}
+
+struct Slot<S> {
+    stream: S,
+    connection: Connection,
+    /// It is among those that may have something to do.
+    is_due: bool,
 }
 
 impl<S: Read + Write, H: Host> Connections<S, H> {
-    /// None yet. The shards' replies come back through `replies`.
-    pub fn new(host: Arc<H>, replies: Arc<ReplyQueue>) -> Self {
+    /// None yet.
+    pub fn new(host: H) -> Self {
         Self {
-            executor: Executor::new(host, replies),
+            executor: Executor::new(host),
             slots: Vec::new(),
             free: Vec::new(),
-            unfinished: BTreeSet::new(),
+            due: Vec::new(),
             with_part: BTreeSet::new(),
-            next_serial: 1,
         }
+    }
+
+    /// What they need of the server.
+    #[inline]
+    pub fn host(&self) -> &H {
+        &self.executor.host
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.executor.host
     }
 
     /// How many there are.
@@ -51,46 +64,56 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
     }
 
     /// Takes a connection in. It is served with the next turn.
-    pub fn add(&mut self, stream: S, peer: SocketAddr) {
+    pub fn add(&mut self, stream: S, mut connection: Connection) {
         let slot = self.next_slot();
         if self.free.pop().is_none() {
             self.slots.push(None);
         }
-        let host = &self.executor.host;
-        self.slots[slot] =
-            Some((stream, Connection::new(peer, slot, self.next_serial, host.shards())));
-        self.next_serial += 1;
-        count(&host.counts().connections, 1);
-        count(&host.counts().connections_total, 1);
-        self.unfinished.insert(slot);
+        connection.slot = slot;
+        self.slots[slot] = Some(Slot { stream, connection, is_due: false });
+        self.stir(slot);
     }
 
     /// Something has happened to a stream: it is served with the next turn.
     pub fn stir(&mut self, slot: usize) {
-        self.unfinished.insert(slot);
+        if let Some(Some(stirred)) = self.slots.get_mut(slot)
+            && !std::mem::replace(&mut stirred.is_due, true)
+        {
+            self.due.push(slot);
+        }
     }
 
     /// The peer of a stream has closed its side.
     pub fn announce_end(&mut self, slot: usize) {
-        if let Some(Some((_, connection))) = self.slots.get_mut(slot) {
-            connection.announce_end();
+        if let Some(Some(of)) = self.slots.get_mut(slot) {
+            of.connection.announce_end();
         }
     }
 
     /// Whether none has anything to do until something happens.
     pub fn are_idle(&self) -> bool {
-        self.unfinished.is_empty()
+        self.due.is_empty()
     }
 
-    /// One turn of each that may have something to do. Streams of connections
-    /// that are over go to `closed`.
-    pub fn serve(&mut self, mut closed: impl FnMut(S)) {
-        for slot in std::mem::take(&mut self.unfinished) {
+    /// One turn of each that may have something to do: how many. Streams of
+    /// connections that are over go to `closed`.
+    pub fn serve(&mut self, mut closed: impl FnMut(S)) -> usize {
+        let due = std::mem::take(&mut self.due);
+        for &slot in &due {
             let serve = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
                 connection.serve(stream, executor)
             };
+            if let Some(Some(of)) = self.slots.get_mut(slot) {
+                of.is_due = false;
+            }
             self.with(slot, serve).into_iter().for_each(&mut closed);
         }
+        let served = due.len();
+        // The room for the list is used again.
+        let since = std::mem::replace(&mut self.due, due);
+        self.due.clear();
+        self.due.extend(since);
+        served
     }
 
     /// Whether some wait for the rest of a large request.
@@ -129,7 +152,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         slot: usize,
         act: impl FnOnce(&mut S, &mut Connection, &mut Executor<H>) -> Flow,
     ) -> Option<S> {
-        let (stream, connection) = self.slots.get_mut(slot)?.as_mut()?;
+        let Slot { stream, connection, .. } = self.slots.get_mut(slot)?.as_mut()?;
         let flow = act(stream, connection, &mut self.executor);
         if flow != Flow::Close && connection.keeps_part() {
             self.with_part.insert(slot);
@@ -139,44 +162,38 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         match flow {
             Flow::Go => None,
             Flow::Again => {
-                self.unfinished.insert(slot);
+                self.stir(slot);
                 None
             }
             Flow::Close => {
-                connection.abandon(&self.executor);
+                connection.abandon(&mut self.executor);
                 let gone = self.slots[slot].take();
                 self.free.push(slot);
-                self.executor.host.counts().connections.fetch_sub(1, Ordering::Relaxed);
-                gone.map(|(stream, _)| stream)
+                self.executor.host.note_end();
+                gone.map(|gone| gone.stream)
             }
         }
     }
 
-    /// Takes what the shards have answered.
-    pub fn take_replies(&mut self) {
-        while let Some((token, reply)) = self.executor.replies.pop() {
-            self.take_reply(token, reply);
-        }
-    }
-
-    fn take_reply(&mut self, token: Token, reply: OwnedReply) {
+    /// Takes what a shard has answered.
+    pub fn take_reply(&mut self, token: Token, reply: OwnedReply) {
         if token.connection == OWN {
             return self.executor.learn_place(token.request, &reply);
         }
         let slot = self.slots.get(token.connection).and_then(Option::as_ref);
-        let is_there = slot.is_some_and(|(_, connection)| connection.serial == token.serial);
+        let is_there = slot.is_some_and(|slot| slot.connection.serial == token.serial);
         let Some(reply) = self.executor.go_on(token, reply) else { return };
         let on = self.executor.go_on_with_key(token, reply, is_there);
         let Some(reply) = on else { return };
         if !is_there && reply.has_more {
             self.executor.order(token, Order::Abandon);
         }
-        let Some(Some((_, connection))) = self.slots.get_mut(token.connection) else { return };
+        let Some(Some(slot)) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
         let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);
-        if connection.serial == token.serial || is_planted {
-            connection.answer(token, reply);
-            self.unfinished.insert(token.connection);
+        if slot.connection.serial == token.serial || is_planted {
+            slot.connection.answer(token, reply);
+            self.stir(token.connection);
         }
     }
 }

@@ -6,8 +6,7 @@ use super::geo::GeoAnswers;
 use super::host::Host;
 use super::keys::KeyAnswers;
 use super::trees::TreePlaces;
-use crate::jobs::ReplyQueue;
-use crate::shared::{Counts, count};
+use crate::thread_counts::ThreadCounts;
 use remora_engine::command::Command;
 use remora_front::request;
 use remora_front::request::{Render, Request};
@@ -15,7 +14,6 @@ use remora_front::resp::Args;
 use remora_index::hash::TableRef;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use std::sync::Arc;
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
 /// hold up the others.
@@ -24,11 +22,18 @@ const READ_BYTES: usize = 64 << 10;
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
 
+/// Buffers that are lent to one connection after another.
+#[derive(Default)]
+pub struct Spare {
+    /// For arguments.
+    pub args: Args,
+    /// For replies.
+    pub output: Vec<u8>,
+}
+
 /// Executes requests for all connections of a thread.
 pub struct Executor<H> {
-    pub(super) host: Arc<H>,
-    /// Where the shards' replies come back.
-    pub replies: Arc<ReplyQueue>,
+    pub(super) host: H,
     /// This thread's views of the shards' tables.
     pub(super) tables: Vec<TableRef>,
     /// The record that an optimistic read found.
@@ -43,6 +48,9 @@ pub struct Executor<H> {
     pub(super) key_answers: KeyAnswers,
     /// Where sockets are read into.
     pub scratch: Vec<u8>,
+    /// What the connection that is served works with, unless it has kept something
+    /// in its own: idle connections have no buffers.
+    pub spare: Spare,
     /// Unix ms of the present turn's requests.
     pub(super) now_ms: u64,
     /// The database of the present request.
@@ -50,27 +58,27 @@ pub struct Executor<H> {
 }
 
 impl<H: Host> Executor<H> {
-    /// An executor whose replies come back through `replies`.
-    pub fn new(host: Arc<H>, replies: Arc<ReplyQueue>) -> Self {
+    /// An executor for the connections of this thread.
+    pub fn new(host: H) -> Self {
         let tables = (0..host.shards())
             .map(|shard| TableRef::of(host.memory(shard)).expect("the shard wrote this page"));
         Self {
             tables: tables.collect(),
             host,
-            replies,
             record: Vec::new(),
             tree_scratch: Vec::new(),
             tree_places: TreePlaces::default(),
             geo_answers: GeoAnswers::default(),
             key_answers: KeyAnswers::default(),
             scratch: vec![0; READ_BYTES],
+            spare: Spare::default(),
             now_ms: 0,
             database: Database::ZERO,
         }
     }
 
-    /// The server's counts.
-    pub fn counts(&self) -> &Counts {
+    /// Where the thread counts.
+    pub fn counts(&self) -> &ThreadCounts {
         self.host.counts()
     }
 
@@ -81,8 +89,8 @@ impl<H: Host> Executor<H> {
 
     /// Executes one request of a connection.
     pub fn request(&mut self, connection: &mut Connection, args: &Args, bytes: &[u8]) {
-        count(&self.counts().commands, 1);
-        self.now_ms = self.host.unix_ms();
+        self.counts().commands.add(1);
+        self.now_ms = self.host.now().unix_ms;
         self.database = connection.database;
         match request(args, bytes, self.now_ms) {
             Ok(request) => self.execute(connection, request),
@@ -95,11 +103,7 @@ impl<H: Host> Executor<H> {
 
     fn execute(&mut self, connection: &mut Connection, request: Request<'_>) {
         match request {
-            Request::Key(command, render) => {
-                if !self.look(connection, &command, render) {
-                    self.ask_owner(connection, &command, render);
-                }
-            }
+            Request::Key(command, render) => self.key_command(connection, &command, render),
             Request::Del(keys) => {
                 let commands = keys.map(|key| Command::Del { key });
                 self.ask_each(connection, commands, Render::Sum);
@@ -141,7 +145,8 @@ impl<H: Host> Executor<H> {
             Request::Geo(request) => self.geo(connection, &request),
             Request::Object { key, request, reply } => {
                 let command = Command::Of { key, request: request.request() };
-                self.ask_owner(connection, &command, Render::Object(reply));
+                let at = self.route(key);
+                self.ask_one(connection, (&command, at), Render::Object(reply), usize::MAX);
             }
             Request::TreeRefine { name, refine, form, most } => {
                 self.refine_tree(connection, (name, &refine.to_bytes()), form, most);

@@ -10,10 +10,8 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::Waiting;
 use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, home_of};
 use crate::jobs::{Job, OwnedReply, Token};
-use crate::shared::count;
 use remora_engine::command::{Command, GeoCommand, Places};
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_engine::moving::Place;
@@ -28,7 +26,6 @@ use remora_layout::node::{ENTRY_BYTES, NodeRef};
 use remora_layout::tree::RootPlace;
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Members that a reply may bring without holding up the requests behind it.
 const SMALL_REPLY: usize = STREAM_BYTES / ENTRY_BYTES;
@@ -84,6 +81,7 @@ impl<H: Host> Executor<H> {
     /// One command about a GEO key.
     pub(super) fn geo(&mut self, connection: &mut Connection, request: &GeoRequest<'_>) {
         let (hash, shard) = self.route(request.key);
+        let is_search = matches!(request.render, Render::Geo(GeoRender::Found(_)));
         if let Render::Geo(GeoRender::Found(form)) = request.render {
             let may_read = connection.may_read(shard, hash);
             if may_read && self.read_geo(connection, shard, request, &form) {
@@ -103,8 +101,11 @@ impl<H: Host> Executor<H> {
             }
         }
         let command = Command::Of { key: request.key, request: request.command().request() };
-        let asked = vec![self.submit(connection, shard, 0, &command)];
-        connection.wait(Waiting::all(request.render, asked));
+        if is_search {
+            // Its answer is looked at first, which goes by its number.
+            return self.ask_owner(connection, (&command, shard), request.render, usize::MAX);
+        }
+        self.ask_one(connection, (&command, (hash, shard)), request.render, usize::MAX);
     }
 
     /// Answers a search from its shard's memory, if the place of the key's tree
@@ -141,13 +142,13 @@ impl<H: Host> Executor<H> {
             buffers,
         ) {
             Ok(()) => {
-                count(&self.host.counts().optimistic_reads, 1);
+                self.host.counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
                 connection.reply(|out, protocol| geo_reply::found(out, protocol, found, form));
                 true
             }
             Err(unread) => {
-                count(&self.counts().asked_reads, 1);
+                self.counts().asked_reads.add(1);
                 if unread == Unread::Gone {
                     self.geo_answers.places(self.database).remove(request.key);
                 }
@@ -189,8 +190,7 @@ impl<H: Host> Executor<H> {
             0,
             &mut command,
         );
-        let reply_to = Arc::clone(&self.replies);
-        self.host.hand(shard, Job::execute(command, reply_to, token));
+        self.host.hand(shard, Job::execute(command, token));
         None
     }
 }

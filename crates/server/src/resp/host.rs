@@ -1,8 +1,10 @@
 //! What requests need of the server around them.
 
-use crate::jobs::{Job, Message};
-use crate::shared::{Counts, Shared};
-use remora_arena::ReadView;
+use crate::jobs::Job;
+use crate::large_jobs::LargeJobs;
+use crate::thread_counts::ThreadCounts;
+use remora_arena::Journal;
+use remora_engine::{Now, Shard};
 use remora_front::request::Sections;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -10,11 +12,26 @@ use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_walk::Memory;
 
-/// The server as its RESP connections see it: shards that take jobs, and whose
+/// The server as the RESP connections of one thread see it: the thread's own
+/// shard, which executes commands at once; the others, which take jobs, and whose
 /// memory is read; a clock; counts.
 pub trait Host {
     /// A shard's arena, as this thread reads it.
     type Memory: Memory;
+    /// The journal of the own shard's arena.
+    type Journal: Journal;
+
+    /// The number of the thread's own shard.
+    fn home(&self) -> usize;
+
+    /// The time of the present turn.
+    fn now(&self) -> Now;
+
+    /// Lets the own shard do something at once. `None` if it is no more.
+    fn with_own<R>(
+        &mut self,
+        act: impl FnOnce(&mut Shard<Self::Journal>, &mut LargeJobs, Now) -> R,
+    ) -> Option<R>;
 
     /// Which shard has which slot.
     fn slots(&self) -> &SlotTable;
@@ -25,20 +42,21 @@ pub trait Host {
     /// Keys of a database in a shard, as they were some milliseconds ago.
     fn keys_in(&self, shard: usize, database: Database) -> u64;
 
-    /// Unix time, ms.
-    fn unix_ms(&self) -> u64;
-
     /// A shard's arena.
     fn memory(&self, shard: usize) -> &Self::Memory;
 
-    /// Hands a job to a shard. Jobs of one thread are executed in their order.
-    fn hand(&self, shard: usize, job: Job);
+    /// Hands a job to a shard, the own one or another. A shard executes the jobs
+    /// of one thread in their order.
+    fn hand(&mut self, shard: usize, job: Job);
 
     /// Tells a shard that a record was read there.
     fn touched(&self, shard: usize, pointer: RemotePointer);
 
-    /// Where is counted what happens.
-    fn counts(&self) -> &Counts;
+    /// Where this thread counts what happens.
+    fn counts(&self) -> &ThreadCounts;
+
+    /// A connection of this thread is over.
+    fn note_end(&self);
 
     /// The text of INFO.
     fn info(&self, sections: &Sections<'_>) -> String;
@@ -54,49 +72,5 @@ pub trait Host {
     /// The hash of a key of a database, and the shard that owns it.
     fn route(&self, database: Database, key: &[u8]) -> (KeyHash, usize) {
         (KeyHash::within(database, key, self.hash_seed()), self.slots().shard_of(key))
-    }
-}
-
-impl Host for Shared {
-    type Memory = ReadView;
-
-    fn slots(&self) -> &SlotTable {
-        &self.slots
-    }
-
-    fn hash_seed(&self) -> u64 {
-        self.hash_seed
-    }
-
-    fn keys_in(&self, shard: usize, database: Database) -> u64 {
-        self.shards[shard].stats().databases[database.number() as usize].keys
-    }
-
-    fn unix_ms(&self) -> u64 {
-        self.clock.now().unix_ms
-    }
-
-    fn memory(&self, shard: usize) -> &ReadView {
-        &self.shards[shard].view
-    }
-
-    fn hand(&self, shard: usize, job: Job) {
-        self.shards[shard].inbox.push(Message::Job(job));
-    }
-
-    fn touched(&self, shard: usize, pointer: RemotePointer) {
-        self.shards[shard].touched.push(pointer);
-    }
-
-    fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    fn info(&self, sections: &Sections<'_>) -> String {
-        super::info::server(self, sections)
-    }
-
-    fn parameters(&self) -> Vec<(&'static str, String)> {
-        super::info::parameters(self)
     }
 }

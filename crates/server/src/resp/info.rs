@@ -4,6 +4,7 @@ use super::connection::Connection;
 use crate::config::Eviction;
 use crate::config::Wanted;
 use crate::shared::Shared;
+use crate::thread_counts::{Counter, ThreadCounts};
 use remora_engine::ShardStats;
 use remora_front::request::Sections;
 use remora_layout::database::DATABASES;
@@ -41,6 +42,10 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         let all = shared.shards.iter().map(|s| field(s).load(Ordering::Relaxed));
         all.min().unwrap_or(0).to_string()
     };
+    let threads = |field: fn(&ThreadCounts) -> &Counter| {
+        let sum: u64 = shared.shards.iter().map(|shard| field(&shard.thread).get()).sum();
+        sum.to_string()
+    };
     let node = |node: Option<u32>| node.map_or_else(|| "any".into(), |node| node.to_string());
     let nodes = shared.shards.iter().map(|shard| node(shard.node)).enumerate();
     let nodes: Vec<_> = nodes.map(|(at, node)| (format!("shard{at}_node"), node)).collect();
@@ -66,7 +71,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     section(
         "Clients",
         &[
-            ("connected_clients", load(&counts.connections)),
+            ("connected_clients", over_shards(|s| &s.connections)),
             ("connected_sessions_shm", load(&counts.sessions_shm)),
             ("connected_sessions_tcp", load(&counts.sessions_tcp)),
             ("connected_sessions_verbs", load(&counts.sessions_verbs)),
@@ -123,14 +128,22 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("rejected_connections", load(&counts.connections_rejected)),
-            ("protocol_errors", load(&counts.protocol_errors)),
-            ("client_output_buffer_limit_disconnections", load(&counts.output_cut_off)),
+            ("protocol_errors", threads(|t| &t.protocol_errors)),
+            ("client_output_buffer_limit_disconnections", threads(|t| &t.output_cut_off)),
             ("stages_abandoned", sum(|s| s.stages_abandoned)),
             ("uploads_abandoned", sum(|s| s.uploads_abandoned)),
-            ("requests_abandoned", load(&counts.requests_abandoned)),
-            ("total_commands_processed", load(&counts.commands)),
-            ("optimistic_reads", load(&counts.optimistic_reads)),
-            ("asked_reads", load(&counts.asked_reads)),
+            ("requests_abandoned", threads(|t| &t.requests_abandoned)),
+            ("total_commands_processed", threads(|t| &t.commands)),
+            ("optimistic_reads", threads(|t| &t.optimistic_reads)),
+            ("asked_reads", threads(|t| &t.asked_reads)),
+            ("commands_executed_here", threads(|t| &t.executed_here)),
+            ("jobs_sent", threads(|t| &t.jobs_sent)),
+            ("mail_sent", threads(|t| &t.mail_sent)),
+            ("mail_waited", threads(|t| &t.mail_waited)),
+            ("socket_looks", threads(|t| &t.socket_looks)),
+            ("socket_writes", threads(|t| &t.writes)),
+            ("total_net_output_bytes", threads(|t| &t.bytes_written)),
+            ("connections_moved", threads(|t| &t.connections_moved)),
             ("ring_frames", over_shards(|s| &s.frames)),
             ("ring_frames_least", least_of_shards(|s| &s.frames)),
             ("searches_by_others", over_shards(|s| &s.searches.answered)),

@@ -21,7 +21,6 @@ use remora_layout::hash::mix;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Keys of one step of KEYS.
 const KEYS_STEP: u32 = 1_000;
@@ -144,8 +143,7 @@ impl<H: Host> Executor<H> {
     pub(super) fn store(&mut self, token: Token, storing: Storing) {
         let moving::Next::Ask(shard, command) = storing.first() else { return };
         self.key_answers.going_on.insert(part_of(&token), GoingOn::Storing(Box::new(storing)));
-        let reply_to = Arc::clone(&self.replies);
-        self.host.hand(shard, Job::execute(command, reply_to, token));
+        self.host.hand(shard, Job::execute(command, token));
     }
 
     fn draw(&mut self) -> u64 {
@@ -206,8 +204,7 @@ impl<H: Host> Executor<H> {
                 if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
             {
                 self.key_answers.going_on.insert(part, on);
-                let reply_to = Arc::clone(&self.replies);
-                self.host.hand(shard, Job::execute(command, reply_to, token));
+                        self.host.hand(shard, Job::execute(command, token));
                 None
             }
             Next::Ask(..) => None,

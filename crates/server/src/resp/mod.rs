@@ -1,7 +1,9 @@
-//! RESP: connections that parse, read optimistically, hand the rest to the
-//! shards, and reply in order. What they need of the server is a [`Host`], what
-//! they need of the network a stream of bytes each; `thread` has the sockets.
+//! RESP: connections that parse, execute in their thread's own shard, read other
+//! shards optimistically, hand the rest to these, and reply in order. What they
+//! need of the server is a [`Host`], what they need of the network a stream of
+//! bytes each; the shard's loop has the sockets, which `acceptor` hands to it.
 
+mod acceptor;
 mod ask;
 mod connection;
 mod connections;
@@ -13,11 +15,14 @@ mod keys;
 mod own;
 mod pending;
 mod read;
-mod thread;
+mod shard_host;
 mod trees;
 mod unanswered;
 
+pub(crate) use acceptor::Acceptor;
+pub use acceptor::Handed;
+pub use connection::Connection;
 pub use connections::Connections;
 pub use host::Host;
 pub use remora_front::request::Sections;
-pub(crate) use thread::RespThread;
+pub(crate) use shard_host::{ShardHost, bits};

@@ -2,7 +2,7 @@
 
 use super::unanswered::Asked;
 use crate::jobs::{OwnedReply, Token};
-use remora_engine::Digest;
+use remora_engine::{Digest, Reply};
 use remora_engine::command::ScannedKeys;
 use remora_front::CommandError;
 use remora_front::error::status_error;
@@ -145,6 +145,51 @@ impl Waiting {
         let parts = vec![None; asked.len()];
         Self { render, parts, missing: asked.len(), bytes: 0, asked, rest: None }
     }
+
+    /// One whose only part is there.
+    pub fn answered(render: Render, reply: OwnedReply) -> Self {
+        let bytes = reply.value.as_ref().map_or(0, Vec::len);
+        let (parts, asked) = (vec![Some(reply)], Vec::new());
+        Self { render, parts, missing: 0, bytes, asked, rest: None }
+    }
+
+    /// Adds a part that was asked for, or whose reply is there.
+    pub fn add(&mut self, asked: Asked, reply: Option<OwnedReply>) {
+        self.missing += reply.is_none() as usize;
+        self.bytes += reply.as_ref().and_then(|reply| reply.value.as_ref()).map_or(0, Vec::len);
+        self.parts.push(reply);
+        self.asked.push(asked);
+    }
+}
+
+/// One part of a reply.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    status: Status,
+    number: i64,
+    value: Option<&'a [u8]>,
+}
+
+impl<'a> From<&'a OwnedReply> for Part<'a> {
+    fn from(reply: &'a OwnedReply) -> Self {
+        Self { status: reply.status, number: reply.number, value: reply.value.as_deref() }
+    }
+}
+
+impl<'a> From<&Reply<'a>> for Part<'a> {
+    fn from(reply: &Reply<'a>) -> Self {
+        Self { status: reply.status, number: reply.number, value: reply.value }
+    }
+}
+
+/// Whether a reply of this form may be one that is written piece by piece.
+pub const fn is_long(render: Render) -> bool {
+    matches!(
+        render,
+        Render::TreeObjects(_)
+            | Render::Geo(GeoRender::Found(_))
+            | Render::Object(ObjectReply { shape: Shape::List(_), .. })
+    )
 }
 
 /// The reply that the parts make, if it is one that is written piece by piece.
@@ -170,9 +215,9 @@ pub fn long_reply(render: Render, parts: &mut [OwnedReply]) -> Option<Long> {
 }
 
 /// Appends all keys that shards have told of.
-fn write_keys(out: &mut Vec<u8>, parts: &[OwnedReply]) {
+fn write_keys(out: &mut Vec<u8>, parts: &[Part<'_>]) {
     let keys = || {
-        let lists = parts.iter().map(|part| part.value.as_deref().unwrap_or_default());
+        let lists = parts.iter().map(|part| part.value.unwrap_or_default());
         lists.flat_map(ScannedKeys::new)
     };
     encode::array(out, keys().count());
@@ -180,15 +225,15 @@ fn write_keys(out: &mut Vec<u8>, parts: &[OwnedReply]) {
 }
 
 /// The digest that a shard has told; zeros for a key that is not there.
-fn digest_of(part: &OwnedReply) -> Digest {
-    let bytes = part.value.as_deref().and_then(<[u8]>::first_chunk);
+fn digest_of(part: &Part<'_>) -> Digest {
+    let bytes = part.value.and_then(<[u8]>::first_chunk);
     bytes.map_or_else(Digest::default, |bytes| Digest(u128::from_le_bytes(*bytes)))
 }
 
 /// Appends the reply that the parts make.
-pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts: &[OwnedReply]) {
+pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
     if let (Render::Object(form), [part]) = (render, parts) {
-        let answer = (part.status, part.number, part.value.as_deref());
+        let answer = (part.status, part.number, part.value);
         return object_reply::write(out, protocol, form, answer);
     }
     if render == Render::Values && parts.iter().any(|part| part.status == Status::TooLarge) {
@@ -223,9 +268,9 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         return encode::error(out, &text);
     }
     match (render, parts) {
-        (Render::Value, [part]) => encode::bulk_or_null(out, protocol, part.value.as_deref()),
+        (Render::Value, [part]) => encode::bulk_or_null(out, protocol, part.value),
         (Render::Set { get: true }, [part]) => {
-            encode::bulk_or_null(out, protocol, part.value.as_deref());
+            encode::bulk_or_null(out, protocol, part.value);
         }
         (Render::Set { get: false }, [part]) if part.status == Status::NotDone => {
             encode::null(out, protocol);
@@ -237,14 +282,14 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
         (Render::Values, _) => {
             encode::array(out, parts.len());
             for part in parts {
-                encode::bulk_or_null(out, protocol, part.value.as_deref());
+                encode::bulk_or_null(out, protocol, part.value);
             }
         }
         (Render::TreeMade, [part]) if part.status == Status::NotDone => {
             CommandError::TreeExists.write(out);
         }
         (Render::TreeObject(parts), [part]) => {
-            tree_reply::object(out, protocol, part.value.as_deref(), part.number, parts);
+            tree_reply::object(out, protocol, part.value, part.number, parts);
         }
         (Render::Type, [part]) => encode::simple(
             out,
@@ -275,10 +320,10 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
             write_keys(out, parts);
         }
         (Render::KeyList, _) => write_keys(out, parts),
-        (Render::AnyKey, [part]) => encode::bulk_or_null(out, protocol, part.value.as_deref()),
-        (Render::TreeInfo, [part]) => tree_reply::info(out, protocol, part.value.as_deref()),
+        (Render::AnyKey, [part]) => encode::bulk_or_null(out, protocol, part.value),
+        (Render::TreeInfo, [part]) => tree_reply::info(out, protocol, part.value),
         (Render::Geo(render), [part]) => {
-            let answer = (part.status, part.number, part.value.as_deref());
+            let answer = (part.status, part.number, part.value);
             geo_reply::write(out, protocol, render, answer);
         }
         (Render::Digest, _) => {

@@ -3,17 +3,17 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Waiting, write_reply};
-use super::unanswered::Asked;
+use super::pending::Waiting;
+use super::unanswered::{Asked, What, group};
 use crate::jobs::OwnedReply;
-use crate::shared::count;
 use remora_engine::command::Command;
 use remora_engine::string_edit::{BitPlace, range};
 use remora_front::request::Render;
 use remora_front::resp::encode;
 use remora_index::hash::walk_locally;
 use remora_layout::kind::Kind;
-use remora_layout::limits::RESP_MAX_REPLY_BYTES;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES};
 use remora_layout::message::Status;
 use remora_layout::plant::{Plant, planted};
 
@@ -31,7 +31,7 @@ impl<H: Host> Executor<H> {
     pub(super) fn look(
         &mut self,
         connection: &mut Connection,
-        command: &Command<'_>,
+        (command, at): (&Command<'_>, (KeyHash, usize)),
         render: Render,
     ) -> bool {
         let key = match *command {
@@ -44,11 +44,11 @@ impl<H: Host> Executor<H> {
             // owner's to say.
             _ => return false,
         };
-        if matches!(command, Command::Ttl { .. }) && self.tables[self.route(key).1].lags {
+        if matches!(command, Command::Ttl { .. }) && self.tables[at.1].lags {
             // An expiry is one word, which may be read before it is durable.
             return false;
         }
-        let Read::Found { from, to, expires_at_ms } = self.read(connection, key) else {
+        let Read::Found { from, to, expires_at_ms } = self.read(connection, key, at) else {
             return false;
         };
         let value = &self.record[from..to];
@@ -76,8 +76,12 @@ impl<H: Host> Executor<H> {
     }
 
     /// Reads a key's record from its shard's memory, if this session may.
-    fn read(&mut self, connection: &Connection, key: &[u8]) -> Read {
-        let (hash, shard) = self.route(key);
+    fn read(
+        &mut self,
+        connection: &Connection,
+        key: &[u8],
+        (hash, shard): (KeyHash, usize),
+    ) -> Read {
         if !connection.may_read(shard, hash) {
             return Read::Ask;
         }
@@ -92,59 +96,63 @@ impl<H: Host> Executor<H> {
                 }
                 let to = found.pointer.length as usize;
                 let from = to - found.value.len();
-                count(&self.host.counts().optimistic_reads, 1);
+                self.host.counts().optimistic_reads.add(1);
                 self.host.touched(shard, found.pointer);
                 Read::Found { from, to, expires_at_ms }
             }
             Err(_) => {
-                count(&self.host.counts().asked_reads, 1);
+                self.host.counts().asked_reads.add(1);
                 Read::Ask
             }
         }
     }
 
-    /// One reading command for each key: read where that concludes, else asked.
+    /// One reading command for each key: executed here, read where that
+    /// concludes, else asked.
     pub(super) fn read_each<'a>(
         &mut self,
         connection: &mut Connection,
         commands: impl Iterator<Item = Command<'a>>,
         render: Render,
     ) {
-        let mut parts = Vec::new();
-        let mut asked = Vec::new();
-        let mut missing = 0;
-        let mut bytes = 0;
+        let mut waiting = Waiting::all(render, Vec::new());
         for (part, command) in commands.enumerate() {
             let key = command.key().unwrap_or_default();
-            asked.push(Asked::Other);
-            if bytes > RESP_MAX_REPLY_BYTES {
+            let at = self.route(key);
+            let asked = Asked { shard: at.1, what: What::Read(group(at.0)) };
+            if waiting.bytes > RESP_MAX_REPLY_BYTES {
                 // A small request must not make a huge reply.
-                parts.push(Some(OwnedReply::status(Status::TooLarge)));
+                waiting.add(asked, Some(OwnedReply::status(Status::TooLarge)));
                 continue;
             }
-            parts.push(match self.read(connection, key) {
-                Read::Found { from, to, .. } => {
-                    let wants_value = matches!(command, Command::Get { .. });
-                    bytes += if wants_value { to - from } else { 0 };
-                    if bytes > RESP_MAX_REPLY_BYTES {
-                        parts.push(Some(OwnedReply::status(Status::TooLarge)));
-                        continue;
-                    }
-                    let value = wants_value.then(|| self.record[from..to].to_vec());
-                    Some(OwnedReply { status: Status::Ok, number: 1, value, has_more: false })
-                }
-                Read::Ask => {
-                    let (_, shard) = self.route(key);
-                    asked[part] = self.submit(connection, shard, part, &command);
-                    missing += 1;
-                    None
-                }
-            });
+            let is_in_turn = part < RESP_KEYS_PER_TURN;
+            let reply = if is_in_turn && self.is_for_here(connection, at.1, &command) {
+                self.execute_part_here(connection, (&command, at.0), part)
+            } else if let Some(reply) = self.read_part(connection, (&command, at)) {
+                Some(reply)
+            } else {
+                self.submit(connection, at.1, part, &command);
+                None
+            };
+            waiting.add(asked, reply);
         }
-        if missing > 0 {
-            return connection.wait(Waiting { render, parts, missing, bytes, asked, rest: None });
+        if waiting.bytes > RESP_MAX_REPLY_BYTES {
+            let last = waiting.parts.iter_mut().flatten().last();
+            last.into_iter().for_each(|last| *last = OwnedReply::status(Status::TooLarge));
         }
-        let parts: Vec<OwnedReply> = parts.into_iter().flatten().collect();
-        connection.reply(|out, protocol| write_reply(render, out, protocol, &parts));
+        connection.wait(waiting);
+    }
+
+    /// The reply to one of a request's reading commands, from its shard's memory.
+    fn read_part(
+        &mut self,
+        connection: &Connection,
+        (command, at): (&Command<'_>, (KeyHash, usize)),
+    ) -> Option<OwnedReply> {
+        let key = command.key().unwrap_or_default();
+        let Read::Found { from, to, .. } = self.read(connection, key, at) else { return None };
+        let wants_value = matches!(command, Command::Get { .. });
+        let value = wants_value.then(|| self.record[from..to].to_vec());
+        Some(OwnedReply { status: Status::Ok, number: 1, value, has_more: false })
     }
 }

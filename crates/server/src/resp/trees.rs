@@ -7,10 +7,9 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Waiting, write_reply};
+use super::pending::{Part, Waiting, write_reply};
 use crate::jobs::{Job, OwnedReply, Token};
-use crate::shared::count;
-use remora_engine::command::{Command, ObjectId, TreeCommand};
+use remora_engine::command::{Command, ObjectId, Reply, TreeCommand};
 use remora_engine::geo_read::Unread;
 use remora_front::request::{ObjectForm, Render};
 use remora_front::resp::encode;
@@ -25,7 +24,6 @@ use remora_layout::tree::{RootPlace, TREE_INFO_WORDS, TreeInfo};
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use zerocopy::FromBytes;
 
 /// Nearest objects that are looked for without asking: the walk compares each
@@ -86,16 +84,15 @@ impl<H: Host> Executor<H> {
         let mut scratch = std::mem::take(&mut self.tree_scratch);
         match command.request(&mut scratch) {
             Ok(request) => {
-                let (_, shard) = self.route(name);
+                let at = self.route(name);
                 if matches!(render, Render::TreeObjects(_)) && most > READ_SEARCH_OBJECTS {
                     connection.expect_large();
                 }
                 let command = Command::Of { key: name, request };
-                let asked = vec![self.submit_some(connection, shard, 0, &command, most)];
-                connection.wait(Waiting::all(render, asked));
+                self.ask_one(connection, (&command, at), render, most);
             }
             Err(status) => {
-                let part = [OwnedReply::status(status)];
+                let part = [Part::from(&Reply::status(status))];
                 connection.reply(|out, protocol| write_reply(render, out, protocol, &part));
             }
         }
@@ -104,7 +101,7 @@ impl<H: Host> Executor<H> {
 
     /// Removes objects of a tree, each by itself.
     pub(super) fn remove_objects(
-        &self,
+        &mut self,
         connection: &mut Connection,
         name: &[u8],
         ids: &[ObjectId<'_>],
@@ -154,7 +151,7 @@ impl<H: Host> Executor<H> {
         let Some(root) = RootPlace::of(at, name.len()) else { return false };
         match walk_tree(memory, home, (root, self.now_ms), query, &mut self.record) {
             Ok(walk) => {
-                count(&self.host.counts().optimistic_reads, 1);
+                self.host.counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
                 let found = walk.walk().results();
                 let found = &found[..found.len().min(most)];
@@ -167,7 +164,7 @@ impl<H: Host> Executor<H> {
                 true
             }
             Err(unread) => {
-                count(&self.counts().asked_reads, 1);
+                self.counts().asked_reads.add(1);
                 if matches!(unread, Unread::Gone) {
                     self.tree_places.places[self.database.number() as usize].remove(name);
                 }
@@ -194,9 +191,9 @@ impl<H: Host> Executor<H> {
         known.questions += 1;
         known.places[at].insert(name.into(), None);
         known.asked.insert(known.questions, (database, name.into()));
-        let token = Token { connection: OWN, serial: 0, request: known.questions, part: 0, shard };
-        let reply_to = Arc::clone(&self.replies);
-        self.host.hand(shard, Job { most_objects: 0, ..Job::execute(command, reply_to, token) });
+        let (home, request) = (self.host.home(), known.questions);
+        let token = Token { home, connection: OWN, serial: 0, request, part: 0, shard };
+        self.host.hand(shard, Job { most_objects: 0, ..Job::execute(command, token) });
     }
 
     /// Takes a shard's word on where a tree's header lies.

@@ -1,6 +1,7 @@
 //! What a connection has asked of the shards and not been answered: it says
 //! when the connection may read a key from a shard's memory by itself, so that
-//! what it sees never goes back.
+//! what it sees never goes back, and when its own shard may execute a command at
+//! once, so that no command overtakes another one.
 
 use remora_layout::hash::KeyHash;
 use remora_layout::plant::{Plant, planted};
@@ -11,13 +12,21 @@ const READ_GROUPS: usize = 256;
 
 /// What one part of a request asks of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
-    /// To change something at the shard with this number.
-    Write(usize),
+pub struct Asked {
+    /// The shard.
+    pub shard: usize,
+    /// What it is to do.
+    pub what: What,
+}
+
+/// What a shard is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// To change something.
+    Write,
     /// To read a key of this group.
     Read(usize),
-    /// Something that no later reading is compared with, or nothing: the part
-    /// was read.
+    /// Something that no later reading is compared with.
     Other,
 }
 
@@ -27,47 +36,79 @@ pub fn group(hash: KeyHash) -> usize {
 }
 
 /// Counts of what one connection waits for.
+#[derive(Default)]
 pub struct Unanswered {
-    /// By shard. A read goes to the shard too while there are any, so that the
-    /// connection sees its own writes.
-    writes: Vec<u32>,
+    /// Nothing while nothing is asked: most connections are idle.
+    counts: Option<Box<Counts>>,
+}
+
+struct Counts {
+    /// All that is unanswered.
+    all: u32,
+    /// By shard.
+    of_shards: Vec<OfShard>,
     /// By group of keys. A read of such a key is asked for too: by itself it
     /// could see an older value than the one that is asked for will.
     reads: [u32; READ_GROUPS],
 }
 
-impl Unanswered {
-    /// Nothing, at so many shards.
-    pub fn new(shards: usize) -> Self {
-        Self { writes: vec![0; shards], reads: [0; READ_GROUPS] }
-    }
+#[derive(Clone, Default)]
+struct OfShard {
+    all: u32,
+    /// A read goes to the shard too while there are any, so that the connection
+    /// sees its own writes.
+    writes: u32,
+}
 
-    /// Something is asked.
-    pub fn ask(&mut self, asked: Asked) {
-        if let Some(count) = self.count(asked) {
-            *count += 1;
-        }
+impl Unanswered {
+    /// Something is asked, of one of so many shards.
+    pub fn ask(&mut self, asked: Asked, shards: usize) {
+        let counts = self.counts.get_or_insert_with(|| {
+            let of_shards = vec![OfShard::default(); shards];
+            Box::new(Counts { all: 0, of_shards, reads: [0; READ_GROUPS] })
+        });
+        counts.change(asked, |count| *count += 1);
     }
 
     /// The shard has replied to it.
     pub fn answered(&mut self, asked: Asked) {
-        if let Some(count) = self.count(asked) {
-            *count -= 1;
+        if let Some(counts) = &mut self.counts {
+            counts.change(asked, |count| *count -= 1);
+        }
+    }
+
+    /// Gives back what the counts take, if nothing is asked.
+    pub fn settle(&mut self) {
+        if self.counts.as_ref().is_some_and(|counts| counts.all == 0) {
+            self.counts = None;
         }
     }
 
     /// Whether the key with this hash may be read from the memory of its
     /// shard.
+    #[inline]
     pub fn may_read(&self, shard: usize, hash: KeyHash) -> bool {
-        self.reads[group(hash)] == 0
-            && (self.writes[shard] == 0 || planted(Plant::RespPastOwnWrites))
+        let Some(counts) = &self.counts else { return true };
+        counts.reads[group(hash)] == 0
+            && (counts.of_shards[shard].writes == 0 || planted(Plant::RespPastOwnWrites))
     }
 
-    fn count(&mut self, asked: Asked) -> Option<&mut u32> {
-        match asked {
-            Asked::Write(shard) => Some(&mut self.writes[shard]),
-            Asked::Read(group) => Some(&mut self.reads[group]),
-            Asked::Other => None,
+    /// Whether nothing is asked of this shard.
+    #[inline]
+    pub fn is_quiet(&self, shard: usize) -> bool {
+        self.counts.as_ref().is_none_or(|counts| counts.of_shards[shard].all == 0)
+    }
+}
+
+impl Counts {
+    fn change(&mut self, asked: Asked, change: impl Fn(&mut u32)) {
+        change(&mut self.all);
+        let of_shard = &mut self.of_shards[asked.shard];
+        change(&mut of_shard.all);
+        match asked.what {
+            What::Write => change(&mut of_shard.writes),
+            What::Read(group) => change(&mut self.reads[group]),
+            What::Other => {}
         }
     }
 }
@@ -79,22 +120,29 @@ mod tests {
     #[test]
     fn what_is_asked_holds_up_reads_of_its_key_or_shard_until_it_is_answered() {
         let (key, other) = (KeyHash(7), KeyHash(8));
-        let mut unanswered = Unanswered::new(2);
+        let mut unanswered = Unanswered::default();
         let may_read = |unanswered: &Unanswered| {
             [(0, key), (0, other), (1, key)].map(|(shard, hash)| unanswered.may_read(shard, hash))
         };
+        let of = |shard, what| Asked { shard, what };
         assert_eq!(may_read(&unanswered), [true; 3]);
-        let read = Asked::Read(group(key));
-        unanswered.ask(read);
-        unanswered.ask(read);
+        let read = of(0, What::Read(group(key)));
+        unanswered.ask(read, 2);
+        unanswered.ask(read, 2);
         unanswered.answered(read);
         assert_eq!(may_read(&unanswered), [false, true, false], "one is still asked for");
+        assert_eq!([0, 1].map(|shard| unanswered.is_quiet(shard)), [false, true]);
         unanswered.answered(read);
-        unanswered.ask(Asked::Other);
-        unanswered.ask(Asked::Write(0));
+        unanswered.ask(of(1, What::Other), 2);
+        unanswered.ask(of(0, What::Write), 2);
         assert_eq!(may_read(&unanswered), [false, false, true]);
-        unanswered.answered(Asked::Write(0));
-        unanswered.answered(Asked::Other);
+        unanswered.answered(of(0, What::Write));
+        assert_eq!([0, 1].map(|shard| unanswered.is_quiet(shard)), [true, false]);
+        unanswered.settle();
+        assert!(unanswered.counts.is_some(), "something is asked");
+        unanswered.answered(of(1, What::Other));
         assert_eq!(may_read(&unanswered), [true; 3]);
+        unanswered.settle();
+        assert!(unanswered.counts.is_none());
     }
 }

@@ -5,7 +5,7 @@
 use remora_fabric::sim::SimWorld;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pieces in which bytes arrive that were sent at once, at most.
@@ -35,6 +35,8 @@ pub struct Events {
     pub stirred: Mutex<BTreeSet<usize>>,
     /// Slots whose peer has closed its side.
     pub ended: Mutex<BTreeSet<usize>>,
+    /// Number of the next connection.
+    pub serials: AtomicU64,
     /// The process is dead: nothing it does has an effect.
     pub dead: AtomicBool,
 }
@@ -47,6 +49,7 @@ impl Events {
             accepted: Mutex::default(),
             stirred: Mutex::default(),
             ended: Mutex::default(),
+            serials: AtomicU64::new(1),
             dead: AtomicBool::new(false),
         })
     }

@@ -1,23 +1,24 @@
-//! The server's RESP thread: production connections over simulated streams, for
-//! one life of the server after another.
+//! RESP connections of the shards' threads: production code over simulated streams,
+//! for one life of the server after another.
 
 use super::jobs::Inbox;
 use super::stream::{ClientEnd, Events, ServerEnd, StreamOptions, connect, lock};
 use crate::faults::{Fault, Faults};
-use crate::node::Node;
-use crate::node::NodeTime;
+use crate::node::{Node, NodeTime};
 use crate::probes::{Probe, Probes};
 use crate::tasks::Coroutines;
 use remora_arena::ReadView;
+use remora_engine::{Now, Shard};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::database::Database;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
-use remora_server::Counts;
-use remora_server::jobs::{Job, ReplyQueue};
-use remora_server::resp::{Connections, Host, Sections};
+use remora_server::jobs::Job;
+use remora_server::large_jobs::LargeJobs;
+use remora_server::resp::{Connection, Connections, Host, Sections};
+use remora_server::thread_counts::ThreadCounts;
 use remora_walk::Memory;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ const HELD_UP_PPM: u32 = 2_000;
 /// For how long at most, ns.
 const HELD_UP_NS: u64 = 20_000_000;
 
-/// A shard's arena, as the RESP thread sees it: every piece that it reads takes
+/// A shard's arena, as another one's thread sees it: every piece that it reads takes
 /// a while, in which the shard goes on.
 pub struct BesideMemory {
     world: SimWorld,
@@ -47,7 +48,7 @@ impl BesideMemory {
     }
 
     fn last(&self) {
-        let task = Coroutines.current().expect("the RESP thread is a task");
+        let task = Coroutines.current().expect("the thread is a task");
         let is_held_up = self.world.draw(|random| random.happens(HELD_UP_PPM));
         let most_ns = if is_held_up { HELD_UP_NS } else { self.read_ns };
         let until_ns =
@@ -77,7 +78,7 @@ impl Memory for BesideMemory {
     }
 }
 
-/// One shard, as the RESP thread sees it.
+/// One shard, as another one's thread sees it.
 pub struct ShardBeside {
     /// Its arena.
     pub memory: BesideMemory,
@@ -85,22 +86,67 @@ pub struct ShardBeside {
     pub inbox: Arc<Inbox>,
 }
 
-/// What the RESP thread of one life knows of its server.
+/// What the RESP connections of one shard's thread know of their server, in one of
+/// its lives.
 pub struct SimHost {
-    /// The server's clock.
-    pub time: NodeTime,
-    /// Seed of the key hash.
-    pub hash_seed: u64,
-    /// Which shard has which slot.
-    pub slots: Box<SlotTable>,
-    /// The shards, by number.
-    pub shards: Vec<ShardBeside>,
-    /// Counts of this life.
-    pub counts: Counts,
+    node: Rc<RefCell<Node>>,
+    life: u64,
+    home: usize,
+    time: NodeTime,
+    hash_seed: u64,
+    slots: Box<SlotTable>,
+    shards: Rc<Vec<ShardBeside>>,
+    counts: Rc<ThreadCounts>,
+    /// Jobs that the present turn hands out, by shard.
+    outgoing: Vec<(usize, Job)>,
+}
+
+impl SimHost {
+    /// The thread of the shard with the number `home`.
+    pub fn new(
+        (node, life): (Rc<RefCell<Node>>, u64),
+        home: usize,
+        time: NodeTime,
+        hash_seed: u64,
+        slots: Box<SlotTable>,
+        shards: Vec<ShardBeside>,
+    ) -> Self {
+        let (shards, counts) = (Rc::new(shards), Rc::default());
+        let outgoing = Vec::new();
+        Self { node, life, home, time, hash_seed, slots, shards, counts, outgoing }
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.shards[self.home].inbox
+    }
+
+    /// The end of a turn.
+    fn send_mail(&mut self) {
+        for (shard, job) in self.outgoing.drain(..) {
+            self.shards[shard].inbox.push(job);
+        }
+    }
 }
 
 impl Host for SimHost {
     type Memory = BesideMemory;
+    type Journal = SimJournal;
+
+    fn home(&self) -> usize {
+        self.home
+    }
+
+    fn now(&self) -> Now {
+        // Leases are given by rings alone.
+        Now { unix_ms: self.time.unix_ms(), since_start_s: 0 }
+    }
+
+    fn with_own<R>(
+        &mut self,
+        act: impl FnOnce(&mut Shard<SimJournal>, &mut LargeJobs, Now) -> R,
+    ) -> Option<R> {
+        self.node.borrow_mut().with_shard((self.life, self.home), act)
+    }
 
     fn slots(&self) -> &SlotTable {
         &self.slots
@@ -115,25 +161,23 @@ impl Host for SimHost {
         self.hash_seed
     }
 
-    fn unix_ms(&self) -> u64 {
-        self.time.unix_ms()
-    }
-
     fn memory(&self, shard: usize) -> &BesideMemory {
         &self.shards[shard].memory
     }
 
-    fn hand(&self, shard: usize, job: Job) {
-        self.shards[shard].inbox.push(job);
+    fn hand(&mut self, shard: usize, job: Job) {
+        self.outgoing.push((shard, job));
     }
 
     fn touched(&self, shard: usize, pointer: RemotePointer) {
         self.shards[shard].inbox.touched.push(pointer);
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ThreadCounts {
         &self.counts
     }
+
+    fn note_end(&self) {}
 
     /// Nobody in a world asks for it.
     fn info(&self, _: &Sections<'_>) -> String {
@@ -146,53 +190,70 @@ impl Host for SimHost {
     }
 }
 
+/// What a world keeps of the RESP connections of one shard's thread.
+struct OfThread {
+    events: Arc<Events>,
+    shards: Rc<Vec<ShardBeside>>,
+    counts: Rc<ThreadCounts>,
+}
+
 /// RESP of a server: of its present life, if it has one.
 #[derive(Default)]
 pub struct Resp {
-    life: RefCell<Option<(Arc<Events>, Arc<SimHost>)>>,
+    threads: RefCell<Vec<OfThread>>,
+    accepted: Cell<usize>,
 }
 
 impl Resp {
-    /// The server's new life has a RESP thread.
-    #[allow(
-        clippy::arc_with_non_send_sync,
-        reason = "the server's code takes an Arc; a world is one thread"
-    )]
-    pub fn begin(&self, world: &SimWorld, node: &Node, faults: &Rc<Faults>, read_ns: u64) {
-        let Some(host) = node.resp_host(read_ns) else { return };
-        let (events, host) = (Events::new(), Arc::new(host));
-        let thread =
-            Thread { world: world.clone(), events: Arc::clone(&events), faults: Rc::clone(faults) };
-        *self.life.borrow_mut() = Some((events, Arc::clone(&host)));
-        Coroutines::spawn(world, move || thread.run(host));
+    /// The shards' threads of the server's new life serve RESP.
+    pub fn begin(
+        &self,
+        world: &SimWorld,
+        node: &Rc<RefCell<Node>>,
+        faults: &Rc<Faults>,
+        read_ns: u64,
+    ) {
+        for host in Node::resp_hosts(node, read_ns) {
+            let (events, faults, world) = (Events::new(), Rc::clone(faults), world.clone());
+            let (shards, counts) = (Rc::clone(&host.shards), Rc::clone(&host.counts));
+            let of_thread = OfThread { events: Arc::clone(&events), shards, counts };
+            self.threads.borrow_mut().push(of_thread);
+            let thread = Thread { world: world.clone(), events, faults };
+            Coroutines::spawn(&world, move || thread.run(host));
+        }
     }
 
     /// The server's process has died. Its kernel closes its streams.
     pub fn crash(&self, world: &SimWorld) {
-        if let Some((events, _)) = self.life.take() {
-            events.dead.store(true, Ordering::Relaxed);
-            world.wake(&events.waiting);
+        for thread in self.threads.take() {
+            thread.events.dead.store(true, Ordering::Relaxed);
+            world.wake(&thread.events.waiting);
         }
     }
 
-    /// A connection, if there is a server.
+    /// A connection, if there is a server: its threads take turns.
     pub fn connect(&self, world: &SimWorld, options: StreamOptions) -> Option<ClientEnd> {
-        let life = self.life.borrow();
-        life.as_ref().map(|(events, _)| connect(world, options, events))
+        let threads = self.threads.borrow();
+        let at = self.accepted.replace(self.accepted.get() + 1);
+        let thread = threads.get(at.checked_rem(threads.len())?)?;
+        Some(connect(world, options, &thread.events))
     }
 
     /// Tells of this life, if there is one.
     pub fn tell(&self, probes: &mut Probes) {
-        let life = self.life.borrow();
-        let Some((_, host)) = life.as_ref() else { return };
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        probes.add(Probe::RespRead, load(&host.counts.optimistic_reads));
-        probes.add(Probe::RespAsked, load(&host.counts.asked_reads));
-        let torn = host.shards.iter().map(|shard| load(&shard.memory.torn));
-        probes.add(Probe::RespTorn, torn.sum());
+        for thread in self.threads.borrow().iter() {
+            probes.add(Probe::RespHere, thread.counts.executed_here.get());
+            probes.add(Probe::RespRead, thread.counts.optimistic_reads.get());
+            probes.add(Probe::RespAsked, thread.counts.asked_reads.get());
+            let torn = thread.shards.iter().map(|shard| shard.memory.torn.load(Ordering::Relaxed));
+            probes.add(Probe::RespTorn, torn.sum());
+        }
     }
 }
 
+/// The RESP connections of one shard's thread. In production that thread serves the
+/// shard's rings and jobs between them: here the server's task does, whenever this
+/// one waits.
 struct Thread {
     world: SimWorld,
     events: Arc<Events>,
@@ -201,23 +262,23 @@ struct Thread {
 
 impl Thread {
     /// As the production thread goes round, until the server dies.
-    fn run(self, host: Arc<SimHost>) {
+    fn run(self, host: SimHost) {
         let task = Coroutines.current().expect("it runs as a task");
-        let (world, events) = (self.world.clone(), Arc::clone(&self.events));
-        let replies = Arc::new(ReplyQueue::new(move || world.wake(&events.waiting)));
-        let mut connections: Connections<ServerEnd, SimHost> =
-            Connections::new(host, Arc::clone(&replies));
+        let mut connections: Connections<ServerEnd, SimHost> = Connections::new(host);
         while !self.events.are_over() {
             if self.faults.strikes(Fault::RespStall) {
                 self.faults.pause(&self.world, task, 1..=100_000_000);
             }
-            let is_idle = replies.may_sleep() && connections.are_idle() && self.has_no_event();
-            if is_idle {
+            self.await_shard(task, connections.host());
+            let has_reply = connections.host().inbox().has_reply();
+            if connections.are_idle() && !has_reply && self.has_no_event() {
                 *lock(&self.events.waiting) = Some(task);
+                *lock(&connections.host().inbox().connections) = Some(task);
                 self.world.suspend_until(task, u64::MAX);
                 *lock(&self.events.waiting) = None;
+                *lock(&connections.host().inbox().connections) = None;
+                continue;
             }
-            replies.awake();
             for slot in std::mem::take(&mut *lock(&self.events.ended)) {
                 connections.announce_end(slot);
             }
@@ -225,11 +286,25 @@ impl Thread {
                 connections.stir(slot);
             }
             self.accept(&mut connections);
-            connections.take_replies();
+            while let Some((token, reply)) = { connections.host().inbox().pop_reply() } {
+                connections.take_reply(token, reply);
+            }
             connections.serve(drop);
+            connections.host_mut().send_mail();
             // What the work takes.
             let takes_ns = self.world.draw(|random| random.within(&(200..=3_000)));
             self.faults.pause(&self.world, task, takes_ns..=takes_ns);
+        }
+    }
+
+    /// A shard that is at one long step holds up its thread's connections.
+    fn await_shard(&self, task: u64, host: &SimHost) {
+        loop {
+            let until_ns = host.node.borrow().busy_until_ns(host.home);
+            if self.events.are_over() || until_ns <= self.world.now_ns() {
+                return;
+            }
+            self.world.suspend_until(task, until_ns);
         }
     }
 
@@ -244,7 +319,8 @@ impl Thread {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         while let Some(stream) = { lock(&self.events.accepted).pop_front() } {
             stream.accept(connections.next_slot());
-            connections.add(stream, peer);
+            let serial = self.events.serials.fetch_add(1, Ordering::Relaxed);
+            connections.add(stream, Connection::new(peer, serial));
         }
     }
 }

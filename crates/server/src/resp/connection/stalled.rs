@@ -5,7 +5,6 @@
 use super::{Connection, Flow};
 use crate::resp::execute::Executor;
 use crate::resp::host::Host;
-use crate::shared::count;
 use remora_front::resp::{Args, ProtocolError, Skip, encode};
 use remora_layout::limits::STALL_BYTES;
 
@@ -26,7 +25,7 @@ impl Connection {
         let Some((position, skip)) = Skip::of(&self.args) else { return Flow::Go };
         let held = std::mem::take(&mut self.input);
         (self.args, self.skip) = (Args::new(), Some(skip));
-        count(&executor.counts().requests_abandoned, 1);
+        executor.counts().requests_abandoned.add(1);
         let text = format!(
             "ERR the request was given up: no more of it came for {upload_idle_s} s; send it again"
         );

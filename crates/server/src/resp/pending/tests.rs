@@ -111,6 +111,7 @@ fn a_digest_that_a_shard_has_refused_is_no_digest() {
     let digest = |status| OwnedReply { value: Some(vec![1; 16]), ..OwnedReply::status(status) };
     let write = |parts: [OwnedReply; 2]| {
         let mut out = Vec::new();
+        let parts: Vec<Part<'_>> = parts.iter().map(Part::from).collect();
         write_reply(Render::Digest, &mut out, Protocol::Resp2, &parts);
         String::from_utf8(out).unwrap()
     };

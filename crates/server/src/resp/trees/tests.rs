@@ -1,10 +1,10 @@
 //! Connections and one shard in one thread: what is read, what is asked, and
 //! who is served in between.
 
-use crate::jobs::{Job, ReplyQueue};
+use crate::jobs::Job;
 use crate::large_jobs::LargeJobs;
-use crate::resp::{Connections, Host, Sections};
-use crate::shared::Counts;
+use crate::resp::{Connection, Connections, Host, Sections};
+use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::database::Database;
@@ -13,7 +13,6 @@ use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// A stream.
@@ -71,16 +70,39 @@ impl Write for Pipe {
     }
 }
 
+/// Number of the only shard.
+const SHARD: usize = 0;
+
 /// A server of one shard, whose jobs wait until they are executed.
 struct Fake {
-    shard: Mutex<(Shard<NoJournal>, LargeJobs)>,
+    /// The number of the thread's own shard: [`SHARD`], or one that has no keys.
+    home: usize,
+    shard: Shard<NoJournal>,
+    jobs: LargeJobs,
     words: ReadView,
-    waiting: Mutex<VecDeque<Job>>,
-    counts: Counts,
+    waiting: VecDeque<Job>,
+    counts: ThreadCounts,
 }
 
 impl Host for Fake {
     type Memory = ReadView;
+    type Journal = NoJournal;
+
+    fn home(&self) -> usize {
+        self.home
+    }
+
+    fn now(&self) -> Now {
+        Now::default()
+    }
+
+    fn with_own<R>(
+        &mut self,
+        act: impl FnOnce(&mut Shard<NoJournal>, &mut LargeJobs, Now) -> R,
+    ) -> Option<R> {
+        assert_eq!(self.home, SHARD, "asked of a shard that is none");
+        Some(act(&mut self.shard, &mut self.jobs, Now::default()))
+    }
 
     fn slots(&self) -> &SlotTable {
         static ALL_OF_ONE: SlotTable = SlotTable::even(1);
@@ -95,23 +117,21 @@ impl Host for Fake {
         7
     }
 
-    fn unix_ms(&self) -> u64 {
-        0
-    }
-
     fn memory(&self, _: usize) -> &ReadView {
         &self.words
     }
 
-    fn hand(&self, _: usize, job: Job) {
-        self.waiting.lock().unwrap().push_back(job);
+    fn hand(&mut self, _: usize, job: Job) {
+        self.waiting.push_back(job);
     }
 
     fn touched(&self, _: usize, _: RemotePointer) {}
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ThreadCounts {
         &self.counts
     }
+
+    fn note_end(&self) {}
 
     fn info(&self, _: &Sections<'_>) -> String {
         String::new()
@@ -123,26 +143,35 @@ impl Host for Fake {
 }
 
 pub(in crate::resp) struct World {
-    host: Arc<Fake>,
     connections: Connections<Pipe, Fake>,
     pipes: Vec<Pipe>,
 }
 
 impl World {
+    /// Connections whose thread has another shard: it asks, or reads.
     pub fn new(connections: usize) -> Self {
+        Self::with(connections, SHARD + 1)
+    }
+
+    /// Connections whose thread has the shard.
+    pub fn at_home(connections: usize) -> Self {
+        Self::with(connections, SHARD)
+    }
+
+    fn with(connections: usize, home: usize) -> Self {
         let shard = Shard::new(Owner::heap(64 << 20, NoJournal), ShardOptions::default());
-        let host = Arc::new(Fake {
+        let host = Fake {
+            home,
             words: shard.owner().view().clone(),
-            shard: Mutex::new((shard, LargeJobs::default())),
-            waiting: Mutex::default(),
-            counts: Counts::default(),
-        });
-        let replies = Arc::new(ReplyQueue::new(|| ()));
-        let mut world =
-            Self { connections: Connections::new(Arc::clone(&host), replies), host, pipes: vec![] };
-        for _ in 0..connections {
-            let pipe = Pipe::default();
-            world.connections.add(pipe.clone(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+            shard,
+            jobs: LargeJobs::default(),
+            waiting: VecDeque::new(),
+            counts: ThreadCounts::default(),
+        };
+        let mut world = Self { connections: Connections::new(host), pipes: vec![] };
+        for serial in 1..=connections as u64 {
+            let (pipe, peer) = (Pipe::default(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+            world.connections.add(pipe.clone(), Connection::new(peer, serial));
             world.pipes.push(pipe);
         }
         world
@@ -155,18 +184,19 @@ impl World {
 
     /// One turn of the connections that have something to do.
     pub fn serve(&mut self) {
-        self.connections.take_replies();
+        while let Some((token, reply)) = self.connections.host_mut().jobs.pop_reply() {
+            self.connections.take_reply(token, reply);
+        }
         self.connections.serve(drop);
     }
 
     /// The shard does all that it was asked.
     fn execute(&mut self) {
-        let mut shard = self.host.shard.lock().unwrap();
-        let (shard, jobs) = &mut *shard;
-        while let Some(job) = self.host.waiting.lock().unwrap().pop_front() {
+        let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();
+        while let Some(job) = waiting.pop_front() {
             jobs.execute(shard, job, Now::default());
         }
-        while !jobs.is_empty() {
+        while jobs.has_work() {
             jobs.turn(shard, Now::default());
             // As the shard's loop does.
             if shard.wants_release() {
@@ -188,7 +218,7 @@ impl World {
 
     /// How many connections are open, and how many were cut off.
     pub fn open(&self) -> (usize, u64) {
-        let cut_off = self.host.counts.output_cut_off.load(Ordering::Relaxed);
+        let cut_off = self.connections.host().counts.output_cut_off.get();
         (self.connections.open(), cut_off)
     }
 
@@ -200,8 +230,8 @@ impl World {
 
     /// Bytes on the heap that the shard keeps for objects and reads, once all that was
     /// removed is released.
-    pub fn heap_bytes(&self) -> u64 {
-        let shard = &mut self.host.shard.lock().unwrap().0;
+    pub fn heap_bytes(&mut self) -> u64 {
+        let shard = &mut self.connections.host_mut().shard;
         while shard.wants_release() {
             shard.release_some(Now::default());
         }
@@ -215,8 +245,9 @@ impl World {
         let mut jobs = 0;
         loop {
             self.serve();
-            let waiting = self.host.waiting.lock().unwrap().len();
-            if waiting == 0 && self.connections.are_idle() {
+            let waiting = self.connections.host().waiting.len();
+            let has_replies = self.connections.host().jobs.has_replies();
+            if waiting == 0 && self.connections.are_idle() && !has_replies {
                 return (self.written(connection), jobs);
             }
             jobs += waiting;
@@ -232,13 +263,13 @@ impl World {
     /// Whether connections wait for the rest of large requests, and how many of
     /// those were given up.
     pub fn parts(&self) -> (bool, u64) {
-        let abandoned = self.host.counts.requests_abandoned.load(Ordering::Relaxed);
+        let abandoned = self.connections.host().counts.requests_abandoned.get();
         (self.connections.wait_for_parts(), abandoned)
     }
 
     pub fn reads(&self) -> (u64, u64) {
-        let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        (load(&self.host.counts.optimistic_reads), load(&self.host.counts.asked_reads))
+        let counts = &self.connections.host().counts;
+        (counts.optimistic_reads.get(), counts.asked_reads.get())
     }
 }
 

@@ -1,14 +1,16 @@
-//! When the agent polls before it sleeps.
+//! When a thread of the server polls before it sleeps.
 //!
-//! Over TCP a READ takes less time than waking a thread that sleeps: an agent
-//! that polls for a moment after the last work is awake for the next READ.
-//! Where client and agent share a core, polling only keeps the client from it.
-//! So the agent learns: each poll in vain doubles the number of sleeps before
-//! the next try, and one that finds work sets it back to none.
+//! A request on a ring, or a READ over TCP, takes less time than waking a thread
+//! that sleeps: a thread that polls for a moment after its last work is awake for
+//! the next one. Where the client shares its core, or does other things in
+//! between, polling only costs time. So the thread learns: each poll without a
+//! result doubles the number of sleeps before the next try, and one that finds
+//! work sets it back to none.
 
 use std::time::{Duration, Instant};
 
-/// It polls this long after the last work, as the shards do.
+/// It polls this long after the last work: longer than a client on a ring needs
+/// between two requests of a busy phase.
 const SPIN: Duration = Duration::from_micros(20);
 /// Sleeps between two tries are at most two to this power, less one.
 const MAX_DOUBLINGS: u32 = 6;
@@ -18,7 +20,7 @@ pub(crate) struct Polling {
     /// False in event mode: never.
     is_allowed: bool,
     until: Option<Instant>,
-    /// Polls in vain, one after the other.
+    /// Polls without a result, one after the other.
     vain: u32,
     /// Sleeps before the next try.
     sleeps: u32,
@@ -29,7 +31,7 @@ impl Polling {
         Self { is_allowed, until: None, vain: 0, sleeps: 0 }
     }
 
-    /// There was work, done at `now`.
+    /// There was work of the kind that polling finds, done at `now`.
     pub fn worked(&mut self, now: Instant) {
         if self.until.take().is_some() {
             self.vain = 0;
@@ -41,6 +43,11 @@ impl Polling {
             Some(left) => self.sleeps = left,
             None => self.until = Some(now + SPIN),
         }
+    }
+
+    /// Whether it may poll: [`Polling::polls_on`] says for how long.
+    pub fn is_on(&self) -> bool {
+        self.until.is_some()
     }
 
     /// There is no work at `now`: whether to poll on, or else to sleep.

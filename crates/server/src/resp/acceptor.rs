@@ -1,0 +1,134 @@
+//! The thread that accepts RESP clients. It gives each to the shard's thread that
+//! has the fewest, and never serves one itself.
+
+use super::connection::Connection;
+use crate::accept::{ACCEPTS_PER_TURN, Gate};
+use crate::jobs::Message;
+use crate::shared::{Shared, count};
+use mio::{Events, Interest, Poll, Token, Waker};
+use remora_layout::limits::{
+    RESP_MAX_CONNECTIONS, TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES,
+};
+use rustix::net::sockopt;
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+
+/// The reply to a client that is one too many (in Redis's words).
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+/// The reply to a client for which the process has no descriptor.
+const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for another client: \
+close some, or raise its limit of open files (ulimit -n)\r\n";
+
+/// A connection on its way to the thread that is to serve it.
+pub struct Handed {
+    /// Its socket, which does not block.
+    pub stream: TcpStream,
+    /// Its state.
+    pub connection: Connection,
+}
+
+/// Small replies must not wait for acknowledgements; and a peer whose machine
+/// died says no farewell: probes find out, so that it does not keep its place
+/// for ever. (No option fails on a fresh socket, and none is worth a client.)
+fn set_options(socket: &TcpStream) {
+    let _ = socket.set_nodelay(true);
+    let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(TCP_KEEPALIVE_IDLE_S));
+    let _ = sockopt::set_tcp_keepintvl(socket, Duration::from_secs(TCP_KEEPALIVE_INTERVAL_S));
+    let _ = sockopt::set_tcp_keepcnt(socket, TCP_KEEPALIVE_PROBES);
+    let _ = sockopt::set_socket_keepalive(socket, true);
+}
+
+/// The thread's state.
+pub struct Acceptor {
+    shared: Arc<Shared>,
+    poll: Poll,
+    listener: TcpListener,
+    gate: Gate,
+    next_serial: u64,
+}
+
+impl Acceptor {
+    /// A thread for a listening socket, and what wakes it when the server ends.
+    ///
+    /// # Errors
+    /// The kernel gives no poll or waker.
+    pub fn new(shared: Arc<Shared>, listener: TcpListener) -> std::io::Result<(Self, Waker)> {
+        listener.set_nonblocking(true)?;
+        let poll = Poll::new()?;
+        let mut watched = mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&listener));
+        poll.registry().register(&mut watched, LISTENER, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        Ok((Self { shared, poll, listener, gate: Gate::new(), next_serial: 1 }, waker))
+    }
+
+    /// Runs until the server is to end.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(8);
+        while !self.shared.is_stopping() {
+            if let Err(error) = self.poll.poll(&mut events, self.gate.bound(None))
+                && error.kind() != ErrorKind::Interrupted
+            {
+                panic!("the acceptor cannot poll: {error}");
+            }
+            if self.gate.is_due() || events.iter().any(|event| event.token() == LISTENER) {
+                self.accept();
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listener.accept() {
+                Ok((socket, peer)) => {
+                    self.gate.passed();
+                    self.take(socket, peer);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.gate.emptied(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let (listener, counts) = (&self.listener, &self.shared.counts);
+                    let turn_away = || {
+                        let (mut socket, _) = listener.accept()?;
+                        count(&counts.connections_rejected, 1);
+                        // It may be gone already; the reason is a courtesy.
+                        let _ = socket.write(NO_DESCRIPTOR);
+                        Ok(socket.into())
+                    };
+                    if !self.gate.failed(&error, listener, turn_away) {
+                        return;
+                    }
+                }
+            }
+        }
+        self.gate.turn_ended();
+    }
+
+    /// Gives a client to a thread, or turns it away if there are too many.
+    fn take(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+        let counts = &self.shared.counts;
+        let connections = |at: usize| self.shared.shards[at].connections.load(Ordering::Relaxed);
+        let open: u64 = (0..self.shared.shards.len()).map(connections).sum();
+        if open >= RESP_MAX_CONNECTIONS as u64 {
+            count(&counts.connections_rejected, 1);
+            let _ = socket.write(TOO_MANY);
+            return;
+        }
+        if let Err(error) = socket.set_nonblocking(true) {
+            return tracing::warn!(%error, "cannot serve a connection");
+        }
+        set_options(&socket);
+        let fewest = (0..self.shared.shards.len()).min_by_key(|&at| connections(at));
+        let shard = &self.shared.shards[fewest.unwrap_or_default()];
+        shard.connections.fetch_add(1, Ordering::Relaxed);
+        count(&counts.connections_total, 1);
+        let connection = Connection::new(peer, self.next_serial);
+        self.next_serial += 1;
+        shard.inbox.push(Message::Serve(Box::new(Handed { stream: socket, connection })));
+    }
+}

@@ -1,0 +1,199 @@
+//! The server as the RESP connections of one shard's thread see it: the shard
+//! itself, what the thread knows of the others, and the mail that a turn gathers
+//! for each of them.
+
+use super::host::Host;
+use super::info;
+use crate::jobs::{Job, Mail, OwnedReply, Token};
+use crate::large_jobs::LargeJobs;
+use crate::shared::{ShardHandle, Shared};
+use crate::thread_counts::ThreadCounts;
+use remora_arena::{NoJournal, ReadView};
+use remora_engine::{Now, Shard};
+use remora_front::request::Sections;
+use remora_layout::database::Database;
+use remora_layout::limits::JOBS_PER_TURN;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::slot::SlotTable;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The numbers of the bits that are set.
+pub fn bits(mut left: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (left != 0).then_some(left.trailing_zeros() as usize);
+        left &= left.wrapping_sub(1);
+        bit
+    })
+}
+
+/// See the module's text.
+pub struct ShardHost {
+    /// What all threads know.
+    pub shared: Arc<Shared>,
+    /// The number of the shard.
+    pub number: usize,
+    /// The shard.
+    pub shard: Shard<NoJournal>,
+    /// Its jobs that are under way.
+    pub large_jobs: LargeJobs,
+    /// The time of the present turn.
+    pub now: Now,
+    /// Jobs that are to be executed, of this thread's connections and others'.
+    jobs: VecDeque<Job>,
+    /// Mail for each shard's thread, not sent yet.
+    outgoing: Vec<Mail>,
+    /// A bit for each of them that has some.
+    has_mail: u64,
+}
+
+impl ShardHost {
+    /// A fresh shard, with this number.
+    pub fn new(shared: Arc<Shared>, number: usize, shard: Shard<NoJournal>) -> Self {
+        let outgoing = shared.shards.iter().map(|_| Mail::default()).collect();
+        Self {
+            now: shared.clock.now(),
+            shared,
+            number,
+            shard,
+            large_jobs: LargeJobs::default(),
+            jobs: VecDeque::new(),
+            outgoing,
+            has_mail: 0,
+        }
+    }
+
+    /// What is public of the shard.
+    pub fn handle(&self) -> &ShardHandle {
+        &self.shared.shards[self.number]
+    }
+
+    /// Whether there is something to do for jobs.
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty() || self.large_jobs.has_work() || self.may_send()
+    }
+
+    /// Whether there is room for mail that had to wait.
+    pub fn may_send(&self) -> bool {
+        let shards = &self.shared.shards;
+        bits(self.has_mail).any(|to| shards[to].inbox.has_room(self.number))
+    }
+
+    /// Takes in a job of another thread's connection.
+    pub fn take(&mut self, job: Job) {
+        self.jobs.push_back(job);
+    }
+
+    /// Executes some jobs, and moves a piece of a large one. The number of jobs.
+    pub fn execute_jobs(&mut self) -> u64 {
+        let mut jobs = 0;
+        while jobs < JOBS_PER_TURN as u64
+            && let Some(job) = self.jobs.pop_front()
+        {
+            self.large_jobs.execute(&mut self.shard, job, self.now);
+            jobs += 1;
+        }
+        self.large_jobs.turn(&mut self.shard, self.now);
+        jobs
+    }
+
+    /// The next reply for a connection of this thread; those for others go into
+    /// their mail.
+    pub fn pop_own_reply(&mut self) -> Option<(Token, OwnedReply)> {
+        // Bounded by the jobs of a turn and what it releases.
+        while let Some((token, reply)) = self.large_jobs.pop_reply() {
+            if token.home == self.number {
+                return Some((token, reply));
+            }
+            self.outgoing[token.home].replies.push((token, reply));
+            self.has_mail |= 1 << token.home;
+        }
+        None
+    }
+
+    /// Sends the turn's mail. What cannot be sent, as a receiver has not taken
+    /// earlier mail, goes with a later turn's.
+    pub fn send_mail(&mut self) {
+        for to in bits(self.has_mail) {
+            let mail = std::mem::take(&mut self.outgoing[to]);
+            let jobs = mail.jobs.len() as u64;
+            match self.shared.shards[to].inbox.post(self.number, mail) {
+                Ok(()) => {
+                    self.has_mail &= !(1 << to);
+                    self.counts().mail_sent.add(1);
+                    self.counts().jobs_sent.add(jobs);
+                }
+                Err(mail) => {
+                    self.outgoing[to] = mail;
+                    self.counts().mail_waited.add(1);
+                }
+            }
+        }
+    }
+}
+
+impl Host for ShardHost {
+    type Memory = ReadView;
+    type Journal = NoJournal;
+
+    fn home(&self) -> usize {
+        self.number
+    }
+
+    fn now(&self) -> Now {
+        self.now
+    }
+
+    #[inline]
+    fn with_own<R>(
+        &mut self,
+        act: impl FnOnce(&mut Shard<NoJournal>, &mut LargeJobs, Now) -> R,
+    ) -> Option<R> {
+        Some(act(&mut self.shard, &mut self.large_jobs, self.now))
+    }
+
+    fn slots(&self) -> &SlotTable {
+        &self.shared.slots
+    }
+
+    fn hash_seed(&self) -> u64 {
+        self.shared.hash_seed
+    }
+
+    fn keys_in(&self, shard: usize, database: Database) -> u64 {
+        self.shared.shards[shard].stats().databases[database.number() as usize].keys
+    }
+
+    fn memory(&self, shard: usize) -> &ReadView {
+        &self.shared.shards[shard].view
+    }
+
+    fn hand(&mut self, shard: usize, job: Job) {
+        if shard == self.number {
+            return self.jobs.push_back(job);
+        }
+        self.outgoing[shard].jobs.push(job);
+        self.has_mail |= 1 << shard;
+    }
+
+    fn touched(&self, shard: usize, pointer: RemotePointer) {
+        self.shared.shards[shard].touched.push(pointer);
+    }
+
+    fn counts(&self) -> &ThreadCounts {
+        &self.handle().thread
+    }
+
+    fn note_end(&self) {
+        self.handle().connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn info(&self, sections: &Sections<'_>) -> String {
+        info::server(&self.shared, sections)
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        info::parameters(&self.shared)
+    }
+}
