@@ -1,5 +1,5 @@
 //! The index grows under readers: a session that connected to an empty server,
-//! and the server's own RESP thread, follow without asking.
+//! and the server's other threads, follow without asking.
 
 use remora_client::{Options, Path, SetOptions, Wake};
 use remora_tests::{ServerProcess, Value};
@@ -77,7 +77,7 @@ fn a_session_with_an_old_view_refreshes_it_and_reads_on() {
 
 #[test]
 fn readers_follow_while_the_table_grows_and_empties() {
-    let server = ServerProcess::start(&["--shards=1", "--max-memory=64MiB", "--buckets=64"]);
+    let server = ServerProcess::start(&["--shards=2", "--max-memory=64MiB", "--buckets=64"]);
     let mut writer = server.session();
     let mut reader = server.session_with(&cold());
     let mut resp = server.resp();
@@ -106,7 +106,8 @@ fn readers_follow_while_the_table_grows_and_empties() {
     assert!(totals.undecided <= 5, "{totals:?}");
     assert!(totals.retries >= 5, "the view was renewed again and again: {totals:?}");
     let read = resp.info("optimistic_reads") - before;
-    assert!(read >= 40 * 46 - 20, "RESP reads without asking: {read}");
+    // About half of the keys are in the shard whose thread does not have the connection.
+    assert!(read >= 40 * 46 / 3, "RESP reads without asking: {read}");
 }
 
 fn only_if_absent() -> SetOptions {

@@ -4,7 +4,7 @@
 use remora_client::{Error, Path, Session, SetOptions, Via};
 use remora_layout::limits::{MAX_INLINE_BYTES, MAX_VALUE_BYTES};
 use remora_layout::message::Status;
-use remora_tests::{Random, ServerProcess, Value};
+use remora_tests::{Random, Resp, ServerProcess, Value};
 
 fn server() -> ServerProcess {
     ServerProcess::start(&["--shards=2", "--max-memory=256MiB"])
@@ -114,15 +114,20 @@ fn the_limit_and_the_expiry_hold() {
 #[test]
 fn looking_at_a_part_reads_memory_and_a_pipeline_sees_its_own_edits() {
     let server = server();
-    let mut resp = server.resp();
+    // The threads of both shards have one; one of them is the key's.
+    let (mut resp, mut other) = (server.resp(), server.resp());
     assert_eq!(resp.call("SET k hello"), Value::ok());
-    let before = resp.info("optimistic_reads");
+    let counts = |resp: &mut Resp| ["optimistic_reads", "commands_executed_here"].map(|n| resp.info(n));
+    let before = counts(&mut resp);
     for _ in 0..10 {
-        assert_eq!(resp.call("STRLEN k"), Value::Integer(5));
-        assert_eq!(resp.call("SUBSTR k 1 -2"), Value::bulk("ell"));
-        assert_eq!(resp.call("GETBIT k 1"), Value::Integer(1));
+        for resp in [&mut resp, &mut other] {
+            assert_eq!(resp.call("STRLEN k"), Value::Integer(5));
+            assert_eq!(resp.call("SUBSTR k 1 -2"), Value::bulk("ell"));
+            assert_eq!(resp.call("GETBIT k 1"), Value::Integer(1));
+        }
     }
-    assert_eq!(resp.info("optimistic_reads") - before, 30);
+    let after = counts(&mut resp);
+    assert_eq!([0, 1].map(|at| after[at] - before[at]), [30, 30], "read, and executed");
     for absent in ["STRLEN none", "GETBIT none 3"] {
         assert_eq!(resp.call(absent), Value::Integer(0));
     }

@@ -124,10 +124,10 @@ fn of_the_agent() {
 }
 
 #[test]
-fn of_the_resp_thread() {
-    let mut scene = Scene::new("resp");
+fn of_the_acceptor() {
+    let mut scene = Scene::new("acceptor");
     scene.process.give_word();
     assert_eq!(scene.process.hear().as_deref(), Some("no more files"));
     let _client = TcpStream::connect(scene.resp).unwrap();
-    scene.ends_because_of("resp");
+    scene.ends_because_of("acceptor");
 }

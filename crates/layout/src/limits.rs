@@ -535,13 +535,21 @@ pub const RESP_MAX_QUERY_BYTES: usize = 65 << 20;
 /// A RESP request of which more than this is kept, and no more comes, is given
 /// up as an upload over rings is. Less is kept for every connection anyway.
 pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
+/// RESP connections that a shard's thread serves before it looks at its rings, its
+/// mail and its sockets again.
+pub const RESP_CONNECTIONS_PER_TURN: usize = 16;
 /// Requests of one RESP connection that its thread executes before it serves
-/// the next one: some tens of microseconds, and eight times the deepest pipelines
-/// that benchmarks use, whose replies leave in one write.
+/// the next one: some tens of microseconds, and several times what pipelines
+/// usually hold, so that their replies leave in one write.
 pub const RESP_REQUESTS_PER_TURN: usize = 128;
-/// Keys of one RESP request that its thread looks up at once; it executes the
-/// others as jobs, in turns between which it serves everybody else.
-pub const RESP_KEYS_PER_TURN: usize = 128;
+/// Keys of one RESP request that its thread looks up at once, which takes some
+/// hundred microseconds; the others go to their shards as jobs, which take turns.
+pub const RESP_KEYS_PER_TURN: usize = 1024;
+/// How often a shard's thread looks whether it should give a RESP connection to
+/// one that has less to do, ms: long against a turn, short against a client's life.
+pub const RESP_BALANCE_MS: u64 = 100;
+/// A thread that is busy for a smaller share of its time gives none away.
+pub const RESP_BALANCE_BUSY_PERCENT: u64 = 50;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 

@@ -168,8 +168,16 @@ impl LargeJobs {
         }
     }
 
+    /// Whether nothing is under way for the connection that this token names: no
+    /// command of it would be overtaken by one that is executed at once.
+    #[inline]
+    pub fn is_free(&self, token: &Token) -> bool {
+        self.behind.is_empty() || !self.behind.contains_key(&origin_of(token))
+    }
+
     /// Executes a command of one step ([`is_one_step`]) for a connection of the
-    /// shard's own thread that waits for nothing else of this shard.
+    /// shard's own thread that waits for nothing else of this shard, and for which
+    /// nothing is under way ([`LargeJobs::is_free`]).
     #[inline]
     pub fn execute_here<'s, J: Journal>(
         &mut self,

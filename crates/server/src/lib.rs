@@ -17,6 +17,7 @@
 
 mod accept;
 mod agent;
+mod balance;
 mod clock;
 mod config;
 mod control;

@@ -167,6 +167,7 @@ impl Server {
                 jobs: 0.into(),
                 held_replies: 0.into(),
                 searches: Arc::default(),
+                busy_percent: 0.into(),
                 connections: 0.into(),
                 thread: Default::default(),
             });

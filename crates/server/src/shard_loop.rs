@@ -12,6 +12,7 @@
 //! * mail leaves once a turn for each receiver, however much it carries.
 
 use crate::accept::ACCEPTS_PER_TURN;
+use crate::balance::Balance;
 use crate::config::Wake;
 use crate::jobs::Message;
 use crate::polling::Polling;
@@ -51,6 +52,7 @@ pub struct ShardLoop {
     turns: u32,
     last_tick: Instant,
     last_idle_look: Instant,
+    balance: Balance,
     /// Until when replies may be taken, and what then tells that none is left.
     drains: Option<(Instant, Sender<()>)>,
     stopping: bool,
@@ -86,6 +88,7 @@ impl ShardLoop {
             turns: 0,
             last_tick: now,
             last_idle_look: now,
+            balance: Balance::new(now),
             drains: None,
             stopping: false,
         }
@@ -380,7 +383,27 @@ impl ShardLoop {
         host.shard.tick(now);
         self.each_session(now, |session, shard| session.abandon_stalled(shard, now));
         self.end_drain(instant);
+        self.give_away_connection(instant);
         self.publish_stats();
+    }
+
+    /// Gives a connection to a thread that has much less to do, if this one is busy
+    /// with several.
+    fn give_away_connection(&mut self, instant: Instant) {
+        let host = self.connections.host();
+        let Some((to, share)) = self.balance.look(&host.shared.shards, host.number, instant) else {
+            return;
+        };
+        if self.drains.is_some() {
+            return;
+        }
+        let Some((stream, connection)) = self.connections.take_out(share) else { return };
+        self.sleeper.forget(stream.as_fd());
+        let host = self.connections.host();
+        host.handle().thread.connections_moved.add(1);
+        let to = &host.shared.shards[to];
+        to.connections.fetch_add(1, Ordering::Relaxed);
+        to.inbox.push(Message::Serve(Box::new(Handed { stream, connection })));
     }
 
     /// Tells that no reply is left to be taken, or that it was waited for long

@@ -45,6 +45,8 @@ pub struct ShardHandle {
     pub held_replies: AtomicU64,
     /// Searches of other shards' trees that it was asked.
     pub searches: Arc<OtherSearches>,
+    /// Share of the time that its thread was busy of late, percent.
+    pub busy_percent: AtomicU64,
     /// RESP connections that its thread serves or is about to.
     pub connections: AtomicU64,
     /// What its thread counts of them.

@@ -23,15 +23,17 @@ fn run(seed: u64, swarm: Swarm) -> Outcome {
 
 #[test]
 fn resp_alone_keeps_every_promise_and_reaches_its_rare_paths() {
-    let mut all = [(Probe::RespRead, 0), (Probe::RespAsked, 0), (Probe::RespTorn, 0)];
-    for seed in 0..30 {
+    let probes = [Probe::RespHere, Probe::RespRead, Probe::RespAsked, Probe::RespTorn];
+    let mut all = probes.map(|probe| (probe, 0));
+    // What a thread reads by itself lies in other shards: many worlds have but one.
+    for seed in 0..60 {
         let outcome = run(seed, resp_only(seed));
         assert!(outcome.operations >= 500);
         for (probe, times) in &mut all {
             *times += outcome.probes.reached(*probe);
         }
     }
-    assert!(all.iter().all(|&(_, times)| times > 100), "{all:?}");
+    assert!(all.iter().all(|&(_, times)| times > 30), "{all:?}");
 }
 
 #[test]

@@ -60,13 +60,19 @@ impl<H: Host> Executor<H> {
 
     /// Whether the thread's own shard may execute a command at once: it overtakes
     /// nothing that the connection has asked before.
+    #[inline]
     pub(super) fn is_for_here(
-        &self,
+        &mut self,
         connection: &Connection,
         shard: usize,
         command: &Command<'_>,
     ) -> bool {
-        shard == self.host.home() && connection.is_quiet(shard) && is_one_step(command)
+        if shard != self.host.home() || !connection.is_quiet(shard) || !is_one_step(command) {
+            return false;
+        }
+        // The rest of a long reply may be under way, though its first piece came.
+        let token = token_of(connection, (shard, shard), 0);
+        self.host.with_own(|_, jobs, _| jobs.is_free(&token)).unwrap_or(false)
     }
 
     /// Executes a command in the thread's own shard. What is not answered at once,

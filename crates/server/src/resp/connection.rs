@@ -228,6 +228,12 @@ impl Connection {
         rest.for_each(|token| executor.order(token, Order::Abandon));
     }
 
+    /// Whether another thread may go on with it: it waits for no shard, and no reply
+    /// is unsent.
+    pub fn may_move(&self) -> bool {
+        self.pending.is_empty() && self.output.is_empty() && !self.closing
+    }
+
     fn is_paused(&self) -> bool {
         self.unsent_bytes() > RESP_PAUSE_OUTPUT_BYTES
             || self.pending.len() + self.held_parts > RESP_PAUSE_PENDING

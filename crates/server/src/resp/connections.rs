@@ -6,8 +6,9 @@ use super::execute::Executor;
 use super::host::Host;
 use super::trees::OWN;
 use crate::jobs::{Order, OwnedReply, Token};
+use remora_layout::limits::RESP_CONNECTIONS_PER_TURN;
 use remora_layout::plant::{Plant, planted};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
 
 /// The connections, by slot, each with its stream of bytes.
@@ -17,7 +18,9 @@ pub struct Connections<S, H: Host> {
     free: Vec<usize>,
     /// Slots of connections that may have something to do, in the order in which
     /// they are served next.
-    due: Vec<usize>,
+    due: VecDeque<usize>,
+    /// Turns of connections since it was last looked for one to give away.
+    turns: u64,
     /// Connections that keep much of a request that is not all there.
     with_part: BTreeSet<usize>,
 }
@@ -27,6 +30,8 @@ struct Slot<S> {
     connection: Connection,
     /// It is among those that may have something to do.
     is_due: bool,
+    /// Its turns since a connection was last looked for to give away.
+    turns: u64,
 }
 
 impl<S: Read + Write, H: Host> Connections<S, H> {
@@ -36,7 +41,8 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
             executor: Executor::new(host),
             slots: Vec::new(),
             free: Vec::new(),
-            due: Vec::new(),
+            due: VecDeque::new(),
+            turns: 0,
             with_part: BTreeSet::new(),
         }
     }
@@ -70,7 +76,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
             self.slots.push(None);
         }
         connection.slot = slot;
-        self.slots[slot] = Some(Slot { stream, connection, is_due: false });
+        self.slots[slot] = Some(Slot { stream, connection, is_due: false, turns: 0 });
         self.stir(slot);
     }
 
@@ -79,7 +85,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         if let Some(Some(stirred)) = self.slots.get_mut(slot)
             && !std::mem::replace(&mut stirred.is_due, true)
         {
-            self.due.push(slot);
+            self.due.push_back(slot);
         }
     }
 
@@ -95,25 +101,48 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         self.due.is_empty()
     }
 
-    /// One turn of each that may have something to do: how many. Streams of
+    /// One turn of some that may have something to do: how many. Streams of
     /// connections that are over go to `closed`.
     pub fn serve(&mut self, mut closed: impl FnMut(S)) -> usize {
-        let due = std::mem::take(&mut self.due);
-        for &slot in &due {
-            let serve = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
-                connection.serve(stream, executor)
-            };
+        let serve = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
+            connection.serve(stream, executor)
+        };
+        let some = self.due.len().min(RESP_CONNECTIONS_PER_TURN);
+        for _ in 0..some {
+            let Some(slot) = self.due.pop_front() else { break };
             if let Some(Some(of)) = self.slots.get_mut(slot) {
-                of.is_due = false;
+                (of.is_due, of.turns) = (false, of.turns + 1);
             }
             self.with(slot, serve).into_iter().for_each(&mut closed);
         }
-        let served = due.len();
-        // The room for the list is used again.
-        let since = std::mem::replace(&mut self.due, due);
-        self.due.clear();
-        self.due.extend(since);
-        served
+        self.turns += some as u64;
+        some
+    }
+
+    /// Takes out a connection that is to be served by another thread: of those that
+    /// wait for nothing, the one with the most turns since this was last asked, but
+    /// no more than this share of all. `None` if there is none, or if one
+    /// connection alone was served.
+    pub fn take_out(&mut self, most_share: f64) -> Option<(S, Connection)> {
+        let most = (self.turns as f64 * most_share) as u64;
+        let mut chosen = None;
+        let mut active = 0;
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            let Some(slot) = slot else { continue };
+            let turns = std::mem::take(&mut slot.turns);
+            active += (turns > 0) as usize;
+            let may = turns > 0 && turns <= most && slot.connection.may_move();
+            if may && chosen.is_none_or(|(_, chosen)| turns > chosen) {
+                chosen = Some((at, turns));
+            }
+        }
+        self.turns = 0;
+        let (at, _) = chosen.filter(|_| active > 1)?;
+        let slot = self.slots[at].take()?;
+        self.free.push(at);
+        self.with_part.remove(&at);
+        self.executor.host.note_end();
+        Some((slot.stream, slot.connection))
     }
 
     /// Whether some wait for the rest of a large request.

@@ -125,15 +125,17 @@ impl<H: Host> Executor<H> {
                 waiting.add(asked, Some(OwnedReply::status(Status::TooLarge)));
                 continue;
             }
-            let is_in_turn = part < RESP_KEYS_PER_TURN;
-            let reply = if is_in_turn && self.is_for_here(connection, at.1, &command) {
-                self.execute_part_here(connection, (&command, at.0), part)
-            } else if let Some(reply) = self.read_part(connection, (&command, at)) {
-                Some(reply)
-            } else {
-                self.submit(connection, at.1, part, &command);
+            let reply = if part >= RESP_KEYS_PER_TURN {
                 None
+            } else if self.is_for_here(connection, at.1, &command) {
+                waiting.add(asked, self.execute_part_here(connection, (&command, at.0), part));
+                continue;
+            } else {
+                self.read_part(connection, (&command, at))
             };
+            if reply.is_none() {
+                self.submit(connection, at.1, part, &command);
+            }
             waiting.add(asked, reply);
         }
         if waiting.bytes > RESP_MAX_REPLY_BYTES {

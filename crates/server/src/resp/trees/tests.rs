@@ -8,6 +8,9 @@ use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::database::Database;
+use remora_layout::limits::{
+    RESP_CONNECTIONS_PER_TURN, RESP_KEYS_PER_TURN, RESP_REQUESTS_PER_TURN,
+};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
@@ -114,7 +117,7 @@ impl Host for Fake {
     }
 
     fn hash_seed(&self) -> u64 {
-        7
+        ShardOptions::default().hash_seed
     }
 
     fn memory(&self, _: usize) -> &ReadView {
@@ -246,8 +249,9 @@ impl World {
         loop {
             self.serve();
             let waiting = self.connections.host().waiting.len();
-            let has_replies = self.connections.host().jobs.has_replies();
-            if waiting == 0 && self.connections.are_idle() && !has_replies {
+            let jobs_under_way = &self.connections.host().jobs;
+            let has_work = jobs_under_way.has_replies() || jobs_under_way.has_work();
+            if waiting == 0 && self.connections.are_idle() && !has_work {
                 return (self.written(connection), jobs);
             }
             jobs += waiting;
@@ -424,4 +428,104 @@ fn others_are_served_between_the_pieces_of_a_reply() {
     assert!(turns > objects / 1024 && longest < 128 << 10, "{turns} turns, {longest} bytes");
     assert!(reply.starts_with("*20000\r\n*5\r\n:"));
     assert_eq!(reply.matches("*5\r\n").count(), objects);
+}
+
+#[test]
+fn a_thread_executes_commands_of_its_own_shard_at_once() {
+    let mut world = World::at_home(1);
+    let lines = "SET a 1\r\nINCR a\r\nGET a\r\nMSET b 1 c 2\r\nMGET a b x\r\nDEL a b x\r\nEXISTS c c\r\n";
+    let replies = "+OK\r\n:2\r\n$1\r\n2\r\n+OK\r\n*3\r\n$1\r\n2\r\n$1\r\n1\r\n$-1\r\n:2\r\n:2\r\n";
+    assert_eq!(world.call(0, lines), (replies.into(), 0));
+    assert_eq!(world.reads(), (0, 0));
+    let counts = &world.connections.host().counts;
+    assert_eq!(counts.executed_here.get(), 4 + 3 + 3 + 2);
+    assert_eq!(counts.writes.get(), 1, "the replies of a turn leave together");
+}
+
+/// A request that is no inline one: it may be long.
+fn request(words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').collect();
+    let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n", words.len()) + &words.iter().map(bulk).collect::<String>()
+}
+
+#[test]
+fn what_goes_in_turns_is_not_overtaken_by_what_is_executed_at_once() {
+    let mut world = World::at_home(1);
+    let keys: String = (0..3_000).map(|key| format!(" k{key} {key}")).collect();
+    world.call(0, &request(&format!("MSET{keys}")));
+    world.call(0, &request(&format!("SET large {}", "v".repeat(300_000))));
+    // More keys than a turn looks up, then a change of the last of them; a value that
+    // goes in pieces, then its end.
+    let keys: String = (0..3_000).map(|key| format!(" k{key}")).collect();
+    let lines = format!("MGET{keys}\r\nSET k2999 x\r\nGET k2999\r\nGET large\r\nDEL large\r\nPING\r\n");
+    let (replies, jobs) = world.call(0, &lines);
+    assert!(jobs >= 3_000 - RESP_KEYS_PER_TURN, "{jobs} jobs");
+    let large = format!("$300000\r\n{}\r\n", "v".repeat(300_000));
+    assert!(replies.contains("$4\r\n2999\r\n+OK\r\n$1\r\nx\r\n$300000"), "in order");
+    assert!(replies.ends_with(&format!("{large}:1\r\n+PONG\r\n")));
+}
+
+/// A list that goes in pieces pauses at its shard until the client reads. What comes
+/// behind it is not executed before, and nothing is lost of either.
+#[test]
+fn nothing_overtakes_the_rest_of_a_long_reply() {
+    let mut world = World::at_home(2);
+    let fields: String = (0..30_000).map(|field| format!(" field{field} value{field}")).collect();
+    world.call(0, &request(&format!("HSET h{fields}")));
+    let (whole, _) = world.call(0, "HGETALL h\r\n");
+    world.bound(1, 20_000);
+    let large = "v".repeat(300_000);
+    world.call(0, &request(&format!("SET large {large}")));
+    let lines = "HGETALL h\r\nGET large\r\nHGETALL h\r\nGET large\r\nINCR n\r\n";
+    let (first, _) = world.call(1, lines);
+    assert!(first.len() <= 20_000, "the client does not read yet");
+    assert_eq!(world.call(0, "GET n\r\n").0, "$-1\r\n");
+    world.bound(1, usize::MAX);
+    let (rest, _) = world.call(1, "");
+    let value = format!("$300000\r\n{large}\r\n");
+    assert_eq!(first + &rest, format!("{whole}{value}{whole}{value}:1\r\n"));
+}
+
+#[test]
+fn a_turn_of_a_connection_and_of_all_is_bounded() {
+    let mut world = World::at_home(40);
+    for connection in 0..40 {
+        world.send(connection, &"PING\r\n".repeat(300));
+    }
+    let commands = |world: &World| world.connections.host().counts.commands.get() as usize;
+    world.serve();
+    assert_eq!(commands(&world), RESP_CONNECTIONS_PER_TURN * RESP_REQUESTS_PER_TURN);
+    let quiet = 39;
+    world.serve();
+    world.serve();
+    assert_eq!(world.written(quiet), "+PONG\r\n".repeat(RESP_REQUESTS_PER_TURN), "its turn came");
+    let (rest, _) = world.call(quiet, "");
+    assert_eq!(rest, "+PONG\r\n".repeat(300 - RESP_REQUESTS_PER_TURN));
+}
+
+#[test]
+fn a_connection_that_waits_for_nothing_goes_on_elsewhere() {
+    let (mut world, mut other) = (World::at_home(3), World::at_home(1));
+    world.call(0, "SELECT 3\r\n");
+    for _ in 0..10 {
+        world.call(1, "PING\r\n");
+    }
+    // The third has sent half a request.
+    for _ in 0..12 {
+        world.call(2, "PING\r\n");
+    }
+    assert!(world.connections.take_out(0.0).is_none(), "each has a larger share");
+    for connection in [0, 1, 1, 2, 2, 2] {
+        world.call(connection, "PING\r\n");
+    }
+    world.call(2, "SET k");
+    let (pipe, connection) = world.connections.take_out(0.7).expect("one of them");
+    assert_eq!((connection.serial, world.connections.open()), (3, 2));
+    other.connections.add(pipe.clone(), connection);
+    other.pipes.push(pipe);
+    assert_eq!(other.call(1, " v\r\n"), ("+OK\r\n".into(), 0), "it had sent the half of it");
+    assert_eq!(world.call(2, ""), (String::new(), 0));
+    world.call(0, "PING\r\n");
+    assert!(world.connections.take_out(1.0).is_none(), "one alone stays");
 }
