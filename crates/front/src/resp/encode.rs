@@ -175,6 +175,15 @@ pub fn request(out: &mut Vec<u8>, words: &[&[u8]]) {
 /// A type byte, a number and a line end.
 #[inline]
 pub(super) fn header(out: &mut Vec<u8>, kind: u8, integer: i64) {
+    // Nearly all lengths have one or two digits.
+    match integer {
+        0..10 => return out.extend_from_slice(&[kind, b'0' + integer as u8, b'\r', b'\n']),
+        10..100 => {
+            let (tens, ones) = (b'0' + integer as u8 / 10, b'0' + integer as u8 % 10);
+            return out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
+        }
+        _ => {}
+    }
     out.push(kind);
     integer::write(out, integer);
     out.extend_from_slice(b"\r\n");

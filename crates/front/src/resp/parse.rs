@@ -179,6 +179,17 @@ fn count_line(
     too_long: ProtocolError,
 ) -> Result<Option<CountLine>, ProtocolError> {
     let rest = buffer.get(from..).unwrap_or(&[]);
+    // Nearly all counts have one or two digits.
+    match *rest {
+        [ones @ b'0'..=b'9', b'\r', _, ..] => {
+            return Ok(Some((Some((ones - b'0').into()), from + 3)));
+        }
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] => {
+            let count = 10 * (tens - b'0') + (ones - b'0');
+            return Ok(Some((Some(count.into()), from + 4)));
+        }
+        _ => {}
+    }
     let line = &rest[..rest.len().min(COUNT_LINE_BYTES)];
     match line.iter().position(|&byte| byte == b'\r') {
         Some(end) if rest.len() >= end + 2 => {

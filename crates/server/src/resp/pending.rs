@@ -231,7 +231,19 @@ fn digest_of(part: &Part<'_>) -> Digest {
 }
 
 /// Appends the reply that the parts make.
+#[inline]
 pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
+    // The replies that are written most often.
+    match (render, parts) {
+        (Render::Value, [Part { status: Status::Ok, value: Some(value), .. }]) => {
+            encode::bulk(out, value);
+        }
+        (Render::Set { get: false }, [Part { status: Status::Ok, .. }]) => encode::ok(out),
+        _ => write_any_reply(render, out, protocol, parts),
+    }
+}
+
+fn write_any_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
     if let (Render::Object(form), [part]) = (render, parts) {
         let answer = (part.status, part.number, part.value);
         return object_reply::write(out, protocol, form, answer);
