@@ -63,7 +63,9 @@ fn event_mode_sleeps() {
     let mut bed = Bed::new("event");
     bed.wait_until_all_sleep();
     let (began, before) = (Instant::now(), bed.tasks());
-    assert!(["control", "acceptor"].iter().all(|name| before.iter().any(|task| task.name == *name)));
+    assert!(
+        ["control", "acceptor"].iter().all(|name| before.iter().any(|task| task.name == *name))
+    );
     std::thread::sleep(WINDOW);
     let (after, watched) = (bed.tasks(), began.elapsed());
     let (mut cpu_ns, mut wake_ups, mut heartbeats) = (0, 0, 0);

@@ -58,7 +58,8 @@ fn what_other_shards_do_goes_there_and_comes_back_in_batches() {
         assert!(mail <= 8, "{mail} mails for {jobs} jobs");
         let gets = keys.iter().flat_map(|key| encode(&[b"GET", key.as_bytes()]));
         resp.send_raw(&gets.collect::<Vec<u8>>()).unwrap();
-        keys.iter().for_each(|_| assert_eq!(resp.receive().unwrap(), Value::bulk(format!("v{round}"))));
+        keys.iter()
+            .for_each(|_| assert_eq!(resp.receive().unwrap(), Value::bulk(format!("v{round}"))));
     }
 }
 
@@ -72,9 +73,7 @@ fn busy_connections_that_meet_at_one_thread_are_spread() {
     for (at, resp) in all.iter_mut().enumerate() {
         assert_eq!(resp.call(&format!("SELECT {at}")), Value::ok());
     }
-    let (first, rest) = all.split_at_mut(2);
-    let (busy, info) = (&mut first[0], &mut rest[1]);
-    let other = &mut rest[0];
+    let [busy, _, other, info, ..] = &mut all[..] else { panic!("there are eight") };
     let mut round = 0u64;
     let keys = keys(1_000);
     wait_until("one of them is moved", || {

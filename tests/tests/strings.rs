@@ -117,7 +117,8 @@ fn looking_at_a_part_reads_memory_and_a_pipeline_sees_its_own_edits() {
     // The threads of both shards have one; one of them is the key's.
     let (mut resp, mut other) = (server.resp(), server.resp());
     assert_eq!(resp.call("SET k hello"), Value::ok());
-    let counts = |resp: &mut Resp| ["optimistic_reads", "commands_executed_here"].map(|n| resp.info(n));
+    let counts =
+        |resp: &mut Resp| ["optimistic_reads", "commands_executed_here"].map(|n| resp.info(n));
     let before = counts(&mut resp);
     for _ in 0..10 {
         for resp in [&mut resp, &mut other] {

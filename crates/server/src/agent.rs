@@ -2,8 +2,8 @@
 //! the server's memory, and wakes the shards that they write to. So a READ
 //! over TCP costs the server's CPU, but not a shard's.
 
-use crate::polling::Polling;
 use crate::config::Wake;
+use crate::polling::Polling;
 use crate::shared::Shared;
 use crossbeam_queue::SegQueue;
 use mio::unix::SourceFd;

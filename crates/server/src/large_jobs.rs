@@ -12,12 +12,12 @@ use crate::jobs::{Job, Order, OwnedReply, Token};
 use remora_arena::Journal;
 use remora_engine::command::Command;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
 };
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
-use remora_layout::hash::KeyHash;
 use std::collections::{BTreeMap, VecDeque};
 
 /// One RESP connection: its thread, and its slot and number there.
@@ -303,11 +303,7 @@ fn begin<J: Journal>(
 }
 
 /// Sends a reply, or begins to copy its value.
-fn answer(
-    outcome: Outcome<'_>,
-    token: Token,
-    replies: &mut Replies,
-) -> Option<LargeJob> {
+fn answer(outcome: Outcome<'_>, token: Token, replies: &mut Replies) -> Option<LargeJob> {
     match outcome {
         Outcome::Reply(reply) => {
             replies.reply(token, reply.into(), reply.wait);

@@ -340,11 +340,10 @@ impl ShardLoop {
         };
         let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
-        self.sleeper
-            .sleep(timeout, || {
-                let has_work = !inbox.is_empty() || host.may_send();
-                has_work || sessions.iter().any(RingSession::has_work)
-            });
+        self.sleeper.sleep(timeout, || {
+            let has_work = !inbox.is_empty() || host.may_send();
+            has_work || sessions.iter().any(RingSession::has_work)
+        });
         count(&host.handle().sleeps, self.sleeper.sleeps() - before);
         self.turns = 0;
         self.take_events();

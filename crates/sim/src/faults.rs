@@ -22,7 +22,7 @@ pub enum Fault {
     LinkLost,
     /// An operation is held up on its way, and all that follow it on its link.
     LinkStall,
-    /// The server's RESP thread stands still.
+    /// A thread of the server stands still with its RESP connections.
     RespStall,
     /// A RESP connection breaks.
     RespLost,

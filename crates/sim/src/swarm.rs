@@ -264,7 +264,7 @@ impl Swarm {
             Fault::ServerCrash => draw.one_of([0, 300, 3_000]),
             Fault::SessionLost => draw.one_of([0, 1_000, 10_000]),
             Fault::ClientStall => draw.one_of([0, 1_000, 10_000]),
-            // At each turn of the RESP thread.
+            // At each turn of a thread's RESP connections.
             Fault::RespStall => draw.one_of([0, 100, 1_000]),
             // At each pipeline.
             Fault::RespLost => draw.one_of([0, 2_000, 20_000]),

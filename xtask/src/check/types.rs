@@ -87,7 +87,7 @@ const GEO: &[&str] = &["geo"];
 
 /// Most of it is older than `Request::Object` and `ObjectReply`, by which a new type
 /// is asked without being named: GEO keys and trees are asked by requests of
-/// their own, as the RESP thread reads small ones itself before it asks a shard.
+/// their own, as a connection's thread reads small ones itself before it asks a shard.
 const EXCEPT: &[Except] = &[
     except("crates/engine/src/command/mod.rs", BOTH, "exports their operations"),
     except("crates/engine/src/store/mod.rs", BOTH, "their counts in INFO are fields of ShardStats"),

@@ -36,7 +36,7 @@ fn cores() -> Finding {
         Ok(cores) if cores.get() == 1 => Finding::new(
             "cores",
             Verdict::Warn,
-            "1 for this process: shards and the RESP thread share it",
+            "1 for this process: shards and the other threads share it",
         )
         .change("give the process more cores (taskset, cpuset, the container's CPU limit)"),
         Ok(cores) => Finding::new(

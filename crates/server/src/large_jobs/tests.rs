@@ -297,7 +297,11 @@ fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
     let mut world = World::lagging();
     world.job(1, 0, &set(b"k", b"1"));
     world.job(1, 1, &Command::Get { key: b"other" });
-    assert_eq!(world.jobs.pop_reply().map(|(token, _)| token.request), Some(1), "it looked elsewhere");
+    assert_eq!(
+        world.jobs.pop_reply().map(|(token, _)| token.request),
+        Some(1),
+        "it looked elsewhere"
+    );
     world.job(2, 0, &Command::Get { key: b"k" });
     world.job(2, 1, &Command::Del { key: b"k" });
     world.job(3, 0, &Command::Exists { key: b"k" });
@@ -319,7 +323,10 @@ fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
     for _ in 0..6 {
         world.turn();
     }
-    assert!(world.jobs.pop_reply().is_none() && !world.jobs.has_work(), "nothing to do, none is told");
+    assert!(
+        world.jobs.pop_reply().is_none() && !world.jobs.has_work(),
+        "nothing to do, none is told"
+    );
     assert_eq!(world.jobs.held_replies(), 9);
     world.shard.set_durable(1);
     world.turn();

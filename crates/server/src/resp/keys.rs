@@ -204,7 +204,7 @@ impl<H: Host> Executor<H> {
                 if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
             {
                 self.key_answers.going_on.insert(part, on);
-                        self.host.hand(shard, Job::execute(command, token));
+                self.host.hand(shard, Job::execute(command, token));
                 None
             }
             Next::Ask(..) => None,

@@ -2,8 +2,8 @@
 
 use super::unanswered::Asked;
 use crate::jobs::{OwnedReply, Token};
-use remora_engine::{Digest, Reply};
 use remora_engine::command::ScannedKeys;
+use remora_engine::{Digest, Reply};
 use remora_front::CommandError;
 use remora_front::error::status_error;
 use remora_front::geo_reply::{self, FoundReply};

@@ -433,7 +433,8 @@ fn others_are_served_between_the_pieces_of_a_reply() {
 #[test]
 fn a_thread_executes_commands_of_its_own_shard_at_once() {
     let mut world = World::at_home(1);
-    let lines = "SET a 1\r\nINCR a\r\nGET a\r\nMSET b 1 c 2\r\nMGET a b x\r\nDEL a b x\r\nEXISTS c c\r\n";
+    let lines =
+        "SET a 1\r\nINCR a\r\nGET a\r\nMSET b 1 c 2\r\nMGET a b x\r\nDEL a b x\r\nEXISTS c c\r\n";
     let replies = "+OK\r\n:2\r\n$1\r\n2\r\n+OK\r\n*3\r\n$1\r\n2\r\n$1\r\n1\r\n$-1\r\n:2\r\n:2\r\n";
     assert_eq!(world.call(0, lines), (replies.into(), 0));
     assert_eq!(world.reads(), (0, 0));
@@ -458,7 +459,8 @@ fn what_goes_in_turns_is_not_overtaken_by_what_is_executed_at_once() {
     // More keys than a turn looks up, then a change of the last of them; a value that
     // goes in pieces, then its end.
     let keys: String = (0..3_000).map(|key| format!(" k{key}")).collect();
-    let lines = format!("MGET{keys}\r\nSET k2999 x\r\nGET k2999\r\nGET large\r\nDEL large\r\nPING\r\n");
+    let lines =
+        format!("MGET{keys}\r\nSET k2999 x\r\nGET k2999\r\nGET large\r\nDEL large\r\nPING\r\n");
     let (replies, jobs) = world.call(0, &lines);
     assert!(jobs >= 3_000 - RESP_KEYS_PER_TURN, "{jobs} jobs");
     let large = format!("$300000\r\n{}\r\n", "v".repeat(300_000));
