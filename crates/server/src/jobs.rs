@@ -113,9 +113,10 @@ impl Inbox {
         self.bell.ring();
     }
 
-    /// Wakes the shard if it sleeps: somebody wrote into its rings.
-    pub fn ring(&self) {
-        self.bell.ring();
+    /// Wakes the shard if it sleeps: somebody wrote into its rings. Whether it
+    /// had to be signalled.
+    pub fn ring(&self) -> bool {
+        self.bell.ring()
     }
 
     /// The next message.

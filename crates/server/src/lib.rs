@@ -17,6 +17,7 @@
 mod accept;
 mod agent;
 mod agent_polling;
+mod agent_thread;
 mod clock;
 mod config;
 mod control;
@@ -33,6 +34,7 @@ mod shard_loop;
 mod shared;
 mod socket_file;
 pub mod touch_hints;
+mod traffic;
 mod utilisation;
 
 pub use config::{Config, Eviction, Wake};
