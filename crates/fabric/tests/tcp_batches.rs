@@ -136,3 +136,24 @@ fn unsignalled_writes_are_told_with_what_goes_out_next() {
         done += completed(&mut link);
     }
 }
+
+/// A receive that does not fill the buffer has emptied the socket; the peer's end
+/// behind it is found once an event has told of it.
+#[test]
+fn a_short_receive_empties_the_socket_but_for_the_peers_end() {
+    let mut ends = ends();
+    let mut link = TcpLink::new(Arc::clone(&ends.near));
+    for id in 0..100 {
+        link.post(&[write(id, MAILBOX, None)]);
+    }
+    ends.near.close();
+    let told = &mut |_| {};
+    let unread = || rustix::io::ioctl_fionread(&*ends.far).unwrap();
+    while unread() < 100 * (WIRE_HEADER_BYTES as u64 + 8) {
+        std::thread::yield_now();
+    }
+    assert_eq!(ends.far.serve(&mut ends.buffer, false, told).state, State::Idle);
+    assert_eq!((unread(), ends.far.traffic().frames), (0, 100));
+    let ended = ends.far.serve(&mut ends.buffer, true, told).state;
+    assert!(!matches!(ended, State::Idle | State::More), "{ended:?}");
+}

@@ -122,9 +122,9 @@ pub const OUTBOUND_KEPT_BYTES: usize = 16 << 10;
 /// tells of them, if nothing else goes out: the initiator keeps some tens of
 /// bytes for each.
 pub const UNSIGNALLED_WRITES: u64 = 64;
-/// Writes to a socket that a shard makes in a row because others have added
-/// frames while it sent. It leaves what is then there to the agent.
-pub const TCP_SENDS_IN_A_ROW: u32 = 4;
+/// Writes to a socket, or doorbells, that a shard makes in a row because others
+/// have added frames while it did. It leaves what is then there to the agent.
+pub const SENDS_IN_A_ROW: u32 = 4;
 /// Regions that one end can expose to its peer: arenas and a mailbox.
 pub const MAX_REGIONS: usize = 256;
 /// An idle connection is probed after this time, in seconds: a peer whose

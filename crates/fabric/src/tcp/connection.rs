@@ -9,7 +9,7 @@ use super::traffic::{Counters, Traffic};
 use crate::LinkError;
 use crate::sync::{AtomicBool, Mutex};
 use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
-use remora_layout::limits::{STREAM_AHEAD_BYTES, TCP_SENDS_IN_A_ROW};
+use remora_layout::limits::{SENDS_IN_A_ROW, STREAM_AHEAD_BYTES};
 use remora_layout::plant::{Plant, planted};
 use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
@@ -241,7 +241,7 @@ impl Connection {
             }
             drop(out);
             rounds += 1;
-            if rounds == TCP_SENDS_IN_A_ROW
+            if rounds == SENDS_IN_A_ROW
                 && let Some(wake) = self.wake_agent.get()
             {
                 wake();
