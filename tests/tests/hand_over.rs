@@ -5,7 +5,7 @@
 
 use remora_arena::{Mapping, Words};
 use remora_client::{Client, Error, Options, Wake};
-use remora_fabric::tcp::{Connection, Exposed, Pumping, TcpLink};
+use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, TcpLink};
 use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use remora_layout::plant::{Plant, choose};
 use remora_tests::{DEADLINE, ServerProcess, wait_until};
@@ -77,8 +77,9 @@ fn second_link_waits(patience: Duration) -> Waited {
         begins.wait();
         assert_eq!(first.wait(Some(Duration::from_millis(20))), Waited::TimedOut);
         // The request may still be on its way.
+        let mut buffer = ReceiveBuffer::default();
         while !second.is_finished() {
-            peer.serve(&mut |_| {});
+            peer.serve(&mut buffer, false, &mut |_| {});
             std::thread::sleep(Duration::from_millis(1));
         }
         second.join().unwrap()

@@ -1,11 +1,22 @@
 //! Sessions over TCP, and which transport a session gets.
 
+use remora_arena::ReadView;
 use remora_client::{
     Client, ConnectError, Error, Options, Path, Session, SetOptions, Via, Wake, Wanted,
 };
+use remora_engine::command::Command;
+use remora_fabric::{AnyLink, Connected, Link, RemoteAddress, Waited, Work};
+use remora_layout::frame::ring_seed;
+use remora_layout::immediate;
+use remora_layout::session::ring_offset;
+use remora_ring::{Poll, Receiver, Sender};
 use remora_tests::{ServerProcess, Value, wait_until};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a server may be silent before a test fails.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 const FLAGS: [&str; 3] = ["--max-memory=32MiB", "--shards=2", "--fabric-address=127.0.0.1:0"];
 
@@ -156,7 +167,7 @@ fn rubbish_and_silence_on_the_fabric_address_harm_nobody() {
             let _ = stream.write_all(&rubbish);
             if round % 2 == 0 {
                 // Reads what there is, then goes.
-                stream.set_read_timeout(Some(std::time::Duration::from_millis(1))).unwrap();
+                stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
                 let _ = stream.read(&mut [0; 4096]);
             } else if round == 1 {
                 silent.push(stream);
@@ -168,4 +179,129 @@ fn rubbish_and_silence_on_the_fabric_address_harm_nobody() {
     drop(silent);
     wait_until("what they held has been given back", || descriptors(server.pid()) <= before + 1);
     assert_eq!(honest.get(b"k", Path::Ask).unwrap().value, Some(&b"v"[..]));
+}
+
+/// A client by hand, which sends nothing but what it is told to: no clock, so
+/// no heartbeats come either.
+struct ByHand {
+    link: AnyLink,
+    sender: Sender,
+    receiver: Receiver,
+    _to_client: ReadView,
+}
+
+impl ByHand {
+    fn connect(address: SocketAddr) -> Self {
+        let connected = remora_fabric::connect(&address.into(), Wanted::Tcp, DEADLINE).unwrap();
+        let Connected::Far(connected) = connected else { panic!("over TCP") };
+        let (seed, ring) = (connected.hello.session_seed.get(), ring_offset(0));
+        let mailbox = connected.hello.shards.get();
+        let sender = Sender::new(mailbox, ring as u64, ring_seed(seed, 0, 0));
+        let to_client = connected.to_client;
+        Self {
+            link: connected.link,
+            sender: sender.with_immediate(immediate::of(immediate::Kind::Request, 0)),
+            receiver: Receiver::new(to_client.clone(), ring, ring_seed(seed, 0, 1)),
+            _to_client: to_client,
+        }
+    }
+
+    /// So many requests in one WRITE, and their replies.
+    fn ask(&mut self, requests: u32) {
+        let frames: Vec<Vec<u8>> = (0..requests)
+            .map(|id| {
+                let mut frame = Vec::new();
+                Command::Get { key: b"k" }.encode_within(Default::default(), id, &mut frame);
+                frame
+            })
+            .collect();
+        let sent = self.sender.send_run(&mut self.link, frames.iter().map(Vec::as_slice));
+        assert_eq!(sent, Ok(frames.len()));
+        let mut replies = 0;
+        while replies < requests {
+            while self.link.poll().is_some() {}
+            match self.receiver.poll(&mut Vec::new()) {
+                Poll::Frame(_) => replies += 1,
+                Poll::Empty => assert_ne!(self.link.wait(Some(DEADLINE)), Waited::TimedOut),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// So many READs in one batch.
+    fn read(&mut self, reads: u64) {
+        self.link.reserve_landing(64);
+        let from = RemoteAddress { region: 0, offset: 0 };
+        let batch: Vec<Work<'_>> =
+            (0..reads).map(|id| Work::Read { id, from, into: 0, bytes: 64 }).collect();
+        self.link.post(&batch);
+        let mut left = reads;
+        while left > 0 {
+            match self.link.poll() {
+                // WRITEs of requests complete, too.
+                Some(done) => left -= (done.result.is_ok() && done.id < reads) as u64,
+                None => assert_ne!(self.link.wait(Some(DEADLINE)), Waited::TimedOut),
+            }
+        }
+    }
+}
+
+/// Requests that come together wake the shard once, and their replies leave in
+/// one write; so do the answers to READs of one batch.
+#[test]
+fn what_comes_together_costs_one_wake_up_and_one_write() {
+    const ROUNDS: u64 = 100;
+    const FEW: u64 = ROUNDS / 5;
+    let server = ServerProcess::start(&[
+        "--max-memory=32MiB",
+        "--shards=1",
+        "--fabric-address=127.0.0.1:0",
+        // A shard that polls may see the first frames before the last have come.
+        "--wake=event",
+    ]);
+    let mut client = ByHand::connect(fabric(&server));
+    let mut resp = server.resp();
+    let mut counts = |does: &mut dyn FnMut()| {
+        const NAMES: [&str; 5] =
+            ["tcp_writes", "tcp_receives", "ring_frames", "agent_rings", "agent_signals"];
+        let before = NAMES.map(|name| resp.info(name));
+        (0..ROUNDS).for_each(|_| does());
+        let mut after = NAMES.map(|name| resp.info(name)).into_iter();
+        before.map(|before| after.next().unwrap() - before)
+    };
+    let [writes, receives, frames, rings, signals] = counts(&mut || client.ask(32));
+    assert_eq!(frames, 32 * ROUNDS);
+    assert_eq!(rings, ROUNDS, "the shard is told once for a batch");
+    assert!(signals <= rings, "{signals}");
+    // Now and then the shard has not fallen asleep, and sees half of a batch.
+    assert!((ROUNDS..ROUNDS + FEW).contains(&writes), "{writes} writes");
+    assert!((ROUNDS..ROUNDS + FEW).contains(&receives), "{receives} receives");
+    let [writes, receives, frames, rings, _] = counts(&mut || client.read(50));
+    assert_eq!((frames, rings), (0, 0), "no shard has to do with it");
+    assert!((ROUNDS..ROUNDS + FEW).contains(&writes), "{writes} writes");
+    assert!((ROUNDS..ROUNDS + FEW).contains(&receives), "{receives} receives");
+}
+
+/// Connections spread over the agents, one for each shard.
+#[test]
+fn connections_spread_over_the_agents() {
+    let server = ServerProcess::start(&FLAGS);
+    let mut resp = server.resp();
+    assert_eq!(resp.info("agents"), 2);
+    let address = fabric(&server);
+    let mut sessions: Vec<Session> =
+        (0..8).map(|_| Session::connect(address, &options(Wanted::Tcp)).unwrap()).collect();
+    for (number, session) in sessions.iter_mut().enumerate() {
+        session.set(&[number as u8], b"v", SetOptions::default()).unwrap();
+    }
+    assert_eq!([0, 1].map(|agent| resp.info(&format!("agent{agent}_connections"))), [4, 4]);
+    // Those of one agent go: new ones go where there is room.
+    sessions.drain(..4);
+    wait_until("four are left", || resp.info("connected_sessions_tcp") == 4);
+    let mut more: Vec<Session> =
+        (0..4).map(|_| Session::connect(address, &options(Wanted::Tcp)).unwrap()).collect();
+    for session in sessions.iter_mut().chain(&mut more) {
+        assert!(session.get(&[7], Path::Ask).unwrap().value.is_some());
+    }
+    assert_eq!([0, 1].map(|agent| resp.info(&format!("agent{agent}_connections"))), [4, 4]);
 }

@@ -115,12 +115,12 @@ fn of_the_control_thread() {
 
 #[test]
 fn of_the_agent() {
-    let mut scene = Scene::new("agent");
+    let mut scene = Scene::new("agent-0");
     let mut stream = TcpStream::connect(scene.fabric).unwrap();
     stream.write_all(client_hello(Wanted::Tcp).as_bytes()).unwrap();
     // No frame begins so.
     stream.write_all(&[0xff; 5000]).unwrap();
-    scene.ends_because_of("agent");
+    scene.ends_because_of("agent-0");
 }
 
 #[test]

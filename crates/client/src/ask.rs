@@ -240,7 +240,7 @@ impl Session {
             return Err(error);
         }
         self.shards[shard].in_flight.push_back(flight);
-        if self.shards[shard].gathered.is_full()
+        if self.shards[shard].gathered.is_full(self.link.completes_at_once())
             && let Err(error) = self.flush_shard(shard)
         {
             self.abandon(shard, ticket);

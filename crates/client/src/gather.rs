@@ -18,6 +18,9 @@ use std::sync::atomic::Ordering;
 /// Gathered requests that are sent without being asked for: half of what a
 /// shard takes in a turn.
 const GATHERED_REQUESTS: usize = 8;
+/// The same over a network, where a write costs as much as some of them: two
+/// turns of a shard.
+const GATHERED_FAR_REQUESTS: usize = 32;
 /// The same in bytes: what is copied twice should be small.
 const GATHERED_BYTES: usize = 4096;
 
@@ -31,8 +34,10 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    pub fn is_full(&self) -> bool {
-        self.ends.len() >= GATHERED_REQUESTS || self.bytes.len() >= GATHERED_BYTES
+    /// Whether they are to be sent, over shared memory or over a network.
+    pub fn is_full(&self, is_near: bool) -> bool {
+        let most = if is_near { GATHERED_REQUESTS } else { GATHERED_FAR_REQUESTS };
+        self.ends.len() >= most || self.bytes.len() >= GATHERED_BYTES
     }
 
     fn push(&mut self, parts: &[&[u8]]) {

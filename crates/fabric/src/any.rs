@@ -26,16 +26,20 @@ impl AnyLink {
     /// go out together. Where a post takes effect at once nothing changes.
     #[inline(always)]
     pub fn hold(&mut self) {
-        if let Self::Tcp(link) = self {
-            link.hold();
+        match self {
+            Self::Tcp(link) => link.hold(),
+            Self::Verbs(link) => link.hold(),
+            Self::Shm(_) | Self::Other(_) => {}
         }
     }
 
     /// Lets go out what was posted since [`AnyLink::hold`].
     #[inline(always)]
     pub fn release(&mut self) {
-        if let Self::Tcp(link) = self {
-            link.release();
+        match self {
+            Self::Tcp(link) => link.release(),
+            Self::Verbs(link) => link.release(),
+            Self::Shm(_) | Self::Other(_) => {}
         }
     }
 

@@ -73,10 +73,13 @@ impl Carrier {
         }
     }
 
-    /// A further link on it.
+    /// A further link on it. Sessions wait for what arrives and for READs, never
+    /// for the completions of their WRITEs.
     pub fn link(&self) -> AnyLink {
         match self {
-            Self::Tcp(connection) => AnyLink::Tcp(TcpLink::new(Arc::clone(connection))),
+            Self::Tcp(connection) => {
+                AnyLink::Tcp(TcpLink::new(Arc::clone(connection)).unsignalled())
+            }
             Self::Verbs(connection) => AnyLink::Verbs(VerbsLink::new(Arc::clone(connection))),
         }
     }

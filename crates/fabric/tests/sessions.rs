@@ -136,9 +136,10 @@ impl Place {
             arenas: &[self.arena.view()],
         };
         let connection = grant.send(stream).unwrap();
+        let mut buffer = tcp::ReceiveBuffer::default();
         loop {
             let _ = poll(&mut [PollFd::new(&*connection, PollFlags::IN)], None);
-            match connection.serve(&mut |_| {}).state {
+            match connection.serve(&mut buffer, true, &mut |_| {}).state {
                 State::Idle | State::More => {}
                 State::Closed => return,
                 State::Failed(reason) => panic!("an honest client: {reason}"),

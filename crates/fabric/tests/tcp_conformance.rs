@@ -3,7 +3,7 @@
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::{self, DEADLINE, EchoBed, TestBed};
-use remora_fabric::tcp::{Connection, Exposed, Pumping, State, TcpLink};
+use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::net::{TcpListener, TcpStream};
@@ -42,13 +42,13 @@ struct Bed {
 /// The agent: level-triggered poll(2) and turns, until the end.
 fn agent(target: Arc<Connection>, mailbox: Words, shared: Arc<Shared>) -> State {
     let mut back = TcpLink::new(Arc::clone(&target));
-    let mut wants_write = false;
+    let (mut buffer, mut wants_write) = (ReceiveBuffer::default(), false);
     while !shared.stop.load(Ordering::Acquire) {
         let mut interest = PollFlags::IN;
         interest.set(PollFlags::OUT, wants_write);
         let nap = Duration::from_millis(50).try_into().unwrap();
         let _ = poll(&mut [PollFd::new(&*target, interest)], Some(&nap));
-        let progress = target.serve(&mut |imm| {
+        let progress = target.serve(&mut buffer, true, &mut |imm| {
             if shared.echo.load(Ordering::Relaxed) && imm == 1 {
                 let bytes = mailbox.load_acquire(0).to_le_bytes();
                 let to = RemoteAddress { region: LOCAL, offset: 0 };

@@ -4,7 +4,7 @@
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::sim::Random;
-use remora_fabric::tcp::{Connection, Exposed, Frame, Pumping, State, TcpLink};
+use remora_fabric::tcp::{Connection, Exposed, Frame, Pumping, ReceiveBuffer, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_layout::limits::{MAX_WRITE_BYTES, READ_WINDOW_BYTES, TCP_PIECE_BYTES};
 use remora_layout::wire::WIRE_HEADER_BYTES;
@@ -13,6 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 struct Victim {
+    buffer: ReceiveBuffer,
     connection: Arc<Connection>,
     readable: Words,
     mailbox: Words,
@@ -29,15 +30,15 @@ fn victim() -> Victim {
     let mailbox = Words::new(Mapping::heap(4096));
     connection.expose(0, Exposed::Readable(readable.view()));
     connection.expose(1, Exposed::Writable(mailbox.clone()));
-    Victim { connection, readable, mailbox, attacker }
+    Victim { buffer: ReceiveBuffer::default(), connection, readable, mailbox, attacker }
 }
 
 impl Victim {
     /// Lets the agent work until nothing is left or the connection ends.
-    fn serve(&self) -> State {
+    fn serve(&mut self) -> State {
         let mut told = 0;
         for _ in 0..100_000 {
-            match self.connection.serve(&mut |_| told += 1).state {
+            match self.connection.serve(&mut self.buffer, false, &mut |_| told += 1).state {
                 State::More => {}
                 State::Idle if self.unread() == 0 => return State::Idle,
                 State::Idle => std::thread::yield_now(),
@@ -73,7 +74,8 @@ fn violated(state: State) -> &'static str {
 #[test]
 fn frames_that_make_no_sense_end_the_connection() {
     let read = Frame::Read { region: 0, offset: 0, bytes: TCP_PIECE_BYTES }.header();
-    let mut too_long = Frame::Write { region: 1, offset: 0, bytes: 0, imm: None }.header();
+    let mut too_long =
+        Frame::Write { region: 1, offset: 0, bytes: 0, imm: None, is_signalled: true }.header();
     too_long[16..20].copy_from_slice(&(MAX_WRITE_BYTES as u32 + 1).to_le_bytes());
     let cases: [(&str, Vec<u8>); 6] = [
         ("an unknown kind of frame", vec![0; WIRE_HEADER_BYTES]),
@@ -144,7 +146,11 @@ fn garbage_never_panics_and_stays_in_the_mailbox() {
                 _ => {
                     let imm = (random.below(2) == 0).then_some(3);
                     let offset = random.below(400) * 8;
-                    bytes.extend(Frame::Write { region: 1, offset, bytes: length, imm }.header());
+                    let is_signalled = random.below(2) == 0;
+                    bytes.extend(
+                        Frame::Write { region: 1, offset, bytes: length, imm, is_signalled }
+                            .header(),
+                    );
                     bytes.extend((0..length).map(|_| random.number() as u8));
                 }
             }
@@ -174,7 +180,7 @@ fn garbage_never_panics_and_stays_in_the_mailbox() {
 fn frames_in_single_bytes_are_put_together() {
     let mut victim = victim();
     let payload: Vec<u8> = (1..=29).collect();
-    let frame = Frame::Write { region: 1, offset: 16, bytes: 29, imm: Some(4) };
+    let frame = Frame::Write { region: 1, offset: 16, bytes: 29, imm: Some(4), is_signalled: true };
     let bytes = [&frame.header()[..], &payload].concat();
     let mut told = Vec::new();
     for (at, byte) in bytes.iter().chain(&bytes[..40]).enumerate() {
@@ -182,7 +188,8 @@ fn frames_in_single_bytes_are_put_together() {
         while victim.unread() == 0 {
             std::thread::yield_now();
         }
-        victim.connection.serve(&mut |imm| told.push((at, imm)));
+        let told = &mut |imm| told.push((at, imm));
+        victim.connection.serve(&mut victim.buffer, false, told);
     }
     assert_eq!(told, [(bytes.len() - 1, 4)]);
     let mut stored = vec![0; 29];
@@ -191,7 +198,8 @@ fn frames_in_single_bytes_are_put_together() {
     assert_eq!(victim.mailbox.load(6), 0, "nothing behind it");
     drop(victim.attacker);
     let state = loop {
-        match victim.connection.serve(&mut |_| panic!("half a WRITE")).state {
+        let told = &mut |_| panic!("half a WRITE");
+        match victim.connection.serve(&mut victim.buffer, false, told).state {
             State::Idle | State::More => std::thread::yield_now(),
             ended => break ended,
         }
@@ -204,7 +212,7 @@ fn frames_in_single_bytes_are_put_together() {
 #[test]
 fn a_peer_that_reads_no_answers_costs_nothing() {
     let mut victim = victim();
-    let frame = Frame::Write { region: 1, offset: 0, bytes: 8, imm: None };
+    let frame = Frame::Write { region: 1, offset: 0, bytes: 8, imm: None, is_signalled: true };
     let many = [&frame.header()[..], &[9; 8]].concat().repeat(1000);
     for _ in 0..100 {
         assert_eq!(victim.send(&many), State::Idle);

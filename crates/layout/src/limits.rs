@@ -72,6 +72,12 @@ pub const TORN_FRAME_MS: u64 = 1_000;
 /// Shards of one server. Bounded by the file descriptors that one control
 /// message can carry (two for each shard, SCM_MAX_FD is 253).
 pub const MAX_SHARDS: usize = 64;
+/// Turns of a shard whose replies a far client gets together, while more of its
+/// requests wait in the ring: one write for up to so many times sixteen.
+pub const TURNS_TOGETHER: u32 = 4;
+/// Memory for frames that are put together that a sender keeps when it has
+/// posted them.
+pub const RUN_KEPT_BYTES: usize = 16 << 10;
 /// Sessions (client connections over rings) of one server.
 pub const MAX_SESSIONS: usize = 1024;
 
@@ -114,10 +120,19 @@ pub const MAX_OUTBOUND_BYTES: usize = 34 << 20;
 /// Operations of one end that the other has not yet answered; then the link
 /// fails. Sixty-four threads with a thousand each.
 pub const MAX_POSTED: usize = 1 << 16;
-/// Bytes that one system call fetches at most.
+/// Bytes that one system call fetches at most, and one turn of an agent takes
+/// from one connection before it looks at the next.
 pub const TCP_RECEIVE_BYTES: usize = 64 << 10;
-/// Bytes that an agent takes from one connection before it looks at the next.
-pub const TCP_TURN_BYTES: usize = 256 << 10;
+/// Memory for frames that a connection keeps when it has sent them: replies of
+/// some turns of a shard.
+pub const OUTBOUND_KEPT_BYTES: usize = 16 << 10;
+/// WRITEs for whose completion nobody waits that a target executes before it
+/// tells of them, if nothing else goes out: the initiator keeps some tens of
+/// bytes for each.
+pub const UNSIGNALLED_WRITES: u64 = 64;
+/// Writes to a socket, or doorbells, that a shard makes in a row because others
+/// have added frames while it did. It leaves what is then there to the agent.
+pub const SENDS_IN_A_ROW: u32 = 4;
 /// Regions that one end can expose to its peer: arenas and a mailbox.
 pub const MAX_REGIONS: usize = 256;
 /// An idle connection is probed after this time, in seconds: a peer whose

@@ -110,11 +110,14 @@ pub enum Plant {
     LeavesUnchecked = 45,
     /// A step of the server's clock counts before readers were told of it.
     StepUntold = 46,
+    /// The thread that sends for all on a TCP connection does not look again
+    /// for what was added meanwhile.
+    LeaveAddedFrames = 47,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 46] = [
+    pub const ALL: [(&'static str, Self); 47] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -161,6 +164,7 @@ impl Plant {
         ("failed-walk-stays", Self::FailedWalkStays),
         ("leaves-unchecked", Self::LeavesUnchecked),
         ("step-untold", Self::StepUntold),
+        ("leave-added-frames", Self::LeaveAddedFrames),
     ];
 }
 

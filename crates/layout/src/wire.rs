@@ -6,7 +6,7 @@
 //!    | kind | flags | reserved | region  | place               | bytes  | immediate | payload
 //!    +------+-------+----------+---------+---------------------+--------+-----------+---------
 //! READ    1   0         0       region    offset                 wanted   0
-//! WRITE   2   0 or 1    0       region    offset                 payload  if flag 1   `bytes`
+//! WRITE   2   0 to 3    0       region    offset                 payload  if flag 1   `bytes`
 //! DATA    3   0         0       0         number of the READ     payload  0           `bytes`
 //! DONE    4   0         0       0         executed so far        0        0
 //! FAIL    5   0         0       0         executed so far        0        reason
@@ -15,6 +15,8 @@
 //! from 0. DATA answers the READ with that number and says that all requests
 //! before it are executed. DONE and FAIL say how many are executed; FAIL also
 //! says that the next one, and all after it, are not and will not be.
+//! After an unsignalled WRITE (flag 2) the target may keep DONE back, until it
+//! has something else to send or has executed many of them.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -27,7 +29,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct WireHeader {
     /// A number of [`kind`].
     pub kind: u8,
-    /// [`FLAG_IMMEDIATE`] or 0.
+    /// [`FLAG_IMMEDIATE`] and [`FLAG_UNSIGNALLED`], of a WRITE; else 0.
     pub flags: u8,
     /// Zero.
     pub reserved: U16,
@@ -45,6 +47,8 @@ pub struct WireHeader {
 pub const WIRE_HEADER_BYTES: usize = 24;
 /// The WRITE carries an immediate.
 pub const FLAG_IMMEDIATE: u8 = 1;
+/// The initiator of the WRITE does not wait for its completion.
+pub const FLAG_UNSIGNALLED: u8 = 2;
 
 /// Kinds of frames.
 pub mod kind {

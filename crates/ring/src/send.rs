@@ -4,7 +4,7 @@ use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
 };
-use remora_layout::limits::{FRAME_ALIGN_BYTES, MAX_WRITE_BYTES, RING_BYTES};
+use remora_layout::limits::{FRAME_ALIGN_BYTES, MAX_WRITE_BYTES, RING_BYTES, RUN_KEPT_BYTES};
 use remora_layout::plant::{Plant, planted};
 
 // A run of frames fits one WRITE.
@@ -96,11 +96,18 @@ impl Sender {
     /// be woken by whoever knows how ([`remora_fabric::shm::Bell`]).
     #[inline]
     pub fn send<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
+        self.gather(link, parts)?;
+        self.post(link)
+    }
+
+    /// Puts one message, given in parts, behind those that go out by the next
+    /// [`Sender::post`], in one WRITE (two at the ring's end).
+    #[inline]
+    pub fn gather<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
         if let Some(failure) = link.failure() {
             return Err(failure.into());
         }
-        self.add(link, parts)?;
-        self.post(link)
+        self.add(link, parts)
     }
 
     /// Sends as many of these messages as there is room for, oldest first, in
@@ -166,14 +173,16 @@ impl Sender {
         self.sent += ring_bytes as u64;
     }
 
-    /// Posts the run, if there is one.
+    /// Posts what was gathered, if there is something.
     #[inline]
-    fn post<L: Link>(&mut self, link: &mut L) -> Result<(), SendError> {
+    pub fn post<L: Link>(&mut self, link: &mut L) -> Result<(), SendError> {
         if !self.run.is_empty() {
             let offset = self.base + self.run_from % RING_BYTES as u64;
             let to = RemoteAddress { region: self.region, offset };
             link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.run, imm: self.imm }]);
             self.run.clear();
+            // A burst must not keep its memory for ever.
+            self.run.shrink_to(RUN_KEPT_BYTES);
         }
         self.run_from = self.sent;
         link.failure().map_or(Ok(()), |failure| Err(failure.into()))

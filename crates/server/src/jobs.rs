@@ -201,9 +201,10 @@ impl Inbox {
         self.mail[from].pop()
     }
 
-    /// Wakes the thread if it sleeps: somebody wrote into its rings.
-    pub fn ring(&self) {
-        self.bell.ring();
+    /// Wakes the thread if it sleeps: somebody wrote into its rings. Whether it
+    /// had to be signalled.
+    pub fn ring(&self) -> bool {
+        self.bell.ring()
     }
 
     /// Whether nothing waits.

@@ -17,6 +17,7 @@
 
 mod accept;
 mod agent;
+mod agent_thread;
 mod balance;
 mod clock;
 mod config;
@@ -36,6 +37,7 @@ mod shared;
 mod socket_file;
 pub mod thread_counts;
 pub mod touch_hints;
+mod traffic;
 mod utilisation;
 
 pub use config::{Config, Eviction, Wake};

@@ -1,6 +1,7 @@
 //! Starting and ending a server.
 
-use crate::agent::{Agent, AgentInbox};
+use crate::agent::{AgentInbox, Agents};
+use crate::agent_thread::AgentThread;
 use crate::clock::Clock;
 use crate::config::{Config, Wanted};
 use crate::control::{self, Control};
@@ -10,9 +11,10 @@ use crate::random::random_u64;
 use crate::regions::RegionNumbers;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
-use crate::shared::{Counts, PointerTable, ShardHandle, Shared};
+use crate::shared::{AgentCounts, Counts, PointerTable, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
 use crate::touch_hints::TouchHints;
+use crate::traffic::TcpTraffic;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
@@ -71,7 +73,7 @@ pub struct Server {
     socket: SocketFile,
     shards: Vec<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
-    agent: Option<(JoinHandle<()>, Arc<AgentInbox>)>,
+    agents: Vec<(JoinHandle<()>, Arc<AgentInbox>)>,
     acceptor: Option<(JoinHandle<()>, mio::Waker)>,
 }
 
@@ -191,13 +193,21 @@ impl Server {
             stopping: false.into(),
             control: OnceLock::new(),
             counts: Counts::default(),
+            agents: (0..shards).map(|_| AgentCounts::default()).collect(),
+            tcp_traffic: TcpTraffic::default(),
         });
         // A client of a former life may read its memory as fresh until its
         // right has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(RIGHT_MS + RIGHT_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
-        let mut server =
-            Self { socket, shared, shards: Vec::new(), control: None, agent: None, acceptor: None };
+        let mut server = Self {
+            socket,
+            shared,
+            shards: Vec::new(),
+            control: None,
+            agents: Vec::new(),
+            acceptor: None,
+        };
         server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }
@@ -242,16 +252,26 @@ impl Server {
             }
             None => None,
         };
-        let (agent, served) = Agent::new(Arc::clone(&self.shared))?;
-        let thread = vital_thread::spawn("agent", move || agent.run())?;
-        self.agent = Some((thread, Arc::clone(&served)));
-        let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric, served)?;
+        let agents = self.spawn_agents()?;
+        let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric, agents)?;
         let thread = vital_thread::spawn("control", move || control.run())?;
         self.control = Some(thread);
         let (acceptor, waker) = Acceptor::new(Arc::clone(&self.shared), listener)?;
         let thread = vital_thread::spawn("acceptor", move || acceptor.run())?;
         self.acceptor = Some((thread, waker));
         Ok(())
+    }
+
+    /// As many agents as shards: what one of them moves, one shard asks for.
+    fn spawn_agents(&mut self) -> Result<Agents, StartError> {
+        for number in 0..self.shared.agents.len() {
+            let (agent, inbox) = AgentThread::new(Arc::clone(&self.shared), number)?;
+            let name = format!("agent-{number}");
+            let thread = vital_thread::spawn(&name, move || agent.run())?;
+            self.agents.push((thread, inbox));
+        }
+        let inboxes = self.agents.iter().map(|(_, inbox)| Arc::clone(inbox)).collect();
+        Ok(Agents::new(Arc::clone(&self.shared), inboxes))
     }
 
     /// Where RESP is spoken.
@@ -304,7 +324,7 @@ impl Server {
             vital_thread::join(thread);
         }
         // Every connection is withdrawn and closed by now.
-        if let Some((thread, inbox)) = self.agent.take() {
+        for (thread, inbox) in self.agents.drain(..) {
             inbox.wake();
             vital_thread::join(thread);
         }

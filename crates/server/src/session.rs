@@ -1,7 +1,7 @@
 //! One client's session as the control thread keeps it: what carries it, its
 //! heartbeats, its end.
 
-use crate::agent::{AgentInbox, Served};
+use crate::agent::{Agents, Served};
 use crate::jobs::Message;
 use crate::ring_session::{ClientEnd, RingParts, RingSession};
 use crate::shared::{Shared, count};
@@ -129,7 +129,7 @@ impl Session {
     /// The socket or a descriptor cannot be had.
     pub fn over_tcp(
         shared: &Shared,
-        agent: &AgentInbox,
+        agents: &Agents,
         stream: TcpStream,
         hello: ServerHello,
     ) -> Result<Self, Refusal> {
@@ -139,9 +139,10 @@ impl Session {
         let arenas = shared.arenas();
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let connection = grant.send(stream).map_err(no_room)?;
+        shared.tcp_traffic.enter(number, Arc::clone(&connection));
         Ok(Self::over(
             shared,
-            agent,
+            agents,
             (number, seed),
             far::Carrier::Tcp(connection),
             to_server.view(),
@@ -152,17 +153,17 @@ impl Session {
     /// connected; the agent serves it from now on.
     pub fn over_verbs(
         shared: &Shared,
-        agent: &AgentInbox,
+        agents: &Agents,
         granted: (u64, u64),
         connection: Arc<verbs::Connection>,
         to_server: ReadView,
     ) -> Self {
-        Self::over(shared, agent, granted, far::Carrier::Verbs(connection), to_server)
+        Self::over(shared, agents, granted, far::Carrier::Verbs(connection), to_server)
     }
 
     fn over(
         shared: &Shared,
-        agent: &AgentInbox,
+        agents: &Agents,
         (number, seed): (u64, u64),
         carrier: far::Carrier,
         to_server: ReadView,
@@ -193,7 +194,7 @@ impl Session {
         let far = Carrier::Far { carrier: carrier.clone(), link };
         let session = Self::new(number, far, to_server, violated, threads);
         let has_ended = Arc::clone(&session.has_ended);
-        agent.serve(Served { carrier, session: number, has_ended });
+        agents.serve(Served { carrier, session: number, has_ended });
         session
     }
 
@@ -294,6 +295,7 @@ impl Session {
                 carrier.close();
             }
         }
+        shared.tcp_traffic.leave(self.number);
         for shard in &shared.shards {
             shard.inbox.push(Message::Detach(self.number));
         }

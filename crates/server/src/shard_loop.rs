@@ -230,7 +230,9 @@ impl ShardLoop {
         if senders != 0 {
             let host = self.host();
             let waiting = host.handle().inbox.take_waiting();
-            bits(waiting).for_each(|from| host.shared.shards[from].inbox.ring());
+            bits(waiting).for_each(|from| {
+                host.shared.shards[from].inbox.ring();
+            });
         }
         senders != 0
     }

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::jobs::Inbox;
 use crate::thread_counts::ThreadCounts;
 use crate::touch_hints::TouchHints;
+use crate::traffic::TcpTraffic;
 use remora_arena::{ReadView, Region};
 use remora_engine::ShardStats;
 use remora_fabric::{Transport, verbs};
@@ -71,6 +72,22 @@ impl ShardHandle {
     }
 }
 
+/// Counts of one agent, which alone writes all but the first.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct AgentCounts {
+    /// Connections that it was given and that have not ended.
+    pub connections: AtomicU64,
+    /// Times it slept and found something to do.
+    pub wakes: AtomicU64,
+    /// Turns of connections.
+    pub turns: AtomicU64,
+    /// Shards that it told of frames, each once for a batch.
+    pub rings: AtomicU64,
+    /// As many of them slept and had to be signalled.
+    pub signals: AtomicU64,
+}
+
 /// The table of pointers that the clients share; the server never reads it.
 pub struct PointerTable {
     /// Its memory, to be granted to clients.
@@ -111,6 +128,10 @@ pub struct Shared {
     pub verbs: Option<verbs::Host>,
     /// Counts of the server.
     pub counts: Counts,
+    /// Counts of each agent, by number.
+    pub agents: Vec<AgentCounts>,
+    /// What has gone over sessions' TCP connections.
+    pub tcp_traffic: TcpTraffic,
 }
 
 /// Counts of the server.
@@ -193,15 +214,21 @@ impl Shared {
         self.verbs.as_ref().is_some_and(|host| !host.devices().is_empty())
     }
 
-    /// A peer's WRITE came with this immediate: wakes the shard that it names.
-    pub fn ring(&self, imm: u32) {
-        let shard = match immediate::kind_of(imm) {
-            Some(Kind::Request | Kind::Credit) => self.shards.get(immediate::shard_of(imm)),
+    /// The shard that the immediate of a peer's WRITE is for.
+    pub fn shard_of(&self, imm: u32) -> Option<usize> {
+        match immediate::kind_of(imm) {
+            Some(Kind::Request | Kind::Credit) => {
+                Some(immediate::shard_of(imm)).filter(|shard| *shard < self.shards.len())
+            }
             // A peer's whim, as is a number that is no shard's.
             Some(Kind::Reply) | None => None,
-        };
-        if let Some(shard) = shard {
-            shard.inbox.ring();
+        }
+    }
+
+    /// A peer's WRITE came with this immediate: wakes the shard that it names.
+    pub fn ring(&self, imm: u32) {
+        if let Some(shard) = self.shard_of(imm) {
+            self.shards[shard].inbox.ring();
         }
     }
 

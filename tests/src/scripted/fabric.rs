@@ -16,7 +16,9 @@ mod stream;
 use super::{Script, await_any};
 use model::{Access, Answer, Model, REGIONS, WITHDRAWN, pattern};
 use remora_arena::{Mapping, Words};
-use remora_fabric::tcp::{Connection, Exposed, Frame, Pumping, State, TcpLink, parse};
+use remora_fabric::tcp::{
+    Connection, Exposed, Frame, Pumping, ReceiveBuffer, State, TcpLink, parse,
+};
 use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::limits::READ_WINDOW_BYTES;
 use remora_layout::wire::{WIRE_HEADER_BYTES, reason};
@@ -114,7 +116,7 @@ impl Peer {
     }
 
     fn has_all(&self, model: &Model) -> bool {
-        self.answers == model.answers.len() && self.told == model.executed
+        self.answers == model.answers.len() && self.told >= model.awaited
     }
 }
 
@@ -149,7 +151,8 @@ pub fn run(script: &[u8]) -> Seen {
     if ended.is_none() && withdraws && !model.is_cut {
         connection.withdraw_all();
         model.is_withdrawn = true;
-        let write = Frame::Write { region: 2, offset: 0, bytes: 8, imm: Some(1) };
+        let write =
+            Frame::Write { region: 2, offset: 0, bytes: 8, imm: Some(1), is_signalled: true };
         let late = [&write.header()[..], &[0xee; 8]].concat();
         model.passes_over(Some(reason::WITHDRAWN));
         ended = drive(&connection, &mut peer, &model, &late, piece, &mut immediates);
@@ -263,7 +266,8 @@ fn drive(
             // It broke off; the agent says why.
             Err(_) => sent = stream.len(),
         }
-        let progress = connection.serve(&mut |imm| immediates.push(imm));
+        let progress =
+            connection.serve(&mut ReceiveBuffer::default(), true, &mut |imm| immediates.push(imm));
         peer.receive(model);
         if !matches!(progress.state, State::Idle | State::More) {
             return Some(progress.state);
@@ -281,7 +285,8 @@ fn until(
     is_content: impl Fn(&Peer) -> bool,
 ) -> Option<State> {
     loop {
-        let progress = connection.serve(&mut |imm| immediates.push(imm));
+        let progress =
+            connection.serve(&mut ReceiveBuffer::default(), true, &mut |imm| immediates.push(imm));
         peer.receive(model);
         match progress.state {
             State::More => continue,

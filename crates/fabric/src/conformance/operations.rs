@@ -14,6 +14,7 @@ pub(super) fn checks<B: TestBed>() -> Vec<Check> {
         writes_are_taken_at_once,
         reads_see_earlier_writes_of_the_target,
         immediates_arrive_once_after_their_bytes,
+        a_long_batch_of_writes_keeps_its_order_and_is_told_of,
         an_empty_link_completes_nothing,
     ]
 }
@@ -83,6 +84,36 @@ fn reads_see_earlier_writes_of_the_target<B: TestBed>() {
         bed.link().post(&[read(round as u64, region, 128, 0, 64)]);
         assert_eq!(wait(bed.link()), ok(round as u64));
         assert_eq!(bed.link().landed(0, 64), pattern(round, 64));
+    }
+}
+
+/// More WRITEs than any queue pair takes at a time, in one batch: each to a word
+/// of its own, and to one that all of them write. The last one alone has an
+/// immediate: once it is told, all before it are stored.
+fn a_long_batch_of_writes_keeps_its_order_and_is_told_of<B: TestBed>() {
+    const WRITES: u64 = 1_000;
+    let mut bed = B::new(REGION);
+    let region = bed.mailbox();
+    let values: Vec<[u8; 8]> = (1..=WRITES).map(u64::to_le_bytes).collect();
+    let batch: Vec<Work<'_>> = (1..=WRITES)
+        .zip(&values)
+        .flat_map(|(number, bytes)| {
+            let own = RemoteAddress { region, offset: number * 8 };
+            let shared = RemoteAddress { region, offset: 0 };
+            let imm = (number == WRITES).then_some(0);
+            [
+                Work::Write { id: 2 * number, to: own, bytes, imm: None },
+                Work::Write { id: 2 * number + 1, to: shared, bytes, imm },
+            ]
+        })
+        .collect();
+    bed.link().post(&batch);
+    for id in 2..2 * WRITES + 2 {
+        assert_eq!(wait(bed.link()), ok(id));
+    }
+    assert_eq!(bed.immediates(), [(0, WRITES)]);
+    for number in 1..=WRITES {
+        assert_eq!(bed.target_load(number as usize * 8, 8), number.to_le_bytes());
     }
 }
 

@@ -1,18 +1,19 @@
 //! One connection, shared by all links of a process with one peer.
 
-use super::execute::Turn;
 use super::frame::Refused;
-use super::inbound::Inbound;
-use super::outbound::{Flushed, Outbound};
+use super::inbound::{Inbound, ReceiveBuffer};
+use super::outbound::{Outbound, Sent};
 use super::regions::{Exposed, Regions};
 use super::socket::Socket;
+use super::traffic::{Counters, Traffic};
 use crate::LinkError;
 use crate::sync::{AtomicBool, Mutex};
 use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
-use remora_layout::limits::{STREAM_AHEAD_BYTES, TCP_TURN_BYTES};
+use remora_layout::limits::{SENDS_IN_A_ROW, STREAM_AHEAD_BYTES};
+use remora_layout::plant::{Plant, planted};
 use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, OnceLock, TryLockError};
 use std::time::Duration;
 
 /// Who reads a connection.
@@ -62,6 +63,9 @@ pub struct Connection {
     pumping: Pumping,
     /// Set under the lock of `out`.
     leader_sleeps: AtomicBool,
+    /// Lets the agent serve the connection soon.
+    wake_agent: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    pub(super) counters: Counters,
 }
 
 impl Connection {
@@ -86,6 +90,8 @@ impl Connection {
             room_wanted: AtomicBool::new(false),
             pumping,
             leader_sleeps: AtomicBool::new(false),
+            wake_agent: OnceLock::new(),
+            counters: Counters::default(),
         }
     }
 
@@ -114,9 +120,9 @@ impl Connection {
         };
         if let Some(mut inbound) = inbound {
             self.refuse(&mut inbound, Refused::Withdrawn);
+            self.tell(&mut inbound);
             drop(inbound);
             self.waiters.hand_over();
-            self.flush();
         }
     }
 
@@ -130,16 +136,37 @@ impl Connection {
         lock(&self.out).failure
     }
 
-    /// One turn of the agent, never blocking: receives a bounded number of
-    /// bytes, executes, answers, flushes. Immediates of the peer's WRITEs are
+    /// What lets the agent call [`Self::serve`] although no event of the socket
+    /// says so: a shard has sent for others for long, and leaves the rest.
+    pub fn set_wake_agent(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.wake_agent.set(Box::new(wake));
+    }
+
+    /// What has gone over the connection so far.
+    pub fn traffic(&self) -> Traffic {
+        self.counters.read()
+    }
+
+    /// One turn of the agent, never blocking: one receive, executes all frames
+    /// that are whole, answers, flushes. Immediates of the peer's WRITEs are
     /// handed over one by one, each after its bytes are stored.
     ///
-    /// Fit for edge-triggered readiness: it stops at an empty socket or says
-    /// [`State::More`]. Register the connection for reading and writing; also
-    /// other threads' posts can leave bytes to be flushed.
-    pub fn serve(&self, on_immediate: &mut dyn FnMut(u32)) -> Progress {
-        let turn = Turn { bytes: TCP_TURN_BYTES, until_empty: true };
-        let state = self.pump(&mut lock(&self.inbound), turn, on_immediate);
+    /// Fit for edge-triggered readiness: after a receive that did not fill the
+    /// buffer the socket is empty, and what comes later is an event of its own.
+    /// Only a peer's end that came before is not: `is_hung_up` is to say so
+    /// from the event that tells it on. Register the connection for reading and
+    /// writing; other threads' posts can leave bytes to be flushed, too.
+    pub fn serve(
+        &self,
+        buffer: &mut ReceiveBuffer,
+        is_hung_up: bool,
+        on_immediate: &mut dyn FnMut(u32),
+    ) -> Progress {
+        let mut inbound = lock(&self.inbound);
+        inbound.lend(buffer);
+        let state = self.pump(&mut inbound, is_hung_up, on_immediate);
+        inbound.give_back(buffer);
+        drop(inbound);
         Progress { state, wants_write: lock(&self.out).pending_bytes() > 0 }
     }
 
@@ -185,21 +212,41 @@ impl Connection {
         self.waiters.wake_all();
     }
 
-    /// Sends what is buffered, as far as the socket takes it; what stays is
-    /// left to the leader, who is told to watch for room.
-    pub(super) fn flush(&self) {
-        let mut out = lock(&self.out);
-        if out.pending_bytes() == 0 {
-            return;
-        }
-        let flushed = out.flush(&self.socket);
-        if flushed == Flushed::Some && self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed)
-        {
-            self.socket.kick();
-        }
-        drop(out);
-        if flushed == Flushed::Broken {
-            self.break_off(LinkError::Disconnected);
+    /// Sends what is buffered, as far as the socket takes it, unless another
+    /// thread does: that one sends what was added meanwhile. What stays is left
+    /// to the leader, who is told to watch for room, or to the agent, whom the
+    /// socket tells. False if the connection is broken.
+    pub(super) fn flush(&self) -> bool {
+        let mut rounds = 0;
+        loop {
+            let Some(mut sending) = lock(&self.out).begin_sending() else { return true };
+            let (sent, bytes) = sending.send(&self.socket);
+            self.counters.sent(bytes);
+            let mut out = lock(&self.out);
+            let has_more = out.end_sending(sending, bytes);
+            match sent {
+                Sent::Broken => {
+                    drop(out);
+                    self.break_off(LinkError::Disconnected);
+                    return false;
+                }
+                Sent::Some => {
+                    if self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed) {
+                        self.socket.kick();
+                    }
+                    return true;
+                }
+                Sent::All if !has_more || planted(Plant::LeaveAddedFrames) => return true,
+                Sent::All => {}
+            }
+            drop(out);
+            rounds += 1;
+            if rounds == SENDS_IN_A_ROW
+                && let Some(wake) = self.wake_agent.get()
+            {
+                wake();
+                return true;
+            }
         }
     }
 
@@ -220,9 +267,8 @@ impl Connection {
     }
 
     fn pump_for_link(&self, inbound: &mut Inbound) -> State {
-        let turn = Turn { bytes: TCP_TURN_BYTES, until_empty: false };
         // Over shared memory an immediate only wakes; so it does here.
-        self.pump(inbound, turn, &mut |_| {})
+        self.pump(inbound, false, &mut |_| {})
     }
 
     fn sleep_on_socket(&self, timeout: Option<Duration>) {
@@ -231,7 +277,7 @@ impl Connection {
             // Under the lock: who posts later sees that we sleep.
             let out = lock(&self.out);
             self.leader_sleeps.store(true, Relaxed);
-            out.pending_bytes() > 0
+            out.wants_room()
         };
         self.socket.sleep(wants_room, timeout);
         self.leader_sleeps.store(false, Relaxed);

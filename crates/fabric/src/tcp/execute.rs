@@ -5,37 +5,27 @@
 use super::connection::{Connection, State};
 use super::frame::{Frame, Refused, Violation, parse};
 use super::inbound::{Expect, Inbound, Received};
-use super::outbound::{Flight, Flushed};
+use super::outbound::Flight;
 use crate::LinkError;
 use crate::waiting::lock;
 use remora_arena::Words;
-use remora_layout::limits::{READ_WINDOW_BYTES, TCP_PIECE_BYTES};
+use remora_layout::limits::TCP_PIECE_BYTES;
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use std::sync::atomic::Ordering;
-
-/// How much one turn of the pump does.
-#[derive(Clone, Copy)]
-pub(super) struct Turn {
-    /// Receives no more than about this.
-    pub bytes: usize,
-    /// Goes on until the socket says that it is empty, for edge-triggered
-    /// readiness; otherwise a short receive is enough.
-    pub until_empty: bool,
-}
 
 impl Connection {
     /// One turn: receives, executes, answers, flushes.
     pub(super) fn pump(
         &self,
         inbound: &mut Inbound,
-        turn: Turn,
+        is_hung_up: bool,
         on_immediate: &mut dyn FnMut(u32),
     ) -> State {
         if inbound.over {
             return self.ended();
         }
         let arrivals = self.arrivals.load(Ordering::Relaxed);
-        let state = self.receive_and_execute(inbound, turn, on_immediate);
+        let state = self.receive_and_execute(inbound, is_hung_up, on_immediate);
         if self.arrivals.load(Ordering::Relaxed) != arrivals {
             self.waiters.wake_all();
         }
@@ -52,30 +42,29 @@ impl Connection {
         }
     }
 
+    /// One receive. Where it does not fill the buffer the socket is empty, but
+    /// for the peer's end.
     fn receive_and_execute(
         &self,
         inbound: &mut Inbound,
-        turn: Turn,
+        is_hung_up: bool,
         on_immediate: &mut dyn FnMut(u32),
     ) -> Result<State, Violation> {
-        let mut received = 0;
-        while received < turn.bytes {
-            match inbound.receive(&self.socket) {
-                Received::Nothing => return Ok(State::Idle),
-                Received::Closed => {
-                    self.break_off(LinkError::Disconnected);
-                    inbound.over = true;
-                    return Ok(State::Closed);
-                }
-                Received::Bytes(bytes) => received += bytes,
+        let received = match inbound.receive(&self.socket) {
+            Received::Nothing => return Ok(State::Idle),
+            Received::Closed => {
+                self.break_off(LinkError::Disconnected);
+                inbound.over = true;
+                return Ok(State::Closed);
             }
-            let was_full = inbound.is_full();
-            self.execute_all(inbound, on_immediate)?;
-            if !turn.until_empty && !was_full {
-                return Ok(State::Idle);
-            }
-        }
-        Ok(State::More)
+            Received::Bytes(bytes) => bytes,
+        };
+        let may_be_more = is_hung_up || inbound.is_full();
+        inbound.frames = 0;
+        let executed = self.execute_all(inbound, on_immediate);
+        self.counters.received(received, inbound.frames);
+        executed?;
+        Ok(if may_be_more { State::More } else { State::Idle })
     }
 
     /// Everything that is wholly there.
@@ -107,16 +96,18 @@ impl Connection {
         };
         let frame = parse(header)?;
         inbound.consume(WIRE_HEADER_BYTES);
+        inbound.frames += 1;
         match frame {
             Frame::Read { region, offset, bytes } => self.read(inbound, region, offset, bytes)?,
-            Frame::Write { region, offset, bytes, imm } => {
+            Frame::Write { region, offset, bytes, imm, is_signalled } => {
                 let discard = inbound.refused
                     || self
                         .regions
                         .with_writable(region, offset, bytes, |_, _| ())
                         .map_err(|why| self.refuse(inbound, why))
                         .is_err();
-                inbound.expect = Expect::Write { region, offset, left: bytes, imm, discard };
+                let left = bytes;
+                inbound.expect = Expect::Write { region, offset, left, imm, is_signalled, discard };
                 if bytes == 0 {
                     self.write_piece(inbound, on_immediate);
                 }
@@ -139,23 +130,23 @@ impl Connection {
         if inbound.refused {
             return Ok(());
         }
-        let mut out = lock(&self.out);
-        let copied = out.answer_data(inbound.executed, bytes, |into| {
+        if !lock(&self.out).reserve_answer(bytes) {
+            return Err(Violation("it asks for more than the window"));
+        }
+        let copied = inbound.answers.add_data(inbound.executed, bytes, |into| {
             self.regions.with_readable(region, offset, bytes, |view, at| {
                 view.copy_out(at, into);
             })
         });
         match copied {
-            None => return Err(Violation("it asks for more than the window")),
-            Some(Ok(())) => {
+            Ok(()) => {
                 inbound.executed += 1;
-                inbound.told = inbound.executed;
-                if out.pending_bytes() >= TCP_PIECE_BYTES {
-                    let _ = out.flush(&self.socket);
+                if inbound.answers.len() >= TCP_PIECE_BYTES {
+                    self.tell(inbound);
                 }
             }
-            Some(Err(why)) => {
-                drop(out);
+            Err(why) => {
+                lock(&self.out).unreserve_answer(bytes);
                 self.refuse(inbound, why);
             }
         }
@@ -164,7 +155,8 @@ impl Connection {
 
     /// Some bytes of a WRITE by the peer: whole words, or its end.
     fn write_piece(&self, inbound: &mut Inbound, on_immediate: &mut dyn FnMut(u32)) -> bool {
-        let Expect::Write { region, offset, left, imm, discard } = inbound.expect else {
+        let Expect::Write { region, offset, left, imm, is_signalled, discard } = inbound.expect
+        else {
             return false;
         };
         let there = inbound.bytes().len();
@@ -185,10 +177,11 @@ impl Connection {
         }
         inbound.consume(piece);
         let (offset, left) = (offset + piece as u64 * !discard as u64, left - piece);
-        inbound.expect = Expect::Write { region, offset, left, imm, discard };
+        inbound.expect = Expect::Write { region, offset, left, imm, is_signalled, discard };
         if left == 0 {
             inbound.expect = Expect::Header;
             if !discard {
+                inbound.is_awaited |= is_signalled;
                 self.written(inbound, imm, on_immediate);
             }
         }
@@ -210,8 +203,7 @@ impl Connection {
             return;
         }
         inbound.refused = true;
-        inbound.told = inbound.executed;
-        lock(&self.out).answer(&Frame::Fail { executed: inbound.executed, why });
+        inbound.answers.add_failure(inbound.executed, why);
     }
 
     /// An answer to a READ of ours begins.
@@ -287,19 +279,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the peer how far we are, and flushes. A peer that does not read
-    /// is told later: the count is cumulative.
-    fn tell(&self, inbound: &mut Inbound) {
-        let mut out = lock(&self.out);
-        if inbound.told < inbound.executed && out.pending_bytes() <= READ_WINDOW_BYTES {
-            inbound.told = inbound.executed;
-            out.answer(&Frame::Done(inbound.executed));
-        }
-        if out.flush(&self.socket) == Flushed::Broken {
-            drop(out);
-            self.break_off(LinkError::Disconnected);
-            inbound.over = true;
-        }
+    /// Hands the answers on, tells the peer how far we are if it waits for that,
+    /// and flushes.
+    pub(super) fn tell(&self, inbound: &mut Inbound) {
+        let is_awaited = std::mem::take(&mut inbound.is_awaited);
+        lock(&self.out).hand_over(&mut inbound.answers, inbound.executed, is_awaited);
+        inbound.over |= !self.flush();
     }
 }
 

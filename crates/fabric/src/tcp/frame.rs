@@ -2,7 +2,9 @@
 
 use crate::LinkError;
 use remora_layout::limits::{MAX_WRITE_BYTES, TCP_PIECE_BYTES};
-use remora_layout::wire::{FLAG_IMMEDIATE, WIRE_HEADER_BYTES, WireHeader, kind, reason};
+use remora_layout::wire::{
+    FLAG_IMMEDIATE, FLAG_UNSIGNALLED, WIRE_HEADER_BYTES, WireHeader, kind, reason,
+};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// What no honest peer sends.
@@ -38,6 +40,8 @@ pub enum Frame {
         bytes: usize,
         /// To be told afterwards.
         imm: Option<u32>,
+        /// Whether the peer waits for its completion.
+        is_signalled: bool,
     },
     /// The bytes of a READ follow.
     Data {
@@ -92,11 +96,11 @@ pub fn parse(bytes: &[u8; WIRE_HEADER_BYTES]) -> Result<Frame, Violation> {
     let header = WireHeader::read_from_bytes(bytes).map_err(|_| Violation("a short header"))?;
     let (region, place) = (header.region.get(), header.place.get());
     let (length, imm) = (header.bytes.get() as usize, header.immediate.get());
-    if header.reserved.get() != 0 || header.flags & !FLAG_IMMEDIATE != 0 {
+    if header.reserved.get() != 0 || header.flags & !(FLAG_IMMEDIATE | FLAG_UNSIGNALLED) != 0 {
         return Err(Violation("reserved bits of a frame are set"));
     }
     if header.flags != 0 && header.kind != kind::WRITE {
-        return Err(Violation("an immediate that belongs to no WRITE"));
+        return Err(Violation("a flag that belongs to no WRITE"));
     }
     let has_region = matches!(header.kind, kind::READ | kind::WRITE);
     let has_imm = header.kind == kind::FAIL || header.flags & FLAG_IMMEDIATE != 0;
@@ -110,9 +114,13 @@ pub fn parse(bytes: &[u8; WIRE_HEADER_BYTES]) -> Result<Frame, Violation> {
     }
     match header.kind {
         kind::READ => Ok(Frame::Read { region, offset: place, bytes: length }),
-        kind::WRITE => {
-            Ok(Frame::Write { region, offset: place, bytes: length, imm: has_imm.then_some(imm) })
-        }
+        kind::WRITE => Ok(Frame::Write {
+            region,
+            offset: place,
+            bytes: length,
+            imm: has_imm.then_some(imm),
+            is_signalled: header.flags & FLAG_UNSIGNALLED == 0,
+        }),
         kind::DATA => Ok(Frame::Data { number: place, bytes: length }),
         kind::DONE => Ok(Frame::Done(place)),
         kind::FAIL => {
@@ -134,13 +142,14 @@ impl Frame {
                 header.place = offset.into();
                 header.bytes = (bytes as u32).into();
             }
-            Self::Write { region, offset, bytes, imm } => {
+            Self::Write { region, offset, bytes, imm, is_signalled } => {
                 header.kind = kind::WRITE;
                 header.region = region.into();
                 header.place = offset.into();
                 header.bytes = (bytes as u32).into();
+                header.flags = if is_signalled { 0 } else { FLAG_UNSIGNALLED };
                 if let Some(imm) = imm {
-                    header.flags = FLAG_IMMEDIATE;
+                    header.flags |= FLAG_IMMEDIATE;
                     header.immediate = imm.into();
                 }
             }
@@ -173,8 +182,15 @@ mod tests {
     fn frames_round_trip() {
         for frame in [
             Frame::Read { region: 3, offset: u64::MAX, bytes: TCP_PIECE_BYTES },
-            Frame::Write { region: 0, offset: 64, bytes: MAX_WRITE_BYTES, imm: None },
-            Frame::Write { region: 9, offset: 0, bytes: 0, imm: Some(0) },
+            Frame::Write {
+                region: 0,
+                offset: 64,
+                bytes: MAX_WRITE_BYTES,
+                imm: None,
+                is_signalled: true,
+            },
+            Frame::Write { region: 9, offset: 0, bytes: 0, imm: Some(0), is_signalled: true },
+            Frame::Write { region: 9, offset: 0, bytes: 8, imm: Some(7), is_signalled: false },
             Frame::Data { number: 77, bytes: 1 },
             Frame::Done(u64::MAX),
             Frame::Fail { executed: 1, why: Refused::Withdrawn },

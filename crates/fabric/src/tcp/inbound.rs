@@ -1,8 +1,10 @@
 //! What comes in: bytes from the socket, and how far the current frame is.
 
+use super::outbound::Answers;
 use super::socket::Socket;
 use crate::waiting::Handle;
 use remora_layout::limits::TCP_RECEIVE_BYTES;
+use remora_layout::wire::WIRE_HEADER_BYTES;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -11,7 +13,14 @@ pub(super) enum Expect {
     /// A frame's header.
     Header,
     /// Bytes of a WRITE by the peer.
-    Write { region: u32, offset: u64, left: usize, imm: Option<u32>, discard: bool },
+    Write {
+        region: u32,
+        offset: u64,
+        left: usize,
+        imm: Option<u32>,
+        is_signalled: bool,
+        discard: bool,
+    },
     /// Bytes of a READ of our own; `None` if nobody waits for them any more.
     Data { handle: Option<Arc<Handle>>, left: usize },
 }
@@ -24,16 +33,28 @@ pub(super) enum Received {
     Closed,
 }
 
+/// Memory that connections receive into. All connections of one agent share
+/// one: an idle connection keeps nothing of it.
+#[derive(Default)]
+pub struct ReceiveBuffer(Vec<u8>);
+
 /// The incoming half of a connection: the pump's state.
 pub(super) struct Inbound {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// What is left over of a lent buffer's content: less than a header.
+    rest: [u8; WIRE_HEADER_BYTES],
+    rest_bytes: usize,
     pub expect: Expect,
     /// Requests of the peer that were executed.
     pub executed: u64,
-    /// As many of them it was told of.
-    pub told: u64,
+    /// A WRITE was executed for whose completion the peer waits.
+    pub is_awaited: bool,
+    /// Answers that are not yet handed to the outgoing half.
+    pub answers: Answers,
+    /// Frames that have come, since the last turn began.
+    pub frames: u64,
     /// A request was refused: all later ones are passed over.
     pub refused: bool,
     /// Nothing comes any more.
@@ -46,12 +67,36 @@ impl Inbound {
             buffer: Vec::new(),
             start: 0,
             end: 0,
+            rest: [0; WIRE_HEADER_BYTES],
+            rest_bytes: 0,
             expect: Expect::Header,
             executed: 0,
-            told: 0,
+            is_awaited: false,
+            answers: Answers::default(),
+            frames: 0,
             refused: false,
             over: false,
         }
+    }
+
+    /// Receives into this buffer from now on, until it is given back.
+    pub fn lend(&mut self, buffer: &mut ReceiveBuffer) {
+        self.buffer = std::mem::take(&mut buffer.0);
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; TCP_RECEIVE_BYTES];
+        }
+        (self.start, self.end) = (0, self.rest_bytes);
+        self.buffer[..self.end].copy_from_slice(&self.rest[..self.end]);
+    }
+
+    /// Gives the lent buffer back.
+    pub fn give_back(&mut self, buffer: &mut ReceiveBuffer) {
+        // Everything that was whole is consumed, unless nothing counts any more.
+        let left = if self.over { self.end..self.end } else { self.start..self.end };
+        self.rest_bytes = left.len();
+        self.rest[..left.len()].copy_from_slice(&self.buffer[left]);
+        buffer.0 = std::mem::take(&mut self.buffer);
+        (self.start, self.end) = (0, 0);
     }
 
     /// What was received and not yet consumed.

@@ -28,6 +28,8 @@ pub struct TcpLink {
     incoming: Vec<u8>,
     /// Posts are kept until they are released.
     is_held: bool,
+    /// WRITEs complete at once, or at some time.
+    is_signalled: bool,
 }
 
 impl TcpLink {
@@ -43,7 +45,16 @@ impl TcpLink {
             landings: VecDeque::new(),
             incoming: Vec::new(),
             is_held: false,
+            is_signalled: true,
         }
+    }
+
+    /// Nobody waits for the completions of this link's WRITEs: the peer tells
+    /// of them with whatever it sends next, or when it has executed
+    /// [`remora_layout::limits::UNSIGNALLED_WRITES`].
+    #[must_use]
+    pub fn unsignalled(self) -> Self {
+        Self { is_signalled: false, ..self }
     }
 
     /// The connection that it shares.
@@ -147,7 +158,7 @@ impl Link for TcpLink {
                     Work::Write { to, bytes, imm, .. } => {
                         let posted =
                             Posted { region: to.region, offset: to.offset, bytes: bytes.len() };
-                        out.write(&self.handle, posted, bytes, imm)
+                        out.write(&self.handle, posted, bytes, (imm, self.is_signalled))
                     }
                 }),
             };

@@ -32,13 +32,16 @@ mod regions;
 mod session;
 #[cfg(not(test))]
 mod socket;
+mod traffic;
 
 #[cfg(test)]
 use models::socket;
 
 pub use connection::{Connection, Progress, Pumping, State};
 pub use frame::{Frame, Violation, parse};
+pub use inbound::ReceiveBuffer;
 pub use link::TcpLink;
 pub use regions::Exposed;
 pub use session::Grant;
 pub(crate) use session::begin;
+pub use traffic::Traffic;

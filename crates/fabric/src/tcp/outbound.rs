@@ -1,11 +1,21 @@
 //! What goes out: frames that wait for the socket, and operations that wait
 //! for the READ window.
+//!
+//! What it keeps true:
+//! * one thread at a time gives bytes to the socket, and it does so without the
+//!   lock: who adds frames meanwhile leaves them to that thread, which looks
+//!   again when it has sent. So frames of many threads leave in one write, and
+//!   nobody waits for a system call of another;
+//! * bytes leave in the order in which they were added.
 
-use super::frame::Frame;
+use super::frame::{Frame, Refused};
 use super::socket::Socket;
 use crate::LinkError;
 use crate::waiting::Handle;
-use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES, TCP_PIECE_BYTES};
+use remora_layout::limits::{
+    MAX_OUTBOUND_BYTES, MAX_POSTED, OUTBOUND_KEPT_BYTES, READ_WINDOW_BYTES, TCP_PIECE_BYTES,
+    UNSIGNALLED_WRITES,
+};
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -35,22 +45,105 @@ enum Held {
     Write { posted: Posted, frame: Vec<u8> },
 }
 
-/// How a flush ended.
+/// Answers of the target's side that are put together before they go out: the
+/// bytes of READs are copied without a lock that others post under.
+#[derive(Default)]
+pub(super) struct Answers {
+    bytes: Vec<u8>,
+    /// Where each DATA frame ends in `bytes`, and what it takes of the window.
+    ends: Vec<(usize, usize)>,
+    /// Requests that they say are executed.
+    told: u64,
+}
+
+impl Answers {
+    /// How many bytes they are.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds the answer to the READ with this number; `fill` gets the place for
+    /// its bytes. Nothing is added if that fails.
+    pub fn add_data<E>(
+        &mut self,
+        number: u64,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.bytes.extend_from_slice(&Frame::Data { number, bytes }.header());
+        let start = self.bytes.len();
+        self.bytes.resize(start + bytes, 0);
+        if let Err(error) = fill(&mut self.bytes[start..]) {
+            self.bytes.truncate(start - WIRE_HEADER_BYTES);
+            return Err(error);
+        }
+        self.ends.push((start + bytes, window_cost(bytes)));
+        self.told = number + 1;
+        Ok(())
+    }
+
+    /// Adds that the next request is refused.
+    pub fn add_failure(&mut self, executed: u64, why: Refused) {
+        self.bytes.extend_from_slice(&Frame::Fail { executed, why }.header());
+        self.told = executed;
+    }
+}
+
+/// Bytes in the hands of the one thread that gives them to the socket.
+pub(super) struct Sending {
+    bytes: Vec<u8>,
+    /// As many of them the socket has taken.
+    sent: usize,
+}
+
+/// How far a send came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Flushed {
+pub(super) enum Sent {
     All,
     /// The socket is full.
     Some,
     Broken,
 }
 
+impl Sending {
+    /// Gives the socket what it takes, without a lock. Gives the number of
+    /// bytes that it took.
+    pub fn send(&mut self, socket: &Socket) -> (Sent, usize) {
+        let before = self.sent;
+        let how = loop {
+            if self.sent == self.bytes.len() {
+                break Sent::All;
+            }
+            match socket.send(&self.bytes[self.sent..]) {
+                Ok(sent) => self.sent += sent,
+                Err(Errno::AGAIN) => break Sent::Some,
+                Err(Errno::INTR) => {}
+                Err(_) => break Sent::Broken,
+            }
+        };
+        (how, self.sent - before)
+    }
+}
+
 /// The outgoing half of a connection, initiator and target.
 pub(super) struct Outbound {
-    buffer: Vec<u8>,
-    /// As much of it the socket has taken.
-    sent: usize,
+    /// What goes out next, and how much of it the socket has taken; elsewhere
+    /// while somebody sends it.
+    front: Vec<u8>,
+    front_sent: usize,
+    /// What goes out after that.
+    back: Vec<u8>,
+    /// Somebody sends: what is added meanwhile goes out when that is done.
+    is_sending: bool,
+    /// Bytes that the socket has not yet taken.
+    pending: usize,
     /// Bytes that the socket has taken since the connection was made.
     sent_ever: u64,
+    /// Requests of the peer that are executed, and as many of them it was told of.
+    executed: u64,
+    told: u64,
+    /// It is to be told even if nothing else goes out.
+    must_tell: bool,
     /// DATA frames not yet sent: where each ends (as `sent_ever` counts), and
     /// its bytes.
     answers: VecDeque<(u64, usize)>,
@@ -77,9 +170,15 @@ fn window_cost(bytes: usize) -> usize {
 impl Outbound {
     pub fn new() -> Self {
         Self {
-            buffer: Vec::new(),
-            sent: 0,
+            front: Vec::new(),
+            front_sent: 0,
+            back: Vec::new(),
+            is_sending: false,
+            pending: 0,
             sent_ever: 0,
+            executed: 0,
+            told: 0,
+            must_tell: false,
             answers: VecDeque::new(),
             answer_bytes: 0,
             held: VecDeque::new(),
@@ -94,7 +193,12 @@ impl Outbound {
 
     /// Bytes that the socket has not yet taken.
     pub fn pending_bytes(&self) -> usize {
-        self.buffer.len() - self.sent
+        self.pending
+    }
+
+    /// Whether bytes wait for the socket, and nobody gives them to it.
+    pub fn wants_room(&self) -> bool {
+        self.pending > 0 && !self.is_sending
     }
 
     fn has_room(&self, bytes: usize) -> bool {
@@ -124,13 +228,14 @@ impl Outbound {
         handle: &Arc<Handle>,
         posted: Posted,
         bytes: &[u8],
-        imm: Option<u32>,
+        (imm, is_signalled): (Option<u32>, bool),
     ) -> Result<(), LinkError> {
         if !self.has_room(bytes.len()) {
             return Err(LinkError::Overrun);
         }
         let Posted { region, offset, .. } = posted;
-        let header = Frame::Write { region, offset, bytes: bytes.len(), imm }.header();
+        let header =
+            Frame::Write { region, offset, bytes: bytes.len(), imm, is_signalled }.header();
         if self.held.iter().any(|(holder, _)| Arc::ptr_eq(holder, handle)) {
             let frame = [&header, bytes].concat();
             self.held_bytes += frame.len();
@@ -202,72 +307,87 @@ impl Outbound {
         self.append(bytes, &[]);
     }
 
-    /// Appends a frame of the target's side: an answer.
-    pub fn answer(&mut self, frame: &Frame) {
-        self.append(&frame.header(), &[]);
+    /// Whether the peer may ask for so many bytes more, which then count.
+    pub fn reserve_answer(&mut self, bytes: usize) -> bool {
+        let fits = self.answer_bytes + window_cost(bytes) <= READ_WINDOW_BYTES;
+        if fits {
+            self.answer_bytes += window_cost(bytes);
+        }
+        fits
     }
 
-    /// Appends the answer to a READ; `fill` gets the place for its bytes.
-    /// `None` if the peer has asked for more than the window.
-    pub fn answer_data<E>(
-        &mut self,
-        number: u64,
-        bytes: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Option<Result<(), E>> {
-        let whole = window_cost(bytes);
-        if self.answer_bytes + whole > READ_WINDOW_BYTES {
-            return None;
-        }
-        self.append(&Frame::Data { number, bytes }.header(), &[]);
-        let start = self.buffer.len();
-        self.buffer.resize(start + bytes, 0);
-        let filled = fill(&mut self.buffer[start..]);
-        if filled.is_err() {
-            self.buffer.truncate(start - WIRE_HEADER_BYTES);
+    /// The READ of so many bytes is not answered.
+    pub fn unreserve_answer(&mut self, bytes: usize) {
+        self.answer_bytes -= window_cost(bytes);
+    }
+
+    /// Takes over answers, behind what is there, and notes how many requests
+    /// are executed. The peer is told with what goes out next, or at once if it
+    /// waits for that or many are untold.
+    pub fn hand_over(&mut self, answers: &mut Answers, executed: u64, is_awaited: bool) {
+        let base = self.sent_ever + self.pending as u64;
+        self.pending += answers.bytes.len();
+        if self.back.is_empty() {
+            std::mem::swap(&mut self.back, &mut answers.bytes);
         } else {
-            self.answer_bytes += whole;
-            self.answers.push_back((self.sent_ever + self.pending_bytes() as u64, whole));
+            self.back.extend_from_slice(&answers.bytes);
         }
-        Some(filled)
+        answers.bytes.clear();
+        answers.bytes.shrink_to(OUTBOUND_KEPT_BYTES);
+        self.answers.extend(answers.ends.drain(..).map(|(end, cost)| (base + end as u64, cost)));
+        self.told = self.told.max(answers.told);
+        self.executed = executed;
+        self.must_tell |= is_awaited || executed - self.told >= UNSIGNALLED_WRITES;
     }
 
     fn append(&mut self, header: &[u8], payload: &[u8]) {
-        // Moved to the front seldom enough that it costs a byte a copy.
-        if self.sent > self.buffer.len() / 2 {
-            self.buffer.drain(..self.sent);
-            self.sent = 0;
-        }
-        self.buffer.extend_from_slice(header);
-        self.buffer.extend_from_slice(payload);
+        self.back.extend_from_slice(header);
+        self.back.extend_from_slice(payload);
+        self.pending += header.len() + payload.len();
     }
 
-    /// Gives the socket what it takes.
-    pub fn flush(&mut self, socket: &Socket) -> Flushed {
-        while self.sent < self.buffer.len() {
-            match socket.send(&self.buffer[self.sent..]) {
-                Ok(sent) => self.took(sent),
-                Err(Errno::AGAIN) => return Flushed::Some,
-                Err(Errno::INTR) => {}
-                Err(_) => return Flushed::Broken,
+    /// Hands out what is to be sent, if there is something and nobody sends.
+    pub fn begin_sending(&mut self) -> Option<Sending> {
+        if self.is_sending {
+            return None;
+        }
+        if self.front.is_empty() {
+            if self.told < self.executed && (self.must_tell || !self.back.is_empty()) {
+                self.told = self.executed;
+                self.append(&Frame::Done(self.executed).header(), &[]);
             }
+            self.must_tell = false;
+            if self.back.is_empty() {
+                return None;
+            }
+            std::mem::swap(&mut self.front, &mut self.back);
         }
-        self.buffer.clear();
-        self.sent = 0;
-        // A burst must not keep its memory for ever.
-        self.buffer.shrink_to(2 * READ_WINDOW_BYTES);
-        Flushed::All
+        self.is_sending = true;
+        let (bytes, sent) = (std::mem::take(&mut self.front), std::mem::take(&mut self.front_sent));
+        Some(Sending { bytes, sent })
     }
 
-    fn took(&mut self, sent: usize) {
-        self.sent += sent;
-        self.sent_ever += sent as u64;
-        while let Some(&(end, bytes)) = self.answers.front()
+    /// The socket has taken so many bytes more of what was handed out. Whether
+    /// all of it has gone and something has been added meanwhile.
+    pub fn end_sending(&mut self, sending: Sending, taken: usize) -> bool {
+        self.is_sending = false;
+        (self.front, self.front_sent) = (sending.bytes, sending.sent);
+        self.pending -= taken;
+        self.sent_ever += taken as u64;
+        while let Some(&(end, cost)) = self.answers.front()
             && end <= self.sent_ever
         {
-            self.answer_bytes -= bytes;
+            self.answer_bytes -= cost;
             self.answers.pop_front();
         }
+        if self.front_sent < self.front.len() {
+            return false;
+        }
+        self.front.clear();
+        // A burst must not keep its memory for ever.
+        self.front.shrink_to(OUTBOUND_KEPT_BYTES);
+        self.front_sent = 0;
+        !self.back.is_empty() || self.must_tell
     }
 
     /// The peer answers the READ `number`: the flights that it finishes before

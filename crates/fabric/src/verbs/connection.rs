@@ -3,6 +3,10 @@
 //!
 //! Anybody may take completions, and delivers them to the links that they
 //! belong to. Who waits for them: see `driving`.
+//!
+//! One thread at a time has the device, and posts what all links have handed
+//! over, by one doorbell. Who finds it taken does not wait: the one that has it
+//! looks again when it has let go, and a link hands over before it tries.
 
 use super::completions::Completions;
 use super::driving::Driver;
@@ -10,15 +14,16 @@ use super::errors::VerbsError;
 use super::objects::Domain;
 use super::outbound::{Outbound, STAGING_BYTES};
 use super::peer::PeerRegion;
+use super::posting::{Intake, Posting};
 use super::queue_pair::{QueuePair, RECEIVE};
 use super::reasons::{cause, told_by};
 use super::registration::Registration;
 use super::window::Window;
 use crate::LinkError;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use crate::waiting::{Handle, Handles, Waiters, lock};
 use remora_layout::immediate::shard_of;
-use remora_layout::limits::STREAM_AHEAD_BYTES;
+use remora_layout::limits::{SENDS_IN_A_ROW, STREAM_AHEAD_BYTES};
 use remora_layout::verbs::WITHDRAWN;
 use remora_verbs_sys::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -52,14 +57,22 @@ pub struct Parts {
     pub on_immediate: Box<dyn Fn(u32) + Send + Sync>,
 }
 
+/// The queue pair and what it has been given, with what only its peer reaches:
+/// windows go before their queue pair.
+struct Device {
+    _windows: Vec<Window>,
+    pair: QueuePair,
+    out: Outbound,
+}
+
 /// See the module's text.
 pub struct Connection {
     /// Gone once the connection has ended, with its windows: before the memory
     /// that they reach.
-    pair: Mutex<Option<(Vec<Window>, QueuePair)>>,
+    device: Mutex<Option<Device>>,
     /// The queue pair's number.
     number: u32,
-    out: Mutex<Outbound>,
+    intake: Intake,
     pub(super) completions: Arc<Completions>,
     pub(super) domain: Arc<Domain>,
     peer: Vec<PeerRegion>,
@@ -102,8 +115,12 @@ impl Connection {
             rounds,
             completions: Arc::clone(&parts.pair.completions),
             number: parts.pair.number(),
-            pair: Mutex::new(Some((parts.windows, parts.pair))),
-            out: Mutex::new(Outbound::new(staging)),
+            device: Mutex::new(Some(Device {
+                _windows: parts.windows,
+                pair: parts.pair,
+                out: Outbound::new(staging),
+            })),
+            intake: Intake::default(),
             domain: parts.domain,
             peer: parts.peer,
             shards: parts.shards,
@@ -131,9 +148,14 @@ impl Connection {
         &self.domain.context.name
     }
 
-    /// The state of what is posted.
-    pub(super) fn out(&self) -> MutexGuard<'_, Outbound> {
-        lock(&self.out)
+    /// Whether so many bytes may be posted behind what a link posts.
+    pub(super) fn check_room(&self, behind: &Posting, bytes: usize) -> Result<(), LinkError> {
+        self.intake.check_room(behind, bytes)
+    }
+
+    /// Takes over what a link posts; [`Self::flush`] gives it to the device.
+    pub(super) fn post(&self, posting: &mut Posting) {
+        self.intake.post(posting);
     }
 
     /// The peer's region with this number.
@@ -158,72 +180,100 @@ impl Connection {
         self.over.get().copied()
     }
 
-    /// Hands to the device what was posted. What it has no room for yet goes
-    /// out when others complete, whoever takes their completions.
+    /// Hands to the device what was posted, unless another thread has it: that
+    /// one does. What the device has no room for yet goes out when others
+    /// complete, whoever takes their completions.
     pub(super) fn flush(&self) {
-        let flushed = match &*lock(&self.pair) {
-            Some((_, pair)) => {
-                let mut out = self.out();
-                let flushed = out.flush(pair);
-                if out.has_waiting() {
-                    self.completions.arm(false);
-                }
-                flushed.map(|()| out.has_waiting())
+        let mut rounds = 0;
+        let (mut has_waiting, mut failed) = (false, None);
+        let is_done = self.intake.drive(&self.device, |device| {
+            let Some(Device { pair, out, .. }) = device else { return false };
+            failed = out.flush(pair, &self.intake).err();
+            has_waiting = out.has_waiting();
+            if has_waiting {
+                self.completions.arm(false);
             }
-            None => Ok(false),
-        };
-        match flushed {
-            Ok(false) => {}
+            rounds += 1;
+            let is_for_agent = self.driver.get() == Some(&Driver::Agent);
+            failed.is_none() && !has_waiting && !(is_for_agent && rounds == SENDS_IN_A_ROW)
+        });
+        match failed {
+            Some(reason) => self.end(reason),
             // What completed before it was armed tells nobody.
-            Ok(true) => self.pump(),
-            Err(reason) => self.end(reason),
+            None if has_waiting => self.pump(),
+            None if is_done => {}
+            None => self.wake_driver(),
         }
     }
 
-    /// Takes what has completed and come, and hands on what waits for room.
+    /// Lets who drives the connection look at it soon.
+    fn wake_driver(&self) {
+        // A full counter means that a kick is already due.
+        let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
+    }
+
+    /// Takes what has completed and come, and hands on what waits for room and
+    /// what was posted meanwhile.
     pub fn pump(&self) {
         self.domain.context.look_now_and_then();
         self.look_after_device();
-        // SAFETY: plain data, valid as zeros.
-        let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
         let mut rounds = self.rounds;
         let failed = loop {
             rounds -= 1;
-            let pair = lock(&self.pair);
-            let Some((_, pair)) = &*pair else { return };
-            let count = self.completions.poll(&mut taken);
-            let (mut told, mut failed) = (Vec::new(), cause(&taken[..count]));
-            let mut out = self.out();
-            for completion in &taken[..count] {
-                if completion.status != IBV_WC_SUCCESS {
-                    continue;
-                }
-                if completion.wr_id == RECEIVE {
-                    match told_by(completion) {
-                        Ok(imm) => told.push(imm),
-                        Err(reason) => failed = failed.or(Some(reason)),
-                    }
-                    if pair.expect_immediate().is_err() {
-                        failed = failed.or(Some(LinkError::Device(IBV_WC_GENERAL_ERR)));
-                    }
-                } else {
-                    out.complete(completion.wr_id);
-                }
-            }
-            failed = failed.or(out.flush(pair).err());
-            drop(out);
-            for imm in told {
-                self.arrivals.fetch_add(1, Ordering::SeqCst);
-                (self.on_immediate)(imm);
-                self.waiters.wake_all();
-            }
-            if count < BATCH || failed.is_some() || rounds == 0 {
+            let Some((is_full, failed)) = self.take_completions() else { return };
+            let goes_on = is_full || self.intake.has_some();
+            if failed.is_some() || !goes_on {
                 break failed;
+            }
+            if rounds == 0 {
+                // What has come meanwhile has signalled the channel; what was
+                // posted has not.
+                if self.intake.has_some() {
+                    self.wake_driver();
+                }
+                break None;
             }
         };
         if let Some(reason) = failed {
             self.end(self.ended().unwrap_or(reason));
         }
+    }
+
+    /// One batch of completions, and what they make room for. Whether there may
+    /// be more, and why the connection fails, if it does; `None` if it has ended.
+    fn take_completions(&self) -> Option<(bool, Option<LinkError>)> {
+        // SAFETY: plain data, valid as zeros.
+        let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
+        let mut device = lock(&self.device);
+        let Device { pair, out, .. } = device.as_mut()?;
+        let count = self.completions.poll(&mut taken);
+        let (mut told, mut failed) = (Vec::new(), cause(&taken[..count]));
+        for completion in &taken[..count] {
+            if completion.status != IBV_WC_SUCCESS {
+                continue;
+            }
+            if completion.wr_id == RECEIVE {
+                match told_by(completion) {
+                    Ok(imm) => told.push(imm),
+                    Err(reason) => failed = failed.or(Some(reason)),
+                }
+                if pair.expect_immediate().is_err() {
+                    failed = failed.or(Some(LinkError::Device(IBV_WC_GENERAL_ERR)));
+                }
+            } else {
+                out.complete(completion.wr_id, &self.intake);
+            }
+        }
+        failed = failed.or(out.flush(pair, &self.intake).err());
+        // In the order in which they came, whoever takes the next ones.
+        for &imm in &told {
+            self.arrivals.fetch_add(1, Ordering::SeqCst);
+            (self.on_immediate)(imm);
+        }
+        if !told.is_empty() {
+            self.waiters.wake_all();
+        }
+        Some((count == BATCH, failed))
     }
 
     /// Looks whether the peer has ended the session, or has gone.
@@ -278,10 +328,9 @@ impl Connection {
             return;
         }
         // Windows first: a device may keep a queue pair while one is bound.
-        drop(lock(&self.pair).take());
+        drop(lock(&self.device).take());
         self.handles.fail(reason);
-        // A full counter means that a kick is already due.
-        let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
+        self.wake_driver();
         self.waiters.wake_all();
     }
 
@@ -289,19 +338,19 @@ impl Connection {
     /// some now: whoever drives it is to be woken.
     pub fn takes_more_again(&self) -> bool {
         self.room_wanted.load(Ordering::SeqCst)
-            && self.out().waiting_bytes() <= STREAM_AHEAD_BYTES
+            && self.intake.waiting_bytes() <= STREAM_AHEAD_BYTES
             && self.room_wanted.swap(false, Ordering::SeqCst)
     }
 
     /// Whether a large value may go on: not too much waits for the device. If
     /// it may not, the agent is told that somebody waits for room.
     pub(super) fn has_room(&self) -> bool {
-        let has_room = || self.out().waiting_bytes() <= STREAM_AHEAD_BYTES;
+        let has_room = || self.intake.waiting_bytes() <= STREAM_AHEAD_BYTES;
         if has_room() {
             return true;
         }
         {
-            let _out = self.out();
+            let _device = lock(&self.device);
             self.room_wanted.store(true, Ordering::SeqCst);
             // Completions of what is under way wake the agent from here on.
             self.completions.arm(false);
@@ -315,7 +364,23 @@ impl Connection {
         &self.control
     }
 
-    /// What becomes readable when this end's operations fail, whoever found it.
+    /// Whether something waits that completions make room for, or somebody waits
+    /// for room. To be asked, and answered by arming, while the device is taken.
+    fn wants_completions(&self, device: &Option<Device>) -> bool {
+        device.as_ref().is_some_and(|device| device.out.has_waiting())
+            || self.room_wanted.load(Ordering::SeqCst)
+    }
+
+    /// From now on the next immediate makes the descriptor readable, or with
+    /// `all` the next completion of any kind.
+    pub(super) fn arm_completions(&self, all: bool) {
+        // While others cannot: it must not be armed for less after they have.
+        let device = lock(&self.device);
+        self.completions.arm(!(all || self.wants_completions(&device)));
+    }
+
+    /// What becomes readable when this end's operations fail, whoever found it,
+    /// or when a shard leaves what others have posted to the agent.
     pub fn end_fd(&self) -> BorrowedFd<'_> {
         self.kick.as_fd()
     }

@@ -14,7 +14,6 @@ use crate::waiting::{Turns, Waiters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::TryLockError;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Who takes what a connection's descriptor tells.
@@ -29,13 +28,7 @@ impl Connection {
     /// `all` the next completion of any kind; what has come is taken.
     pub fn arm(&self, all: bool) {
         self.completions.take_events();
-        {
-            // Under the lock under which others arm it for what waits: here it
-            // must not be armed for less after they have.
-            let out = self.out();
-            let waits = out.has_waiting() || self.room_wanted.load(Ordering::SeqCst);
-            self.completions.arm(!(all || waits));
-        }
+        self.arm_completions(all);
         self.pump();
     }
 

@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::peer::Remote;
+use super::posting::Posting;
 use super::registration::Registration;
 use crate::ledger::Ledger;
 use crate::waiting::{self, Handle};
@@ -23,6 +24,10 @@ pub struct VerbsLink {
     reads: VecDeque<(usize, usize)>,
     /// Never filled: READs go to their places by themselves.
     nothing: Vec<u8>,
+    /// What is posted together.
+    posting: Posting,
+    /// Posts wait until they are released.
+    is_held: bool,
 }
 
 impl VerbsLink {
@@ -37,6 +42,21 @@ impl VerbsLink {
             ledger: Ledger::default(),
             reads: VecDeque::new(),
             nothing: Vec::new(),
+            posting: Posting::default(),
+            is_held: false,
+        }
+    }
+
+    /// Posts from now on wait for the doorbell until [`VerbsLink::release`], or
+    /// until somebody else's takes them along.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Rings the doorbell for what waits.
+    pub fn release(&mut self) {
+        if std::mem::take(&mut self.is_held) {
+            self.connection.flush();
         }
     }
 
@@ -53,11 +73,20 @@ impl VerbsLink {
             None if bytes.len() > MAX_WRITE_BYTES => Err(LinkError::TooLong(bytes.len())),
             None => {
                 let to = Remote { address, rkey, bytes: bytes.len() };
-                self.connection.out().write(&self.handle, to, bytes, None)
+                let room = self.connection.check_room(&self.posting, bytes.len());
+                room.map(|()| self.posting.write(&self.handle, to, bytes, None))
             }
         };
         self.entered(id, taken, (0, 0));
-        self.connection.flush();
+        self.hand_over();
+    }
+
+    /// Gives to the connection what was posted together.
+    fn hand_over(&mut self) {
+        self.connection.post(&mut self.posting);
+        if !self.is_held {
+            self.connection.flush();
+        }
     }
 
     /// One operation was posted, or was not; it READs into this place.
@@ -66,7 +95,7 @@ impl VerbsLink {
         self.reads.push_back(reads);
     }
 
-    fn post_one(&self, work: &Work<'_>) -> Result<(), LinkError> {
+    fn post_one(&mut self, work: &Work<'_>) -> Result<(), LinkError> {
         match *work {
             Work::Read { bytes, .. } if bytes > MAX_READ_BYTES => Err(LinkError::TooLong(bytes)),
             Work::Read { from, into, bytes, .. } => {
@@ -75,7 +104,9 @@ impl VerbsLink {
                 let landing = self.landing.as_ref().ok_or(LinkError::NoLanding)?;
                 let end = into.checked_add(bytes).filter(|end| *end <= landing.bytes());
                 end.ok_or(LinkError::NoLanding)?;
-                self.connection.out().read(&self.handle, ranges, landing, into)
+                self.connection.check_room(&self.posting, 0)?;
+                self.posting.read(&self.handle, ranges, landing, into);
+                Ok(())
             }
             Work::Write { bytes, .. } if bytes.len() > MAX_WRITE_BYTES => {
                 Err(LinkError::TooLong(bytes.len()))
@@ -84,7 +115,9 @@ impl VerbsLink {
                 let peer = self.connection.peer(to.region)?;
                 let remote = peer.write(to.region, to.offset, bytes.len())?;
                 self.connection.check_immediate(imm)?;
-                self.connection.out().write(&self.handle, remote, bytes, imm)
+                self.connection.check_room(&self.posting, bytes.len())?;
+                self.posting.write(&self.handle, remote, bytes, imm);
+                Ok(())
             }
         }
     }
@@ -132,7 +165,7 @@ impl Link for VerbsLink {
             };
             self.entered(work.id(), taken, reads);
         }
-        self.connection.flush();
+        self.hand_over();
     }
 
     fn poll(&mut self) -> Option<Completion> {

@@ -33,6 +33,7 @@ mod objects;
 mod outbound;
 mod peer;
 mod places;
+mod posting;
 mod queue_pair;
 mod reasons;
 mod registration;

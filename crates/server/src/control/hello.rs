@@ -163,7 +163,7 @@ impl Control {
                 };
                 // From now on the agent watches it.
                 let _ = self.poll.registry().deregister(&mut socket);
-                Session::over_tcp(&self.shared, &self.agent, socket.into(), granted)?
+                Session::over_tcp(&self.shared, &self.agents, socket.into(), granted)?
             }
             _ => Session::over_shm(&self.shared, number, seed)?,
         };

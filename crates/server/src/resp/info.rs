@@ -46,6 +46,11 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         let sum: u64 = shared.shards.iter().map(|shard| field(&shard.thread).get()).sum();
         sum.to_string()
     };
+    let over_agents = |field: fn(&crate::shared::AgentCounts) -> &AtomicU64| {
+        let sum: u64 = shared.agents.iter().map(|agent| number(field(agent))).sum();
+        sum.to_string()
+    };
+    let tcp = shared.tcp_traffic.sum();
     let node = |node: Option<u32>| node.map_or_else(|| "any".into(), |node| node.to_string());
     let nodes = shared.shards.iter().map(|shard| node(shard.node)).enumerate();
     let nodes: Vec<_> = nodes.map(|(at, node)| (format!("shard{at}_node"), node)).collect();
@@ -68,6 +73,14 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     );
     let nodes: Vec<_> = nodes.iter().map(|(name, node)| (name.as_str(), node.clone())).collect();
     section("Shards", &nodes);
+    let agents: Vec<_> = shared
+        .agents
+        .iter()
+        .enumerate()
+        .map(|(at, agent)| (format!("agent{at}_connections"), load(&agent.connections)))
+        .collect();
+    let agents: Vec<_> = agents.iter().map(|(name, line)| (name.as_str(), line.clone())).collect();
+    section("Agents", &agents);
     section(
         "Clients",
         &[
@@ -151,6 +164,16 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("searches_unsettled", over_shards(|s| &s.searches.unsettled)),
             ("replies_held", over_shards(|s| &s.held_replies)),
             ("pending_keys", sum(|s| s.pending_keys)),
+            ("tcp_writes", tcp.writes.to_string()),
+            ("tcp_written_bytes", tcp.written_bytes.to_string()),
+            ("tcp_receives", tcp.receives.to_string()),
+            ("tcp_received_bytes", tcp.received_bytes.to_string()),
+            ("tcp_frames", tcp.frames.to_string()),
+            ("agents", shared.agents.len().to_string()),
+            ("agent_wakes", over_agents(|agent| &agent.wakes)),
+            ("agent_turns", over_agents(|agent| &agent.turns)),
+            ("agent_rings", over_agents(|agent| &agent.rings)),
+            ("agent_signals", over_agents(|agent| &agent.signals)),
             ("shard_jobs", over_shards(|s| &s.jobs)),
             ("shard_sleeps", over_shards(|s| &s.sleeps)),
             (

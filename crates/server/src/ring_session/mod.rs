@@ -22,6 +22,7 @@ use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, MAX_INLINE_BYTES, STREAM_BYTES, TORN_FRAME_MS,
+    TURNS_TOGETHER,
 };
 use remora_layout::message::{BufferName, PIECE, Status, form};
 use remora_layout::session::ring_offset;
@@ -61,6 +62,8 @@ pub struct RingSession {
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     torn_since_ms: Option<u64>,
+    /// Turns in a row whose replies have not gone out.
+    turns_untold: u32,
     frames: Vec<u8>,
     /// The arenas of all shards.
     arenas: Arc<[ReadView]>,
@@ -146,6 +149,7 @@ impl RingSession {
             searches: Arc::clone(&parts.searches),
             replies: Replies::new(parts),
             torn_since_ms: None,
+            turns_untold: 0,
             frames: Vec::new(),
         }
     }
@@ -165,8 +169,30 @@ impl RingSession {
     }
 
     /// Takes up to [`FRAMES_PER_TURN`] frames, executes them in order and
-    /// sends the replies. Gives the number of frames executed.
+    /// sends the replies. Gives the number of frames executed. Replies that a
+    /// network carries go out with those of the next turn, if more requests
+    /// wait for one.
     pub fn turn(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        now: Now,
+    ) -> Result<usize, SessionError> {
+        let taken = self.take_frames(shard, now)?;
+        // With work there is a next turn, before the shard sleeps.
+        let puts_off = self.replies.may_put_off()
+            && taken == FRAMES_PER_TURN
+            && self.turns_untold + 1 < TURNS_TOGETHER
+            && self.has_work();
+        if puts_off {
+            self.turns_untold += 1;
+        } else if taken > 0 || self.turns_untold > 0 {
+            self.turns_untold = 0;
+            self.replies.tell_client()?;
+        }
+        Ok(taken)
+    }
+
+    fn take_frames(
         &mut self,
         shard: &mut Shard<impl Journal>,
         now: Now,
@@ -202,7 +228,7 @@ impl RingSession {
                 Poll::Violated(violation) => return Err(violation.into()),
             }
         }
-        // All replies of the turn go out together.
+        // All that the turn sends goes out together.
         if taken > 0 {
             self.replies.link.hold();
         }
@@ -210,9 +236,6 @@ impl RingSession {
         self.frames = frames;
         if let Some(credit) = self.receiver.credit_due() {
             self.replies.give_credit(credit)?;
-        }
-        if taken > 0 {
-            self.replies.tell_client();
         }
         Ok(taken)
     }

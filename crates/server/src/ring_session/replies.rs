@@ -75,12 +75,29 @@ impl Replies {
         }
     }
 
-    /// Tells the client what was sent: wakes it, or lets it go out.
-    pub fn tell_client(&mut self) {
-        if let ClientEnd::Shm { bell, .. } = &self.client {
-            bell.ring();
+    /// Tells the client what was sent: wakes it, or lets all of it go out by one
+    /// WRITE.
+    pub fn tell_client(&mut self) -> Result<(), SessionError> {
+        match &self.client {
+            ClientEnd::Shm { bell, .. } => _ = bell.ring(),
+            ClientEnd::Far => {
+                self.sender.post(&mut self.link).map_err(link_failure)?;
+                self.pass_over_writes();
+            }
         }
         self.link.release();
+        Ok(())
+    }
+
+    /// Whether [`Replies::tell_client`] may be put off: a network carries the
+    /// replies, and each write to it costs as much as some of them.
+    pub fn may_put_off(&self) -> bool {
+        matches!(self.client, ClientEnd::Far)
+    }
+
+    /// Completions of WRITEs mean nothing here. Bounded by what was posted.
+    fn pass_over_writes(&mut self) {
+        while self.link.poll().is_some() {}
     }
 
     /// Whether replies wait for room.
@@ -126,13 +143,15 @@ impl Replies {
     }
 
     fn send(&mut self, parts: &[&[u8]]) -> Result<(), SessionError> {
-        match self.sender.send(&mut self.link, parts) {
-            Ok(()) => {}
-            Err(SendError::Link(error)) => return Err(error.into()),
-            Err(other) => unreachable!("room was looked for, replies fit a frame: {other}"),
+        // What another process polls for is there at once; what goes over a
+        // network goes together.
+        match &self.client {
+            ClientEnd::Shm { .. } => {
+                self.sender.send(&mut self.link, parts).map_err(link_failure)?;
+                self.pass_over_writes();
+            }
+            ClientEnd::Far => self.sender.gather(&mut self.link, parts).map_err(link_failure)?,
         }
-        // Bounded by what was posted.
-        while self.link.poll().is_some() {}
         Ok(())
     }
 
@@ -153,10 +172,7 @@ impl Replies {
             self.send(&[&reply])?;
             sent = true;
         }
-        if sent {
-            self.tell_client();
-        }
-        Ok(())
+        if sent { self.tell_client() } else { Ok(()) }
     }
 
     /// Tells the client how many bytes of its requests have been consumed.
@@ -164,11 +180,19 @@ impl Replies {
         let to = RemoteAddress { region: CLIENT_MAILBOX, offset: self.credit_word as u64 * 8 };
         let bytes = consumed.to_le_bytes();
         self.link.post(&[Work::Write { id: 0, to, bytes: &bytes, imm: None }]);
-        while self.link.poll().is_some() {}
+        self.pass_over_writes();
         match self.link.failure() {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
         }
+    }
+}
+
+/// Room was looked for, and replies fit a frame: only the link can fail.
+fn link_failure(error: SendError) -> SessionError {
+    match error {
+        SendError::Link(error) => error.into(),
+        other => unreachable!("room was looked for, replies fit a frame: {other}"),
     }
 }
 

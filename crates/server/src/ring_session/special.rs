@@ -154,10 +154,7 @@ impl RingSession {
         for &id in &stalled {
             self.reply(&Reply::status(Status::Stalled), id)?;
         }
-        if !stalled.is_empty() {
-            self.replies.tell_client();
-        }
-        Ok(())
+        if stalled.is_empty() { Ok(()) } else { self.replies.tell_client() }
     }
 
     /// Lets a value on its way go on by a piece.
@@ -175,9 +172,6 @@ impl RingSession {
         for reply in &replies {
             self.replies.send_or_keep(&[reply])?;
         }
-        if !replies.is_empty() {
-            self.replies.tell_client();
-        }
-        Ok(())
+        if replies.is_empty() { Ok(()) } else { self.replies.tell_client() }
     }
 }

@@ -41,6 +41,8 @@ pub struct Model {
     pub answers: Vec<Answer>,
     pub immediates: Vec<u32>,
     pub executed: u64,
+    /// As many of them the peer has to be told of.
+    pub awaited: u64,
     pub is_refused: bool,
     pub is_withdrawn: bool,
     /// This end's operations that are not answered: bytes that a READ wants.
@@ -63,6 +65,7 @@ impl Model {
             answers: Vec::new(),
             immediates: Vec::new(),
             executed: 0,
+            awaited: 0,
             is_refused: false,
             is_withdrawn: false,
             flights,
@@ -138,8 +141,9 @@ impl Model {
                 let bytes = self.regions[region as usize][from..from + bytes].to_vec();
                 self.answers.push(Answer::Data { number: self.executed, bytes });
                 self.executed += 1;
+                self.awaited = self.executed;
             }
-            Frame::Write { region, offset, bytes, imm } => {
+            Frame::Write { region, offset, bytes, imm, is_signalled } => {
                 if self.is_refused
                     || self.passes_over(self.refusal(Access::Write, region, offset, bytes))
                 {
@@ -152,6 +156,9 @@ impl Model {
                 words[..stored].copy_from_slice(&payload[..stored]);
                 if !self.is_cut {
                     self.executed += 1;
+                    if is_signalled {
+                        self.awaited = self.executed;
+                    }
                     self.immediates.extend(imm);
                 }
             }

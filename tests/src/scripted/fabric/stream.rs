@@ -102,7 +102,8 @@ fn request(script: &mut Script<'_>, of: u8, stream: &mut Vec<u8>) {
         return stream.extend(Frame::Read { region, offset, bytes }.header());
     }
     let imm = script.one_in(3).then(|| script.byte() as u32);
-    stream.extend(Frame::Write { region, offset, bytes, imm }.header());
+    let is_signalled = !script.one_in(3);
+    stream.extend(Frame::Write { region, offset, bytes, imm, is_signalled }.header());
     let fill = script.byte();
     stream.extend((0..bytes.min(STREAM_BYTES)).map(|at| fill ^ (at / 3) as u8));
 }

@@ -144,6 +144,7 @@ fn write(link: &mut TcpLink) {
 /// time, or only when it is told to.
 fn serve(peer: &Arc<Connection>, is_told: &AtomicBool) {
     let mut writer = Some(TcpLink::new(Arc::clone(peer)));
+    let mut buffer = ReceiveBuffer::default();
     let waits_long = thread_rng().gen_bool(0.5);
     loop {
         let writes_now =
@@ -151,7 +152,7 @@ fn serve(peer: &Arc<Connection>, is_told: &AtomicBool) {
         if let Some(mut writer) = writer.take_if(|_| writes_now) {
             write(&mut writer);
         }
-        let progress = peer.serve(&mut |_| {});
+        let progress = peer.serve(&mut buffer, false, &mut |_| {});
         match progress.state {
             State::Idle if writer.is_some() && !waits_long => thread::yield_now(),
             State::Idle => peer.socket.sleep(progress.wants_write, None),
@@ -243,6 +244,26 @@ fn links_that_share_a_connection_lose_no_wake_up() {
     }
     let sleeps = SLEEPS.load(Ordering::Relaxed);
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep on the socket: {sleeps}");
+}
+
+/// A thread that sends while another adds frames must look again: else these stay
+/// until somebody else sends, and nobody does.
+#[cfg(feature = "plants")]
+#[test]
+fn frames_that_the_sender_leaves_are_found() {
+    use remora_layout::plant::{Plant, choose};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    let _guard = one_at_a_time();
+    choose(Some(Plant::LeaveAddedFrames));
+    let stuck = CROWDS.iter().any(|tasks| {
+        let scheduler = RandomScheduler::new_from_seed(1, RUNS);
+        catch_unwind(AssertUnwindSafe(|| run(scheduler, tasks))).is_err_and(|panic| {
+            panic.downcast_ref::<String>().is_some_and(|message| message.contains("deadlock"))
+        })
+    });
+    choose(None);
+    assert!(stuck, "frames that nobody sends were not missed");
 }
 
 #[cfg(feature = "plants")]

@@ -1,0 +1,297 @@
+//! From the links to the one thread that rings the doorbell. A link cuts its
+//! operations into pieces by itself, without a lock, and hands over a batch of
+//! them at once; who has the queue pair takes in what all links have handed over.
+
+use super::peer::{Ranges, Remote};
+use super::queue_pair::Verb;
+use super::registration::Registration;
+use crate::LinkError;
+use crate::sync::Mutex;
+use crate::waiting::{Handle, lock, try_lock};
+use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES};
+use remora_layout::plant::{Plant, planted};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A READ goes out in pieces of at most this length: every device takes it.
+const READ_PIECE_BYTES: usize = READ_WINDOW_BYTES / 4;
+/// So does a WRITE.
+const WRITE_PIECE_BYTES: usize = 32 << 10;
+
+/// A part of an operation.
+pub(super) struct Piece {
+    pub handle: Arc<Handle>,
+    pub verb: Verb,
+    /// What READs go into, WRITEs come from.
+    pub local: Local,
+    pub remote: (u64, u32),
+    pub bytes: usize,
+    /// The operation is complete with it.
+    pub is_last: bool,
+}
+
+pub(super) enum Local {
+    /// Somebody's landing memory, from this byte.
+    Landing(Arc<Registration>, usize),
+    /// Not yet in the staging memory.
+    Waiting(Box<[u8]>),
+    /// In the staging memory: bytes to give back, the unused ones at its end
+    /// included.
+    Staged(usize),
+}
+
+/// What one link posts together.
+#[derive(Default)]
+pub(super) struct Posting {
+    pieces: VecDeque<Piece>,
+    /// Bytes of WRITEs among them.
+    write_bytes: usize,
+}
+
+impl Posting {
+    /// Adds a READ of these ranges, one after the other, into landing memory,
+    /// from this byte.
+    pub fn read(
+        &mut self,
+        handle: &Arc<Handle>,
+        from: Ranges<'_>,
+        landing: &Arc<Registration>,
+        mut into: usize,
+    ) {
+        let mut from = from.peekable();
+        while let Some(range) = from.next() {
+            let is_end = from.peek().is_none();
+            for (at, length) in pieces(range.bytes, READ_PIECE_BYTES) {
+                let local = Local::Landing(Arc::clone(landing), into + at);
+                let is_last = is_end && at + length == range.bytes;
+                self.push(handle, Verb::Read, local, range, (at, length), is_last);
+            }
+            into += range.bytes;
+        }
+    }
+
+    /// Adds a WRITE; its length is rounded up to words by zeros.
+    pub fn write(&mut self, handle: &Arc<Handle>, to: Remote, bytes: &[u8], imm: Option<u32>) {
+        let total = bytes.len().next_multiple_of(8);
+        for (at, length) in pieces(total, WRITE_PIECE_BYTES) {
+            let mut piece = vec![0; length];
+            let part = &bytes[at..bytes.len().min(at + length)];
+            piece[..part.len()].copy_from_slice(part);
+            self.write_bytes += length;
+            // The peer is told once everything is stored.
+            let is_last = at + length == total;
+            let verb = Verb::Write(imm.filter(|_| is_last));
+            self.push(handle, verb, Local::Waiting(piece.into()), to, (at, length), is_last);
+        }
+    }
+
+    fn push(
+        &mut self,
+        handle: &Arc<Handle>,
+        verb: Verb,
+        local: Local,
+        remote: Remote,
+        (at, length): (usize, usize),
+        is_last: bool,
+    ) {
+        self.pieces.push_back(Piece {
+            handle: Arc::clone(handle),
+            verb,
+            local,
+            remote: (remote.address + at as u64, remote.rkey),
+            bytes: length,
+            is_last,
+        });
+    }
+}
+
+/// What links have posted, and the queue pair's thread has not taken in.
+#[derive(Default)]
+pub(super) struct Intake {
+    pieces: Mutex<VecDeque<Piece>>,
+    /// Pieces that were posted and have not completed.
+    posted: AtomicUsize,
+    /// Bytes of WRITEs that the device has not been given.
+    waiting_bytes: AtomicUsize,
+}
+
+impl Intake {
+    /// Whether so many bytes more may be posted behind what a link posts. Links
+    /// that ask at the same time may each be told so.
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn check_room(&self, behind: &Posting, bytes: usize) -> Result<(), LinkError> {
+        let waiting = self.waiting_bytes() + behind.write_bytes + bytes;
+        let posted = self.posted.load(Ordering::Relaxed) + behind.pieces.len();
+        let fits = waiting <= MAX_OUTBOUND_BYTES && posted < MAX_POSTED;
+        if fits { Ok(()) } else { Err(LinkError::Overrun) }
+    }
+
+    /// Bytes of WRITEs that the device has not been given.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Hands over what a link posts together.
+    pub fn post(&self, posting: &mut Posting) {
+        // Counted first: what is taken in is never more than what was counted.
+        self.posted.fetch_add(posting.pieces.len(), Ordering::Relaxed);
+        let bytes = std::mem::take(&mut posting.write_bytes);
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        lock(&self.pieces).append(&mut posting.pieces);
+    }
+
+    /// Whether something was posted and not taken in.
+    pub fn has_some(&self) -> bool {
+        !lock(&self.pieces).is_empty()
+    }
+
+    /// Lets `act` at the device, again and again while something has been posted
+    /// meanwhile and `act` wants to go on; not at all if another thread has it,
+    /// which then does the same. Each thread posts before it comes here. False
+    /// if something may be left to be taken in.
+    pub fn drive<D>(&self, device: &Mutex<D>, mut act: impl FnMut(&mut D) -> bool) -> bool {
+        while let Some(mut held) = try_lock(device) {
+            let goes_on = act(&mut held);
+            drop(held);
+            // Whoever found it taken has posted before, and is seen from here on.
+            if planted(Plant::LeaveAddedFrames) || !self.has_some() {
+                return true;
+            }
+            if !goes_on {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Moves what was posted behind this.
+    pub fn take_into(&self, waiting: &mut VecDeque<Piece>) {
+        let mut pieces = lock(&self.pieces);
+        if waiting.is_empty() {
+            std::mem::swap(waiting, &mut pieces);
+        } else {
+            waiting.append(&mut pieces);
+        }
+    }
+
+    /// The device has been given so many bytes of WRITEs.
+    pub fn placed(&self, bytes: usize) {
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// So many pieces have completed.
+    pub fn completed(&self, pieces: usize) {
+        self.posted.fetch_sub(pieces, Ordering::Relaxed);
+    }
+}
+
+/// Offset and length of each piece; one of length 0 for nothing.
+fn pieces(bytes: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let count = bytes.div_ceil(most).max(1);
+    (0..count).map(move |piece| (piece * most, most.min(bytes - piece * most)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::one_at_a_time;
+
+    #[test]
+    fn pieces_cover_everything_once_and_nothing_is_one_piece() {
+        for (bytes, expected) in [
+            (0, vec![(0, 0)]),
+            (5, vec![(0, 5)]),
+            (10, vec![(0, 10)]),
+            (11, vec![(0, 10), (10, 1)]),
+            (20, vec![(0, 10), (10, 10)]),
+        ] {
+            assert_eq!(pieces(bytes, 10).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    fn to(address: u64) -> Remote {
+        Remote { address, rkey: 1, bytes: 8 }
+    }
+
+    #[test]
+    fn what_links_post_is_taken_in_together_and_counted_until_it_completes() {
+        let _guard = one_at_a_time();
+        let counts = || {
+            let (intake, handle) = (Intake::default(), Arc::new(Handle::default()));
+            let mut posting = Posting::default();
+            for link in 0..3 {
+                for write in 0..4 {
+                    posting.write(&handle, to(link * 10 + write), &[1; 8], None);
+                }
+                let more = intake.check_room(&posting, MAX_OUTBOUND_BYTES);
+                assert_eq!(more, Err(LinkError::Overrun));
+                intake.post(&mut posting);
+            }
+            assert_eq!(intake.waiting_bytes(), 12 * 8);
+            let mut waiting = VecDeque::new();
+            intake.take_into(&mut waiting);
+            let places: Vec<u64> = waiting.iter().map(|piece| piece.remote.0).collect();
+            assert_eq!(places, [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
+            assert!(!intake.has_some());
+            intake.placed(12 * 8);
+            assert_eq!(intake.posted.load(Ordering::Relaxed), 12);
+            intake.completed(12);
+            assert_eq!(intake.check_room(&posting, MAX_OUTBOUND_BYTES), Ok(()));
+        };
+        shuttle::check_random(counts, 1);
+    }
+
+    /// Three links post and ring the doorbell, in any order of their steps.
+    /// What each posted has to reach the device, in its order.
+    fn links_share_a_device() {
+        const POSTS: u64 = 3;
+        let intake = Arc::new(Intake::default());
+        let device = Arc::new(Mutex::new(VecDeque::new()));
+        let links: Vec<_> = (0..3u64)
+            .map(|link| {
+                let (intake, device) = (Arc::clone(&intake), Arc::clone(&device));
+                shuttle::thread::spawn(move || {
+                    let (mut posting, handle) = (Posting::default(), Arc::new(Handle::default()));
+                    for post in 0..POSTS {
+                        posting.write(&handle, to(link * POSTS + post), &[1; 8], None);
+                        intake.post(&mut posting);
+                        intake.drive(&device, |device| {
+                            intake.take_into(device);
+                            true
+                        });
+                    }
+                })
+            })
+            .collect();
+        links.into_iter().for_each(|link| link.join().expect("it ended"));
+        let posted: Vec<u64> = lock(&device).iter().map(|piece| piece.remote.0).collect();
+        for link in 0..3 {
+            let own: Vec<u64> = posted.iter().copied().filter(|at| at / POSTS == link).collect();
+            let expected: Vec<u64> = (link * POSTS..(link + 1) * POSTS).collect();
+            assert_eq!(own, expected, "nothing is left, and the order is kept");
+        }
+    }
+
+    #[test]
+    fn nothing_that_was_posted_while_the_device_was_taken_is_left() {
+        let _guard = one_at_a_time();
+        shuttle::check_random(links_share_a_device, 2_000);
+        shuttle::check_pct(links_share_a_device, 2_000, 3);
+    }
+
+    #[cfg(feature = "plants")]
+    #[test]
+    fn a_holder_of_the_device_that_does_not_look_again_is_found() {
+        use remora_layout::plant::choose;
+        use std::panic::catch_unwind;
+
+        let _guard = one_at_a_time();
+        choose(Some(Plant::LeaveAddedFrames));
+        let found = catch_unwind(|| shuttle::check_random(links_share_a_device, 2_000)).is_err();
+        choose(None);
+        assert!(found, "posts that nobody gives to the device were not missed");
+    }
+}
