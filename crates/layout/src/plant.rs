@@ -110,11 +110,14 @@ pub enum Plant {
     LeavesUnchecked = 45,
     /// A step of the server's clock counts before readers were told of it.
     StepUntold = 46,
+    /// A shard that parks a client process does not look at its ready bits once
+    /// more.
+    ParkWithoutScan = 47,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 46] = [
+    pub const ALL: [(&'static str, Self); 47] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -161,6 +164,7 @@ impl Plant {
         ("failed-walk-stays", Self::FailedWalkStays),
         ("leaves-unchecked", Self::LeavesUnchecked),
         ("step-untold", Self::StepUntold),
+        ("park-without-scan", Self::ParkWithoutScan),
     ];
 }
 

@@ -26,6 +26,7 @@ mod numa;
 mod random;
 mod regions;
 pub mod resp;
+mod ring_clients;
 pub mod ring_session;
 mod server;
 mod session;

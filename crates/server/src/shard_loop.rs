@@ -1,12 +1,13 @@
 //! The loop of one shard thread: detect, execute, reply, next (H3).
 //!
-//! It looks at its jobs and at each ring in turn (round-robin). Without work
-//! it polls on, polls for a while, or sleeps in the kernel at once, as `wake`
+//! It looks at its jobs and at each client's rings in turn (round-robin,
+//! [`RingClients`]). Without work it polls on, polls for a while, or sleeps in the kernel at once, as `wake`
 //! says. It sleeps only after the scan that the wake-up protocol asks for.
 
 use crate::config::Wake;
 use crate::jobs::Message;
 use crate::large_jobs::LargeJobs;
+use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
@@ -35,7 +36,7 @@ pub struct ShardLoop {
     number: usize,
     shard: Shard<NoJournal>,
     sleeper: Sleeper,
-    sessions: Vec<RingSession>,
+    clients: RingClients,
     large_jobs: LargeJobs,
     stopping: bool,
 }
@@ -48,8 +49,8 @@ impl ShardLoop {
         shard: Shard<NoJournal>,
         sleeper: Sleeper,
     ) -> Self {
-        let (sessions, large_jobs) = (Vec::new(), LargeJobs::default());
-        Self { shared, number, shard, sleeper, sessions, large_jobs, stopping: false }
+        let (clients, large_jobs) = (RingClients::new(), LargeJobs::default());
+        Self { shared, number, shard, sleeper, clients, large_jobs, stopping: false }
     }
 
     /// Runs until a stop message has come and everything accepted is done.
@@ -78,6 +79,7 @@ impl ShardLoop {
                     continue;
                 }
                 let now = Instant::now();
+                self.clients.look_around(now, &mut self.sleeper);
                 if now - last_tick >= TICK {
                     last_tick = now;
                     self.tick(now);
@@ -102,19 +104,20 @@ impl ShardLoop {
         let has_work = !self.handle().inbox.is_empty()
             || !self.large_jobs.is_empty()
             || self.shard.wants_release()
-            || self.sessions.iter().any(RingSession::has_work);
+            || self.clients.has_work();
         if !has_work {
             return false;
         }
         let started = Instant::now();
         let now = self.shared.clock.at(started);
+        self.clients.look_around(started, &mut self.sleeper);
         self.take_hints();
         let jobs = self.take_messages(now);
         self.large_jobs.turn(&mut self.shard, now);
         if self.shard.wants_release() {
             self.shard.release_some(now);
         }
-        let served = jobs + self.serve_rings(now);
+        let served = jobs + self.serve_rings(now, started);
         let busy = started.elapsed().as_nanos() as u64;
         count(&self.handle().busy_ns, busy);
         if let Some(others) = served.checked_sub(1) {
@@ -162,64 +165,39 @@ impl ShardLoop {
     }
 
     fn attach(&mut self, session: RingSession) {
-        let watched = match session.eventfd() {
-            Some(eventfd) => self.sleeper.watch(eventfd),
-            None => Ok(()),
-        };
-        match watched {
-            Ok(()) => self.sessions.push(session),
-            Err(error) => {
-                tracing::error!(%error, session = session.session, "cannot wait for a session");
-                session.violated.store(true, Ordering::Release);
-                self.shared.wake_control();
-            }
+        if let Err((session, error)) = self.clients.attach(session, &self.sleeper) {
+            tracing::error!(%error, session = session.session, "cannot wait for a session");
+            session.violated.store(true, Ordering::Release);
+            self.shared.wake_control();
         }
     }
 
     fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
-        let (sleeper, shard) = (&self.sleeper, &mut self.shard);
-        self.sessions.retain_mut(|session| {
-            let stays = !ends(session);
-            if !stays {
-                session.abandon(shard, now);
-            }
-            if let Some(eventfd) = session.eventfd().filter(|_| !stays) {
-                sleeper.forget(eventfd);
-            }
-            stays
-        });
+        self.clients.detach((&mut self.shard, now), &self.sleeper, ends);
     }
 
-    /// Takes frames from every ring. The number of sessions that had any.
-    fn serve_rings(&mut self, now: Now) -> u64 {
-        let (mut frames, mut sessions) = (0, 0);
-        self.each_session(now, |session, shard| {
-            let taken = session.turn(shard, now)? as u64;
-            frames += taken;
-            sessions += (taken > 0) as u64;
-            Ok(())
-        });
+    /// Takes frames from the rings that have some. The number of clients that had
+    /// any.
+    fn serve_rings(&mut self, now: Now, at: Instant) -> u64 {
+        let mut lost = Lost::default();
+        let shard = (&mut self.shard, now, at);
+        let served = self.clients.serve(shard, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
+        let Served { clients, frames, looks, rings } = served;
         if frames > 0 {
-            count(&self.handle().frames, frames);
+            let handle = self.handle();
+            count(&handle.frames, frames);
+            count(&handle.ring_turns, 1);
+            count(&handle.clients_looked_at, looks);
+            count(&handle.rings_looked_at, rings);
         }
-        sessions
+        clients
     }
 
-    /// Does something with each session, and gives up those that fail.
-    fn each_session(
-        &mut self,
-        now: Now,
-        mut act: impl FnMut(&mut RingSession, &mut Shard<NoJournal>) -> Result<(), SessionError>,
-    ) {
-        let mut lost = false;
-        for session in &mut self.sessions {
-            if let Err(error) = act(session, &mut self.shard) {
-                let first = session.give_up(error);
-                count(&self.shared.counts.sessions_violated, first as u64);
-                lost = true;
-            }
-        }
-        if lost {
+    /// Ends the sessions that were given up, if there are any.
+    fn end_lost(&mut self, lost: Lost, now: Now) {
+        if lost.any {
+            count(&self.shared.counts.sessions_violated, lost.first);
             self.detach(now, |session| session.violated.load(Ordering::Relaxed));
             self.shared.wake_control();
         }
@@ -228,31 +206,53 @@ impl ShardLoop {
     fn sleep(&mut self) {
         // Nothing will publish them while it sleeps.
         self.publish_stats();
-        let (shared, sessions) = (&self.shared, &self.sessions);
-        let wants_ticks = self.shard.wants_ticks() || sessions.iter().any(RingSession::may_stall);
+        let (shared, clients) = (&self.shared, &self.clients);
+        let wants_ticks = self.shard.wants_ticks() || clients.may_stall();
         let timeout = wants_ticks.then_some(SLEEPING_TICK);
         let inbox = &shared.shards[self.number].inbox;
         let before = self.sleeper.sleeps();
-        self.sleeper
-            .sleep(timeout, || !inbox.is_empty() || sessions.iter().any(RingSession::has_work));
+        self.sleeper.sleep(timeout, || !inbox.is_empty() || clients.has_work());
+        self.clients.take_doorbells(&mut self.sleeper);
         count(&self.handle().sleeps, self.sleeper.sleeps() - before);
     }
 
     fn tick(&mut self, instant: Instant) {
         let now = self.shared.clock.at(instant);
         self.shard.tick(now);
-        self.each_session(now, |session, shard| session.abandon_stalled(shard, now));
+        let mut lost = Lost::default();
+        let shard = (&mut self.shard, now);
+        self.clients.abandon_stalled(shard, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
         self.publish_stats();
     }
 
     /// Shows the shard's counts to the other threads.
-    fn publish_stats(&self) {
+    fn publish_stats(&mut self) {
         let stats = self.shard.stats();
-        let held = self.sessions.iter().map(RingSession::held_replies).sum::<usize>();
-        let held = held + self.large_jobs.held_replies();
+        let rung = self.clients.take_rung();
+        count(&self.handle().doorbells, rung);
+        let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
+        self.handle().clients_parked.store(parked as u64, Ordering::Relaxed);
+        self.handle().clients_unparked.store(unparked as u64, Ordering::Relaxed);
+        let held = self.clients.held_replies() + self.large_jobs.held_replies();
         self.handle().held_replies.store(held as u64, Ordering::Relaxed);
         if let Ok(mut published) = self.handle().stats.lock() {
             *published = stats;
         }
+    }
+}
+
+/// Sessions that a shard has given up in one turn.
+#[derive(Default)]
+struct Lost {
+    any: bool,
+    /// Those that no other shard had given up before.
+    first: u64,
+}
+
+impl Lost {
+    fn add(&mut self, session: &RingSession, error: SessionError) {
+        self.any = true;
+        self.first += session.give_up(error) as u64;
     }
 }

@@ -34,11 +34,17 @@ impl Bell {
     /// Says whether it had to.
     #[inline]
     pub fn ring(&self) -> bool {
-        let must_signal = asleep::must_signal(|| self.asleep.load(self.word));
+        let must_signal = asleep::must_signal(|| self.asleep());
         if must_signal {
             self.signal();
         }
         must_signal
+    }
+
+    /// The receiver's word.
+    #[inline(always)]
+    pub(super) fn asleep(&self) -> u64 {
+        self.asleep.load(self.word)
     }
 
     /// Wakes the receiver whether it sleeps or not.
@@ -63,27 +69,44 @@ pub enum Woken {
 pub struct Sleeper {
     asleep: AsleepWord,
     epoll: OwnedFd,
+    /// What became ready and was not taken yet: the marks of its descriptors.
+    ready: Vec<u64>,
     /// Times it really slept.
     sleeps: u64,
 }
+
+/// Descriptors that one system call says are ready, at most; the others follow.
+const READY_AT_ONCE: usize = 64;
 
 impl Sleeper {
     /// A sleeper that says so in this word.
     pub fn new(asleep: AsleepWord) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { asleep, epoll, sleeps: 0 })
+        Ok(Self { asleep, epoll, ready: Vec::with_capacity(READY_AT_ONCE), sleeps: 0 })
     }
 
-    /// Wakes also for this descriptor. Edge-triggered: an eventfd need never
-    /// be drained, each signal is a new edge.
-    pub fn watch(&self, fd: BorrowedFd<'_>) -> std::io::Result<()> {
+    /// Wakes also for this descriptor, and tells then of its mark
+    /// ([`Sleeper::take_ready`]). Edge-triggered: an eventfd need never be drained,
+    /// each signal is a new edge.
+    pub fn watch(&self, fd: BorrowedFd<'_>, mark: u64) -> std::io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), flags)?)
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(mark), flags)?)
     }
 
     /// No longer wakes for this descriptor.
     pub fn forget(&self, fd: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Looks which descriptors are ready, without sleeping.
+    pub fn look(&mut self) {
+        wait(&self.epoll, &mut self.ready, Some(Duration::ZERO));
+    }
+
+    /// The marks of descriptors that have become ready, as the last sleep or look
+    /// found; at most some tens, the others come by the next.
+    pub fn take_ready(&mut self) -> impl Iterator<Item = u64> {
+        self.ready.drain(..)
     }
 
     /// How often it really slept.
@@ -98,23 +121,29 @@ impl Sleeper {
             // Others get on between the caller's last look and the sleep.
             std::thread::sleep(Duration::from_micros(20));
         }
-        let Self { asleep, epoll, sleeps } = self;
+        let Self { asleep, epoll, ready, sleeps } = self;
         let slept = asleep::sleep_unless(asleep.word(), scan, || {
             *sleeps += 1;
-            wait(epoll, timeout)
+            wait(epoll, ready, timeout)
         });
         slept.unwrap_or(Woken::Found)
     }
 }
 
-/// Sleeps in the kernel until a watched descriptor is ready.
-fn wait(epoll: &OwnedFd, timeout: Option<Duration>) -> Woken {
+/// Sleeps in the kernel until a watched descriptor is ready; `ready` has the
+/// marks of those that are.
+fn wait(epoll: &OwnedFd, ready: &mut Vec<u64>, timeout: Option<Duration>) -> Woken {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    let mut events =
-        [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 8];
+    let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+    let mut events = [none; READY_AT_ONCE];
+    ready.clear();
     match epoll::wait(epoll, &mut events[..], timeout.as_ref()) {
         Ok(0) => Woken::TimedOut,
-        Ok(_) | Err(Errno::INTR) => Woken::Signalled,
+        Ok(count) => {
+            ready.extend(events[..count].iter().map(|event| event.data.u64()));
+            Woken::Signalled
+        }
+        Err(Errno::INTR) => Woken::Signalled,
         // The set is ours; nothing else can go wrong with it.
         Err(error) => panic!("epoll_wait: {error}"),
     }
@@ -142,9 +171,9 @@ mod tests {
         let there_fd = Bell::eventfd().unwrap();
         let back_fd = Bell::eventfd().unwrap();
         let mut there = Sleeper::new(AsleepWord::new(words.clone(), 1)).unwrap();
-        there.watch(there_fd.as_fd()).unwrap();
+        there.watch(there_fd.as_fd(), 0).unwrap();
         let mut here = Sleeper::new(AsleepWord::new(back.clone(), 1)).unwrap();
-        here.watch(back_fd.as_fd()).unwrap();
+        here.watch(back_fd.as_fd(), 0).unwrap();
         let ring_there = Bell::new(words.view(), 1, there_fd);
         // A clone: closing the eventfd would take a signal that is due with it.
         let ring_back = Bell::new(back.view(), 1, Arc::clone(&back_fd));
