@@ -175,7 +175,7 @@ impl RawSession {
         }
         if let Some(credit) = self.receiver.credit_due() {
             self.give_credit(credit);
-            self.ring_bell();
+            self.connected.doorbell(0, 0).ring_for_credit();
         }
         Some(payload)
     }

@@ -1,15 +1,12 @@
 //! Rings of one's own over shared memory: what a frame costs does not depend on
-//! how many sessions there are, no thread waits for another, and an idle session
-//! takes little memory.
+//! how many sessions there are, and no thread waits for another.
 
 use remora_client::{Client, Options, Path, Session, SetOptions, Wake, Wanted};
 use remora_engine::Command;
 use remora_layout::limits::{KEPT_UNPARKED, MAX_RING_SETS};
 use remora_layout::session::ready_word;
-use remora_tests::proc::anonymous_kib;
 use remora_tests::{RawSession, Resp, ServerProcess, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Idle client processes beside the active one.
@@ -194,45 +191,4 @@ fn ready_bits_for_nothing_cost_a_bounded_turn_and_no_bits_delay_their_client_onl
     silent.ring_bell();
     wait_until("the reply", || silent.receive().is_some());
     assert_eq!(resp.info("sessions_violated"), 0);
-}
-
-/// Bytes of the mailboxes that have been touched, by client or server.
-fn mailbox_bytes_touched(pid: u32) -> u64 {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let mailboxes = descriptors.filter_map(|entry| {
-        let path = entry.unwrap().path();
-        let name = std::fs::read_link(&path).ok()?.to_string_lossy().into_owned();
-        let is_mailbox = name.contains("remora-to-server") || name.contains("remora-to-client");
-        is_mailbox.then(|| std::fs::metadata(&path).unwrap().blocks() * 512)
-    });
-    mailboxes.sum()
-}
-
-#[test]
-fn an_idle_session_takes_little_memory() {
-    const SESSIONS: u64 = 200;
-    raise_own_limit();
-    let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=1", "--wake=event"]);
-    let own = std::process::id();
-    let connect = || {
-        let mut session = server.session_with(&options());
-        for _ in 0..50 {
-            session.set(b"k", b"a small value", SetOptions::default()).unwrap();
-            assert!(session.get(b"k", Path::Ask).unwrap().value.is_some());
-        }
-        session
-    };
-    // What is there once.
-    let first = connect();
-    let before = (anonymous_kib(server.pid()), anonymous_kib(own));
-    let touched = mailbox_bytes_touched(server.pid());
-    let sessions: Vec<Session> = (0..SESSIONS).map(|_| connect()).collect();
-    let mailboxes = (mailbox_bytes_touched(server.pid()) - touched) / SESSIONS;
-    let servers = (anonymous_kib(server.pid()) - before.0) * 1024 / SESSIONS;
-    let clients = (anonymous_kib(own) - before.1) * 1024 / SESSIONS;
-    println!("a session: {mailboxes} bytes of mailboxes, {servers} of the server, {clients} own");
-    drop((first, sessions));
-    assert!(mailboxes <= 24 << 10, "{mailboxes} bytes of mailboxes");
-    let all = mailboxes + servers + clients;
-    assert!(all <= 32 << 10, "{all} bytes for an idle session");
 }

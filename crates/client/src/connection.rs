@@ -127,8 +127,8 @@ pub(crate) struct Connection {
     pub number: u64,
     pub life: u64,
     pub hash_seed: u64,
-    /// Which shard has which slot.
-    pub slots: Box<SlotTable>,
+    /// Which shard has which slot; none where one shard has all.
+    pub slots: Option<Box<SlotTable>>,
     pub server_pid: u32,
     /// The clock of this machine.
     pub time: Clock,
@@ -184,6 +184,7 @@ impl Connection {
         data_buffers: Arc<DataBuffers>,
         carrier: Carrier,
     ) -> Result<Self, ConnectError> {
+        let slots = hello.slot_table().expect("looked at when the client connected");
         let sets = match carrier {
             Carrier::Shm { .. } => hello.ring_sets().expect("looked at when the client connected"),
             Carrier::Far(_) | Carrier::Other(_) => 1,
@@ -193,7 +194,7 @@ impl Connection {
             number: hello.session.get(),
             life: hello.life.get(),
             hash_seed: hello.hash_seed.get(),
-            slots: Box::new(hello.slot_table().expect("looked at when the client connected")),
+            slots: (tables.len() > 1).then(|| Box::new(slots)),
             server_pid: hello.pid.get(),
             time: Clock::Boottime,
             clock,
@@ -225,8 +226,9 @@ impl Connection {
             Carrier::Shm { to_server, arenas, bells, .. } => {
                 let mut link = ShmLink::new(Some((self.to_client.clone(), WITHDRAWN_WORD)));
                 for (shard, (arena, bell)) in arenas.iter().zip(bells).enumerate() {
-                    let (mine, theirs) = (to_server.clone(), self.to_client.clone());
-                    let doorbell = Doorbell::new(mine, theirs, shard, set as u32, bell.clone());
+                    let mailboxes = (to_server.clone(), self.to_client.clone());
+                    let bell = bell.clone();
+                    let doorbell = Doorbell::new(mailboxes, arenas.len(), shard, set, bell);
                     link.add_readable(shard as u32, arena.clone());
                     link.add_doorbell(shard as u32, doorbell);
                 }

@@ -47,8 +47,10 @@ pub(crate) struct RingSet {
     sets: usize,
     /// By shard.
     pub lanes: Vec<Lane>,
-    /// The inboxes of its sessions: every `sets`-th number.
-    inboxes: Vec<OnceLock<Arc<Inbox>>>,
+    /// The inbox of its first session; mostly there is no other.
+    first_inbox: OnceLock<Arc<Inbox>>,
+    /// Those of the others: every `sets`-th number.
+    other_inboxes: OnceLock<Box<[OnceLock<Arc<Inbox>>]>>,
     /// Held by the one thread that sleeps in the kernel for all that stand here.
     pub sleep: Mutex<Sleep>,
     /// Wakes that thread, over shared memory.
@@ -108,7 +110,8 @@ impl RingSet {
             number,
             sets,
             lanes: (0..shards).map(lane).collect(),
-            inboxes: (0..MAX_CLIENT_SESSIONS / sets).map(|_| OnceLock::new()).collect(),
+            first_inbox: OnceLock::new(),
+            other_inboxes: OnceLock::new(),
             sleep: Mutex::new(sleep),
             bell,
             lock_waits: AtomicU64::new(0),
@@ -118,7 +121,13 @@ impl RingSet {
     /// Takes a session number that belongs to this set, if nobody holds it and no
     /// reply to its former holder is still to come.
     pub fn take_number(&self, number: usize) -> Option<Arc<Inbox>> {
-        let inbox = self.inboxes[number / self.sets].get_or_init(Arc::default);
+        let inbox = match (number / self.sets).checked_sub(1) {
+            None => &self.first_inbox,
+            Some(at) => &self.other_inboxes.get_or_init(|| {
+                (1..MAX_CLIENT_SESSIONS / self.sets).map(|_| OnceLock::new()).collect()
+            })[at],
+        };
+        let inbox = inbox.get_or_init(Arc::default);
         inbox.take_if_free().then(|| Arc::clone(inbox))
     }
 
@@ -129,7 +138,15 @@ impl RingSet {
         if number % self.sets != self.number {
             return None;
         }
-        Some(self.inboxes.get(number / self.sets)?.get()?)
+        match (number / self.sets).checked_sub(1) {
+            None => Some(self.first_inbox.get()?),
+            Some(at) => Some(self.other_inboxes.get()?.get(at)?.get()?),
+        }
+    }
+
+    fn inboxes(&self) -> impl Iterator<Item = &Arc<Inbox>> {
+        let others = self.other_inboxes.get().into_iter().flatten();
+        std::iter::once(&self.first_inbox).chain(others).map_while(OnceLock::get)
     }
 
     /// The sending end of a ring.
@@ -147,7 +164,7 @@ impl RingSet {
 
     /// Lets all threads that stand here look around.
     pub fn nudge_all(&self) {
-        self.inboxes.iter().filter_map(OnceLock::get).for_each(|inbox| inbox.nudge());
+        self.inboxes().for_each(|inbox| inbox.nudge());
     }
 
     /// Wakes the thread that sleeps in the kernel, over shared memory.
@@ -161,7 +178,7 @@ impl RingSet {
     /// who wait has to.
     pub fn hand_over_sleep(&self) {
         Words::full_fence();
-        for inbox in self.inboxes.iter().map_while(OnceLock::get) {
+        for inbox in self.inboxes() {
             if inbox.nudge_if_parked() {
                 return;
             }

@@ -297,7 +297,8 @@ impl Session {
             return Err(Error::KeyTooLong);
         }
         let hash = KeyHash::within(self.options.database, key, self.connection.hash_seed);
-        Ok((hash, self.connection.slots.shard_of(key)))
+        let slots = self.connection.slots.as_ref();
+        Ok((hash, slots.map_or(0, |slots| slots.shard_of(key))))
     }
 
     /// Reads the clock, and does what is due by it.

@@ -47,11 +47,15 @@ pub const RING_BYTES: usize = 256 << 10;
 /// bits names. Sessions beyond them share sets.
 pub const MAX_RING_SETS: usize = 64;
 /// A session's own ring goes back to its start behind this many bytes, where what
-/// stands there has been consumed: small frames then touch five pages of a ring.
-pub const RING_LAP_BYTES: usize = 16 << 10;
+/// stands there has been consumed: a session with few small frames under way stays
+/// in the first page of a ring.
+pub const RING_LAP_BYTES: usize = 3 << 10;
 /// On such a ring the consumer returns credit each time it has consumed this much:
-/// a quarter of a lap. A credit is one store for some thirty small frames.
-pub const LAP_CREDIT_BYTES: usize = RING_LAP_BYTES / 4;
+/// half a lap, a dozen small frames. Credit is one store then, without a wake-up.
+pub const LAP_CREDIT_BYTES: usize = RING_LAP_BYTES / 2;
+/// With longer frames a lap, and what is consumed for one credit, are longer: as
+/// many frames as this for a credit, twice as many for a lap.
+pub const LAP_CREDIT_FRAMES: usize = 8;
 /// Longest frame, header included. Two of them and the credit not yet given
 /// back fit a ring, so that a frame always finds room once everything before
 /// it has been consumed, wherever the tail stands.

@@ -4,7 +4,9 @@ use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
 };
-use remora_layout::limits::{FRAME_ALIGN_BYTES, MAX_WRITE_BYTES, RING_BYTES, RING_LAP_BYTES};
+use remora_layout::limits::{
+    FRAME_ALIGN_BYTES, LAP_CREDIT_FRAMES, MAX_WRITE_BYTES, RING_BYTES, RING_LAP_BYTES,
+};
 use remora_layout::plant::{Plant, planted};
 
 // A run of frames fits one WRITE.
@@ -68,8 +70,8 @@ impl Sender {
         }
     }
 
-    /// It keeps to the ring's first bytes, up to [`RING_LAP_BYTES`], while what is
-    /// under way fits there.
+    /// It keeps to the ring's first bytes, up to [`RING_LAP_BYTES`] or some frames,
+    /// while what is under way fits there.
     #[must_use]
     pub fn in_short_laps(self) -> Self {
         Self { lap: RING_LAP_BYTES, ..self }
@@ -124,7 +126,8 @@ impl Sender {
         let position = self.position();
         let left = RING_BYTES - position;
         let in_use = (self.sent - self.credit) as usize;
-        let ends_lap = position >= self.lap && in_use + frame <= position;
+        let is_long = position >= self.lap && position >= 2 * LAP_CREDIT_FRAMES * frame;
+        let ends_lap = is_long && in_use + frame <= position;
         if frame > left || ends_lap { left } else { 0 }
     }
 

@@ -41,7 +41,7 @@ pub struct Served {
 /// See the module's text.
 pub struct RingClients {
     /// By place; a place is used again.
-    clients: Vec<Option<Client>>,
+    clients: Vec<Option<Box<Client>>>,
     /// The places of those that are not parked.
     unparked: Vec<usize>,
     parked: usize,
@@ -77,7 +77,8 @@ impl RingClients {
         if place == self.clients.len() {
             self.clients.push(None);
         }
-        self.clients[place] = Some(Client { session, worked: Instant::now(), is_parked: false });
+        let client = Client { session, worked: Instant::now(), is_parked: false };
+        self.clients[place] = Some(Box::new(client));
         self.unparked.push(place);
         Ok(())
     }
@@ -90,7 +91,7 @@ impl RingClients {
         ends: impl Fn(&RingSession) -> bool,
     ) {
         for client in &mut self.clients {
-            let Some(Client { session, is_parked, .. }) = client else { continue };
+            let Some(Client { session, is_parked, .. }) = client.as_deref_mut() else { continue };
             if !ends(session) {
                 continue;
             }

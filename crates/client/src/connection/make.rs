@@ -12,7 +12,7 @@ use remora_fabric::{Address, shm};
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::word;
 use remora_layout::hello::ServerHello;
-use remora_layout::session::SESSION_HEADER_BYTES;
+use remora_layout::session::LINES_BYTES;
 use std::os::fd::AsFd;
 
 const NO_TABLE: &str = "an arena's table lies outside of it";
@@ -82,7 +82,7 @@ impl Connection {
         let directory = options.pointer_directory.as_deref();
         let pointer_table =
             is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
-        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
+        let clock = Words::new(Mapping::heap(LINES_BYTES));
         let carrier = Carrier::Far(connected.carrier);
         let large = match connected.large {
             LargeMemory::Region(view) => DataBuffers::region(view),
@@ -96,7 +96,7 @@ impl Connection {
 
     pub(super) fn over_parts(parts: Parts) -> Result<Self, ConnectError> {
         let Parts { hello, tables, to_client, large, link, clock: time, pointers } = parts;
-        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
+        let clock = Words::new(Mapping::heap(LINES_BYTES));
         let large = DataBuffers::region(large);
         let carrier = Carrier::Other(link);
         let pointers = pointers.map(PointerTable::of_parts);

@@ -48,8 +48,8 @@ pub struct Connected {
 impl Connected {
     /// By which what was put into a ring set is told to a shard.
     pub fn doorbell(&self, shard: usize, set: usize) -> Doorbell {
-        let (to_server, to_client) = (self.to_server.clone(), self.to_client.clone());
-        Doorbell::new(to_server, to_client, shard, set as u32, self.bells[shard].clone())
+        let mailboxes = (self.to_server.clone(), self.to_client.clone());
+        Doorbell::new(mailboxes, self.arenas.len(), shard, set, self.bells[shard].clone())
     }
 
     /// By which the server wakes the thread that has this ring set.

@@ -4,7 +4,7 @@ use super::bell::{Bell, Sleeper, Woken};
 use super::doorbell::Doorbell;
 use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{ReadView, Words};
-use remora_layout::immediate::shard_of;
+use remora_layout::immediate::{Kind, kind_of, shard_of};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -146,8 +146,11 @@ impl ShmLink {
     fn ring(&self, imm: u32) -> Result<(), LinkError> {
         let bell = self.bells.iter().find(|(known, _)| *known as usize == shard_of(imm));
         match &bell.ok_or(LinkError::NoSuchImmediate(imm))?.1 {
-            Rung::Bell(bell) => bell.ring(),
-            Rung::Doorbell(doorbell) => doorbell.ring(),
+            Rung::Bell(bell) => _ = bell.ring(),
+            Rung::Doorbell(doorbell) if kind_of(imm) == Some(Kind::Credit) => {
+                doorbell.ring_for_credit();
+            }
+            Rung::Doorbell(doorbell) => _ = doorbell.ring(),
         };
         Ok(())
     }

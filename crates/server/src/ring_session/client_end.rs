@@ -44,10 +44,10 @@ impl ClientEnd {
         }
     }
 
-    /// Memory through which the client's threads are woken.
-    pub fn signals(&self) -> Option<Words> {
+    /// The two mailboxes, the client's first, if they are memory of both.
+    pub fn mailboxes(&self) -> Option<(Words, Words)> {
         match self {
-            Self::Shm(end) => Some(end.to_server.clone()),
+            Self::Shm(end) => Some((end.to_server.clone(), end.to_client.clone())),
             Self::Far => None,
         }
     }

@@ -201,6 +201,7 @@ impl RingSession {
     #[inline]
     pub fn has_work(&self) -> bool {
         self.ready() != 0
+            || self.replies.has_newly_blocked()
             || (self.pending != 0 && !self.large.is_full())
             || self.large.may_send(&self.replies.link, self.replies.blocked())
     }
@@ -226,7 +227,10 @@ impl RingSession {
     /// Whether it has something under way for which it wants turns, or ticks.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.pending != 0 || !self.large.is_empty() || !self.uploads.is_empty()
+        self.pending != 0
+            || self.replies.has_newly_blocked()
+            || !self.large.is_empty()
+            || !self.uploads.is_empty()
     }
 
     /// The shard looks at the client only when that rings, unless there is
@@ -282,10 +286,11 @@ impl RingSession {
         now: Now,
     ) -> Result<usize, SessionError> {
         self.large.set_durable(shard.durable_sequence());
-        self.pending |= match &self.client {
-            ClientEnd::Shm(end) => end.take_ready(),
-            ClientEnd::Far => self.ready(),
-        };
+        self.pending |= self.replies.take_newly_blocked()
+            | match &self.client {
+                ClientEnd::Shm(end) => end.take_ready(),
+                ClientEnd::Far => self.ready(),
+            };
         self.replies.flush(self.pending)?;
         self.send_large(shard, now)?;
         let mut taken = 0;

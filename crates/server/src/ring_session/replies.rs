@@ -10,7 +10,7 @@ use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
 use remora_layout::message::{HAS_VALUE, ReplyHeader};
-use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset};
+use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset, stuck_word};
 use remora_ring::{SendError, Sender};
 use std::collections::VecDeque;
 
@@ -43,14 +43,18 @@ pub struct Replies {
     /// A mask that takes a session's number to its ring set.
     set_mask: usize,
     to_server: ReadView,
-    /// The same memory, where the client's threads are woken by it.
-    signals: Option<Words>,
+    /// The mailboxes of a client over shared memory, where its threads are woken, and
+    /// told that replies wait for credit.
+    shm: Option<(Words, Words)>,
     /// What carries them, and large values.
     pub link: AnyLink,
     /// By ring set; made when a set is used first.
     outgoing: Vec<Option<Box<Outgoing>>>,
     /// Ring sets whose replies wait for room.
     blocked: u64,
+    /// Those of which the client was told so: their credit has to be looked at once
+    /// more.
+    newly_blocked: u64,
     /// Ring sets that have replies of which the client was not told.
     untold: u64,
 }
@@ -61,11 +65,12 @@ impl Replies {
         Self {
             place,
             set_mask: client.ring_sets() - 1,
-            signals: client.signals(),
+            shm: client.mailboxes(),
             to_server,
             link,
             outgoing: Vec::new(),
             blocked: 0,
+            newly_blocked: 0,
             untold: 0,
         }
     }
@@ -80,7 +85,7 @@ impl Replies {
         if self.outgoing.len() <= set {
             self.outgoing.resize_with(set + 1, || None);
         }
-        let Self { place: Place { seed, shard, shards, .. }, signals, link, .. } = self;
+        let Self { place: Place { seed, shard, shards, .. }, shm, link, .. } = self;
         self.outgoing[set].get_or_insert_with(|| {
             let block = set_offset(*shards, set);
             let ring = (block + ring_offset(*shard)) as u64;
@@ -92,10 +97,10 @@ impl Replies {
                 Transport::Verbs => {
                     sender.with_immediate(immediate::of(immediate::Kind::Reply, *shard))
                 }
-                _ if signals.is_some() => sender.in_short_laps(),
+                _ if shm.is_some() => sender.in_short_laps(),
                 _ => sender,
             };
-            let bell = signals.as_ref().map(|words| ThreadBell::new(words.clone(), *shards, set));
+            let bell = shm.as_ref().map(|(words, _)| ThreadBell::new(words.clone(), *shards, set));
             let credit_word = block / 8 + credit_word(*shard);
             Box::new(Outgoing { sender, credit_word, bell, backlog: VecDeque::new() })
         })
@@ -103,7 +108,7 @@ impl Replies {
 
     /// Tells the client what was sent: wakes its threads, or lets it go out.
     pub fn tell_client(&mut self) {
-        if self.untold != 0 && self.signals.is_some() {
+        if self.untold != 0 && self.shm.is_some() {
             Words::full_fence();
             for outgoing in sets_of(self.untold).filter_map(|set| self.outgoing[set].as_ref()) {
                 if let Some(bell) = &outgoing.bell {
@@ -166,8 +171,34 @@ impl Replies {
             }
         }
         self.outgoing(set).backlog.push_back(parts.concat());
-        self.blocked |= 1 << set;
+        if self.blocked & 1 << set == 0 {
+            self.blocked |= 1 << set;
+            self.newly_blocked |= 1 << set;
+            self.say_stuck(set, 1);
+        }
         Ok(())
+    }
+
+    /// Tells the client whether a ring set's replies wait for credit: only then does
+    /// it wake the shard when it gives some.
+    fn say_stuck(&self, set: usize, is_stuck: u64) {
+        if let Some((_, to_client)) = &self.shm {
+            let Place { shard, shards, .. } = self.place;
+            to_client.store(set_offset(shards, set) / 8 + stuck_word(shard), is_stuck);
+            Words::full_fence();
+        }
+    }
+
+    /// Ring sets that have to be flushed although the client says nothing: it may
+    /// have given credit just before it was told that they wait for it.
+    pub fn take_newly_blocked(&mut self) -> u64 {
+        std::mem::take(&mut self.newly_blocked)
+    }
+
+    /// Whether there are such sets.
+    #[inline]
+    pub fn has_newly_blocked(&self) -> bool {
+        self.newly_blocked != 0
     }
 
     fn send(&mut self, set: usize, parts: &[&[u8]]) -> Result<(), SessionError> {
@@ -211,6 +242,7 @@ impl Replies {
             self.send(set, &[&reply])?;
         }
         self.blocked &= !(1 << set);
+        self.say_stuck(set, 0);
         Ok(())
     }
 
