@@ -120,14 +120,15 @@ impl Sender {
     }
 
     /// Bytes left over at the ring's end if the frame does not go there: it does
-    /// not fit, or the lap is at its end and the ring's start is free.
+    /// not fit, or the lap is at its end and half of it is free.
     #[inline]
     fn skipped(&self, frame: usize) -> usize {
         let position = self.position();
         let left = RING_BYTES - position;
         let in_use = (self.sent - self.credit) as usize;
         let is_long = position >= self.lap && position >= 2 * LAP_CREDIT_FRAMES * frame;
-        let ends_lap = is_long && in_use + frame <= position;
+        // As much again has room behind it, before what is in use has to go.
+        let ends_lap = is_long && 2 * (in_use + frame) <= position;
         if frame > left || ends_lap { left } else { 0 }
     }
 

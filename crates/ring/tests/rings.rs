@@ -92,7 +92,7 @@ fn a_ring_in_short_laps_touches_its_first_pages_only() {
         }
         credit = ends.receiver.credit_due().unwrap_or(credit);
     }
-    let most = RING_LAP_BYTES + LAP_CREDIT_BYTES + (DEEP as usize + 1) * frame_bytes(100);
+    let most = 2 * (LAP_CREDIT_BYTES + (DEEP as usize + 2) * frame_bytes(100));
     assert!(!touched(&ends, most / 8), "beyond byte {most}");
     assert!(touched(&ends, RING_LAP_BYTES / 8 - 16), "it does use a lap");
     // A long one goes where it fits, and small ones then begin anew.
