@@ -16,5 +16,7 @@ pub mod asleep;
 mod pointer_cache;
 #[path = "../../crates/client/src/pointer_table.rs"]
 pub mod pointer_table;
+#[path = "../../crates/fabric/src/shm/ready.rs"]
+pub mod ready;
 
 pub use pointer_cache::Entry;

@@ -56,7 +56,8 @@ fn header(op: u8, id: u32) -> RequestHeader {
     }
 }
 
-/// A session of which the test writes every byte itself; shard 0 only.
+/// A session of which the test writes every byte itself; shard 0 and the first ring
+/// set only.
 pub struct RawSession {
     /// Everything that the server granted.
     pub connected: Connected,
@@ -73,8 +74,9 @@ impl RawSession {
         let mailbox = connected.arenas.len() as u32;
         let ring = ring_offset(0);
         Self {
-            sender: Sender::new(mailbox, ring as u64, ring_seed(seed, 0, 0)),
-            receiver: Receiver::new(connected.to_client.clone(), ring, ring_seed(seed, 0, 1)),
+            sender: Sender::new(mailbox, ring as u64, ring_seed(seed, 0, 0)).in_short_laps(),
+            receiver: Receiver::new(connected.to_client.clone(), ring, ring_seed(seed, 0, 1))
+                .in_short_laps(),
             connected,
             mailbox,
         }
@@ -101,9 +103,9 @@ impl RawSession {
         ring_seed(self.connected.hello.session_seed.get(), 0, 0)
     }
 
-    /// Wakes the shard.
+    /// Sets the ready bit, and wakes the shard if it would not see that.
     pub fn ring_bell(&self) {
-        self.connected.bells[0].ring();
+        self.connected.doorbell(0, 0).ring();
     }
 
     /// Sends a request; false if the ring is full.
@@ -146,7 +148,7 @@ impl RawSession {
     /// Sends a frame with this payload; false if the ring is full, or the
     /// session has been withdrawn.
     pub fn send_payload(&mut self, payload: &[u8]) -> bool {
-        if !self.sender.has_room(payload.len()) {
+        if !self.sender.has_room(payload.len()) || self.sender.wants_credit() {
             let credit = self.connected.to_client.load_acquire(credit_word(0));
             self.sender.take_credit(credit).expect("the server's credit makes sense");
         }
@@ -173,7 +175,7 @@ impl RawSession {
         }
         if let Some(credit) = self.receiver.credit_due() {
             self.give_credit(credit);
-            self.ring_bell();
+            self.connected.doorbell(0, 0).ring_for_credit();
         }
         Some(payload)
     }

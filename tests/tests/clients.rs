@@ -8,7 +8,7 @@ use remora_layout::frame::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, first_word};
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal};
 use remora_layout::limits::{RIGHT_MS, TORN_FRAME_MS};
 use remora_layout::message::ReplyHeader;
-use remora_layout::session::{credit_word, ring_offset};
+use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_tests::proc::{anonymous_kib, descriptors};
 use remora_tests::{DEADLINE, Random, RawSession, Role, ServerProcess, greet, role, wait_until};
 use std::io::{Read, Write};
@@ -251,7 +251,8 @@ fn random_bytes_all_over_the_mailbox_harm_nobody_else() {
     let mut raws = Vec::new();
     for round in 0..30 {
         let raw = RawSession::connect(&server.socket());
-        let bytes = raw.to_server().bytes();
+        // Of two ring sets.
+        let bytes = 2 * mailbox_bytes(raw.connected.arenas.len());
         raw.to_server().copy_in(0, &random.bytes(bytes));
         if round % 2 == 0 {
             // The right sequence, so that the rest is looked at.

@@ -7,6 +7,7 @@ use remora_arena::{Mapping, Words};
 use remora_client::{Client, Error, Options, Wake};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, TcpLink};
 use remora_fabric::{Link, RemoteAddress, Waited, Work};
+use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::plant::{Plant, choose};
 use remora_tests::{DEADLINE, ServerProcess, wait_until};
 use std::net::{TcpListener, TcpStream};
@@ -16,16 +17,18 @@ use std::time::Duration;
 /// A planted bug is one of the whole process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Threads that ask in turn; how many of them ran into the time-out.
+/// Threads at one ring set that ask in turn; how many of them ran into the time-out.
 fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
     let options = Options { wake: Wake::Event, timeout, ..remora_tests::by_pointers() };
     let client = Client::connect(&server.socket(), &options).unwrap();
+    // Sessions take sets in turn: those between have them for themselves.
+    let sessions: Vec<_> = (0..8 * MAX_RING_SETS).map(|_| client.session().unwrap()).collect();
+    let at_one_set = sessions.into_iter().step_by(MAX_RING_SETS);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8)
-            .map(|thread: u32| {
-                let client = &client;
+        let threads: Vec<_> = at_one_set
+            .enumerate()
+            .map(|(thread, mut session)| {
                 scope.spawn(move || {
-                    let mut session = client.session().unwrap();
                     // Several shards, so that replies do not come all at once.
                     let key = format!("n{thread}");
                     (0..rounds).find_map(|_| session.incr(key.as_bytes(), 1).err())

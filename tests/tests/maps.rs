@@ -4,6 +4,7 @@
 use remora_arena::{MapError, Mapping, ReadView};
 use remora_client::{Path, Session, SetOptions};
 use remora_layout::hello::ServerHello;
+use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::mailbox_bytes;
 use remora_tests::proc::{Map, own_maps, target_of};
 use remora_tests::{ServerProcess, greet};
@@ -61,7 +62,7 @@ fn granted(server: &ServerProcess) -> (UnixStream, ServerHello, Vec<OwnedFd>) {
     let hello = remora_fabric::client_hello(remora_fabric::detect::Wanted::Shm);
     let granted = greet(&server.socket(), &hello).unwrap();
     assert_eq!(granted.1.refusal.get(), 0);
-    assert_eq!(granted.2.len(), 5 + 2 * SHARDS);
+    assert_eq!(granted.2.len(), 4 + 2 * SHARDS);
     granted
 }
 
@@ -106,7 +107,7 @@ fn neither_arenas_nor_the_servers_mailbox_can_be_changed_by_a_client() {
     let (_socket, _, fds) = granted(&server);
     cannot_be_changed(&fds[1], "remora-to-client");
     for shard in 0..SHARDS {
-        cannot_be_changed(&fds[4 + 2 * shard], "remora-arena");
+        cannot_be_changed(&fds[3 + 2 * shard], "remora-arena");
     }
     let mut session = server.session();
     assert!(session.set(b"k", b"v", SetOptions::default()).unwrap(), "the server goes on");
@@ -117,7 +118,7 @@ fn a_client_can_write_its_own_mailbox_but_not_resize_it() {
     let server = server();
     let (_socket, _, fds) = granted(&server);
     let mailbox = &fds[0];
-    assert_eq!(bytes_of(mailbox), mailbox_bytes(SHARDS));
+    assert_eq!(bytes_of(mailbox), MAX_RING_SETS * mailbox_bytes(SHARDS));
     assert!(Mapping::of_peer(mailbox.as_fd(), bytes_of(mailbox)).is_ok());
     for size in [0, 4096, 1 << 30] {
         assert_eq!(ftruncate(mailbox, size), Err(Errno::PERM), "to {size}");
@@ -167,7 +168,7 @@ fn a_client_has_no_descriptor_of_another_session() {
         assert_eq!(count("remora-to-client"), 1, "{names:?}");
         assert_eq!(count("remora-large"), 1, "{names:?}");
         assert_eq!(count("remora-arena"), SHARDS, "{names:?}");
-        assert_eq!(count("eventfd"), 1 + SHARDS, "{names:?}");
+        assert_eq!(count("eventfd"), SHARDS, "{names:?}");
         assert_eq!(count("remora-pointers"), 1, "{names:?}");
     }
     // Mailboxes are each session's own; arenas are the same for both.

@@ -5,7 +5,7 @@ use crate::mapping::Mapping;
 use crate::view::ReadView;
 use remora_layout::limits::CACHE_LINE_BYTES;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A range that does not lie in its region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -82,6 +82,15 @@ impl Words {
         assert!(index < self.bytes / 8, "word {index} of {}", self.bytes / 8);
         // SAFETY: in bounds and aligned; the mapping lives as long as `self`.
         unsafe { AtomicU64::from_ptr(self.base.add(index * 8).cast()) }
+    }
+
+    /// The low half of a word on which threads of several processes wait: nothing
+    /// else of it is ever accessed.
+    #[inline(always)]
+    pub fn futex_word(&self, index: usize) -> &AtomicU32 {
+        assert!(index < self.bytes / 8, "word {index} of {}", self.bytes / 8);
+        // SAFETY: in bounds and aligned; the mapping lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(self.base.add(index * 8).cast()) }
     }
 
     /// One word, relaxed.

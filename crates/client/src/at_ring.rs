@@ -5,7 +5,7 @@ use crate::connection::{Connection, lock};
 use crate::error::Error;
 use crate::in_flight::{RequestAt, RequestId};
 use crate::inbox::Inbox;
-use crate::lane::Lane;
+use crate::ring_set::{Lane, RingSet};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::immediate;
 use remora_layout::message::{MORE, ReplyHeader};
@@ -25,6 +25,7 @@ pub(crate) enum Taken {
 /// One session at the receiving end of one ring.
 pub(crate) struct AtRing<'s> {
     pub connection: &'s Connection,
+    pub set: &'s RingSet,
     pub lane: &'s Lane,
     pub shard: usize,
     pub number: u16,
@@ -77,13 +78,13 @@ impl AtRing<'_> {
     /// the request.
     #[cold]
     pub fn deliver(&mut self, to: RequestId) -> Result<(), Error> {
-        let inbox = self.connection.inbox(to.session);
+        let inbox = self.set.inbox(to.session);
         let to = RequestAt { shard: self.shard, sequence: to.sequence };
         match inbox.and_then(|inbox| inbox.deliver(to, self.reply, is_followed(self.reply))) {
             None => Err(self.connection.end(Error::Protocol("a reply to nobody"))),
             Some(sleeps_in_kernel) => {
                 if sleeps_in_kernel {
-                    self.connection.wake_sleeper();
+                    self.set.wake_sleeper();
                 }
                 Ok(())
             }
@@ -97,7 +98,7 @@ impl AtRing<'_> {
         // The shard may hold replies back for want of this credit: it is woken.
         let imm = Some(immediate::of(immediate::Kind::Credit, self.shard));
         let mut link = lock(&self.lane.credit_link);
-        let link = link.get_or_insert_with(|| self.connection.link());
+        let link = link.get_or_insert_with(|| self.connection.link(self.set.number));
         link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);
         self.connection.pass_over_writes(link)
     }

@@ -1,14 +1,5 @@
-//! The connection of one client process to one server: one ring pair for each
-//! shard, shared by all of the process's threads (H41: fewer connections).
-//!
-//! What it keeps true:
-//! * a request is put into a ring under its lane's sending lock, a reply is
-//!   taken under its lane's receiving lock: rings have one writer and one
-//!   reader at a time;
-//! * a reply names, in its id, the session that asked; whoever takes it hands
-//!   it to that session's inbox, in the order of the ring;
-//! * a session number is given out again only after every reply to its former
-//!   holder has come.
+//! The connection of one client process to one server, shared by all of the
+//! process's threads (H41: fewer connections). Their rings are `crate::ring_set`'s.
 
 mod make;
 #[cfg(test)]
@@ -22,21 +13,21 @@ use crate::clock::Clock;
 use crate::data_buffers::{DataBufferCounts, DataBuffers};
 use crate::error::{ConnectError, Error};
 use crate::inbox::Inbox;
-use crate::lane::Lane;
 use crate::pointer_file::PointerTable;
+use crate::ring_set::{RingSet, SetParts};
 use crate::session::Session;
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, OwnBell, Sleeper};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use remora_arena::{ForkGuard, ReadView, Words};
 use remora_fabric::far;
-use remora_fabric::shm::{Bell, ShmLink};
-use remora_fabric::{Address, AnyLink, Connected, Link, Transport, Waited};
+use remora_fabric::shm::{Bell, Doorbell, ShmLink};
+use remora_fabric::{Address, AnyLink, Connected, Link, Transport};
+use remora_index::hash::TableRef;
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::MAX_CLIENT_SESSIONS;
 use remora_layout::session::WITHDRAWN_WORD;
 use remora_layout::slot::SlotTable;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
-use std::time::Duration;
 
 /// A client process's connection to one server. Cheap to clone; every thread
 /// takes a [`Session`] of its own from it.
@@ -110,7 +101,13 @@ impl Client {
 
     /// The server's shards.
     pub fn shards(&self) -> usize {
-        self.connection.lanes.len()
+        self.connection.tables.len()
+    }
+
+    /// Times that a thread had to wait for another to get at a ring. Over shared
+    /// memory none has to, as long as there are no more sessions than ring sets.
+    pub fn lock_waits(&self) -> u64 {
+        self.connection.sets().map(|set| set.lock_waits()).sum()
     }
 
     /// A session for one thread.
@@ -130,8 +127,8 @@ pub(crate) struct Connection {
     pub number: u64,
     pub life: u64,
     pub hash_seed: u64,
-    /// Which shard has which slot.
-    pub slots: Box<SlotTable>,
+    /// Which shard has which slot; none where one shard has all.
+    pub slots: Option<Box<SlotTable>>,
     pub server_pid: u32,
     /// The clock of this machine.
     pub time: Clock,
@@ -142,14 +139,15 @@ pub(crate) struct Connection {
     pub to_client: ReadView,
     /// The table of pointers that the machine's clients share.
     pub pointer_table: Option<PointerTable>,
-    pub lanes: Vec<Lane>,
+    /// Each shard's table, as it was when the process connected.
+    pub tables: Vec<TableRef>,
+    /// Seed of the rings.
+    seed: u64,
+    /// By number; each is made when a session first stands there.
+    sets: Vec<OnceLock<Arc<RingSet>>>,
     /// Memory into which the server writes large replies.
     pub data_buffers: Arc<DataBuffers>,
     carrier: Carrier,
-    /// Inboxes by session number.
-    inboxes: Vec<OnceLock<Inbox>>,
-    /// Held by the one thread that sleeps in the kernel for all.
-    pub sleep: Mutex<Sleep>,
     /// Threads that poll for their replies.
     pub pollers: AtomicUsize,
     over: OnceLock<Error>,
@@ -164,8 +162,6 @@ enum Carrier {
         arenas: Vec<ReadView>,
         /// Wakes each shard.
         bells: Vec<Bell>,
-        /// Wakes the thread that sleeps for all.
-        own_bell: OwnBell,
     },
     /// With a server that is reached by TCP.
     Far(far::Carrier),
@@ -177,35 +173,6 @@ enum Carrier {
 /// `shards` is the client's mailbox at the server.
 pub type MakeLink = dyn Fn() -> AnyLink + Send + Sync;
 
-/// How one thread sleeps for all of the process.
-pub(crate) enum Sleep {
-    /// Until the server rings.
-    Shm(Sleeper),
-    /// Until something arrives, by the link of the thread that sleeps.
-    ByLink,
-}
-
-impl Sleep {
-    /// Sleeps until something may have come, unless `scan` finds that it has.
-    /// Whether it slept.
-    pub fn sleep(
-        &mut self,
-        link: &mut AnyLink,
-        timeout: Duration,
-        scan: impl FnOnce() -> bool,
-    ) -> bool {
-        match self {
-            Self::Shm(sleeper) => {
-                let before = sleeper.sleeps();
-                sleeper.sleep(Some(timeout), scan);
-                sleeper.sleeps() > before
-            }
-            // What arrives after the scan ends the wait.
-            Self::ByLink => !scan() && link.wait(Some(timeout)) != Waited::Completed,
-        }
-    }
-}
-
 impl Connection {
     #[allow(clippy::too_many_arguments, reason = "the parts of a connection, named once")]
     fn new(
@@ -213,27 +180,31 @@ impl Connection {
         clock: Words,
         to_client: ReadView,
         pointer_table: Option<PointerTable>,
-        lanes: Vec<Lane>,
+        tables: Vec<TableRef>,
         data_buffers: Arc<DataBuffers>,
         carrier: Carrier,
-        sleep: Sleep,
     ) -> Result<Self, ConnectError> {
+        let slots = hello.slot_table().expect("looked at when the client connected");
+        let sets = match carrier {
+            Carrier::Shm { .. } => hello.ring_sets().expect("looked at when the client connected"),
+            Carrier::Far(_) | Carrier::Other(_) => 1,
+        };
         Ok(Self {
             guard: ForkGuard::new()?,
             number: hello.session.get(),
             life: hello.life.get(),
             hash_seed: hello.hash_seed.get(),
-            slots: Box::new(hello.slot_table().expect("looked at when the client connected")),
+            slots: (tables.len() > 1).then(|| Box::new(slots)),
             server_pid: hello.pid.get(),
             time: Clock::Boottime,
             clock,
             to_client,
             pointer_table,
-            lanes,
+            tables,
+            seed: hello.session_seed.get(),
+            sets: (0..sets).map(|_| OnceLock::new()).collect(),
             data_buffers,
             carrier,
-            inboxes: (0..MAX_CLIENT_SESSIONS).map(|_| OnceLock::new()).collect(),
-            sleep: Mutex::new(sleep),
             pollers: AtomicUsize::new(0),
             over: OnceLock::new(),
         })
@@ -248,15 +219,18 @@ impl Connection {
         }
     }
 
-    /// A link for one session: regions 0 .. shards are the arenas, region
-    /// `shards` is this client's mailbox at the server.
-    pub fn link(&self) -> AnyLink {
+    /// A link for one session that stands at this ring set: regions 0 .. shards are
+    /// the arenas, region `shards` is this client's mailbox at the server.
+    pub fn link(&self, set: usize) -> AnyLink {
         match &self.carrier {
             Carrier::Shm { to_server, arenas, bells, .. } => {
                 let mut link = ShmLink::new(Some((self.to_client.clone(), WITHDRAWN_WORD)));
-                for (region, (arena, bell)) in (0u32..).zip(arenas.iter().zip(bells)) {
-                    link.add_readable(region, arena.clone());
-                    link.add_bell(region, bell.clone());
+                for (shard, (arena, bell)) in arenas.iter().zip(bells).enumerate() {
+                    let mailboxes = (to_server.clone(), self.to_client.clone());
+                    let bell = bell.clone();
+                    let doorbell = Doorbell::new(mailboxes, arenas.len(), shard, set, bell);
+                    link.add_readable(shard as u32, arena.clone());
+                    link.add_doorbell(shard as u32, doorbell);
                 }
                 link.add_writable(self.mailbox(), to_server.clone());
                 AnyLink::Shm(link)
@@ -280,7 +254,7 @@ impl Connection {
 
     /// Region of this client's mailbox at the server.
     pub fn mailbox(&self) -> u32 {
-        self.lanes.len() as u32
+        self.tables.len() as u32
     }
 
     /// Whether the server still holds its end.
@@ -300,17 +274,28 @@ impl Connection {
         }
     }
 
-    /// Takes a session number. `None` if all are in use.
-    pub fn take_number(&self) -> Option<u16> {
-        let free = |inbox: &Inbox| inbox.take_if_free();
-        let at = self.inboxes.iter().position(|inbox| free(inbox.get_or_init(Inbox::default)))?;
-        Some(at as u16)
+    /// Takes a session number: where it stands, and its inbox. `None` if all are in
+    /// use. The first ones stand at sets of their own.
+    pub fn take_number(&self) -> Option<(u16, Arc<RingSet>, Arc<Inbox>)> {
+        let shards = self.tables.len();
+        (0..MAX_CLIENT_SESSIONS).find_map(|number| {
+            let at = number % self.sets.len();
+            let set = self.sets[at].get_or_init(|| {
+                let to_server = match &self.carrier {
+                    Carrier::Shm { to_server, .. } => Some(to_server),
+                    Carrier::Far(_) | Carrier::Other(_) => None,
+                };
+                let (sets, to_client) = (self.sets.len(), &self.to_client);
+                let parts = SetParts { seed: self.seed, shards, sets, to_client, to_server };
+                Arc::new(RingSet::new(&parts, at))
+            });
+            Some((number as u16, Arc::clone(set), set.take_number(number)?))
+        })
     }
 
-    /// The inbox of a session of this process; `None` for a number that the
-    /// process never gave out.
-    pub fn inbox(&self, number: u16) -> Option<&Inbox> {
-        self.inboxes.get(number as usize)?.get()
+    /// The ring sets at which a session stands, or has stood.
+    pub fn sets(&self) -> impl Iterator<Item = &Arc<RingSet>> {
+        self.sets.iter().filter_map(OnceLock::get)
     }
 
     /// The error that ended the connection, if one has.
@@ -323,10 +308,13 @@ impl Connection {
     #[cold]
     pub fn end(&self, error: Error) -> Error {
         let error = *self.over.get_or_init(|| error);
-        for inbox in self.inboxes.iter().filter_map(OnceLock::get) {
-            inbox.nudge();
+        for set in self.sets() {
+            set.nudge_all();
+            set.wake_sleeper();
         }
-        self.wake_sleeper();
+        if let Carrier::Far(carrier) = &self.carrier {
+            carrier.close();
+        }
         error
     }
 
@@ -342,27 +330,6 @@ impl Connection {
         match link.failure() {
             Some(error) => Err(self.end(error.into())),
             None => Ok(()),
-        }
-    }
-
-    /// Wakes the thread that sleeps in the kernel. (With a far server it has
-    /// what arrived before it sleeps: its link wakes for what comes later.)
-    pub fn wake_sleeper(&self) {
-        match &self.carrier {
-            Carrier::Shm { own_bell, .. } => own_bell.signal(),
-            Carrier::Far(carrier) if self.over().is_some() => carrier.close(),
-            Carrier::Far(_) | Carrier::Other(_) => {}
-        }
-    }
-
-    /// The thread that slept in the kernel for all no longer does: one of
-    /// those who wait has to.
-    pub fn hand_over_sleep(&self) {
-        Words::full_fence();
-        for inbox in self.inboxes.iter().map_while(OnceLock::get) {
-            if inbox.nudge_if_parked() {
-                return;
-            }
         }
     }
 }

@@ -7,9 +7,9 @@
 //! * a session never waits for a reply, nor reads, while a request of its own
 //!   is gathered: whoever does flushes first.
 
-use crate::connection::{Connection, lock};
+use crate::connection::Connection;
 use crate::error::Error;
-use crate::lane::Lane;
+use crate::ring_set::Lane;
 use crate::session::{Session, Shard};
 use remora_layout::limits::MAX_IN_FLIGHT;
 use remora_ring::{SendError, Sender};
@@ -175,15 +175,15 @@ impl Session {
     ) -> Result<bool, Error> {
         let length = parts.iter().map(|part| part.len()).sum();
         let connection: &Connection = &self.connection;
-        let lane = &connection.lanes[shard];
-        let mut sender = lock(&lane.sender);
+        let lane = &self.set.lanes[shard];
+        let mut sender = self.set.sender(lane);
         if !has_room(connection, lane, &mut sender, length)? {
             return Ok(false);
         }
         // Before the frame: its reply may be taken at once by anybody.
         if expects_reply {
             lane.outstanding.fetch_add(1, Ordering::Relaxed);
-            self.inbox().expect_replies(1);
+            self.inbox.expect_replies(1);
         }
         let sent = sender.send(&mut self.link, parts);
         drop(sender);
@@ -196,9 +196,9 @@ impl Session {
     /// wakes the shard. Gives their number.
     fn try_flush(&mut self, shard: usize) -> Result<usize, Error> {
         let connection: &Connection = &self.connection;
-        let lane = &connection.lanes[shard];
+        let lane = &self.set.lanes[shard];
         let gathered = &self.shards[shard].gathered;
-        let mut sender = lock(&lane.sender);
+        let mut sender = self.set.sender(lane);
         let Some(first) = gathered.messages().next() else { return Ok(0) };
         // Fresh credit, if even the sum might not fit.
         has_room(connection, lane, &mut sender, gathered.bytes.len())?;
@@ -208,14 +208,14 @@ impl Session {
         // Before the frames: their replies may be taken at once by anybody.
         let requests = gathered.ends.len() as u32;
         lane.outstanding.fetch_add(requests, Ordering::Relaxed);
-        self.inbox().expect_replies(requests);
+        self.inbox.expect_replies(requests);
         let sent = sender.send_run(&mut self.link, gathered.messages());
         drop(sender);
         let sent = sent.map_err(|error| not_sent(connection, error))?;
         let unsent = requests - sent as u32;
         if unsent > 0 {
             lane.outstanding.fetch_sub(unsent, Ordering::Relaxed);
-            self.inbox().expect_fewer(unsent);
+            self.inbox.expect_fewer(unsent);
         }
         connection.pass_over_writes(&mut self.link)?;
         self.shards[shard].gathered.sent(sent);
@@ -232,7 +232,7 @@ fn has_room(
     sender: &mut Sender,
     bytes: usize,
 ) -> Result<bool, Error> {
-    if sender.has_room(bytes) {
+    if sender.has_room(bytes) && !sender.wants_credit() {
         return Ok(true);
     }
     let credit = connection.to_client.load_acquire(lane.credit_word);

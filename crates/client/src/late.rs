@@ -69,7 +69,7 @@ impl Session {
         let flight = &mut end.in_flight[at];
         flight.is_abandoned = true;
         let at = flight.at();
-        self.inbox().abandon(at);
+        self.inbox.abandon(at);
     }
 
     /// As [`Session::abandon`], for several requests.
@@ -96,7 +96,7 @@ impl Session {
     pub(crate) fn keep_part(&self, shard: usize, ticket: Ticket, part: Part) {
         let mut in_flight = self.shards[shard].in_flight.iter();
         if let Some(flight) = in_flight.find(|flight| flight.ticket == ticket) {
-            self.inbox().keep(flight.at(), part);
+            self.inbox.keep(flight.at(), part);
         }
     }
 
@@ -106,7 +106,7 @@ impl Session {
         self.check_reply(flight)?;
         if !is_followed {
             self.shards[flight.shard].writes -= flight.is_write as u32;
-            self.inbox().answered(flight.at());
+            self.inbox.answered(flight.at());
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Session {
     #[cold]
     pub(crate) fn cut_off(&mut self, mut flight: InFlight) {
         flight.is_abandoned = true;
-        self.inbox().abandon(flight.at());
+        self.inbox.abandon(flight.at());
         let end = &mut self.shards[flight.shard];
         end.cut_off = Some(flight.id);
         end.in_flight.push_back(flight);

@@ -2,9 +2,10 @@
 //! thread, which reads the server's memory itself or asks by message, and
 //! tells with every result which it did.
 //!
-//! All sessions of a [`Client`] share its connection: one ring pair for each
-//! shard, over shared memory or TCP. There is no thread behind it; whoever
-//! waits serves the others meanwhile.
+//! All sessions of a [`Client`] share its connection. Over shared memory each has
+//! rings of its own, over TCP and RDMA they share one ring pair for each shard.
+//! There is no thread behind it; whoever waits at shared rings serves the others
+//! meanwhile.
 //!
 //! What it keeps true:
 //! * a value that was read counts only if the record passed every check and
@@ -34,7 +35,6 @@ mod gather;
 mod hash;
 mod in_flight;
 mod inbox;
-mod lane;
 mod large;
 mod late;
 mod pointer_cache;
@@ -48,6 +48,7 @@ mod pointers;
 mod read;
 mod reads;
 mod right;
+mod ring_set;
 mod session;
 mod strings;
 mod sync;

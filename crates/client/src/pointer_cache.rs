@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 /// Slots that a lookup looks at, from the hash's home on.
 const WINDOW: usize = 16;
 /// Entries of a fresh cache.
-const FIRST_ENTRIES: usize = 1 << 10;
+const FIRST_ENTRIES: usize = 1 << 6;
 
 /// A cached pointer.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]

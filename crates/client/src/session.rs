@@ -9,8 +9,10 @@ use crate::connection::{Client, Connection};
 use crate::error::{ConnectError, Error};
 use crate::gather::Gathered;
 use crate::in_flight::{InFlight, RequestId};
+use crate::inbox::Inbox;
 use crate::pointers::Pointers;
 use crate::right::Right;
+use crate::ring_set::RingSet;
 use crate::trees::Names;
 use remora_engine::command::{Command, Condition, ExpireCondition, Expiry};
 use remora_fabric::{Address, AnyLink, Link, RemoteAddress, Transport, Work};
@@ -39,6 +41,10 @@ pub struct Session {
     pub(crate) connection: Arc<Connection>,
     /// This session's number among those of the process.
     pub(crate) number: u16,
+    /// Its rings.
+    pub(crate) set: Arc<RingSet>,
+    /// What others take out of them for it.
+    pub(crate) inbox: Arc<Inbox>,
     pub(crate) options: Options,
     pub(crate) link: AnyLink,
     pub(crate) shards: Vec<Shard>,
@@ -118,10 +124,10 @@ impl Session {
         if !connection.guard.same_process() {
             return Err(Error::Forked);
         }
-        let number = connection.take_number().ok_or(Error::TooManySessions)?;
-        let shards = connection.lanes.iter().map(|lane| Shard {
-            durable: if lane.table.lags { 0 } else { u64::MAX },
-            table: lane.table.clone(),
+        let (number, set, inbox) = connection.take_number().ok_or(Error::TooManySessions)?;
+        let shards = connection.tables.iter().map(|table| Shard {
+            durable: if table.lags { 0 } else { u64::MAX },
+            table: table.clone(),
             in_flight: VecDeque::new(),
             gathered: Gathered::default(),
             arrived: VecDeque::new(),
@@ -129,10 +135,12 @@ impl Session {
             next_sequence: 0,
             cut_off: None,
         });
-        let link = connection.link();
+        let link = connection.link(set.number);
         let seed = connection.number << 16 ^ number as u64;
         Ok(Self {
             number,
+            set,
+            inbox,
             options: options.clone(),
             chooser: Chooser::new(options.policy, link.reads_cost_peer_cpu(), seed),
             explaining: Explaining::default(),
@@ -289,7 +297,8 @@ impl Session {
             return Err(Error::KeyTooLong);
         }
         let hash = KeyHash::within(self.options.database, key, self.connection.hash_seed);
-        Ok((hash, self.connection.slots.shard_of(key)))
+        let slots = self.connection.slots.as_ref();
+        Ok((hash, slots.map_or(0, |slots| slots.shard_of(key))))
     }
 
     /// Reads the clock, and does what is due by it.
@@ -364,9 +373,7 @@ impl Drop for Session {
         // If it fails, what was not sent is never executed.
         let _ = self.flush();
         self.call_off_all();
-        if let Some(inbox) = self.connection.inbox(self.number) {
-            inbox.give_back();
-        }
+        self.inbox.give_back();
     }
 }
 

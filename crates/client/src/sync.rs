@@ -9,7 +9,7 @@ mod modelled;
 pub use modelled::*;
 pub use remora_arena::Words;
 #[cfg(not(test))]
-pub use remora_fabric::shm::{Bell as OwnBell, Sleeper};
+pub use remora_fabric::shm::ThreadBell as OwnBell;
 #[cfg(not(test))]
 pub use std::hint::spin_loop;
 #[cfg(not(test))]

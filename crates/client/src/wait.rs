@@ -1,9 +1,9 @@
-//! Waiting for replies when several threads share one ring.
+//! Waiting for replies, alone at a ring set or with other threads.
 //!
 //! Whoever waits tries to take the lane's receiver. Who has it polls the ring,
 //! keeps its own reply and delivers the others; who has it not watches its
 //! inbox. Who has polled long enough sleeps: one thread in the kernel, for
-//! all, the others on their inboxes. What it keeps true, so that no wake-up
+//! all that stand at the set, the others on their inboxes. What it keeps true, so that no wake-up
 //! is lost:
 //! * while a thread is parked, another sleeps in the kernel for it or has
 //!   been nudged to do so: the parking thread announces itself and then looks
@@ -14,22 +14,53 @@
 
 use crate::api::Wake;
 use crate::at_ring::{AtRing, Taken, is_followed};
-use crate::connection::{Connection, Sleep, try_lock};
+use crate::connection::{Connection, try_lock};
 use crate::error::Error;
 use crate::in_flight::InFlight;
-use crate::inbox::Inbox;
+use crate::ring_set::{RingSet, Sleep};
 use crate::session::Session;
-use crate::sync::{POLLS_PER_CLOCK, spin_loop};
+use crate::sync::{AtomicUsize, POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{Completion, Link, Waited};
 use remora_layout::plant::{Plant, planted};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Hybrid mode polls this long for a reply before it blocks.
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
 /// A poller looks after the server's life this often.
 const LIFE_LOOK: Duration = Duration::from_millis(10);
+
+/// A thread that has polled this long counts itself among those who poll, so that
+/// these are no more than there are cores. Requests that are answered before meet
+/// at nothing that other threads write.
+const POLL_UNCOUNTED: Duration = Duration::from_micros(5);
+
+/// Whether one wait may poll.
+struct Polling<'c> {
+    /// Threads of the process that poll.
+    pollers: &'c AtomicUsize,
+    /// `None`: it is not counted.
+    may_poll: Option<bool>,
+}
+
+impl Polling<'_> {
+    /// Whether it may, after it has polled this long.
+    fn may_poll(&mut self, waited: Duration) -> bool {
+        if waited < POLL_UNCOUNTED {
+            return true;
+        }
+        *self.may_poll.get_or_insert_with(|| self.pollers.fetch_add(1, Ordering::Relaxed) < cores())
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        if self.may_poll.is_some() {
+            self.pollers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
 
 /// What a look for a reply found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,14 +93,11 @@ impl Session {
         began_ns: &mut Option<u64>,
     ) -> Result<Option<InFlight>, Error> {
         if self.look(shard, POLLS_PER_CLOCK)? == Look::Nothing {
-            let connection = std::sync::Arc::clone(&self.connection);
-            let pollers = connection.pollers.fetch_add(1, Ordering::Relaxed);
-            let began_ns = *began_ns.get_or_insert_with(|| connection.time.now_ns());
-            let waited = self.wait_for_reply(shard, pollers < cores(), began_ns);
-            connection.pollers.fetch_sub(1, Ordering::Relaxed);
-            if self.inbox().take_nudge() {
+            let began_ns = *began_ns.get_or_insert_with(|| self.connection.time.now_ns());
+            let waited = self.wait_for_reply(shard, began_ns);
+            if self.inbox.take_nudge() {
                 // The nudge was for whoever would sleep in the kernel next.
-                connection.hand_over_sleep();
+                self.set.hand_over_sleep();
             }
             waited?;
         }
@@ -88,11 +116,9 @@ impl Session {
         Ok(Some(flight))
     }
 
-    pub(crate) fn inbox(&self) -> &Inbox {
-        self.connection.inbox(self.number).expect("taken when the session was made")
-    }
-
-    fn wait_for_reply(&mut self, shard: usize, may_poll: bool, began_ns: u64) -> Result<(), Error> {
+    fn wait_for_reply(&mut self, shard: usize, began_ns: u64) -> Result<(), Error> {
+        let connection = Arc::clone(&self.connection);
+        let mut polling = Polling { pollers: &connection.pollers, may_poll: None };
         let mut looked = Duration::ZERO;
         // Bounded by the session's timeout.
         loop {
@@ -102,7 +128,7 @@ impl Session {
             }
             self.check()?;
             self.now()?;
-            let polls = self.polls_after(waited, may_poll);
+            let polls = self.polls_after(waited, || polling.may_poll(waited));
             if !polls {
                 self.sleep(shard, self.options.timeout - waited)?;
             } else if waited - looked > LIFE_LOOK {
@@ -116,10 +142,10 @@ impl Session {
     }
 
     /// Whether a wait that has lasted this long polls on, or sleeps.
-    fn polls_after(&self, waited: Duration, may_poll: bool) -> bool {
+    fn polls_after(&self, waited: Duration, may_poll: impl FnOnce() -> bool) -> bool {
         match self.options.wake {
             Wake::Poll => true,
-            Wake::Hybrid => may_poll && waited < HYBRID_SPIN,
+            Wake::Hybrid => waited < HYBRID_SPIN && may_poll(),
             Wake::Event => false,
         }
     }
@@ -129,7 +155,7 @@ impl Session {
     /// as one who waits for a reply does.
     #[cold]
     pub(crate) fn await_completion(&mut self) -> Result<Completion, Error> {
-        let connection = std::sync::Arc::clone(&self.connection);
+        let connection = Arc::clone(&self.connection);
         let pollers = connection.pollers.fetch_add(1, Ordering::Relaxed);
         let completed = self.wait_for_completion(pollers < cores());
         connection.pollers.fetch_sub(1, Ordering::Relaxed);
@@ -144,10 +170,10 @@ impl Session {
             if waited >= self.options.timeout {
                 let error = self.time_is_up();
                 // What is under way completes on a link that nobody looks at.
-                self.link = self.connection.link();
+                self.link = self.connection.link(self.set.number);
                 return Err(error);
             }
-            if !self.polls_after(waited, may_poll)
+            if !self.polls_after(waited, || may_poll)
                 && let Waited::Failed(error) = self.link.wait(Some(self.options.timeout - waited))
             {
                 return Err(self.end(error.into()));
@@ -198,26 +224,36 @@ impl Session {
         let connection: &Connection = &self.connection;
         AtRing {
             connection,
-            lane: &connection.lanes[shard],
+            set: &self.set,
+            lane: &self.set.lanes[shard],
             shard,
             number: self.number,
-            inbox: connection.inbox(self.number).expect("taken when the session was made"),
+            inbox: &self.inbox,
             link: &mut self.link,
             reply: &mut self.reply,
         }
     }
 
-    /// Delivers every reply that has come, to any session of the process.
+    /// Delivers every reply that has come, to any session of the process: what a
+    /// late one frees may be held for somebody who does not look.
     pub(crate) fn empty_rings(&mut self) -> Result<(), Error> {
-        self.connection.pass_over_writes(&mut self.link)?;
-        (0..self.shards.len()).try_for_each(|shard| self.empty_ring(shard))
+        let connection = Arc::clone(&self.connection);
+        connection.pass_over_writes(&mut self.link)?;
+        for set in connection.sets() {
+            for (shard, lane) in set.lanes.iter().enumerate() {
+                if lane.outstanding.load(Ordering::Relaxed) > 0 {
+                    self.empty_ring(set, shard)?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Delivers every reply in a shard's ring, this session's own ones too,
-    /// unless somebody else is at it.
-    fn empty_ring(&mut self, shard: usize) -> Result<(), Error> {
-        let mut at = self.at_ring(shard);
-        let Some(mut receiver) = try_lock(&at.lane.receiver) else { return Ok(()) };
+    /// Delivers every reply in a ring, this session's own ones too, unless
+    /// somebody else is at it.
+    fn empty_ring(&mut self, set: &RingSet, shard: usize) -> Result<(), Error> {
+        let Some(mut receiver) = try_lock(&set.lanes[shard].receiver) else { return Ok(()) };
+        let mut at = AtRing { set, lane: &set.lanes[shard], ..self.at_ring(shard) };
         // Bounded by what is outstanding.
         while let Some(taken) = at.take_frame(&mut receiver)? {
             if let Taken::Own(id) = taken {
@@ -232,7 +268,8 @@ impl Session {
     pub(crate) fn help(&mut self, shard: usize) -> Result<(), Error> {
         // Over TCP this takes in what has come, credit too.
         self.connection.pass_over_writes(&mut self.link)?;
-        self.empty_ring(shard)?;
+        let set = Arc::clone(&self.set);
+        self.empty_ring(&set, shard)?;
         self.check()?;
         self.pause();
         Ok(())
@@ -241,24 +278,24 @@ impl Session {
     /// Sleeps until there may be a reply: in the kernel for all threads, or
     /// parked while another thread does that.
     fn sleep(&mut self, shard: usize, timeout: Duration) -> Result<(), Error> {
-        let connection = std::sync::Arc::clone(&self.connection);
-        let sleep = try_lock(&connection.sleep).or_else(|| {
-            self.inbox().announce_parking();
-            let late = try_lock(&connection.sleep);
-            if late.is_none() && connection.over().is_none() {
-                self.inbox().park(shard, timeout);
+        let set = Arc::clone(&self.set);
+        let sleep = try_lock(&set.sleep).or_else(|| {
+            self.inbox.announce_parking();
+            let late = try_lock(&set.sleep);
+            if late.is_none() && self.connection.over().is_none() {
+                self.inbox.park(shard, timeout);
             } else {
-                self.inbox().awake();
+                self.inbox.awake();
             }
             late
         });
         let Some(mut sleep) = sleep else { return Ok(()) };
         // Whoever nudged wanted somebody here.
-        self.inbox().take_nudge();
+        self.inbox.take_nudge();
         let slept = self.sleep_for_all(shard, &mut sleep, timeout);
         drop(sleep);
         if !planted(Plant::KeepSleepToOneself) {
-            connection.hand_over_sleep();
+            self.set.hand_over_sleep();
         }
         slept
     }
@@ -272,21 +309,15 @@ impl Session {
         timeout: Duration,
     ) -> Result<(), Error> {
         let started_ns = self.connection.time.now_ns();
-        while self.inbox().may_sleep_in_kernel(shard) {
+        while self.inbox.may_sleep_in_kernel(shard) {
             let left = timeout.saturating_sub(self.connection.time.since(started_ns));
             if left.is_zero() {
                 break;
             }
-            let connection = std::sync::Arc::clone(&self.connection);
+            let (connection, set) = (Arc::clone(&self.connection), Arc::clone(&self.set));
             connection.pass_over_writes(&mut self.link)?;
-            let slept = sleep.sleep(&mut self.link, left, || {
-                connection.over().is_some()
-                    || connection.lanes.iter().any(|lane| {
-                        lane.outstanding.load(Ordering::Relaxed) > 0
-                            && try_lock(&lane.receiver).is_none_or(|ring| ring.has_frame())
-                    })
-            });
-            self.inbox().awake();
+            let slept = sleep.sleep(&mut self.link, left, || set.has_reply(&connection));
+            self.inbox.awake();
             self.check()?;
             self.now()?;
             if slept {
@@ -295,11 +326,11 @@ impl Session {
                 // Another thread is at a ring: let it finish.
                 self.pause();
             }
-            for shard in 0..connection.lanes.len() {
-                self.empty_ring(shard)?;
+            for shard in 0..self.shards.len() {
+                self.empty_ring(&set, shard)?;
             }
         }
-        self.inbox().awake();
+        self.inbox.awake();
         Ok(())
     }
 }

@@ -95,7 +95,7 @@ impl Place {
             let _ = shm::decline(&socket, &answer);
             return;
         }
-        let memory = shm::SessionMemory::create(1).unwrap();
+        let memory = shm::SessionMemory::create(1, 1).unwrap();
         let eventfd = shm::Bell::eventfd().unwrap();
         let shards = [(self.arena.fd(), eventfd.as_fd())];
         let hello = self.hello(Transport::Shm);
@@ -104,7 +104,7 @@ impl Place {
             .unwrap();
         // The socket's end is the session's end.
         let _ = socket.read(&mut [0]);
-        memory.withdraw();
+        memory.withdraw(1);
     }
 
     fn serve_tcp(&self, mut stream: TcpStream) {

@@ -104,7 +104,7 @@ impl EchoBed for Bed {
         // Kept here: closing it would take a signal that is due with it.
         self.eventfds.push(Arc::clone(&back_fd));
         let heard = Sleeper::new(AsleepWord::new(self.local.clone(), 1)).unwrap();
-        heard.watch(back_fd.as_fd()).unwrap();
+        heard.watch(back_fd.as_fd(), 0).unwrap();
         let (local, mut seen) = (self.local.clone(), 0);
         self.link.listen(heard, move || {
             let word = local.load_acquire(0);
@@ -113,7 +113,7 @@ impl EchoBed for Bed {
             new
         });
         let mut sleeper = Sleeper::new(AsleepWord::new(self.asleep.clone(), ECHO)).unwrap();
-        sleeper.watch(self.eventfds[ECHO].as_fd()).unwrap();
+        sleeper.watch(self.eventfds[ECHO].as_fd(), 0).unwrap();
         self.asleep.store(ECHO, 0);
         let (mailbox, local) = (self.mailbox.words(), self.local.clone());
         self.echo = Some(std::thread::spawn(move || {

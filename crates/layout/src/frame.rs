@@ -50,8 +50,9 @@ pub const fn frame_bytes(payload_bytes: usize) -> usize {
     (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN_BYTES)
 }
 
-/// The seed of one ring of a session: direction 0 towards the server, 1 back.
+/// The seed of one ring of a session, by its number
+/// ([`crate::session::ring_number`]): direction 0 towards the server, 1 back.
 #[inline]
-pub const fn ring_seed(session_seed: u64, shard: usize, direction: u64) -> u64 {
-    mix(session_seed, (shard as u64) << 1 | direction)
+pub const fn ring_seed(session_seed: u64, ring: usize, direction: u64) -> u64 {
+    mix(session_seed, (ring as u64) << 1 | direction)
 }

@@ -5,7 +5,7 @@
 //! algorithm 1).
 //! * Chosen is shm, and the client came by the Unix socket: beside the hello
 //!   come the file descriptors (SCM_RIGHTS) in this order: to_server mailbox,
-//!   to_client mailbox, the buffer for large replies, the client's eventfd, then for each shard its
+//!   to_client mailbox, the buffer for large replies, then for each shard its
 //!   arena and the eventfd that wakes it, and last the table of shared
 //!   pointers, if there is one. After that the socket carries nothing: its
 //!   end is the session's end.
@@ -14,7 +14,7 @@
 //! * Chosen is the other one: there is no session (its number is 0), and the
 //!   client dials again where `socket_path` or `tcp_address` says.
 
-use crate::limits::MAX_SHARDS;
+use crate::limits::{MAX_RING_SETS, MAX_SHARDS};
 use crate::slot::SlotTable;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -115,8 +115,8 @@ pub struct ServerHello {
     pub offer: WireOffer,
     /// The chosen transport: a number of [`transport`].
     pub transport: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// Ring sets in each mailbox; 0 means one ([`crate::session`]).
+    pub ring_sets: U32,
     /// The server's Unix socket, for a client that came by TCP although
     /// shared memory is possible.
     pub socket_path: [u8; SOCKET_PATH_BYTES],
@@ -133,6 +133,12 @@ pub struct ServerHello {
 }
 
 impl ServerHello {
+    /// Ring sets in each mailbox; `None` for a number that no server gives.
+    pub fn ring_sets(&self) -> Option<usize> {
+        let sets = (self.ring_sets.get() as usize).max(1);
+        (sets <= MAX_RING_SETS && sets.is_power_of_two()).then_some(sets)
+    }
+
     /// The number of a shard's region.
     pub fn region(&self, shard: usize) -> u32 {
         self.regions[shard].get()

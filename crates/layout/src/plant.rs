@@ -113,11 +113,14 @@ pub enum Plant {
     /// The thread that sends for all on a TCP connection does not look again
     /// for what was added meanwhile.
     LeaveAddedFrames = 47,
+    /// A shard that parks a client process does not look at its ready bits once
+    /// more.
+    ParkWithoutScan = 48,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 47] = [
+    pub const ALL: [(&'static str, Self); 48] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -165,6 +168,7 @@ impl Plant {
         ("leaves-unchecked", Self::LeavesUnchecked),
         ("step-untold", Self::StepUntold),
         ("leave-added-frames", Self::LeaveAddedFrames),
+        ("park-without-scan", Self::ParkWithoutScan),
     ];
 }
 

@@ -3,45 +3,98 @@
 //! ```text
 //! to_server (written by the client)          to_client (written by the server)
 //!     0  client's clock, ns                      0  heartbeat, one line
-//!    64  asleep: the client wants a wake-up     64  withdrawn: the session has ended
-//!   128  credit of shard 0's response ring     128  credit of shard 0's request ring
-//!   192  ... of shard 1, one line each         192  ... of shard 1
-//!  8192  request ring of shard 0              8192  response ring of shard 0
-//!        request ring of shard 1 ...                response ring of shard 1 ...
+//!    64  asleep, signals                        64  withdrawn: the session has ended
+//!   128  credit of shard 0's response ring     128  credit of shard 0's request ring, stuck
+//!   192  ready bits for shard 0                192  parked: shard 0 wants a doorbell
+//!   256  request ring of shard 0               256  response ring of shard 0
+//!        the same of shard 1 ...                    the same of shard 1 ...
 //! ```
-//! Every byte that a peer can write belongs to that peer's mailbox alone.
+//! Each shard's part begins on a page, so that lines and the ring's first bytes
+//! share one. That is a mailbox with one *ring set*: a ring pair for each shard. With
+//! several sets (shared memory: one for each session, as far as they go) as many
+//! such blocks stand behind each other. The lines of the first block that belong
+//! to the process (clock, heartbeat, withdrawn, ready bits, parked) are not used
+//! in the others. A block that no session uses is never touched.
+//!
+//! Every byte that a peer can write belongs to that peer's mailbox alone; over
+//! shared memory the server also swaps the ready bits and counts signals there.
 //! Credits are total bytes consumed since the ring was made.
 
 use crate::hash::checksum;
-use crate::limits::{CACHE_LINE_BYTES, MAX_SHARDS, RING_BYTES};
+use crate::limits::{
+    CACHE_LINE_BYTES, LAP_CREDIT_BYTES, MAX_SHARDS, PAGE_BYTES, RING_BYTES, RING_LAP_BYTES,
+};
 
-/// Bytes before the rings in both mailboxes.
-pub const SESSION_HEADER_BYTES: usize = 8192;
+/// Bytes before each ring: lines of the process and the shard.
+pub const LINES_BYTES: usize = 4 * CACHE_LINE_BYTES;
+/// Bytes of one shard's part of a ring set's block: its lines and its ring, up to a
+/// page's end.
+const PART_BYTES: usize = RING_BYTES + PAGE_BYTES;
 /// Word of the client's clock (to_server), in ns of the client's own clock.
 pub const CLIENT_CLOCK_WORD: usize = 0;
-/// Word that is 1 while the client sleeps (to_server).
-pub const CLIENT_ASLEEP_WORD: usize = 8;
 /// Word that is 1 once the server has withdrawn the session (to_client).
 pub const WITHDRAWN_WORD: usize = 8;
 /// Word of the heartbeat's first word (to_client).
 pub const HEARTBEAT_WORD: usize = 0;
 
-/// Word of the credit for one shard's ring, in either mailbox.
+/// Where the block of one ring set begins, in either mailbox for `shards` shards.
+#[inline]
+pub const fn set_offset(shards: usize, set: usize) -> usize {
+    set * mailbox_bytes(shards)
+}
+
+/// The number of a ring within its session, for its seed ([`crate::frame::ring_seed`]).
+#[inline]
+pub const fn ring_number(set: usize, shard: usize) -> usize {
+    set * MAX_SHARDS + shard
+}
+
+/// Word that is 1 while the thread of a ring set sleeps (to_server), within the
+/// set's block.
+pub const CLIENT_ASLEEP_WORD: usize = 8;
+/// Word whose low half counts the signals to that thread (to_server), within
+/// the set's block.
+pub const CLIENT_SIGNALS_WORD: usize = 9;
+
+/// Word of the credit for one shard's ring, in either mailbox, within the ring
+/// set's block.
 #[inline]
 pub const fn credit_word(shard: usize) -> usize {
-    (128 + shard * CACHE_LINE_BYTES) / 8
+    (shard * PART_BYTES + 2 * CACHE_LINE_BYTES) / 8
 }
 
-/// Byte offset of one shard's ring, in either mailbox.
+/// Word that is 1 while one shard has replies for a ring set that wait for credit
+/// (to_client), within the set's block.
+#[inline]
+pub const fn stuck_word(shard: usize) -> usize {
+    credit_word(shard) + 1
+}
+
+/// Word of the ready bits for one shard (to_server): bit N says that the shard
+/// has to look at the process's ring set N.
+#[inline]
+pub const fn ready_word(shard: usize) -> usize {
+    credit_word(shard) + CACHE_LINE_BYTES / 8
+}
+
+/// Word that is 1 while one shard does not look at the ready bits unless it is
+/// woken (to_client).
+#[inline]
+pub const fn parked_word(shard: usize) -> usize {
+    ready_word(shard)
+}
+
+/// Byte offset of one shard's ring, in either mailbox, within the ring set's
+/// block.
 #[inline]
 pub const fn ring_offset(shard: usize) -> usize {
-    SESSION_HEADER_BYTES + shard * RING_BYTES
+    shard * PART_BYTES + LINES_BYTES
 }
 
-/// Bytes of a mailbox for `shards` shards.
+/// Bytes of a mailbox of one ring set for `shards` shards.
 #[inline]
 pub const fn mailbox_bytes(shards: usize) -> usize {
-    SESSION_HEADER_BYTES + shards * RING_BYTES
+    shards * PART_BYTES
 }
 
 /// A heartbeat: one cache line, written every 10 ms (Catfish 4.1).
@@ -119,10 +172,13 @@ fn heartbeat_checksum(words: &[u64; Heartbeat::WORDS]) -> u64 {
     checksum(&bytes, 0x6865_6172_7462_6561)
 }
 
-const _: () = assert!(credit_word(MAX_SHARDS) * 8 <= SESSION_HEADER_BYTES);
+const _: () = assert!(ready_word(0) * 8 + CACHE_LINE_BYTES == LINES_BYTES);
+const _: () = assert!(PART_BYTES.is_multiple_of(PAGE_BYTES) && LINES_BYTES <= PAGE_BYTES);
+// A lap of small frames stays in the page of its lines.
+const _: () = assert!(LINES_BYTES + RING_LAP_BYTES + LAP_CREDIT_BYTES / 4 <= PAGE_BYTES);
 const _: () = assert!(Heartbeat::WORDS * 8 == CACHE_LINE_BYTES);
 const _: () =
-    assert!(CLIENT_ASLEEP_WORD * 8 < 128 && HEARTBEAT_WORD + Heartbeat::WORDS <= WITHDRAWN_WORD);
+    assert!(CLIENT_SIGNALS_WORD * 8 < 128 && HEARTBEAT_WORD + Heartbeat::WORDS <= WITHDRAWN_WORD);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use remora_arena::ReadView;
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, frame_bytes, frame_checksum, payload_of,
 };
-use remora_layout::limits::{CREDIT_BYTES, RING_BYTES};
+use remora_layout::limits::{CREDIT_BYTES, LAP_CREDIT_BYTES, LAP_CREDIT_FRAMES, RING_BYTES};
 use remora_layout::plant::{Plant, planted};
 
 /// What a peer did that no honest peer does. It ends the session.
@@ -41,12 +41,25 @@ pub struct Receiver {
     consumed: u64,
     /// As many of them have been told to the sender.
     told: u64,
+    /// Credit is due once so many have not been told, or some frames as long as the
+    /// last one.
+    credit_bytes: u64,
+    last_bytes: u64,
 }
 
 impl Receiver {
     /// A receiver for the fresh ring at `base` of this mailbox.
     pub fn new(words: ReadView, base: usize, seed: u64) -> Self {
-        Self { words, base, seed, sequence: 0, consumed: 0, told: 0 }
+        let credit_bytes = CREDIT_BYTES as u64;
+        let (sequence, consumed, told, last_bytes) = (0, 0, 0, 0);
+        Self { words, base, seed, sequence, consumed, told, credit_bytes, last_bytes }
+    }
+
+    /// Its sender keeps to short laps ([`Sender::in_short_laps`](crate::Sender::in_short_laps)),
+    /// and wants credit more often.
+    #[must_use]
+    pub fn in_short_laps(self) -> Self {
+        Self { credit_bytes: LAP_CREDIT_BYTES as u64, ..self }
     }
 
     #[inline(always)]
@@ -102,17 +115,20 @@ impl Receiver {
             }
             into.copy_within(start + FRAME_HEADER_BYTES.., start);
             into.truncate(start + payload);
-            self.consumed += frame_bytes(payload) as u64;
+            self.last_bytes = frame_bytes(payload) as u64;
+            self.consumed += self.last_bytes;
             return Poll::Frame(payload);
         }
         Poll::Violated(Violation::Length)
     }
 
-    /// Credit to be written to the sender, once a quarter of the ring has been
-    /// consumed since the last time.
+    /// Credit to be written to the sender, once a quarter of the ring, or of a lap,
+    /// has been consumed since the last time.
     #[inline]
     pub fn credit_due(&mut self) -> Option<u64> {
-        if self.consumed - self.told < CREDIT_BYTES as u64 {
+        let some_frames = LAP_CREDIT_FRAMES as u64 * self.last_bytes;
+        let due = some_frames.clamp(self.credit_bytes, CREDIT_BYTES as u64);
+        if self.consumed - self.told < due {
             return None;
         }
         self.told = self.consumed;

@@ -4,7 +4,10 @@ use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
 };
-use remora_layout::limits::{FRAME_ALIGN_BYTES, MAX_WRITE_BYTES, RING_BYTES, RUN_KEPT_BYTES};
+use remora_layout::limits::{
+    FRAME_ALIGN_BYTES, LAP_CREDIT_FRAMES, MAX_WRITE_BYTES, RING_BYTES, RING_LAP_BYTES,
+    RUN_KEPT_BYTES,
+};
 use remora_layout::plant::{Plant, planted};
 
 // A run of frames fits one WRITE.
@@ -40,6 +43,9 @@ pub struct Sender {
     sent: u64,
     /// As many of them the peer has consumed, as far as we know.
     credit: u64,
+    /// Behind so many bytes of the ring it begins again at the ring's start, if
+    /// what stands there has been consumed.
+    lap: usize,
     /// Told to the peer with each WRITE; it wakes a receiver that sleeps.
     imm: Option<u32>,
     /// Frames that go out by the next WRITE.
@@ -51,8 +57,25 @@ pub struct Sender {
 impl Sender {
     /// A sender for the fresh ring at `base` of the peer's `region`.
     pub fn new(region: u32, base: u64, seed: u64) -> Self {
-        let run = Vec::new();
-        Self { region, base, seed, sequence: 0, sent: 0, credit: 0, imm: None, run, run_from: 0 }
+        Self {
+            region,
+            base,
+            seed,
+            sequence: 0,
+            sent: 0,
+            credit: 0,
+            lap: RING_BYTES,
+            imm: None,
+            run: Vec::new(),
+            run_from: 0,
+        }
+    }
+
+    /// It keeps to the ring's first bytes, up to [`RING_LAP_BYTES`] or some frames,
+    /// while what is under way fits there.
+    #[must_use]
+    pub fn in_short_laps(self) -> Self {
+        Self { lap: RING_LAP_BYTES, ..self }
     }
 
     /// The WRITEs carry this immediate.
@@ -85,11 +108,29 @@ impl Sender {
         self.credit
     }
 
-    /// Bytes left over at the ring's end if the frame does not fit there.
+    /// Whether fresh credit would be of use although there is room: the lap is at
+    /// its end.
+    #[inline]
+    pub fn wants_credit(&self) -> bool {
+        self.position() >= self.lap
+    }
+
+    #[inline]
+    fn position(&self) -> usize {
+        (self.sent % RING_BYTES as u64) as usize
+    }
+
+    /// Bytes left over at the ring's end if the frame does not go there: it does
+    /// not fit, or the lap is at its end and half of it is free.
     #[inline]
     fn skipped(&self, frame: usize) -> usize {
-        let left = RING_BYTES - (self.sent % RING_BYTES as u64) as usize;
-        if frame <= left { 0 } else { left }
+        let position = self.position();
+        let left = RING_BYTES - position;
+        let in_use = (self.sent - self.credit) as usize;
+        let is_long = position >= self.lap && position >= 2 * LAP_CREDIT_FRAMES * frame;
+        // As much again has room behind it, before what is in use has to go.
+        let ends_lap = is_long && 2 * (in_use + frame) <= position;
+        if frame > left || ends_lap { left } else { 0 }
     }
 
     /// Sends one message, given in parts. Without an immediate the peer has to

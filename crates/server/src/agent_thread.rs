@@ -2,8 +2,8 @@
 //! for more while that finds work.
 
 use crate::agent::{Agent, AgentInbox, Watcher};
-use crate::polling::Polling;
 use crate::config::Wake;
+use crate::polling::Polling;
 use crate::shared::{Shared, count};
 use mio::event::Event;
 use mio::unix::SourceFd;

@@ -152,7 +152,7 @@ impl Server {
             let view = region.view();
             let eventfd = Bell::eventfd()?;
             let sleeper = Sleeper::new(region.asleep_word())?;
-            sleeper.watch(eventfd.as_fd())?;
+            sleeper.watch(eventfd.as_fd(), 0)?;
             let bell = Bell::new(view.clone(), word::ASLEEP, eventfd);
             handles.push(ShardHandle {
                 inbox: Inbox::new(shards, bell),
@@ -166,6 +166,12 @@ impl Server {
                 waited_ns2: 0.into(),
                 sleeps: 0.into(),
                 frames: 0.into(),
+                ring_turns: 0.into(),
+                clients_looked_at: 0.into(),
+                rings_looked_at: 0.into(),
+                doorbells: 0.into(),
+                clients_parked: 0.into(),
+                clients_unparked: 0.into(),
                 jobs: 0.into(),
                 held_replies: 0.into(),
                 searches: Arc::default(),

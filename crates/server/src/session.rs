@@ -3,7 +3,7 @@
 
 use crate::agent::{Agents, Served};
 use crate::jobs::Message;
-use crate::ring_session::{ClientEnd, RingParts, RingSession};
+use crate::ring_session::{ClientEnd, RingParts, RingSession, ShmEnd};
 use crate::shared::{Shared, count};
 use crate::utilisation::Utilisation;
 use remora_arena::{Mapping, ReadView, Words};
@@ -11,6 +11,7 @@ use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, far, tcp, verbs};
 use remora_layout::hello::{Refusal, ServerHello};
+use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_ring::WRITE_ID;
 use std::net::TcpStream;
@@ -51,6 +52,12 @@ enum Carrier {
     },
 }
 
+/// Ring sets of a client that comes so: over shared memory its sessions have
+/// rings of their own.
+pub fn ring_sets(transport: Transport) -> usize {
+    if transport == Transport::Shm { MAX_RING_SETS } else { 1 }
+}
+
 fn no_room(error: impl std::fmt::Display) -> Refusal {
     tracing::error!(%error, "no room for a session");
     Refusal::NoResources
@@ -63,12 +70,13 @@ impl Session {
     /// There is no memory, or no descriptor.
     pub fn over_shm(shared: &Shared, number: u64, seed: u64) -> Result<Self, Refusal> {
         let shards = shared.shards.len();
-        let memory = shm::SessionMemory::create(shards).map_err(no_room)?;
+        let ring_sets = ring_sets(Transport::Shm);
+        let memory = shm::SessionMemory::create(shards, ring_sets).map_err(no_room)?;
         let mut eventfds = Vec::with_capacity(shards);
         for _ in 0..shards {
             eventfds.push(Bell::eventfd().map_err(no_room)?);
         }
-        let (to_server, to_client) = (memory.to_server().view(), memory.to_client());
+        let (to_server, to_client) = (memory.to_server(), memory.to_client());
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (arenas, touched) = (shared.arenas(), shared.touched());
         for (shard, eventfd) in eventfds.iter().enumerate() {
@@ -84,13 +92,16 @@ impl Session {
                     life: shared.life,
                     arenas: Arc::clone(&arenas),
                     touched: Arc::clone(&touched),
-                    to_server: to_server.clone(),
+                    to_server: to_server.view(),
                     link: AnyLink::Shm(link),
                     large: Some(Arc::clone(memory.large())),
-                    client: ClientEnd::Shm {
-                        bell: memory.client_bell(),
+                    client: ClientEnd::Shm(ShmEnd {
+                        to_server: to_server.clone(),
+                        to_client: to_client.clone(),
+                        shard,
+                        ring_sets,
                         eventfd: Arc::clone(eventfd),
-                    },
+                    }),
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
@@ -98,7 +109,7 @@ impl Session {
             );
         }
         let carrier = Carrier::Shm { memory, to_client, eventfds };
-        Ok(Self::new(number, carrier, to_server, violated, threads))
+        Ok(Self::new(number, carrier, to_server.view(), violated, threads))
     }
 
     /// Hands a client over shared memory what it needs.
@@ -289,7 +300,10 @@ impl Session {
     pub fn withdraw(&self, shared: &Shared) {
         shared.counts.client_threads.fetch_sub(self.counted, Ordering::Relaxed);
         match &self.carrier {
-            Carrier::Shm { memory, .. } => memory.withdraw(),
+            // A thread that has asked nothing yet sees it by itself.
+            Carrier::Shm { memory, .. } => {
+                memory.withdraw(self.threads.load(Ordering::Relaxed) as usize)
+            }
             Carrier::Far { carrier, .. } => {
                 carrier.withdraw();
                 carrier.close();

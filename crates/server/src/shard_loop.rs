@@ -17,6 +17,7 @@ use crate::config::Wake;
 use crate::jobs::Message;
 use crate::polling::Polling;
 use crate::resp::{Connections, Handed, ShardHost, bits};
+use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
@@ -46,7 +47,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 pub struct ShardLoop {
     connections: Connections<TcpStream, ShardHost>,
     sleeper: Sleeper,
-    sessions: Vec<RingSession>,
+    clients: RingClients,
     polling: Polling,
     /// Turns since the sockets were looked at.
     turns: u32,
@@ -83,7 +84,7 @@ impl ShardLoop {
         Self {
             connections: Connections::new(ShardHost::new(shared, number, shard)),
             sleeper,
-            sessions: Vec::new(),
+            clients: RingClients::new(),
             polling,
             turns: 0,
             last_tick: now,
@@ -120,6 +121,8 @@ impl ShardLoop {
                     continue;
                 }
                 let now = Instant::now();
+                self.clients.look_around(now, &mut self.sleeper);
+                self.take_events();
                 self.look_at_clock(now);
                 if polls_always || self.polling.polls_on(now) {
                     self.look_at_sockets(0);
@@ -144,7 +147,7 @@ impl ShardLoop {
             || host.has_jobs()
             || !self.connections.are_idle()
             || host.shard.wants_release()
-            || self.sessions.iter().any(RingSession::has_work);
+            || self.clients.has_work();
         if !has_work {
             return Turn::Idle;
         }
@@ -152,6 +155,8 @@ impl ShardLoop {
         let host = self.connections.host_mut();
         let now = host.shared.clock.at(started);
         host.now = now;
+        self.clients.look_around(started, &mut self.sleeper);
+        self.take_events();
         self.take_hints();
         self.take_messages(now);
         let mail = self.take_mail();
@@ -161,7 +166,7 @@ impl ShardLoop {
         if host.shard.wants_release() {
             host.shard.release_some(now);
         }
-        let sessions = self.serve_rings(now);
+        let sessions = self.serve_rings(now, started);
         let sleeper = &self.sleeper;
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.take_own_replies();
@@ -247,7 +252,7 @@ impl ShardLoop {
     fn take_connection(&mut self, handed: Handed) {
         let Handed { stream, connection } = handed;
         let slot = self.connections.next_slot();
-        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u64) {
+        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u32) {
             tracing::warn!(%error, "cannot watch a connection");
             self.host().handle().connections.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -256,65 +261,40 @@ impl ShardLoop {
     }
 
     fn attach(&mut self, session: RingSession) {
-        let watched = match session.eventfd() {
-            Some(eventfd) => self.sleeper.watch(eventfd),
-            None => Ok(()),
-        };
-        match watched {
-            Ok(()) => self.sessions.push(session),
-            Err(error) => {
-                tracing::error!(%error, session = session.session, "cannot wait for a session");
-                session.violated.store(true, Ordering::Release);
-                self.host().shared.wake_control();
-            }
+        if let Err((session, error)) = self.clients.attach(session, &self.sleeper) {
+            tracing::error!(%error, session = session.session, "cannot wait for a session");
+            session.violated.store(true, Ordering::Release);
+            self.host().shared.wake_control();
         }
     }
 
     fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
-        let (sleeper, host) = (&self.sleeper, self.connections.host_mut());
-        self.sessions.retain_mut(|session| {
-            let stays = !ends(session);
-            if !stays {
-                session.abandon(&mut host.shard, now);
-            }
-            if let Some(eventfd) = session.eventfd().filter(|_| !stays) {
-                sleeper.forget(eventfd);
-            }
-            stays
-        });
-    }
-
-    /// Takes frames from every ring. The number of sessions that had any.
-    fn serve_rings(&mut self, now: Now) -> u64 {
-        let (mut frames, mut sessions) = (0, 0);
-        self.each_session(now, |session, shard| {
-            let taken = session.turn(shard, now)? as u64;
-            frames += taken;
-            sessions += (taken > 0) as u64;
-            Ok(())
-        });
-        if frames > 0 {
-            count(&self.host().handle().frames, frames);
-        }
-        sessions
-    }
-
-    /// Does something with each session, and gives up those that fail.
-    fn each_session(
-        &mut self,
-        now: Now,
-        mut act: impl FnMut(&mut RingSession, &mut Shard<NoJournal>) -> Result<(), SessionError>,
-    ) {
-        let mut lost = false;
         let host = self.connections.host_mut();
-        for session in &mut self.sessions {
-            if let Err(error) = act(session, &mut host.shard) {
-                let first = session.give_up(error);
-                count(&host.shared.counts.sessions_violated, first as u64);
-                lost = true;
-            }
+        self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
+    }
+
+    /// Takes frames from the rings that have some. The number of clients that had
+    /// any.
+    fn serve_rings(&mut self, now: Now, at: Instant) -> u64 {
+        let mut lost = Lost::default();
+        let shard = (&mut self.connections.host_mut().shard, now, at);
+        let served = self.clients.serve(shard, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
+        let Served { clients, frames, looks, rings } = served;
+        if frames > 0 {
+            let handle = self.host().handle();
+            count(&handle.frames, frames);
+            count(&handle.ring_turns, 1);
+            count(&handle.clients_looked_at, looks);
+            count(&handle.rings_looked_at, rings);
         }
-        if lost {
+        clients
+    }
+
+    /// Ends the sessions that were given up, if there are any.
+    fn end_lost(&mut self, lost: Lost, now: Now) {
+        if lost.any {
+            count(&self.host().shared.counts.sessions_violated, lost.first);
             self.detach(now, |session| session.violated.load(Ordering::Relaxed));
             self.host().shared.wake_control();
         }
@@ -325,7 +305,9 @@ impl ShardLoop {
         self.turns += 1;
         if self.turns > after_turns && self.connections.open() > 0 {
             self.turns = 0;
+            self.host().handle().thread.socket_looks.add(1);
             self.sleeper.look();
+            self.clients.take_doorbells(&mut self.sleeper);
             self.take_events();
         }
     }
@@ -333,8 +315,8 @@ impl ShardLoop {
     fn sleep(&mut self) {
         // Nothing will publish them while it sleeps.
         self.publish_stats();
-        let (host, sessions) = (self.connections.host(), &self.sessions);
-        let wants_ticks = host.shard.wants_ticks() || sessions.iter().any(RingSession::may_stall);
+        let (host, clients) = (self.connections.host(), &self.clients);
+        let wants_ticks = host.shard.wants_ticks() || clients.may_stall();
         let timeout = match (&self.drains, wants_ticks) {
             (Some(_), _) => Some(TICK),
             (None, true) => Some(SLEEPING_TICK),
@@ -342,19 +324,18 @@ impl ShardLoop {
         };
         let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
-        self.sleeper.sleep(timeout, || {
-            let has_work = !inbox.is_empty() || host.may_send();
-            has_work || sessions.iter().any(RingSession::has_work)
-        });
+        self.sleeper.sleep(timeout, || !inbox.is_empty() || host.may_send() || clients.has_work());
         count(&host.handle().sleeps, self.sleeper.sleeps() - before);
+        host.handle().thread.socket_looks.add(1);
         self.turns = 0;
+        self.clients.take_doorbells(&mut self.sleeper);
         self.take_events();
     }
 
     /// Notes what happened to the sockets.
     fn take_events(&mut self) {
-        self.host().handle().thread.socket_looks.add(1);
-        for event in self.sleeper.stream_events() {
+        // Bounded by what sleeps and looks have found.
+        while let Some(event) = self.sleeper.pop_stream_event() {
             let slot = event.name as usize;
             if event.is_end {
                 self.connections.announce_end(slot);
@@ -382,7 +363,10 @@ impl ShardLoop {
         let now = host.shared.clock.at(instant);
         host.now = now;
         host.shard.tick(now);
-        self.each_session(now, |session, shard| session.abandon_stalled(shard, now));
+        let mut lost = Lost::default();
+        let shard = (&mut self.connections.host_mut().shard, now);
+        self.clients.abandon_stalled(shard, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
         self.end_drain(instant);
         self.give_away_connection(instant);
         self.publish_stats();
@@ -417,14 +401,34 @@ impl ShardLoop {
     }
 
     /// Shows the shard's counts to the other threads.
-    fn publish_stats(&self) {
+    fn publish_stats(&mut self) {
+        let rung = self.clients.take_rung();
+        let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
+        let held = self.clients.held_replies();
         let host = self.host();
-        let stats = host.shard.stats();
-        let held = self.sessions.iter().map(RingSession::held_replies).sum::<usize>();
         let held = held + host.large_jobs.held_replies();
-        host.handle().held_replies.store(held as u64, Ordering::Relaxed);
-        if let Ok(mut published) = host.handle().stats.lock() {
-            *published = stats;
+        let handle = host.handle();
+        count(&handle.doorbells, rung);
+        handle.clients_parked.store(parked as u64, Ordering::Relaxed);
+        handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
+        handle.held_replies.store(held as u64, Ordering::Relaxed);
+        if let Ok(mut published) = handle.stats.lock() {
+            *published = host.shard.stats();
         }
+    }
+}
+
+/// Sessions that a shard has given up in one turn.
+#[derive(Default)]
+struct Lost {
+    any: bool,
+    /// Those that no other shard had given up before.
+    first: u64,
+}
+
+impl Lost {
+    fn add(&mut self, session: &RingSession, error: SessionError) {
+        self.any = true;
+        self.first += session.give_up(error) as u64;
     }
 }

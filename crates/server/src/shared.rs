@@ -40,6 +40,18 @@ pub struct ShardHandle {
     pub sleeps: AtomicU64,
     /// Frames it executed.
     pub frames: AtomicU64,
+    /// Turns in which it executed some.
+    pub ring_turns: AtomicU64,
+    /// Clients whose ready bits it looked at in these turns.
+    pub clients_looked_at: AtomicU64,
+    /// Rings that it looked at in these turns.
+    pub rings_looked_at: AtomicU64,
+    /// Clients that rang while they were parked.
+    pub doorbells: AtomicU64,
+    /// Clients that are parked: it looks at them when they ring.
+    pub clients_parked: AtomicU64,
+    /// Clients that are not.
+    pub clients_unparked: AtomicU64,
     /// Jobs it executed.
     pub jobs: AtomicU64,
     /// Replies that it holds back until they are durable, or behind others.

@@ -1,22 +1,19 @@
 //! Connections from what the ways of connecting give.
 
-use super::{Carrier, Connection, MakeLink, Sleep};
+use super::{Carrier, Connection, MakeLink};
 use crate::api::{Options, PointerCacheKind};
 use crate::clock::Clock;
 use crate::data_buffers::{ByLoad, DataBuffers};
 use crate::error::ConnectError;
-use crate::lane::lanes;
 use crate::pointer_file::PointerTable;
-use crate::sync::{OwnBell, Sleeper};
-use remora_arena::{AsleepWord, Mapping, ReadView, Words};
+use remora_arena::{Mapping, ReadView, Words};
 use remora_fabric::far::{self, LargeMemory};
 use remora_fabric::{Address, shm};
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::word;
 use remora_layout::hello::ServerHello;
-use remora_layout::session::{CLIENT_ASLEEP_WORD, SESSION_HEADER_BYTES};
+use remora_layout::session::LINES_BYTES;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 const NO_TABLE: &str = "an arena's table lies outside of it";
 
@@ -50,29 +47,21 @@ impl Connection {
         let arenas = connected.arenas.iter().enumerate();
         let tables: Option<Vec<TableRef>> =
             arenas.map(|(shard, arena)| TableRef::read(hello.region(shard), arena)).collect();
-        let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
+        let tables = tables.ok_or(not_a_server(NO_TABLE))?;
         let seed = hello.pointer_table_seed.get();
         let pointer_table = connected.pointer_table.as_ref();
         let pointer_table =
             pointer_table.map(|fd| PointerTable::of_server(fd.as_fd(), seed)).transpose()?;
-        let sleeper =
-            Sleeper::new(AsleepWord::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD))?;
-        sleeper.watch(connected.eventfd.as_fd())?;
-        sleeper.watch(connected.socket.as_fd())?;
         connected.socket.set_nonblocking(true)?;
         let clock = connected.to_server.clone();
-        let eventfd = Arc::new(connected.eventfd);
-        let own_bell = OwnBell::new(clock.view(), CLIENT_ASLEEP_WORD, eventfd);
         let carrier = Carrier::Shm {
             socket: connected.socket,
             to_server: connected.to_server,
             arenas: connected.arenas,
             bells: connected.bells,
-            own_bell,
         };
-        let sleep = Sleep::Shm(sleeper);
         let large = DataBuffers::region(connected.large);
-        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
+        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, carrier)
     }
 
     pub(super) fn over_far(
@@ -87,13 +76,13 @@ impl Connection {
             TableRef::parse(hello.region(shard), arena.word(word::REGION_BYTES), arena.page())
         };
         let tables: Option<Vec<TableRef>> = arenas.map(table).collect();
-        let lanes = lanes(&hello, &connected.to_client, tables.ok_or(not_a_server(NO_TABLE))?);
+        let tables = tables.ok_or(not_a_server(NO_TABLE))?;
         let is_shared = options.pointer_cache == PointerCacheKind::Shared
             && hello.pointer_table_seed.get() != 0;
         let directory = options.pointer_directory.as_deref();
         let pointer_table =
             is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
-        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
+        let clock = Words::new(Mapping::heap(LINES_BYTES));
         let carrier = Carrier::Far(connected.carrier);
         let large = match connected.large {
             LargeMemory::Region(view) => DataBuffers::region(view),
@@ -102,20 +91,16 @@ impl Connection {
                 DataBuffers::registered(Box::new(ByLoad { memory, base_bytes }), Clock::default())
             }
         };
-        let sleep = Sleep::ByLink;
-        Self::new(&hello, clock, connected.to_client, pointer_table, lanes, large, carrier, sleep)
+        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, carrier)
     }
 
     pub(super) fn over_parts(parts: Parts) -> Result<Self, ConnectError> {
         let Parts { hello, tables, to_client, large, link, clock: time, pointers } = parts;
-        let lanes = lanes(&hello, &to_client, tables);
-        let clock = Words::new(Mapping::heap(SESSION_HEADER_BYTES));
+        let clock = Words::new(Mapping::heap(LINES_BYTES));
         let large = DataBuffers::region(large);
         let carrier = Carrier::Other(link);
-        let sleep = Sleep::ByLink;
         let pointers = pointers.map(PointerTable::of_parts);
-        let connection =
-            Self::new(&hello, clock, to_client, pointers, lanes, large, carrier, sleep)?;
+        let connection = Self::new(&hello, clock, to_client, pointers, tables, large, carrier)?;
         Ok(Self { time, ..connection })
     }
 }

@@ -10,17 +10,15 @@
 use super::*;
 use crate::api::Wake;
 use crate::ask::Answer;
-use crate::lane::lanes;
-use crate::sync::{SLEEPS, Sleeper};
-use remora_arena::{AsleepWord, Mapping};
+use crate::sync::{OwnBell, SLEEPS};
+use remora_arena::Mapping;
 use remora_engine::command::Command;
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES};
 use remora_layout::message::{ReplyHeader, RequestHeader, Status};
-use remora_layout::session::ring_offset;
-use remora_layout::session::{CLIENT_ASLEEP_WORD, mailbox_bytes};
+use remora_layout::session::{mailbox_bytes, ring_number, ring_offset, set_offset};
 use remora_layout::slot::SlotTable;
 use remora_ring::Poll;
 use remora_ring::{Receiver, Sender};
@@ -28,6 +26,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner, thread};
 use std::sync::atomic::{AtomicU64, AtomicUsize as Count, Ordering};
+use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 const SHARDS: usize = 2;
@@ -37,6 +36,7 @@ const SEED: u64 = 0x5eed;
 /// The parts of a connection that the server has too.
 struct Bed {
     client: Client,
+    sets: usize,
     to_server: Words,
     to_client: Words,
     /// Its end would be the session's.
@@ -44,10 +44,11 @@ struct Bed {
 }
 
 impl Bed {
-    fn new() -> Self {
-        let to_server = Words::new(Mapping::heap(mailbox_bytes(SHARDS)));
-        let to_client = Words::new(Mapping::heap(mailbox_bytes(SHARDS)));
+    fn new(sets: usize) -> Self {
+        let to_server = Words::new(Mapping::heap(sets * mailbox_bytes(SHARDS)));
+        let to_client = Words::new(Mapping::heap(sets * mailbox_bytes(SHARDS)));
         let mut hello = ServerHello::new_zeroed();
+        hello.ring_sets.set(sets as u32);
         hello.life.set(LIFE);
         hello.session_seed.set(SEED);
         hello.tell_shards(0..SHARDS as u32, &SlotTable::even(SHARDS));
@@ -60,7 +61,6 @@ impl Bed {
             to_server: to_server.clone(),
             bells: arenas.iter().map(|a| Bell::new(a.clone(), 0, Arc::clone(&eventfd))).collect(),
             arenas,
-            own_bell: OwnBell::new(to_server.view(), CLIENT_ASLEEP_WORD, eventfd),
         };
         let mut page = vec![0; ARENA_HEADER_BYTES];
         for at in [word::BUCKETS, word::BASE_BUCKETS] {
@@ -72,13 +72,9 @@ impl Bed {
             to_server.clone(),
             to_client.view(),
             None,
-            lanes(&hello, &to_client.view(), vec![table; SHARDS]),
+            vec![table; SHARDS],
             DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)).view()),
             carrier,
-            Sleep::Shm(
-                Sleeper::new(AsleepWord::new(to_server.clone(), CLIENT_ASLEEP_WORD))
-                    .expect("no system call"),
-            ),
         );
         // Each look takes a while, and nobody's time is ever up.
         let ns = AtomicU64::new(1);
@@ -90,27 +86,29 @@ impl Bed {
             ..Options::default()
         };
         let client = Client { connection: Arc::new(connection), options, admission: None };
-        Self { client, to_server, to_client, _socket: of_server }
+        Self { client, sets, to_server, to_client, _socket: of_server }
     }
 
     /// Answers so many requests.
     fn serve(&self, requests: u32) {
         let mut link = ShmLink::new(None);
         link.add_writable(0, self.to_client.clone());
-        let mut ends: Vec<(Receiver, Sender)> = (0..SHARDS)
-            .map(|shard| {
-                let ring = ring_offset(shard);
-                let requests =
-                    Receiver::new(self.to_server.view(), ring, ring_seed(SEED, shard, 0));
-                (requests, Sender::new(0, ring as u64, ring_seed(SEED, shard, 1)))
+        let mut ends: Vec<(Receiver, Sender)> = (0..self.sets * SHARDS)
+            .map(|at| {
+                let (set, shard) = (at / SHARDS, at % SHARDS);
+                let ring = set_offset(SHARDS, set) + ring_offset(shard);
+                let seed = |direction| ring_seed(SEED, ring_number(set, shard), direction);
+                let requests = Receiver::new(self.to_server.view(), ring, seed(0));
+                let replies = Sender::new(0, ring as u64, seed(1));
+                (requests.in_short_laps(), replies.in_short_laps())
             })
             .collect();
         let mut answered = 0;
         while answered < requests {
             // It takes its time: threads are to come to sleep.
             thread::yield_now();
-            let shard = thread_rng().gen_range(0..8 * SHARDS);
-            let Some((receiver, sender)) = ends.get_mut(shard) else { continue };
+            let at = thread_rng().gen_range(0..8 * SHARDS * self.sets);
+            let Some((receiver, sender)) = ends.get_mut(at) else { continue };
             let mut request = Vec::new();
             if matches!(receiver.poll(&mut request), Poll::Frame(_)) {
                 let (request, _) = RequestHeader::ref_from_prefix(&request).expect("a header");
@@ -120,7 +118,7 @@ impl Bed {
                 reply.number = request.argument;
                 reply.life.set(LIFE);
                 sender.send(&mut link, &[reply.as_bytes()]).expect("room");
-                OwnBell.ring();
+                OwnBell::new(self.to_server.clone(), SHARDS, at / SHARDS).ring();
                 answered += 1;
             }
         }
@@ -136,10 +134,10 @@ type Ask = fn(&mut Session, &Command<'_>) -> Result<Answer, Error>;
 /// Requests whose time was up, in all runs.
 static TIMED_OUT: Count = Count::new(0);
 
-/// Lets threads ask. If `gives_up` says so, the time of the first one's requests
-/// is up after some looks at the clock.
-fn share(askers: &[Asker], ask: Ask, gives_up: bool) {
-    let bed = Bed::new();
+/// Lets threads ask, at so many ring sets. If `gives_up` says so, the time of the
+/// first one's requests is up after some looks at the clock.
+fn share(sets: usize, askers: &[Asker], ask: Ask, gives_up: bool) {
+    let bed = Bed::new(sets);
     let threads: Vec<_> = (0i64..)
         .zip(askers)
         .map(|(thread, &(wake, times))| {
@@ -178,11 +176,12 @@ fn share(askers: &[Asker], ask: Ask, gives_up: bool) {
 const RUNS: usize = 1_000;
 
 fn run(scheduler: impl Scheduler + 'static, askers: &'static [Asker], ask: Ask) {
-    run_with(scheduler, askers, ask, false);
+    run_with(scheduler, 1, askers, ask, false);
 }
 
 fn run_with(
     scheduler: impl Scheduler + 'static,
+    sets: usize,
     askers: &'static [Asker],
     ask: Ask,
     gives_up: bool,
@@ -191,7 +190,7 @@ fn run_with(
     config.stack_size = 1 << 18;
     // A thread that sleeps for ever is a deadlock, or the server waits in vain.
     config.max_steps = MaxSteps::FailAfter(200_000);
-    Runner::new(scheduler, config).run(move || share(askers, ask, gives_up));
+    Runner::new(scheduler, config).run(move || share(sets, askers, ask, gives_up));
 }
 
 const CROWDS: [&[Asker]; 6] = {
@@ -218,6 +217,26 @@ fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
     }
     let sleeps = SLEEPS.load(Ordering::Relaxed);
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep in the kernel: {sleeps}");
+}
+
+/// With rings of their own no thread waits for another, and with fewer sets than
+/// threads some share.
+#[test]
+fn threads_with_rings_of_their_own_lose_no_reply_and_no_wake_up() {
+    let _guard = lock_for_test();
+    for sets in [2, 4] {
+        for askers in CROWDS {
+            let random = RandomScheduler::new_from_seed(1, RUNS / 4);
+            run_with(random, sets, askers, Session::ask, false);
+            run_with(
+                PctScheduler::new_from_seed(2, 3, RUNS / 4),
+                sets,
+                askers,
+                Session::ask,
+                false,
+            );
+        }
+    }
 }
 
 const LARGE_CROWD: &[Asker] = &[(Wake::Poll, 2), (Wake::Hybrid, 2), (Wake::Event, 2)];
@@ -248,8 +267,10 @@ fn a_thread_that_gives_up_disturbs_nobody() {
     ];
     for askers in crowds {
         let before = TIMED_OUT.load(Ordering::Relaxed);
-        run_with(RandomScheduler::new_from_seed(1, RUNS), askers, Session::ask, true);
-        run_with(PctScheduler::new_from_seed(2, 3, RUNS), askers, Session::ask, true);
+        for sets in [1, 2] {
+            run_with(RandomScheduler::new_from_seed(1, RUNS), sets, askers, Session::ask, true);
+            run_with(PctScheduler::new_from_seed(2, 3, RUNS), sets, askers, Session::ask, true);
+        }
         let timed_out = TIMED_OUT.load(Ordering::Relaxed) - before;
         assert!(timed_out > RUNS / 4, "{askers:?}: {timed_out} requests timed out");
     }
@@ -261,8 +282,10 @@ fn a_thread_that_gives_up_disturbs_nobody() {
 fn a_late_reply_gives_its_part_of_the_buffer_back() {
     let _guard = lock_for_test();
     let before = TIMED_OUT.load(Ordering::Relaxed);
-    run_with(RandomScheduler::new_from_seed(1, RUNS), LARGE_CROWD, ask_for_large, true);
-    run_with(PctScheduler::new_from_seed(2, 3, RUNS), LARGE_CROWD, ask_for_large, true);
+    for sets in [1, 4] {
+        run_with(RandomScheduler::new_from_seed(1, RUNS), sets, LARGE_CROWD, ask_for_large, true);
+        run_with(PctScheduler::new_from_seed(2, 3, RUNS), sets, LARGE_CROWD, ask_for_large, true);
+    }
     let timed_out = TIMED_OUT.load(Ordering::Relaxed) - before;
     assert!(timed_out > RUNS / 4, "{timed_out} requests timed out");
 }

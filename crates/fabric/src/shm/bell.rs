@@ -35,11 +35,17 @@ impl Bell {
     /// Says whether it had to.
     #[inline]
     pub fn ring(&self) -> bool {
-        let must_signal = asleep::must_signal(|| self.asleep.load(self.word));
+        let must_signal = asleep::must_signal(|| self.asleep());
         if must_signal {
             self.signal();
         }
         must_signal
+    }
+
+    /// The receiver's word.
+    #[inline(always)]
+    pub(super) fn asleep(&self) -> u64 {
+        self.asleep.load(self.word)
     }
 
     /// Wakes the receiver whether it sleeps or not.
@@ -60,17 +66,16 @@ pub enum Woken {
     TimedOut,
 }
 
-/// Names the bells among what a sleeper watches.
-const BELLS: u64 = u64::MAX;
-/// Events that one look at the watched descriptors takes; the kernel keeps the
-/// others for the next one.
-const EVENTS_PER_LOOK: usize = 256;
+/// Descriptors that one system call says are ready, at most; the others follow.
+const READY_AT_ONCE: usize = 256;
+/// Tells streams from bells.
+const STREAM_MARK: u64 = 1 << 62;
 
 /// A watched stream to which something happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamEvent {
     /// The name that it was given.
-    pub name: u64,
+    pub name: u32,
     /// Its peer has closed its side.
     pub is_end: bool,
 }
@@ -80,25 +85,48 @@ pub struct StreamEvent {
 pub struct Sleeper {
     asleep: AsleepWord,
     epoll: OwnedFd,
-    /// What the last sleep or look found of streams.
-    events: Vec<StreamEvent>,
+    /// What became ready and was not taken yet: the marks of bells, and what
+    /// happened to streams.
+    ready: Ready,
     /// Times it really slept.
     sleeps: u64,
+}
+
+/// What became ready.
+#[derive(Default)]
+struct Ready {
+    bells: Vec<u64>,
+    streams: Vec<StreamEvent>,
+}
+
+impl Ready {
+    fn add(&mut self, event: &epoll::Event) {
+        let (flags, data) = (event.flags, event.data);
+        let mark = data.u64();
+        if mark & STREAM_MARK != 0 {
+            use epoll::EventFlags as Flags;
+            let is_end = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
+            self.streams.push(StreamEvent { name: mark as u32, is_end });
+        } else if mark != 0 {
+            self.bells.push(mark);
+        }
+    }
 }
 
 impl Sleeper {
     /// A sleeper that says so in this word.
     pub fn new(asleep: AsleepWord) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let events = Vec::with_capacity(EVENTS_PER_LOOK);
-        Ok(Self { asleep, epoll, events, sleeps: 0 })
+        Ok(Self { asleep, epoll, ready: Ready::default(), sleeps: 0 })
     }
 
-    /// Wakes also for this descriptor. Edge-triggered: an eventfd need never
-    /// be drained, each signal is a new edge.
-    pub fn watch(&self, fd: BorrowedFd<'_>) -> std::io::Result<()> {
+    /// Wakes also for this descriptor, and tells then of its mark, unless that is 0
+    /// ([`Sleeper::take_ready`]). Edge-triggered: an eventfd need never be drained,
+    /// each signal is a new edge.
+    pub fn watch(&self, fd: BorrowedFd<'_>, mark: u64) -> std::io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(BELLS), flags)?)
+        let mark = mark & !STREAM_MARK;
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(mark), flags)?)
     }
 
     /// Wakes also when this stream can be read or written again, or ends.
@@ -106,15 +134,32 @@ impl Sleeper {
     ///
     /// # Errors
     /// The kernel has no room for another one.
-    pub fn watch_stream(&self, fd: BorrowedFd<'_>, name: u64) -> std::io::Result<()> {
+    pub fn watch_stream(&self, fd: BorrowedFd<'_>, name: u32) -> std::io::Result<()> {
         use epoll::EventFlags as Flags;
         let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(name), flags)?)
+        let mark = STREAM_MARK | u64::from(name);
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(mark), flags)?)
     }
 
     /// No longer wakes for this descriptor.
     pub fn forget(&self, fd: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Looks which descriptors and streams are ready, without sleeping.
+    pub fn look(&mut self) {
+        wait(&self.epoll, &mut self.ready, Some(Duration::ZERO));
+    }
+
+    /// The marks of descriptors that sleeps and looks have found ready since they
+    /// were taken last; each finds a bounded number, the others come by the next.
+    pub fn take_ready(&mut self) -> impl Iterator<Item = u64> {
+        self.ready.bells.drain(..)
+    }
+
+    /// The same of streams: one of the events, the latest first.
+    pub fn pop_stream_event(&mut self) -> Option<StreamEvent> {
+        self.ready.streams.pop()
     }
 
     /// How often it really slept.
@@ -129,42 +174,24 @@ impl Sleeper {
             // Others get on between the caller's last look and the sleep.
             std::thread::sleep(Duration::from_micros(20));
         }
-        let Self { asleep, epoll, events, sleeps } = self;
-        events.clear();
+        let Self { asleep, epoll, ready, sleeps } = self;
         let slept = asleep::sleep_unless(asleep.word(), scan, || {
             *sleeps += 1;
-            wait(epoll, events, timeout)
+            wait(epoll, ready, timeout)
         });
         slept.unwrap_or(Woken::Found)
     }
-
-    /// Looks at the streams without sleeping.
-    pub fn look(&mut self) {
-        wait(&self.epoll, &mut self.events, Some(Duration::ZERO));
-    }
-
-    /// What the last sleep or look found of streams.
-    pub fn stream_events(&self) -> &[StreamEvent] {
-        &self.events
-    }
 }
 
-/// Sleeps in the kernel until a watched descriptor is ready. What happened to
-/// streams is in `found` then.
-fn wait(epoll: &OwnedFd, found: &mut Vec<StreamEvent>, timeout: Option<Duration>) -> Woken {
+/// Sleeps in the kernel until a watched descriptor is ready; `ready` has what is
+/// then.
+fn wait(epoll: &OwnedFd, ready: &mut Ready, timeout: Option<Duration>) -> Woken {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_PER_LOOK];
-    found.clear();
+    let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_AT_ONCE];
     match epoll::wait(epoll, &mut events, timeout.as_ref()) {
         Ok(([], _)) => Woken::TimedOut,
         Ok((events, _)) => {
-            use epoll::EventFlags as Flags;
-            let ends = Flags::RDHUP | Flags::HUP | Flags::ERR;
-            let event = |event: &epoll::Event| {
-                let (flags, data) = (event.flags, event.data);
-                StreamEvent { name: data.u64(), is_end: flags.intersects(ends) }
-            };
-            found.extend(events.iter().map(event).filter(|event| event.name != BELLS));
+            events.iter().for_each(|event| ready.add(event));
             Woken::Signalled
         }
         Err(Errno::INTR) => Woken::Signalled,
@@ -195,9 +222,9 @@ mod tests {
         let there_fd = Bell::eventfd().unwrap();
         let back_fd = Bell::eventfd().unwrap();
         let mut there = Sleeper::new(AsleepWord::new(words.clone(), 1)).unwrap();
-        there.watch(there_fd.as_fd()).unwrap();
+        there.watch(there_fd.as_fd(), 0).unwrap();
         let mut here = Sleeper::new(AsleepWord::new(back.clone(), 1)).unwrap();
-        here.watch(back_fd.as_fd()).unwrap();
+        here.watch(back_fd.as_fd(), 0).unwrap();
         let ring_there = Bell::new(words.view(), 1, there_fd);
         // A clone: closing the eventfd would take a signal that is due with it.
         let ring_back = Bell::new(back.view(), 1, Arc::clone(&back_fd));

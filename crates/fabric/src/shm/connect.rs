@@ -1,8 +1,10 @@
 //! Making a session: the hellos, and the memory that goes with them.
 
 use super::bell::Bell;
+use super::doorbell::Doorbell;
 use super::link::ShmLink;
 use super::socket;
+use super::thread_bell::ThreadBell;
 use crate::Transport;
 use crate::address::Address;
 use crate::connect::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
@@ -11,7 +13,7 @@ use remora_arena::{MapError, Mapping, ReadView, Region, RegionKind, Words};
 use remora_layout::arena_header::{ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
-use remora_layout::session::{CLIENT_ASLEEP_WORD, WITHDRAWN_WORD, mailbox_bytes};
+use remora_layout::session::{WITHDRAWN_WORD, mailbox_bytes};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -30,8 +32,8 @@ pub struct Connected {
     pub to_client: ReadView,
     /// The buffer into which the server writes large replies.
     pub large: ReadView,
-    /// The client's own eventfd.
-    pub eventfd: OwnedFd,
+    /// Ring sets in each mailbox.
+    pub ring_sets: usize,
     /// Each shard's arena.
     pub arenas: Vec<ReadView>,
     /// Each shard's bell.
@@ -41,6 +43,19 @@ pub struct Connected {
     pub link: ShmLink,
     /// The table of shared pointers, if the server has one; not yet mapped.
     pub pointer_table: Option<OwnedFd>,
+}
+
+impl Connected {
+    /// By which what was put into a ring set is told to a shard.
+    pub fn doorbell(&self, shard: usize, set: usize) -> Doorbell {
+        let mailboxes = (self.to_server.clone(), self.to_client.clone());
+        Doorbell::new(mailboxes, self.arenas.len(), shard, set, self.bells[shard].clone())
+    }
+
+    /// By which the server wakes the thread that has this ring set.
+    pub fn thread_bell(&self, set: usize) -> ThreadBell {
+        ThreadBell::new(self.to_server.clone(), self.arenas.len(), set)
+    }
 }
 
 /// Asks the server at `path` for a session over shared memory.
@@ -79,19 +94,21 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
     }
     let shards = answer.shards.get() as usize;
     let has_table = answer.pointer_table_seed.get() != 0;
-    if shards == 0 || shards > MAX_SHARDS || fds.len() != 4 + 2 * shards + has_table as usize {
+    if shards == 0 || shards > MAX_SHARDS || fds.len() != 3 + 2 * shards + has_table as usize {
         return Err(not_a_server("it announces an impossible number of shards"));
     }
     if answer.slot_table().is_none() {
         return Err(not_a_server("its table of slots is impossible"));
     }
+    let Some(ring_sets) = answer.ring_sets() else {
+        return Err(not_a_server("it announces an impossible number of ring sets"));
+    };
     let mut fds = fds.into_iter();
     let mut next = || fds.next().expect("counted above");
-    let bytes = mailbox_bytes(shards);
+    let bytes = ring_sets * mailbox_bytes(shards);
     let to_server = Words::new(Mapping::of_peer(next().as_fd(), bytes)?);
     let to_client = ReadView::of_peer(next().as_fd(), bytes)?;
     let large = ReadView::of_peer(next().as_fd(), LARGE_BUFFER_BYTES)?;
-    let eventfd = next();
     let mut link = ShmLink::new(Some((to_client.clone(), WITHDRAWN_WORD)));
     let mut arenas = Vec::with_capacity(shards);
     let mut bells = Vec::with_capacity(shards);
@@ -115,7 +132,7 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
         to_server,
         to_client,
         large,
-        eventfd,
+        ring_sets,
         arenas,
         bells,
         link,
@@ -154,13 +171,15 @@ pub struct SessionMemory {
     to_server: Region,
     to_client: Region,
     large: Arc<Region>,
-    eventfd: Arc<OwnedFd>,
+    shards: usize,
+    ring_sets: usize,
 }
 
 impl SessionMemory {
-    /// Mailboxes for `shards` shards.
-    pub fn create(shards: usize) -> Result<Self, ConnectError> {
-        let bytes = mailbox_bytes(shards);
+    /// Mailboxes of so many ring sets for `shards` shards. What no session uses
+    /// is not touched.
+    pub fn create(shards: usize, ring_sets: usize) -> Result<Self, ConnectError> {
+        let bytes = ring_sets * mailbox_bytes(shards);
         Ok(Self {
             to_server: Region::create("remora-to-server", RegionKind::Mailbox, bytes)?,
             to_client: Region::create("remora-to-client", RegionKind::Readable, bytes)?,
@@ -169,7 +188,8 @@ impl SessionMemory {
                 RegionKind::Mailbox,
                 LARGE_BUFFER_BYTES,
             )?),
-            eventfd: Bell::eventfd()?,
+            shards,
+            ring_sets,
         })
     }
 
@@ -189,17 +209,20 @@ impl SessionMemory {
         &self.large
     }
 
-    /// The bell that wakes the client.
-    pub fn client_bell(&self) -> Bell {
-        Bell::new(self.to_server.view(), CLIENT_ASLEEP_WORD, Arc::clone(&self.eventfd))
+    /// The bell that wakes the client's thread that has this ring set.
+    pub fn thread_bell(&self, set: usize) -> ThreadBell {
+        ThreadBell::new(self.to_server.words(), self.shards, set)
     }
 
     /// Ends the session for the client: none of its operations completes
-    /// successfully any more.
-    pub fn withdraw(&self) {
+    /// successfully any more. Threads that sleep are woken, those of the first
+    /// `sets_used` ring sets.
+    pub fn withdraw(&self, sets_used: usize) {
         self.to_client().store_release(WITHDRAWN_WORD, 1);
         Words::full_fence();
-        self.client_bell().signal();
+        for set in 0..sets_used.min(self.ring_sets) {
+            self.thread_bell(set).signal();
+        }
     }
 }
 
@@ -218,12 +241,8 @@ pub struct Grant<'a> {
 impl Grant<'_> {
     /// Sends the grant to the client.
     pub fn send(&self, socket: impl AsFd) -> std::io::Result<()> {
-        let mut fds = vec![
-            self.memory.to_server.fd(),
-            self.memory.to_client.fd(),
-            self.memory.large.fd(),
-            self.memory.eventfd.as_fd(),
-        ];
+        let mut fds =
+            vec![self.memory.to_server.fd(), self.memory.to_client.fd(), self.memory.large.fd()];
         for &(arena, eventfd) in self.shards {
             fds.extend([arena, eventfd]);
         }

@@ -1,9 +1,10 @@
 //! The link: operations are executed by whoever posts them.
 
 use super::bell::{Bell, Sleeper, Woken};
+use super::doorbell::Doorbell;
 use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{ReadView, Words};
-use remora_layout::immediate::shard_of;
+use remora_layout::immediate::{Kind, kind_of, shard_of};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,6 +13,12 @@ struct RemoteRegion {
     view: ReadView,
     /// The same memory, if it is one's own mailbox: that is written only.
     mailbox: Option<Words>,
+}
+
+/// What a WRITE with an immediate rings.
+enum Rung {
+    Bell(Bell),
+    Doorbell(Doorbell),
 }
 
 /// How a link's own side hears what the peer writes.
@@ -30,7 +37,7 @@ pub struct ShmLink {
     /// The word that says that the session was withdrawn.
     withdrawn: Option<(ReadView, usize)>,
     /// Each immediate's bell.
-    bells: Vec<(u32, Bell)>,
+    bells: Vec<(u32, Rung)>,
     ear: Option<Ear>,
 }
 
@@ -51,8 +58,17 @@ impl ShmLink {
 
     /// A WRITE with an immediate to this shard rings this bell after its bytes.
     pub fn add_bell(&mut self, shard: u32, bell: Bell) {
+        self.add_rung(shard, Rung::Bell(bell));
+    }
+
+    /// As [`ShmLink::add_bell`], for a shard that goes by ready bits.
+    pub fn add_doorbell(&mut self, shard: u32, doorbell: Doorbell) {
+        self.add_rung(shard, Rung::Doorbell(doorbell));
+    }
+
+    fn add_rung(&mut self, shard: u32, rung: Rung) {
         self.bells.retain(|(known, _)| *known != shard);
-        self.bells.push((shard, bell));
+        self.bells.push((shard, rung));
     }
 
     /// What [`Link::wait`] sleeps on: the bell that the peer rings, and the
@@ -129,7 +145,13 @@ impl ShmLink {
     #[inline]
     fn ring(&self, imm: u32) -> Result<(), LinkError> {
         let bell = self.bells.iter().find(|(known, _)| *known as usize == shard_of(imm));
-        bell.ok_or(LinkError::NoSuchImmediate(imm))?.1.ring();
+        match &bell.ok_or(LinkError::NoSuchImmediate(imm))?.1 {
+            Rung::Bell(bell) => _ = bell.ring(),
+            Rung::Doorbell(doorbell) if kind_of(imm) == Some(Kind::Credit) => {
+                doorbell.ring_for_credit();
+            }
+            Rung::Doorbell(doorbell) => _ = doorbell.ring(),
+        };
         Ok(())
     }
 

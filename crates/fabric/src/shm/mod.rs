@@ -7,10 +7,15 @@
 pub mod asleep;
 mod bell;
 mod connect;
+mod doorbell;
 mod link;
+pub mod ready;
 mod socket;
+mod thread_bell;
 
 pub use bell::{Bell, Sleeper, StreamEvent, Woken};
 pub(crate) use connect::dial;
 pub use connect::{Connected, Grant, SessionMemory, connect, decline};
+pub use doorbell::Doorbell;
 pub use link::ShmLink;
+pub use thread_bell::ThreadBell;

@@ -212,7 +212,7 @@ impl Control {
             pointer_table_seed: table.map_or(0, |table| table.seed).into(),
             offer: self.offer().to_wire(),
             transport: number_of(chosen).into(),
-            reserved: 0.into(),
+            ring_sets: (crate::session::ring_sets(chosen) as u32).into(),
             socket_path: [0; SOCKET_PATH_BYTES],
             padding: [0; 4],
             tcp_address: [0; TCP_ADDRESS_BYTES],

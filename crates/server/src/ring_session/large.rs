@@ -88,6 +88,8 @@ pub struct Large {
     held: usize,
     held_bytes: usize,
     streams: usize,
+    /// A mask that takes a session's number to its ring set.
+    set_mask: u16,
     /// The client's buffer, where its unused pages can be given back.
     buffer: Option<Arc<Region>>,
     /// What a search works in.
@@ -101,14 +103,31 @@ pub fn session_of(id: u32) -> u16 {
     (id >> 16) as u16
 }
 
+/// An id of a request of this session, whichever.
+pub fn id_of(session: u16) -> u32 {
+    (session as u32) << 16
+}
+
 impl Large {
-    /// Nothing under way. `buffer` is the client's, if it is memory of this
-    /// process.
-    pub fn new(buffer: Option<Arc<Region>>) -> Self {
-        let scratch = Vec::new();
-        let (durable, held, held_bytes, streams) = (0, 0, 0, 0);
-        let outgoing = VecDeque::new();
-        Self { outgoing, durable, held, held_bytes, streams, buffer, scratch, has_sent: false }
+    /// Nothing under way, for a client with so many ring sets. `buffer` is the
+    /// client's, if it is memory of this process.
+    pub fn new(buffer: Option<Arc<Region>>, ring_sets: usize) -> Self {
+        Self {
+            outgoing: VecDeque::new(),
+            durable: 0,
+            held: 0,
+            held_bytes: 0,
+            streams: 0,
+            set_mask: ring_sets as u16 - 1,
+            buffer,
+            scratch: Vec::new(),
+            has_sent: false,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.outgoing.is_empty()
     }
 
     /// Replies that wait for this sequence, or an earlier one, may go.
@@ -142,18 +161,23 @@ impl Large {
         std::mem::take(&mut self.has_sent) && self.is_full() || self.holds_enough()
     }
 
-    /// Whether something could go on now.
-    pub fn may_send(&self, link: &AnyLink) -> bool {
-        self.next().is_some() && link.has_room()
+    /// Whether something could go on now, though nothing of the `blocked` ring
+    /// sets.
+    #[inline]
+    pub fn may_send(&self, link: &AnyLink, blocked: u64) -> bool {
+        !self.outgoing.is_empty() && self.next(blocked).is_some() && link.has_room()
     }
 
     /// The session of the client with which something can be done.
-    fn next(&self) -> Option<usize> {
+    fn next(&self, blocked: u64) -> Option<usize> {
         let fronts = || self.outgoing.iter().filter_map(|(_, items)| items.front());
         // Searches wait while enough is held that goes by itself, once it is durable.
         let wait = self.holds_enough() && !fronts().all(|item| item.can_go(self.durable));
         let can_go = |item: &Item| item.can_go(self.durable) && !(wait && item.makes_replies());
-        self.outgoing.iter().position(|(_, items)| items.front().is_some_and(can_go))
+        self.outgoing.iter().position(|(session, items)| {
+            let is_blocked = blocked & 1 << (session & self.set_mask) != 0;
+            !is_blocked && items.front().is_some_and(can_go)
+        })
     }
 
     /// Queues a value for this memory, with the reply that follows.
@@ -210,17 +234,18 @@ impl Large {
     }
 
     /// Goes on with one session of the client: sends the replies that may go, one
-    /// piece of a value, or lets a search go on for a turn. Replies that may go out
-    /// now are given to `replies`, in order.
+    /// piece of a value, or lets a search go on for a turn; nothing of the `blocked`
+    /// ring sets. Its number; its replies that may go out now are given to
+    /// `replies`, in order.
     pub fn send_piece<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
-        link: &mut AnyLink,
+        (link, blocked): (&mut AnyLink, u64),
         (life, now): (u64, Now),
         replies: &mut Vec<Vec<u8>>,
-    ) -> Result<(), SessionError> {
-        let next = self.next().and_then(|at| self.outgoing.remove(at));
-        let Some((session, mut items)) = next else { return Ok(()) };
+    ) -> Result<Option<u16>, SessionError> {
+        let next = self.next(blocked).and_then(|at| self.outgoing.remove(at));
+        let Some((session, mut items)) = next else { return Ok(None) };
         self.has_sent = true;
         if let Some(Item::Value(value)) = items.front_mut() {
             let piece = shard.piece(&value.download, value.sent, STREAM_PIECE_BYTES);
@@ -284,7 +309,7 @@ impl Large {
             // The others' turn comes first.
             self.outgoing.push_back((session, items));
         }
-        Ok(())
+        Ok(Some(session))
     }
 
     /// The client has taken what stood in a part of its buffer.

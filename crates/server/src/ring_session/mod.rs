@@ -1,13 +1,22 @@
-//! One client's rings at one shard: frames in, commands executed in order,
-//! replies out.
+//! One client process's rings at one shard: frames in, commands executed in
+//! order, replies out.
+//!
+//! What it keeps true:
+//! * the shard looks at a ring only if a ready bit of the client names it, or if
+//!   it left something there: what it costs does not depend on how many rings
+//!   there are;
+//! * each ring that has something gets its turn, of [`FRAMES_PER_TURN`] at most,
+//!   before one of them gets another;
+//! * a thread of the client that takes no replies holds up its own ring set only.
 
+mod client_end;
 mod large;
 mod replies;
 mod searching;
 mod special;
 mod uploads;
 
-pub use replies::ClientEnd;
+pub use client_end::{ClientEnd, ShmEnd};
 
 use crate::shared::OtherSearches;
 use crate::touch_hints::TouchHints;
@@ -25,9 +34,9 @@ use remora_layout::limits::{
     TURNS_TOGETHER,
 };
 use remora_layout::message::{BufferName, PIECE, Status, form};
-use remora_layout::session::ring_offset;
+use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_ring::{Poll, Receiver, Violation};
-use replies::Replies;
+use replies::{Place, Replies, sets_of};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,17 +60,31 @@ pub enum SessionError {
     Link(#[from] LinkError),
 }
 
-/// One client's request and response ring at one shard.
+/// The request ring of one ring set.
+struct Incoming {
+    receiver: Receiver,
+    torn_since_ms: Option<u64>,
+}
+
+/// One client's request and response rings at one shard.
 pub struct RingSession {
     /// The session's number.
     pub session: u64,
-    receiver: Receiver,
+    client: ClientEnd,
+    seed: u64,
+    shard: usize,
+    to_server: ReadView,
+    /// By ring set; made when a set is used first.
+    incoming: Vec<Option<Box<Incoming>>>,
+    /// Ring sets at which the shard has to look, as far as it knows.
+    pending: u64,
+    /// Rings that it has looked at, since this was asked last.
+    looked: u64,
     replies: Replies,
     large: Large,
     uploads: Uploads,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
-    torn_since_ms: Option<u64>,
     /// Turns in a row whose replies have not gone out.
     turns_untold: u32,
     frames: Vec<u8>,
@@ -131,58 +154,164 @@ pub struct RingParts {
     pub searches: Arc<OtherSearches>,
 }
 
+impl Incoming {
+    fn bear_torn_frame(&mut self, now: Now) -> Result<(), SessionError> {
+        let since = *self.torn_since_ms.get_or_insert(now.unix_ms);
+        if now.unix_ms - since > TORN_FRAME_MS {
+            return Err(SessionError::TornForever);
+        }
+        Ok(())
+    }
+}
+
 impl RingSession {
     /// Both ends at the server.
     pub fn new(parts: RingParts) -> Self {
-        let seed = ring_seed(parts.seed, parts.shard, 0);
+        let RingParts { life, seed, shard, .. } = parts;
+        let place = Place { life, seed, shard, shards: parts.arenas.len() };
         Self {
             session: parts.session,
-            receiver: Receiver::new(parts.to_server.clone(), ring_offset(parts.shard), seed),
-            large: Large::new(parts.large.clone()),
-            uploads: Uploads::default(),
-            violated: Arc::clone(&parts.violated),
-            threads: Arc::clone(&parts.threads),
-            threads_seen: 0,
-            arenas: Arc::clone(&parts.arenas),
-            touched: Arc::clone(&parts.touched),
-            search_scratch: Vec::new(),
-            searches: Arc::clone(&parts.searches),
-            replies: Replies::new(parts),
-            torn_since_ms: None,
+            seed: parts.seed,
+            shard: parts.shard,
+            incoming: Vec::new(),
+            pending: 0,
+            looked: 0,
             turns_untold: 0,
+            replies: Replies::new(place, parts.to_server.clone(), parts.link, &parts.client),
+            large: Large::new(parts.large, parts.client.ring_sets()),
+            uploads: Uploads::default(),
             frames: Vec::new(),
+            search_scratch: Vec::new(),
+            threads_seen: 0,
+            client: parts.client,
+            to_server: parts.to_server,
+            violated: parts.violated,
+            threads: parts.threads,
+            arenas: parts.arenas,
+            touched: parts.touched,
+            searches: parts.searches,
         }
     }
 
     /// By which the client wakes the shard, if it does so itself.
     pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
-        self.replies.eventfd()
+        match &self.client {
+            ClientEnd::Shm(end) => Some(end.eventfd()),
+            ClientEnd::Far => None,
+        }
     }
 
     /// Whether there is something to do: the last scan before sleeping.
+    #[inline]
     pub fn has_work(&self) -> bool {
-        if self.replies.has_backlog() {
-            return self.replies.may_flush();
-        }
-        self.large.may_send(&self.replies.link)
-            || (!self.large.is_full() && self.receiver.has_frame())
+        self.ready() != 0
+            || self.turns_untold > 0
+            || self.replies.has_newly_blocked()
+            || (self.pending != 0 && !self.large.is_full())
+            || self.large.may_send(&self.replies.link, self.replies.blocked())
     }
 
-    /// Takes up to [`FRAMES_PER_TURN`] frames, executes them in order and
-    /// sends the replies. Gives the number of frames executed. Replies that a
-    /// network carries go out with those of the next turn, if more requests
-    /// wait for one.
+    /// Ring sets at which something new may be.
+    #[inline]
+    fn ready(&self) -> u64 {
+        match &self.client {
+            ClientEnd::Shm(end) => end.ready(),
+            ClientEnd::Far if self.replies.blocked() != 0 => self.replies.may_flush(0) as u64,
+            ClientEnd::Far => (!self.large.is_full() && self.has_frame()) as u64,
+        }
+    }
+
+    /// Whether a frame has begun to arrive in the one ring of a far client.
+    fn has_frame(&self) -> bool {
+        match self.incoming.first() {
+            Some(Some(incoming)) => incoming.receiver.has_frame(),
+            _ => self.made_receiver(0).has_frame(),
+        }
+    }
+
+    /// Whether it has something under way for which it wants turns, or ticks.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.pending != 0
+            || self.turns_untold > 0
+            || self.replies.has_newly_blocked()
+            || !self.large.is_empty()
+            || !self.uploads.is_empty()
+    }
+
+    /// The shard looks at the client only when that rings, unless there is
+    /// something to do. Whether it is so: not for a client that wakes the shard by
+    /// what arrives.
+    pub fn park(&self) -> bool {
+        match &self.client {
+            ClientEnd::Shm(end) => end.park(|| self.has_work()),
+            ClientEnd::Far => false,
+        }
+    }
+
+    /// The shard looks at the client again.
+    pub fn unpark(&self) {
+        if let ClientEnd::Shm(end) = &self.client {
+            end.unpark();
+        }
+    }
+
+    /// Rings that the shard has looked at, since this was asked last.
+    pub fn take_looked(&mut self) -> u64 {
+        std::mem::take(&mut self.looked)
+    }
+
+    fn made_receiver(&self, set: usize) -> Receiver {
+        let ring = set_offset(self.arenas.len(), set) + ring_offset(self.shard);
+        let seed = ring_seed(self.seed, ring_number(set, self.shard), 0);
+        let receiver = Receiver::new(self.to_server.clone(), ring, seed);
+        match self.client {
+            ClientEnd::Shm(_) => receiver.in_short_laps(),
+            ClientEnd::Far => receiver,
+        }
+    }
+
+    /// The request ring of a set; made when it is used first.
+    fn incoming(&mut self, set: usize) -> &mut Incoming {
+        if self.incoming.len() <= set {
+            self.incoming.resize_with(set + 1, || None);
+        }
+        if self.incoming[set].is_none() {
+            let receiver = self.made_receiver(set);
+            self.incoming[set] = Some(Box::new(Incoming { receiver, torn_since_ms: None }));
+        }
+        self.incoming[set].as_mut().expect("it was made above")
+    }
+
+    /// Takes up to [`FRAMES_PER_TURN`] frames out of each ring that has some,
+    /// executes them in order and sends the replies. Gives the number of frames
+    /// executed. Replies that a network carries go out with those of the next turn,
+    /// if more requests wait for one.
     pub fn turn(
         &mut self,
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<usize, SessionError> {
-        let taken = self.take_frames(shard, now)?;
-        // With work there is a next turn, before the shard sleeps.
+        self.large.set_durable(shard.durable_sequence());
+        self.pending |= self.replies.take_newly_blocked()
+            | match &self.client {
+                ClientEnd::Shm(end) => end.take_ready(),
+                ClientEnd::Far => self.ready(),
+            };
+        self.replies.flush(self.pending)?;
+        self.send_large(shard, now)?;
+        let mut taken = 0;
+        for set in sets_of(self.pending) {
+            taken += self.take_frames(set, shard, now)?;
+        }
+        if matches!(self.client, ClientEnd::Far) {
+            // It is looked at each time.
+            self.pending = 0;
+        }
         let puts_off = self.replies.may_put_off()
             && taken == FRAMES_PER_TURN
             && self.turns_untold + 1 < TURNS_TOGETHER
-            && self.has_work();
+            && self.ready() != 0;
         if puts_off {
             self.turns_untold += 1;
         } else if taken > 0 || self.turns_untold > 0 {
@@ -192,60 +321,57 @@ impl RingSession {
         Ok(taken)
     }
 
+    /// Takes up to [`FRAMES_PER_TURN`] frames out of one ring and executes them.
+    /// Their number.
     fn take_frames(
         &mut self,
+        set: usize,
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<usize, SessionError> {
-        self.large.set_durable(shard.durable_sequence());
-        if self.replies.has_backlog() {
-            self.replies.flush()?;
-            if self.replies.has_backlog() {
-                return Ok(0);
-            }
-        }
-        self.send_large(shard, now)?;
-        if self.large.is_full() || self.replies.has_backlog() || !self.receiver.has_frame() {
+        if self.replies.blocked() & 1 << set != 0 {
+            // With the credit that it waits for comes a ready bit.
+            self.pending &= !(1 << set);
             return Ok(0);
         }
+        if self.large.is_full() {
+            return Ok(0);
+        }
+        self.looked += 1;
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut ends = [0usize; FRAMES_PER_TURN];
-        let mut taken = 0;
-        while taken < FRAMES_PER_TURN {
-            match self.receiver.poll(&mut frames) {
+        let incoming = self.incoming(set);
+        let (mut taken, mut is_empty) = (0, false);
+        while taken < FRAMES_PER_TURN && !is_empty {
+            match incoming.receiver.poll(&mut frames) {
                 Poll::Frame(_) => {
-                    self.torn_since_ms = None;
+                    incoming.torn_since_ms = None;
                     ends[taken] = frames.len();
                     taken += 1;
-                    self.receiver.prefetch();
+                    incoming.receiver.prefetch();
                 }
-                Poll::Empty => break,
+                Poll::Empty => is_empty = true,
                 Poll::Torn => {
-                    self.bear_torn_frame(now)?;
+                    incoming.bear_torn_frame(now)?;
                     break;
                 }
                 Poll::Violated(violation) => return Err(violation.into()),
             }
         }
-        // All that the turn sends goes out together.
+        if is_empty {
+            self.pending &= !(1 << set);
+        }
         if taken > 0 {
+            // All that the turn sends goes out together.
             self.replies.link.hold();
+            self.execute(shard, now, &frames, &ends[..taken])?;
+            if let Some(credit) = self.incoming(set).receiver.credit_due() {
+                self.replies.give_credit(set, credit)?;
+            }
         }
-        self.execute(shard, now, &frames, &ends[..taken])?;
         self.frames = frames;
-        if let Some(credit) = self.receiver.credit_due() {
-            self.replies.give_credit(credit)?;
-        }
         Ok(taken)
-    }
-
-    fn bear_torn_frame(&mut self, now: Now) -> Result<(), SessionError> {
-        let since = *self.torn_since_ms.get_or_insert(now.unix_ms);
-        if now.unix_ms - since > TORN_FRAME_MS {
-            return Err(SessionError::TornForever);
-        }
-        Ok(())
     }
 
     /// Decodes all, prefetches all, then executes in order.
@@ -384,7 +510,7 @@ impl RingSession {
             self.large.hold(session, [header.as_bytes(), value].concat(), reply.wait);
             return Ok(());
         }
-        self.replies.send_or_keep(&[header.as_bytes(), value])
+        self.replies.send_or_keep(id, &[header.as_bytes(), value])
     }
 
     /// Gives the session up. Whether no other shard had done so before.

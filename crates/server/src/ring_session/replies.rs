@@ -1,89 +1,128 @@
 //! The way to the client: replies, credit, and waking it.
 
-use super::{RingParts, SessionError};
-use remora_arena::ReadView;
+use super::large::session_of;
+use super::{ClientEnd, SessionError};
+use remora_arena::{ReadView, Words};
 use remora_engine::Reply;
 use remora_fabric::far::CLIENT_MAILBOX;
-use remora_fabric::shm::Bell;
+use remora_fabric::shm::ThreadBell;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
 use remora_layout::message::{HAS_VALUE, ReplyHeader};
-use remora_layout::session::{credit_word, ring_offset};
+use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset, stuck_word};
 use remora_ring::{SendError, Sender};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
-/// How client and shard wake each other.
-pub enum ClientEnd {
-    /// By bells.
-    Shm {
-        /// Wakes the client.
-        bell: Bell,
-        /// By which the client wakes the shard: its own, so that no other
-        /// client can take a signal away.
-        eventfd: Arc<OwnedFd>,
-    },
-    /// What arrives wakes the client; the agent wakes the shard.
-    Far,
-}
-
-/// One client's response ring at one shard, and what the client sees of the
-/// request ring: its credit.
-pub struct Replies {
-    life: u64,
-    to_server: ReadView,
-    credit_word: usize,
+/// The response ring of one ring set, and what the client sees of the request
+/// ring: its credit.
+struct Outgoing {
     sender: Sender,
-    /// What carries them, and large values.
-    pub link: AnyLink,
-    client: ClientEnd,
+    credit_word: usize,
+    /// Wakes the client's thread, if it does not wake by what arrives.
+    bell: Option<ThreadBell>,
     /// Replies that wait for room: a slow reader holds up only itself.
     backlog: VecDeque<Vec<u8>>,
 }
 
+/// Whose replies they are.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The server's life.
+    pub life: u64,
+    /// Seed of the session's rings.
+    pub seed: u64,
+    /// The shard, and how many there are.
+    pub shard: usize,
+    pub shards: usize,
+}
+
+/// One client's response rings at one shard.
+pub struct Replies {
+    place: Place,
+    /// A mask that takes a session's number to its ring set.
+    set_mask: usize,
+    to_server: ReadView,
+    /// The mailboxes of a client over shared memory, where its threads are woken, and
+    /// told that replies wait for credit.
+    shm: Option<(Words, Words)>,
+    /// What carries them, and large values.
+    pub link: AnyLink,
+    /// By ring set; made when a set is used first.
+    outgoing: Vec<Option<Box<Outgoing>>>,
+    /// Ring sets whose replies wait for room.
+    blocked: u64,
+    /// Those of which the client was told so: their credit has to be looked at once
+    /// more.
+    newly_blocked: u64,
+    /// Ring sets that have replies of which the client was not told.
+    untold: u64,
+}
+
 impl Replies {
     /// Nothing is sent yet.
-    pub fn new(parts: RingParts) -> Self {
-        let ring = ring_offset(parts.shard) as u64;
-        let sender = Sender::new(CLIENT_MAILBOX, ring, ring_seed(parts.seed, parts.shard, 1));
-        // A device stores a WRITE without a word; only one with an immediate
-        // wakes a client that sleeps.
-        let sender = match parts.link.transport() {
-            Transport::Verbs => {
-                sender.with_immediate(immediate::of(immediate::Kind::Reply, parts.shard))
-            }
-            _ => sender,
-        };
+    pub fn new(place: Place, to_server: ReadView, link: AnyLink, client: &ClientEnd) -> Self {
         Self {
-            life: parts.life,
-            sender,
-            credit_word: credit_word(parts.shard),
-            to_server: parts.to_server,
-            link: parts.link,
-            client: parts.client,
-            backlog: VecDeque::new(),
+            place,
+            set_mask: client.ring_sets() - 1,
+            shm: client.mailboxes(),
+            to_server,
+            link,
+            outgoing: Vec::new(),
+            blocked: 0,
+            newly_blocked: 0,
+            untold: 0,
         }
     }
 
-    /// By which the client wakes the shard, if it does so itself.
-    pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.client {
-            ClientEnd::Shm { eventfd, .. } => Some(eventfd.as_fd()),
-            ClientEnd::Far => None,
-        }
+    /// The ring set to which replies to this request go.
+    fn set_of(&self, id: u32) -> usize {
+        session_of(id) as usize & self.set_mask
     }
 
-    /// Tells the client what was sent: wakes it, or lets all of it go out by one
-    /// WRITE.
+    /// What a ring set needs; made when it is used first.
+    fn outgoing(&mut self, set: usize) -> &mut Outgoing {
+        if self.outgoing.len() <= set {
+            self.outgoing.resize_with(set + 1, || None);
+        }
+        let Self { place: Place { seed, shard, shards, .. }, shm, link, .. } = self;
+        self.outgoing[set].get_or_insert_with(|| {
+            let block = set_offset(*shards, set);
+            let ring = (block + ring_offset(*shard)) as u64;
+            let seed = ring_seed(*seed, ring_number(set, *shard), 1);
+            let sender = Sender::new(CLIENT_MAILBOX, ring, seed);
+            // A device stores a WRITE without a word; only one with an immediate
+            // wakes a client that sleeps.
+            let sender = match link.transport() {
+                Transport::Verbs => {
+                    sender.with_immediate(immediate::of(immediate::Kind::Reply, *shard))
+                }
+                _ if shm.is_some() => sender.in_short_laps(),
+                _ => sender,
+            };
+            let bell = shm.as_ref().map(|(words, _)| ThreadBell::new(words.clone(), *shards, set));
+            let credit_word = block / 8 + credit_word(*shard);
+            Box::new(Outgoing { sender, credit_word, bell, backlog: VecDeque::new() })
+        })
+    }
+
+    /// Tells the client what was sent: wakes its threads, or lets all of it go out by
+    /// one WRITE.
     pub fn tell_client(&mut self) -> Result<(), SessionError> {
-        match &self.client {
-            ClientEnd::Shm { bell, .. } => _ = bell.ring(),
-            ClientEnd::Far => {
-                self.sender.post(&mut self.link).map_err(link_failure)?;
-                self.pass_over_writes();
+        let untold = std::mem::take(&mut self.untold);
+        if untold != 0 && self.shm.is_some() {
+            Words::full_fence();
+            for outgoing in sets_of(untold).filter_map(|set| self.outgoing[set].as_ref()) {
+                if let Some(bell) = &outgoing.bell {
+                    bell.ring_after_fence();
+                }
             }
+        } else {
+            for set in sets_of(untold) {
+                let Some(outgoing) = &mut self.outgoing[set] else { continue };
+                outgoing.sender.post(&mut self.link).map_err(link_failure)?;
+            }
+            self.pass_over_writes();
         }
         self.link.release();
         Ok(())
@@ -92,7 +131,7 @@ impl Replies {
     /// Whether [`Replies::tell_client`] may be put off: a network carries the
     /// replies, and each write to it costs as much as some of them.
     pub fn may_put_off(&self) -> bool {
-        matches!(self.client, ClientEnd::Far)
+        self.shm.is_none()
     }
 
     /// Completions of WRITEs mean nothing here. Bounded by what was posted.
@@ -100,84 +139,138 @@ impl Replies {
         while self.link.poll().is_some() {}
     }
 
-    /// Whether replies wait for room.
-    pub fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+    /// Ring sets whose replies wait for room.
+    pub fn blocked(&self) -> u64 {
+        self.blocked
+    }
+
+    /// Whether replies to the session that made this request wait for room.
+    pub fn has_backlog(&self, id: u32) -> bool {
+        self.blocked & 1 << self.set_of(id) != 0
     }
 
     /// Bytes of replies that wait for room.
     #[cfg(test)]
     pub fn backlog_bytes(&self) -> usize {
-        self.backlog.iter().map(Vec::len).sum()
+        let backlogs = self.outgoing.iter().flatten().map(|outgoing| &outgoing.backlog);
+        backlogs.flatten().map(Vec::len).sum()
     }
 
-    /// Whether the client has given credit since the backlog began.
-    pub fn may_flush(&self) -> bool {
-        let credit = self.to_server.load_acquire(self.credit_word);
-        credit != self.sender.credit()
+    /// Whether the client has given credit to a ring set since its backlog began.
+    pub fn may_flush(&self, set: usize) -> bool {
+        let outgoing = self.outgoing.get(set).and_then(Option::as_ref);
+        outgoing.is_some_and(|outgoing| {
+            self.to_server.load_acquire(outgoing.credit_word) != outgoing.sender.credit()
+        })
     }
 
     /// The server's life, which each reply tells.
     pub fn life(&self) -> u64 {
-        self.life
+        self.place.life
     }
 
     /// The header of an encoded reply.
     pub fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
-        header_of(reply, id, self.life)
+        header_of(reply, id, self.place.life)
     }
 
-    /// Sends a reply, or keeps it until there is room.
-    pub fn send_or_keep(&mut self, parts: &[&[u8]]) -> Result<(), SessionError> {
+    /// Sends the reply to this request, or keeps it until there is room.
+    pub fn send_or_keep(&mut self, id: u32, parts: &[&[u8]]) -> Result<(), SessionError> {
+        let set = self.set_of(id);
         let bytes = parts.iter().map(|part| part.len()).sum();
-        if self.backlog.is_empty() {
-            if !self.sender.has_room(bytes) {
-                self.take_credit()?;
+        if self.blocked & 1 << set == 0 {
+            let sender = &self.outgoing(set).sender;
+            let mut has_room = sender.has_room(bytes);
+            if !has_room || sender.wants_credit() {
+                self.take_credit(set)?;
+                has_room = self.outgoing(set).sender.has_room(bytes);
             }
-            if self.sender.has_room(bytes) {
-                return self.send(parts);
+            if has_room {
+                return self.send(set, parts);
             }
         }
-        self.backlog.push_back(parts.concat());
+        self.outgoing(set).backlog.push_back(parts.concat());
+        if self.blocked & 1 << set == 0 {
+            self.blocked |= 1 << set;
+            self.newly_blocked |= 1 << set;
+            self.say_stuck(set, 1);
+        }
         Ok(())
     }
 
-    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SessionError> {
+    /// Tells the client whether a ring set's replies wait for credit: only then does
+    /// it wake the shard when it gives some.
+    fn say_stuck(&self, set: usize, is_stuck: u64) {
+        if let Some((_, to_client)) = &self.shm {
+            let Place { shard, shards, .. } = self.place;
+            to_client.store(set_offset(shards, set) / 8 + stuck_word(shard), is_stuck);
+            Words::full_fence();
+        }
+    }
+
+    /// Ring sets that have to be flushed although the client says nothing: it may
+    /// have given credit just before it was told that they wait for it.
+    pub fn take_newly_blocked(&mut self) -> u64 {
+        std::mem::take(&mut self.newly_blocked)
+    }
+
+    /// Whether there are such sets.
+    #[inline]
+    pub fn has_newly_blocked(&self) -> bool {
+        self.newly_blocked != 0
+    }
+
+    fn send(&mut self, set: usize, parts: &[&[u8]]) -> Result<(), SessionError> {
+        let sender = &mut self.outgoing[set].as_mut().expect("it was made before").sender;
         // What another process polls for is there at once; what goes over a
         // network goes together.
-        match &self.client {
-            ClientEnd::Shm { .. } => {
-                self.sender.send(&mut self.link, parts).map_err(link_failure)?;
-                self.pass_over_writes();
-            }
-            ClientEnd::Far => self.sender.gather(&mut self.link, parts).map_err(link_failure)?,
+        if self.shm.is_some() {
+            sender.send(&mut self.link, parts).map_err(link_failure)?;
+            self.pass_over_writes();
+        } else {
+            sender.gather(&mut self.link, parts).map_err(link_failure)?;
         }
+        self.untold |= 1 << set;
         Ok(())
     }
 
-    fn take_credit(&mut self) -> Result<(), SessionError> {
-        let credit = self.to_server.load_acquire(self.credit_word);
-        Ok(self.sender.take_credit(credit)?)
+    fn take_credit(&mut self, set: usize) -> Result<(), SessionError> {
+        let word = self.outgoing(set).credit_word;
+        let credit = self.to_server.load_acquire(word);
+        Ok(self.outgoing(set).sender.take_credit(credit)?)
     }
 
-    /// Sends what waits, as far as there is room.
-    pub fn flush(&mut self) -> Result<(), SessionError> {
-        self.take_credit()?;
-        let mut sent = false;
-        while let Some(reply) = self.backlog.front() {
-            if !self.sender.has_room(reply.len()) {
-                break;
-            }
-            let reply = self.backlog.pop_front().expect("it is there");
-            self.send(&[&reply])?;
-            sent = true;
+    /// Sends what waits of these ring sets, as far as there is room.
+    pub fn flush(&mut self, sets: u64) -> Result<(), SessionError> {
+        let blocked = sets & self.blocked;
+        if blocked == 0 {
+            return Ok(());
         }
-        if sent { self.tell_client() } else { Ok(()) }
+        sets_of(blocked).try_for_each(|set| self.flush_set(set))?;
+        self.tell_client()
     }
 
-    /// Tells the client how many bytes of its requests have been consumed.
-    pub fn give_credit(&mut self, consumed: u64) -> Result<(), SessionError> {
-        let to = RemoteAddress { region: CLIENT_MAILBOX, offset: self.credit_word as u64 * 8 };
+    fn flush_set(&mut self, set: usize) -> Result<(), SessionError> {
+        self.take_credit(set)?;
+        loop {
+            let outgoing = self.outgoing(set);
+            let Some(reply) = outgoing.backlog.front() else { break };
+            if !outgoing.sender.has_room(reply.len()) {
+                return Ok(());
+            }
+            let reply = outgoing.backlog.pop_front().expect("it is there");
+            self.send(set, &[&reply])?;
+        }
+        self.blocked &= !(1 << set);
+        self.say_stuck(set, 0);
+        Ok(())
+    }
+
+    /// Tells the client how many bytes of its requests in a ring set have been
+    /// consumed.
+    pub fn give_credit(&mut self, set: usize, consumed: u64) -> Result<(), SessionError> {
+        let offset = self.outgoing(set).credit_word as u64 * 8;
+        let to = RemoteAddress { region: CLIENT_MAILBOX, offset };
         let bytes = consumed.to_le_bytes();
         self.link.post(&[Work::Write { id: 0, to, bytes: &bytes, imm: None }]);
         self.pass_over_writes();
@@ -194,6 +287,15 @@ fn link_failure(error: SendError) -> SessionError {
         SendError::Link(error) => error.into(),
         other => unreachable!("room was looked for, replies fit a frame: {other}"),
     }
+}
+
+/// The ring sets that these bits name.
+pub fn sets_of(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let set = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+        bits &= bits - 1;
+        Some(set)
+    })
 }
 
 /// The header of an encoded reply, in a server's life.

@@ -124,7 +124,7 @@ impl RingSession {
             return self.search_other(query, (shard, root), id, now);
         }
         let session = large::session_of(id);
-        if self.large.holds_up(session) || self.replies.has_backlog() {
+        if self.large.holds_up(session) || self.replies.has_backlog(id) {
             let mut command = Vec::new();
             Command::Of { key, request }.encode_within(hash.database(), id, &mut command);
             self.large.ask(session, command);
@@ -168,7 +168,7 @@ impl RingSession {
                     large.hold(session, [header.as_bytes(), part].concat(), wait);
                     return Ok(());
                 }
-                replies.send_or_keep(&[header.as_bytes(), part])
+                replies.send_or_keep(id, &[header.as_bytes(), part])
             })?;
         if !ended {
             large.search(session, searching);

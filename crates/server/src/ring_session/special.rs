@@ -163,14 +163,18 @@ impl RingSession {
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<(), SessionError> {
-        if !self.large.may_send(&self.replies.link) {
+        let blocked = self.replies.blocked();
+        if !self.large.may_send(&self.replies.link, blocked) {
             return Ok(());
         }
         let mut replies = Vec::new();
         let life = self.replies.life();
-        self.large.send_piece(shard, &mut self.replies.link, (life, now), &mut replies)?;
+        let by = (&mut self.replies.link, blocked);
+        let Some(session) = self.large.send_piece(shard, by, (life, now), &mut replies)? else {
+            return Ok(());
+        };
         for reply in &replies {
-            self.replies.send_or_keep(&[reply])?;
+            self.replies.send_or_keep(large::id_of(session), &[reply])?;
         }
         if replies.is_empty() { Ok(()) } else { self.replies.tell_client() }
     }

@@ -7,14 +7,11 @@ use crate::bench::args::KeysArgs;
 use crate::bench::target::{Costs, Request, Target};
 use crate::wake::Wake;
 use anyhow::{Context, bail, ensure};
-use remora_arena::AsleepWord;
 use remora_engine::{Command, Condition, Expiry};
-use remora_fabric::shm::{self, Bell, Sleeper};
+use remora_fabric::shm::{self, Bell, ThreadBell};
 use remora_layout::message::{ReplyHeader, Status};
-use remora_layout::session::CLIENT_ASLEEP_WORD;
 use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -60,18 +57,14 @@ struct Outstanding {
 struct Wait {
     wake: Wake,
     naps: bool,
-    sleeper: Sleeper,
+    bell: ThreadBell,
     socket: UnixStream,
-    /// Kept open: it is what the sleeper watches.
-    _eventfd: OwnedFd,
 }
 
 /// Connects to the bench's server at `socket`.
 pub fn open(socket: &Path, args: &KeysArgs) -> anyhow::Result<VariantTarget> {
     let connected = shm::connect(socket).context("connecting to the bench's own server")?;
-    let sleeper = Sleeper::new(AsleepWord::new(connected.to_server.clone(), CLIENT_ASLEEP_WORD))?;
-    sleeper.watch(connected.eventfd.as_fd())?;
-    sleeper.watch(connected.socket.as_fd())?;
+    let bell = connected.thread_bell(0);
     connected.socket.set_nonblocking(true)?;
     let longest = message_bytes(args.key_bytes, args.value_bytes);
     let polls = args.messages == Messages::Indicator;
@@ -96,9 +89,8 @@ pub fn open(socket: &Path, args: &KeysArgs) -> anyhow::Result<VariantTarget> {
         wait: Wait {
             wake: if polls { Wake::Poll } else { args.wake },
             naps: polls,
-            sleeper,
+            bell,
             socket: connected.socket,
-            _eventfd: connected.eventfd,
         },
         requests: VecDeque::new(),
         first_id: 0,
@@ -137,7 +129,7 @@ impl Wait {
                 }
                 Wake::Hybrid if waited < HYBRID_SPIN => {}
                 Wake::Hybrid | Wake::Event => {
-                    self.sleeper.sleep(Some(TIMEOUT - waited), || incoming.has_message());
+                    self.bell.sleep(TIMEOUT - waited, || incoming.has_message());
                     self.look_after_server()?;
                 }
             }

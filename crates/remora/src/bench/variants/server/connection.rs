@@ -6,7 +6,7 @@ use super::super::ends::{Broken, Receiving, Sending, Side, ends};
 use super::rest::Rest;
 use remora_arena::Region;
 use remora_fabric::detect::{Offer, number_of};
-use remora_fabric::shm::{Bell, Grant, SessionMemory, decline};
+use remora_fabric::shm::{Bell, Grant, SessionMemory, ThreadBell, decline};
 use remora_fabric::{Transport, hello_of, refusal};
 use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
@@ -64,7 +64,7 @@ pub struct Conversation<O = Outgoing> {
 pub struct Outgoing {
     sending: Box<dyn Sending>,
     /// Wakes the client; none where messages are only polled for.
-    bell: Option<Bell>,
+    bell: Option<ThreadBell>,
     life: Life,
 }
 
@@ -264,14 +264,14 @@ fn offer() -> Offer {
 
 fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::Result<()> {
     let shards = host.posts.len();
-    let memory = SessionMemory::create(shards)?;
+    let memory = SessionMemory::create(shards, 1)?;
     let seed = rand::random();
     let mut eventfds = Vec::with_capacity(shards);
     for (shard, post) in host.posts.iter().enumerate() {
         let eventfd = Bell::eventfd()?;
         let side = Side::of_server(memory.to_server(), memory.to_client(), shard, seed);
         let (incoming, sending) = ends(host.messages, &side, host.message_bytes);
-        let bell = (host.messages != Messages::Indicator).then(|| memory.client_bell());
+        let bell = (host.messages != Messages::Indicator).then(|| memory.thread_bell(0));
         let outgoing = Outgoing { sending, bell, life: life.clone() };
         eventfds.push(Arc::clone(&eventfd));
         let life = life.clone();
@@ -291,7 +291,7 @@ fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::
         pointer_table_seed: 0.into(),
         offer: offer().to_wire(),
         transport: number_of(Transport::Shm).into(),
-        reserved: 0.into(),
+        ring_sets: 1.into(),
         socket_path: [0; SOCKET_PATH_BYTES],
         padding: [0; 4],
         tcp_address: [0; TCP_ADDRESS_BYTES],

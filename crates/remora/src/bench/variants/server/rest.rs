@@ -95,7 +95,7 @@ impl Rest {
 
     /// Wakes also for this descriptor.
     pub fn watch(&self, fd: BorrowedFd<'_>) -> std::io::Result<()> {
-        self.sleeper.watch(fd)
+        self.sleeper.watch(fd, 0)
     }
 
     /// No longer wakes for it.

@@ -1,0 +1,240 @@
+//! The client processes whose rings one shard serves.
+//!
+//! What it keeps true:
+//! * what a turn costs does not depend on how many clients there are, but on how
+//!   many of them have had something to do lately: the others are *parked*
+//!   ([`remora_fabric::shm::ready`]), and looked at again when they ring;
+//! * a client that is parked has nothing under way for which the shard would have
+//!   to look at it by itself;
+//! * each client that has work gets its turn before one gets another.
+
+use crate::ring_session::{RingSession, SessionError};
+use remora_arena::NoJournal;
+use remora_engine::{Now, Shard};
+use remora_fabric::shm::Sleeper;
+use remora_layout::limits::{DOORBELL_LOOK_US, KEPT_UNPARKED, PARK_AFTER_US};
+use std::time::{Duration, Instant};
+
+/// A mark of a client's eventfd has this bit, and the client's place.
+const CLIENT_MARK: u64 = 1 << 63;
+
+struct Client {
+    session: RingSession,
+    /// When it last had work.
+    worked: Instant,
+    is_parked: bool,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Default)]
+pub struct Served {
+    /// Clients that had frames.
+    pub clients: u64,
+    /// Their frames.
+    pub frames: u64,
+    /// Clients whose ready bits were looked at.
+    pub looks: u64,
+    /// Rings that were looked at.
+    pub rings: u64,
+}
+
+/// See the module's text.
+pub struct RingClients {
+    /// By place; a place is used again.
+    clients: Vec<Option<Box<Client>>>,
+    /// The places of those that are not parked.
+    unparked: Vec<usize>,
+    parked: usize,
+    /// When doorbells were last looked for, and clients to be parked.
+    looked: Instant,
+    swept: Instant,
+    /// Clients that rang while they were parked.
+    rung: u64,
+}
+
+impl RingClients {
+    /// None yet.
+    pub fn new() -> Self {
+        let (looked, swept) = (Instant::now(), Instant::now());
+        Self { clients: Vec::new(), unparked: Vec::new(), parked: 0, looked, swept, rung: 0 }
+    }
+
+    /// Serves a client from now on.
+    ///
+    /// # Errors
+    /// The kernel does not watch its eventfd; the session comes back with why.
+    pub fn attach(
+        &mut self,
+        session: RingSession,
+        sleeper: &Sleeper,
+    ) -> Result<(), (Box<RingSession>, std::io::Error)> {
+        let free = self.clients.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.clients.len());
+        let watched = session.eventfd().map(|fd| sleeper.watch(fd, CLIENT_MARK | place as u64));
+        if let Some(Err(error)) = watched {
+            return Err((Box::new(session), error));
+        }
+        if place == self.clients.len() {
+            self.clients.push(None);
+        }
+        let client = Client { session, worked: Instant::now(), is_parked: false };
+        self.clients[place] = Some(Box::new(client));
+        self.unparked.push(place);
+        Ok(())
+    }
+
+    /// Lets go of clients, and gives back what they hold of the shard.
+    pub fn detach(
+        &mut self,
+        (shard, now): (&mut Shard<NoJournal>, Now),
+        sleeper: &Sleeper,
+        ends: impl Fn(&RingSession) -> bool,
+    ) {
+        for client in &mut self.clients {
+            let Some(Client { session, is_parked, .. }) = client.as_deref_mut() else { continue };
+            if !ends(session) {
+                continue;
+            }
+            session.abandon(shard, now);
+            if let Some(eventfd) = session.eventfd() {
+                sleeper.forget(eventfd);
+            }
+            self.parked -= *is_parked as usize;
+            *client = None;
+        }
+        self.unparked.retain(|&place| self.clients[place].is_some());
+    }
+
+    /// Clients that are parked.
+    pub fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// Clients that are not.
+    pub fn unparked(&self) -> usize {
+        self.unparked.len()
+    }
+
+    /// Clients that rang while they were parked, since this was asked last.
+    pub fn take_rung(&mut self) -> u64 {
+        std::mem::take(&mut self.rung)
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = &RingSession> {
+        // A place that is not parked has a client.
+        self.unparked.iter().filter_map(|&place| Some(&self.clients[place].as_ref()?.session))
+    }
+
+    /// Whether there is something to do: the last scan before sleeping. Who is
+    /// parked has rung if it has something.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.sessions().any(RingSession::has_work)
+    }
+
+    /// Whether requests are under way of which no more may come.
+    pub fn may_stall(&self) -> bool {
+        self.sessions().any(RingSession::may_stall)
+    }
+
+    /// Replies that are held back.
+    pub fn held_replies(&self) -> usize {
+        self.sessions().map(RingSession::held_replies).sum()
+    }
+
+    /// Each client that may have work gets its turn. Those that fail are told to
+    /// `lost`.
+    pub fn serve(
+        &mut self,
+        (shard, now, at): (&mut Shard<NoJournal>, Now, Instant),
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) -> Served {
+        let mut served = Served::default();
+        for &place in &self.unparked {
+            served.looks += 1;
+            let Some(client) = &mut self.clients[place] else { continue };
+            let session = &mut client.session;
+            if !session.is_busy() && !session.has_work() {
+                continue;
+            }
+            client.worked = at;
+            match session.turn(shard, now) {
+                Ok(frames) => {
+                    served.frames += frames as u64;
+                    served.clients += (frames > 0) as u64;
+                }
+                Err(error) => lost(session, error),
+            }
+            served.rings += session.take_looked();
+        }
+        served
+    }
+
+    /// Gives up requests of which no more comes. To be called with the shard's
+    /// ticks.
+    pub fn abandon_stalled(
+        &mut self,
+        (shard, now): (&mut Shard<NoJournal>, Now),
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) {
+        for &place in &self.unparked {
+            let Some(client) = &mut self.clients[place] else { continue };
+            if let Err(error) = client.session.abandon_stalled(shard, now) {
+                lost(&client.session, error);
+            }
+        }
+    }
+
+    /// Looks for doorbells, if clients are parked and that was long ago, and parks
+    /// those that have had no work for a while. Cheap if there is nothing to do.
+    #[inline]
+    pub fn look_around(&mut self, at: Instant, sleeper: &mut Sleeper) {
+        if self.parked > 0 && at - self.looked >= Duration::from_micros(DOORBELL_LOOK_US) {
+            self.looked = at;
+            sleeper.look();
+            self.take_doorbells(sleeper);
+        }
+        let is_due = at - self.swept >= Duration::from_micros(PARK_AFTER_US);
+        if is_due && self.unparked.len() > KEPT_UNPARKED {
+            self.park_idle(at);
+        }
+    }
+
+    /// Looks again at those that have rung, as the sleeper found.
+    pub fn take_doorbells(&mut self, sleeper: &mut Sleeper) {
+        for mark in sleeper.take_ready().filter(|mark| mark & CLIENT_MARK != 0) {
+            let place = (mark ^ CLIENT_MARK) as usize;
+            // A client that has gone may have rung before.
+            let Some(Some(client)) = self.clients.get_mut(place) else { continue };
+            if std::mem::take(&mut client.is_parked) {
+                client.session.unpark();
+                client.worked = Instant::now();
+                self.unparked.push(place);
+                self.parked -= 1;
+                self.rung += 1;
+            }
+        }
+    }
+
+    /// Parks those that have had no work for a while, but for some: those that
+    /// came or rang last.
+    #[cold]
+    fn park_idle(&mut self, at: Instant) {
+        self.swept = at;
+        let Self { clients, unparked, parked, .. } = self;
+        let is_idle = |place: usize| {
+            let client = clients[place].as_ref();
+            client.is_some_and(|client| {
+                let idle = at.saturating_duration_since(client.worked);
+                idle >= Duration::from_micros(PARK_AFTER_US) && !client.session.is_busy()
+            })
+        };
+        let idle: Vec<usize> = unparked.iter().copied().filter(|&place| is_idle(place)).collect();
+        for &place in &idle[..idle.len().saturating_sub(KEPT_UNPARKED)] {
+            let Some(client) = &mut clients[place] else { continue };
+            client.is_parked = client.session.park();
+            *parked += client.is_parked as usize;
+        }
+        unparked.retain(|&place| clients[place].as_ref().is_some_and(|client| !client.is_parked));
+    }
+}

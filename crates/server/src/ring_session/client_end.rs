@@ -1,0 +1,89 @@
+//! How the client and a shard find each other: at which ring sets there is
+//! something, and whether the shard looks.
+//!
+//! What it keeps true: what a client writes into its ready bits is masked to the
+//! ring sets that it has, and names rings to look at, nothing else.
+
+use remora_arena::Words;
+use remora_fabric::shm::ready;
+use remora_layout::limits::MAX_RING_SETS;
+use remora_layout::session::{parked_word, ready_word};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// How client and shard wake each other.
+pub enum ClientEnd {
+    /// By ready bits and bells.
+    Shm(ShmEnd),
+    /// There is one ring set. What arrives wakes the client; the agent wakes the
+    /// shard.
+    Far,
+}
+
+/// The mailboxes of a client over shared memory, at one shard.
+pub struct ShmEnd {
+    /// Written by the client; the shard takes its ready bits there.
+    pub to_server: Words,
+    /// Written by the server; the shard says there that it does not look.
+    pub to_client: Words,
+    /// The shard's number.
+    pub shard: usize,
+    /// Ring sets in each mailbox.
+    pub ring_sets: usize,
+    /// By which the client wakes the shard: its own, so that no other client can
+    /// take a signal away, and that the shard knows who rang.
+    pub eventfd: Arc<OwnedFd>,
+}
+
+impl ClientEnd {
+    /// Ring sets of the client: a power of two.
+    pub fn ring_sets(&self) -> usize {
+        match self {
+            Self::Shm(end) => end.ring_sets,
+            Self::Far => 1,
+        }
+    }
+
+    /// The two mailboxes, the client's first, if they are memory of both.
+    pub fn mailboxes(&self) -> Option<(Words, Words)> {
+        match self {
+            Self::Shm(end) => Some((end.to_server.clone(), end.to_client.clone())),
+            Self::Far => None,
+        }
+    }
+}
+
+impl ShmEnd {
+    /// By which the client wakes the shard.
+    pub fn eventfd(&self) -> BorrowedFd<'_> {
+        self.eventfd.as_fd()
+    }
+
+    /// The ring sets at which something is said to be.
+    #[inline(always)]
+    pub fn ready(&self) -> u64 {
+        self.to_server.load(ready_word(self.shard)) & mask(self.ring_sets)
+    }
+
+    /// Takes these bits.
+    #[inline(always)]
+    pub fn take_ready(&self) -> u64 {
+        ready::take(self.to_server.word(ready_word(self.shard))) & mask(self.ring_sets)
+    }
+
+    /// The shard does not look at the ready bits any more, unless `scan` finds that
+    /// it has to. Whether it is so.
+    pub fn park(&self, scan: impl FnOnce() -> bool) -> bool {
+        ready::park(self.to_client.word(parked_word(self.shard)), scan)
+    }
+
+    /// The shard looks at the ready bits.
+    pub fn unpark(&self) {
+        ready::unpark(self.to_client.word(parked_word(self.shard)));
+    }
+}
+
+/// The bits of so many ring sets.
+fn mask(ring_sets: usize) -> u64 {
+    u64::MAX >> (MAX_RING_SETS - ring_sets)
+}
