@@ -20,6 +20,7 @@ mod agent_polling;
 mod clock;
 mod config;
 mod control;
+mod cores;
 pub mod jobs;
 pub mod large_jobs;
 mod numa;
@@ -35,6 +36,7 @@ mod socket_file;
 pub mod touch_hints;
 mod utilisation;
 
-pub use config::{Config, Eviction, Wake};
+pub use config::{Config, Eviction, Mtu, Packets, Wake};
+pub use cores::Cores;
 pub use server::{Server, StartError};
 pub use shared::Counts;
