@@ -3,9 +3,12 @@
 #
 # `start_bench` goes to the repository's root, builds the binary and makes a
 # directory, $work, that is removed at the end. `run NAME FLAGS...` runs `bench
-# keys`, or what $bench names, and leaves the run's JSON object in $work/NAME.json. `keep KEY VALUE` notes a value of this
+# keys`, or what $bench names, behind the words of $prefix (as taskset's), and leaves the run's JSON object
+# in $work/NAME.json. `keep KEY VALUE` notes a value of this
 # round; `median KEY` is taken over all that were kept.
 # shellcheck shell=bash
+
+prefix=()
 
 say() { echo "$*" >&2; }
 
@@ -24,7 +27,7 @@ start_bench() {
 run() {
   local name="$1"
   shift
-  "$remora" bench "${bench:-keys}" --json "$@" >"$work/$name.json" 2>"$work/$name.log" ||
+  "${prefix[@]}" "$remora" bench "${bench:-keys}" --json "$@" >"$work/$name.json" 2>"$work/$name.log" ||
     { cat "$work/$name.log" >&2; exit 1; }
 }
 
@@ -38,6 +41,20 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.4f\n", a / b }'; }
 median() {
   sort -g "$work/all.$1" |
     awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# wait_for_server HOST:PORT
+wait_for_server() {
+  for _ in $(seq 100); do
+    (exec 3<>"/dev/tcp/${1%:*}/${1#*:}") 2>/dev/null && return
+    sleep 0.1
+  done
+  say "no server at $1"
+  exit 1
 }
 
 # rate OPS_PER_S: for people.

@@ -36,10 +36,6 @@ servers=()
 # shellcheck disable=SC2329
 at_end() { [ ${#servers[@]} -eq 0 ] || kill "${servers[@]}" 2>/dev/null || true; }
 
-free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 redis="127.0.0.1:$(free_port)"
 redis-server --port "${redis#*:}" --bind 127.0.0.1 --save "" --appendonly no \
   --dir "$work" >"$work/redis.log" 2>&1 &
@@ -61,14 +57,7 @@ if command -v tile38-server >/dev/null; then
   rows+=(tile38)
   addresses+=("$tile38")
 fi
-for address in "${addresses[@]}"; do
-  for _ in $(seq 100); do
-    (exec 3<>"/dev/tcp/${address%:*}/${address#*:}") 2>/dev/null && continue 2
-    sleep 0.1
-  done
-  echo "no server at $address" >&2
-  exit 1
-done
+for address in "${addresses[@]}"; do wait_for_server "$address"; done
 
 # geo NAME FLAGS...: one run of points.
 geo() {

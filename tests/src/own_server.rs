@@ -1,4 +1,4 @@
-use remora_server::{Config, Eviction, Wake};
+use remora_server::{Config, Eviction, Packets, Wake};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
@@ -9,6 +9,7 @@ pub fn own_config(socket: &Path) -> Config {
         socket_path: socket.to_owned(),
         fabric_address: None,
         rdma_devices: Vec::new(),
+        rdma_packets: Packets::default(),
         transport: remora_client::Wanted::Auto,
         shards: 2,
         max_memory_bytes: 8 << 20,

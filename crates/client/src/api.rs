@@ -4,6 +4,7 @@ use crate::admission::Coordination;
 use crate::choose::Policy;
 use remora_engine::command::{Condition, Expiry};
 pub use remora_fabric::detect::Wanted;
+pub use remora_fabric::verbs::{Mtu, Packets};
 pub use remora_fabric::{Address, Wake};
 pub use remora_layout::database::Database;
 use remora_layout::limits::DATA_BUFFER_BYTES;
@@ -67,6 +68,9 @@ pub struct Options {
     /// gives less on a loaded machine ([`crate::DataBufferCounts`]). One reply
     /// at a time always may have what it needs.
     pub data_buffer_bytes: usize,
+    /// Over RDMA: traffic class, service level, partition and length of what
+    /// this process sends.
+    pub rdma_packets: Packets,
     /// How [`Path::Choose`] is decided.
     pub policy: Policy,
     /// How many threads may walk trees at a time by READs.
@@ -88,6 +92,7 @@ impl Default for Options {
             pointer_directory: None,
             lease: None,
             data_buffer_bytes: DATA_BUFFER_BYTES,
+            rdma_packets: Packets::default(),
             policy: Policy::default(),
             coordination: Coordination::default(),
             timeout: Duration::from_secs(5),

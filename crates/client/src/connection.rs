@@ -49,10 +49,11 @@ impl Client {
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
         let address = address.into();
         let (transport, patience) = (options.transport, options.connect_timeout);
-        let connection = match remora_fabric::connect(&address, transport, patience)? {
-            Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
-            Connected::Far(connected) => Connection::over_far(&address, *connected, options)?,
-        };
+        let connection =
+            match remora_fabric::connect(&address, transport, patience, options.rdma_packets)? {
+                Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
+                Connected::Far(connected) => Connection::over_far(&address, *connected, options)?,
+            };
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
             return Err(ConnectError::NoPointerSharing { server: address });
         }

@@ -7,7 +7,7 @@
 use crate::address::Address;
 use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of};
 use crate::patience::Patience;
-use crate::verbs::VerbsError;
+use crate::verbs::{Packets, VerbsError};
 use crate::{Transport, far, shm, verbs};
 use remora_arena::MapError;
 use remora_layout::hello::{
@@ -128,6 +128,7 @@ pub(crate) enum Dialled<T> {
 /// [`Wanted::Auto`] takes shared memory if it can be had, else RDMA, else TCP,
 /// and says so once in the log where it is TCP, or where the first choice
 /// failed. A server that is busy is dialled again for as long as `patience`.
+/// `packets`: of the queue pair, where it is RDMA.
 ///
 /// # Errors
 /// Nobody listens there, the server refuses, the wanted transport cannot be
@@ -136,8 +137,9 @@ pub fn connect(
     address: &Address,
     wanted: Wanted,
     patience: Duration,
+    packets: Packets,
 ) -> Result<Connected, ConnectError> {
-    let mut caller = Caller { patience: Patience::new(Instant::now(), patience) };
+    let mut caller = Caller { patience: Patience::new(Instant::now(), patience), packets };
     let (named, error) = match caller.dial_twice(address, wanted) {
         Ok(connected) => return Ok(connected),
         Err(failed) => failed,
@@ -160,6 +162,7 @@ pub fn connect(
 /// Who makes one session.
 struct Caller {
     patience: Patience,
+    packets: Packets,
 }
 
 impl Caller {
@@ -210,7 +213,7 @@ impl Caller {
         wanted: Wanted,
     ) -> Result<Dialled<Connected>, ConnectError> {
         loop {
-            let dialled = Self::dial_once(address, wanted);
+            let dialled = self.dial_once(address, wanted);
             if !matches!(dialled, Err(ConnectError::Refused { refusal: Refusal::Busy, .. })) {
                 return dialled;
             }
@@ -223,7 +226,11 @@ impl Caller {
         }
     }
 
-    fn dial_once(address: &Address, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
+    fn dial_once(
+        &self,
+        address: &Address,
+        wanted: Wanted,
+    ) -> Result<Dialled<Connected>, ConnectError> {
         Ok(match address {
             Address::Unix(path) => match shm::dial(path, wanted)? {
                 Dialled::Session(connected) => {
@@ -231,7 +238,7 @@ impl Caller {
                 }
                 Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
             },
-            Address::Tcp(address) => match far::dial(*address, wanted)? {
+            Address::Tcp(address) => match far::dial(*address, wanted, &self.packets)? {
                 Dialled::Session(connected) => {
                     Dialled::Session(Connected::Far(Box::new(connected)))
                 }

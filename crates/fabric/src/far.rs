@@ -12,7 +12,7 @@ use crate::address::Address;
 use crate::connect::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
 use crate::detect::Wanted;
 use crate::tcp::{self, TcpLink};
-use crate::verbs::{self, VerbsError, VerbsLink};
+use crate::verbs::{self, Packets, VerbsError, VerbsLink};
 use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_arena::{Mapping, ReadView, Words};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
@@ -147,6 +147,7 @@ pub struct Connected {
 pub(crate) fn dial(
     address: SocketAddr,
     wanted: Wanted,
+    packets: &Packets,
 ) -> Result<Dialled<Connected>, ConnectError> {
     let server = || Address::Tcp(address);
     let unreachable = |source| ConnectError::Unreachable { server: server(), source };
@@ -174,7 +175,7 @@ pub(crate) fn dial(
     let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
     let (carrier, large) = match chosen {
         Transport::Verbs => {
-            let begun = verbs::begin(stream, shards, &to_client);
+            let begun = verbs::begin(stream, shards, &to_client, packets);
             let (connection, large) = begun.map_err(|why| match why {
                 verbs::BeginError::Verbs(why) => ConnectError::Verbs { server: server(), why },
                 verbs::BeginError::Stream(why) => {

@@ -5,6 +5,7 @@ use remora_arena::{NoJournal, Region, RegionKind};
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::detect::{Offer, Unavailable, Wanted};
 use remora_fabric::tcp::State;
+use remora_fabric::verbs::Packets;
 use remora_fabric::{
     Address, ConnectError, Connected, Link, RemoteAddress, Transport, Work, answer, connect,
     elsewhere, hello_of, refusal, shm, tcp,
@@ -204,7 +205,7 @@ impl Server {
             Transport::Tcp => Address::Tcp(self.place.tcp),
             _ => Address::Unix(self.place.socket.clone()),
         };
-        connect(&address, wanted, self.patience)
+        connect(&address, wanted, self.patience, Packets::default())
     }
 
     fn stop(self) {

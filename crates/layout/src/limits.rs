@@ -92,6 +92,19 @@ pub const TURNS_PER_SOCKET_LOOK: u32 = 8;
 /// peer finishes a frame within microseconds.
 pub const TORN_FRAME_MS: u64 = 1_000;
 
+/// Of so many physical cores one gets no shard, where nobody says how many
+/// shards: the kernel's network work, the control thread, the agent and clients
+/// of this machine need time, too. One core for each eight is a share that
+/// grows with what the network has to do.
+pub const CORES_PER_SPARE: usize = 8;
+
+/// Memory that each shard gets at least, where nobody says how many shards,
+/// bytes: the largest value, and its successor beside it.
+pub const DEFAULT_SHARD_BYTES: u64 = 2 * MAX_VALUE_BYTES as u64;
+
+/// Greatest service level of an RDMA packet: the local header has four bits.
+pub const MAX_SERVICE_LEVEL: u8 = 15;
+
 /// Shards of one server. Bounded by the file descriptors that one control
 /// message can carry (two for each shard, SCM_MAX_FD is 253).
 pub const MAX_SHARDS: usize = 64;

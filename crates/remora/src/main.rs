@@ -19,6 +19,7 @@ mod export;
 mod failure;
 mod import;
 mod puts;
+mod rdma_packets;
 mod refusals;
 mod resp;
 mod serve;

@@ -55,7 +55,7 @@ impl ServerPlan {
         let bytes = records as u64 * (2 * (32 + key_bytes + value_bytes) as u64 + 64);
         Self {
             port: 0,
-            shards: default_shards(),
+            shards: default_shards(u64::MAX),
             max_memory_bytes: bytes + (256 << 20),
             // Seven slots a bucket: filled to a half or less.
             buckets: (records as u64 / 4).next_power_of_two().max(1024),

@@ -4,6 +4,7 @@
 pub use remora_engine::Eviction;
 pub use remora_fabric::Wake;
 pub use remora_fabric::detect::Wanted;
+pub use remora_fabric::verbs::{Mtu, Packets};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,6 +22,8 @@ pub struct Config {
     pub transport: Wanted,
     /// Names of the RDMA devices that may be used; empty for all.
     pub rdma_devices: Vec<String>,
+    /// Traffic class, service level, partition and length of RDMA packets.
+    pub rdma_packets: Packets,
     /// Number of shards, 1 to [`remora_layout::limits::MAX_SHARDS`].
     pub shards: usize,
     /// Bytes of all arenas together; hard.

@@ -22,6 +22,7 @@ mod balance;
 mod clock;
 mod config;
 mod control;
+mod cores;
 pub mod jobs;
 pub mod large_jobs;
 mod numa;
@@ -41,6 +42,7 @@ pub mod touch_hints;
 mod traffic;
 mod utilisation;
 
-pub use config::{Config, Eviction, Wake};
+pub use config::{Config, Eviction, Mtu, Packets, Wake};
+pub use cores::Cores;
 pub use server::{Server, StartError};
 pub use shared::Counts;

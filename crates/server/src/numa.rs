@@ -5,6 +5,7 @@
 //! pages come from there. Placing is a pure function of what the kernel lists
 //! and of what this process may use.
 
+use crate::cores::Cores;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -15,7 +16,7 @@ const NODES: &str = "/sys/devices/system/node";
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Node {
     number: u32,
-    /// Its cores, in order.
+    /// Its cores: of each physical one the first, then the others.
     cores: Vec<usize>,
     /// The node whose memory is nearest: itself, unless it has none.
     memory: Option<u32>,
@@ -45,7 +46,16 @@ impl Topology {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let cores: BTreeSet<usize> = cores.into_iter().map(|core| core.id).collect();
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Self::read(Path::new(NODES), &cores, allowed_memory(&status).as_ref())
+        let topology = Self::read(Path::new(NODES), &cores, allowed_memory(&status).as_ref());
+        topology.with_siblings(&Cores::of_this_process())
+    }
+
+    /// Shards take hardware threads of one core only when each core has a shard.
+    fn with_siblings(mut self, cores: &Cores) -> Self {
+        for node in &mut self.nodes {
+            node.cores.sort_by_key(|cpu| (cores.rank(*cpu), *cpu));
+        }
+        self
     }
 
     /// Reads a directory laid out as `/sys/devices/system/node`, and keeps what
@@ -143,7 +153,7 @@ fn nearest(
 
 /// The set that a list such as `0-3,8` names; `None` if it is not a list.
 /// Empty text is the empty set. Numbers beyond any machine's are refused.
-fn parse_list(text: &str) -> Option<BTreeSet<usize>> {
+pub(crate) fn parse_list(text: &str) -> Option<BTreeSet<usize>> {
     const MOST: usize = 1 << 16;
     let mut set = BTreeSet::new();
     let text = text.trim();

@@ -385,7 +385,7 @@ fn rdma_devices(
         return Ok(None);
     }
     let arenas: Vec<ReadView> = shards.iter().map(|shard| shard.view.clone()).collect();
-    match verbs::Host::new(&arenas, &config.rdma_devices) {
+    match verbs::Host::new(&arenas, &config.rdma_devices, &config.rdma_packets) {
         Ok(host) if is_wanted && host.devices().is_empty() => Err(VerbsError::NoPlace),
         Ok(host) => Ok(Some(host)),
         Err(error) if is_wanted => Err(error),

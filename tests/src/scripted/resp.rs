@@ -17,7 +17,7 @@ use model::Model;
 use remora_front::resp::ParsedValue;
 use remora_front::{Args, Parsed, Value, parse};
 use remora_layout::limits::RESP_MAX_QUERY_BYTES;
-use remora_server::{Config, Eviction, Server, Wake};
+use remora_server::{Config, Eviction, Packets, Server, Wake};
 use rustix::event::{PollFd, PollFlags};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -55,6 +55,7 @@ fn host() -> &'static Mutex<Host> {
             socket_path: directory.path().join("socket"),
             fabric_address: None,
             rdma_devices: Vec::new(),
+            rdma_packets: Packets::default(),
             transport: remora_client::Wanted::Auto,
             shards: 2,
             max_memory_bytes: 64 << 20,

@@ -35,6 +35,20 @@ pub enum VerbsError {
         /// What the library said.
         why: io::Error,
     },
+    /// The port's table of partition keys is shorter.
+    #[error(
+        "the RDMA device {device} has no P_Key at index {index}: port {port} has {length}; set rdma_pkey_index"
+    )]
+    NoPartition {
+        /// Its name.
+        device: String,
+        /// The port.
+        port: u8,
+        /// The index that was set.
+        index: u16,
+        /// How many the table has room for.
+        length: u16,
+    },
     /// Memory cannot be registered.
     #[error(transparent)]
     Register(#[from] NotRegistered),

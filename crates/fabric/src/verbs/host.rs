@@ -12,6 +12,7 @@ use super::known_places::known_places;
 use super::library::may_release;
 use super::memlock;
 use super::objects::{Context, Domain};
+use super::packets::Packets;
 use super::peer::PeerRegion;
 use super::places::{Place, is_listed, ranked};
 use super::registration::Registration;
@@ -48,6 +49,7 @@ struct Hosted {
     arenas: Vec<ReadView>,
     /// Names of the devices that may be used; none for all.
     wanted: Vec<String>,
+    packets: Packets,
     piece_bytes: usize,
     devices: Mutex<Vec<Arc<Device>>>,
 }
@@ -64,13 +66,17 @@ struct Device {
 impl Host {
     /// Registers the arenas, for reading only, with every device that has an
     /// active port; only with those of these names, if there are any. There may
-    /// be none yet.
+    /// be none yet. `packets`: those of all queue pairs.
     ///
     /// # Errors
-    /// There is no library, or no device of one of the names; or memory cannot
-    /// be registered.
-    pub fn new(arenas: &[ReadView], wanted: &[String]) -> Result<Self, VerbsError> {
-        Self::in_pieces(arenas, wanted, REGISTER_PIECE_BYTES)
+    /// There is no library, or no device of one of the names; or a port has no
+    /// such partition key, or memory cannot be registered.
+    pub fn new(
+        arenas: &[ReadView],
+        wanted: &[String],
+        packets: &Packets,
+    ) -> Result<Self, VerbsError> {
+        Self::in_pieces(arenas, wanted, packets, REGISTER_PIECE_BYTES)
     }
 
     /// The same, in pieces of this length; an arena has at most
@@ -78,6 +84,7 @@ impl Host {
     pub fn in_pieces(
         arenas: &[ReadView],
         wanted: &[String],
+        packets: &Packets,
         piece_bytes: usize,
     ) -> Result<Self, VerbsError> {
         let names = devices_of(usable(None, wanted)?);
@@ -86,7 +93,8 @@ impl Host {
         let bytes: u64 = arenas.iter().map(|arena| arena.bytes() as u64).sum();
         memlock::check(bytes * names.len() as u64)?;
         let (arenas, wanted) = (arenas.to_vec(), wanted.to_vec());
-        let hosted = Hosted { arenas, wanted, piece_bytes, devices: Mutex::default() };
+        let packets = *packets;
+        let hosted = Hosted { arenas, wanted, packets, piece_bytes, devices: Mutex::default() };
         for name in names {
             hosted.take_in(&name)?;
         }
@@ -126,7 +134,7 @@ impl Host {
             let Some(device) = devices.iter().find(|device| device.name == place.device) else {
                 continue;
             };
-            match Unconnected::new(&device.domain, place) {
+            match Unconnected::with_packets(&device.domain, place, &self.hosted.packets) {
                 Ok(unconnected) => return Ok(Welcome { device: Arc::clone(device), unconnected }),
                 Err(error) => first = first.or(Some(error)),
             }
@@ -161,6 +169,10 @@ impl Hosted {
     /// Registers the arenas with the device of this name, and offers it.
     fn take_in(&self, name: &str) -> Result<(), VerbsError> {
         let domain = Domain::new(Context::open(name)?)?;
+        // Now, and not when the first client comes.
+        for place in ranked(known_places(), None).iter().filter(|place| place.device == name) {
+            self.packets.check(&domain.context, place.port)?;
+        }
         let arenas = Arenas::register(&domain, &self.arenas, self.piece_bytes)?;
         let (name, connections) = (name.to_owned(), Mutex::new(Some(Vec::new())));
         lock(&self.devices).push(Arc::new(Device { name, domain, arenas, connections }));

@@ -87,6 +87,11 @@ impl Context {
         Ok(self.port(port)?.active_mtu)
     }
 
+    /// How many partition keys the table of a port has.
+    pub fn pkeys(&self, port: u8) -> Result<u16, VerbsError> {
+        Ok(self.port(port)?.pkey_tbl_len)
+    }
+
     fn port(&self, port: u8) -> Result<ibv_port_attr, VerbsError> {
         // SAFETY: plain data, valid as zeros.
         let mut attributes: ibv_port_attr = unsafe { std::mem::zeroed() };

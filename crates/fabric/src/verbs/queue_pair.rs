@@ -4,6 +4,7 @@ use super::completions::Completions;
 use super::errors::{VerbsError, checked};
 use super::library::may_release;
 use super::objects::Domain;
+use super::packets::Packets;
 use super::places::{Carriage, Place};
 use super::registration::Registration;
 use super::window::Window;
@@ -148,9 +149,10 @@ impl QueuePair {
 
     /// Connects to the peer's end: from now on it may do what the keys that it
     /// was told allow.
-    pub fn connect(
+    pub(super) fn connect(
         &self,
         place: &Place,
+        packets: &Packets,
         own: &VerbsEnd,
         peer: &VerbsEnd,
     ) -> Result<(), VerbsError> {
@@ -158,6 +160,7 @@ impl QueuePair {
         let mut init: ibv_qp_attr = unsafe { std::mem::zeroed() };
         init.qp_state = IBV_QPS_INIT;
         init.port_num = place.port;
+        init.pkey_index = packets.pkey_index;
         init.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
         self.modify(
             "set up a queue pair",
@@ -177,10 +180,12 @@ impl QueuePair {
         receive.min_rnr_timer = ROOM_TIMER;
         receive.ah_attr.port_num = place.port;
         receive.ah_attr.dlid = peer.lid.get();
+        receive.ah_attr.sl = packets.service_level;
         receive.ah_attr.is_global = (place.carriage != Carriage::InfiniBand) as u8;
         receive.ah_attr.grh.dgid = ibv_gid { raw: peer.gid };
         receive.ah_attr.grh.sgid_index = place.gid_index;
         receive.ah_attr.grh.hop_limit = 64;
+        receive.ah_attr.grh.traffic_class = packets.traffic_class;
         self.modify(
             "reach the peer's queue pair",
             &mut receive,

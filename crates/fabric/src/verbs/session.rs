@@ -7,6 +7,7 @@ use super::data_buffer::DataMemory;
 use super::errors::VerbsError;
 use super::load::LoadMeter;
 use super::memlock::{self, NotRegistered};
+use super::packets::Packets;
 use super::peer::PeerRegion;
 use super::registration::Registration;
 use super::setup::{Unconnected, access, devices_of_environment, key_of, open};
@@ -57,6 +58,7 @@ pub(crate) fn begin(
     mut stream: TcpStream,
     shards: usize,
     to_client: &Words,
+    packets: &Packets,
 ) -> Result<(Arc<Connection>, DataMemory), BeginError> {
     let mut server_end = VerbsEnd::new_zeroed();
     stream.read_exact(server_end.as_mut_bytes())?;
@@ -65,7 +67,7 @@ pub(crate) fn begin(
     let local = stream.local_addr()?.ip().to_canonical();
     let (domain, place) = open(Some(local), &devices_of_environment())?;
     let meter = LoadMeter::new(&place);
-    let unconnected = Unconnected::new(&domain, &place)?;
+    let unconnected = Unconnected::with_packets(&domain, &place, packets)?;
     let mailbox = Registration::of(&domain, to_client, access::WRITE)?;
     let side = ClientSide { end: unconnected.end(), mailbox: key_of(&mailbox, mailbox.rkey()) };
     // First: the server may write as soon as it has heard of this end.

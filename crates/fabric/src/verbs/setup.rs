@@ -4,6 +4,7 @@
 use super::errors::VerbsError;
 use super::known_places::known_places;
 use super::objects::{Context, Domain};
+use super::packets::Packets;
 use super::places::{Place, ranked};
 use super::queue_pair::{BIND, QueuePair};
 use super::registration::Registration;
@@ -68,6 +69,7 @@ pub fn open(local: Option<IpAddr>, devices: &[String]) -> Result<(Arc<Domain>, P
 pub struct Unconnected {
     pair: QueuePair,
     place: Place,
+    packets: Packets,
     end: VerbsEnd,
 }
 
@@ -79,7 +81,22 @@ impl Unconnected {
         drawn.map_err(|error| VerbsError::Failed { step: "draw", why: error.into() })?;
         let pair = QueuePair::new(domain)?;
         let end = pair.end(place, u32::from_ne_bytes(random))?;
-        Ok(Self { pair, place: place.clone(), end })
+        Ok(Self { pair, place: place.clone(), packets: Packets::default(), end })
+    }
+
+    /// The same, whose packets are as an operator wants them.
+    ///
+    /// # Errors
+    /// The port has no such partition key.
+    pub fn with_packets(
+        domain: &Arc<Domain>,
+        place: &Place,
+        packets: &Packets,
+    ) -> Result<Self, VerbsError> {
+        packets.check(&domain.context, place.port)?;
+        let mut fresh = Self::new(domain, place)?;
+        fresh.end.mtu = packets.mtu_told(fresh.end.mtu);
+        Ok(Self { packets: *packets, ..fresh })
     }
 
     /// What the peer has to know.
@@ -94,7 +111,7 @@ impl Unconnected {
 
     /// Connects it to the peer's end.
     pub fn connect(self, peer: &VerbsEnd) -> Result<QueuePair, VerbsError> {
-        self.pair.connect(&self.place, &self.end, peer)?;
+        self.pair.connect(&self.place, &self.packets, &self.end, peer)?;
         Ok(self.pair)
     }
 }

@@ -11,8 +11,8 @@ use nix::unistd::{ForkResult, fork};
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{
-    ClientSide, Connection, Domain, Host, Parts, PeerArena, PeerRegion, QueuePair, Registration,
-    Request, Unconnected, Verb, Welcome, access, key_of, open, read_arenas,
+    ClientSide, Connection, Domain, Host, Packets, Parts, PeerArena, PeerRegion, QueuePair,
+    Registration, Request, Unconnected, Verb, Welcome, access, key_of, open, read_arenas,
 };
 use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::*;
@@ -88,7 +88,8 @@ impl Server {
         for at in 0..ARENA_BYTES / 8 {
             arena.store(at, at as u64);
         }
-        let host = Host::in_pieces(&[arena.view()], &devices().0, piece_bytes).unwrap();
+        let host = Host::in_pieces(&[arena.view()], &devices().0, &Packets::default(), piece_bytes)
+            .unwrap();
         Self { arena, host }
     }
 

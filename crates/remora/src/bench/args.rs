@@ -8,6 +8,7 @@ use super::trace::MAX_WIDTH;
 use super::variants::{self, Messages, ShardModel};
 use super::workload::{Dist, MAX_RECORDS};
 use crate::failure::usage;
+use crate::rdma_packets::PacketArgs;
 use crate::transport::Transport;
 use crate::wake::Wake;
 use clap::{Args, ValueEnum};
@@ -77,6 +78,9 @@ pub struct KeysArgs {
     /// What carries requests and READs; a named one that cannot be had is an error.
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
     pub transport: Transport,
+    /// Of its packets over RDMA.
+    #[command(flatten)]
+    pub packets: PacketArgs,
     /// Records to load; a file of keys brings its own number.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub records: usize,
@@ -115,7 +119,7 @@ pub struct KeysArgs {
     /// Keys looked up at once: a batch of READs, or an MGET.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: usize,
-    /// Shards of the server [default: cores - 1, at least 1].
+    /// Shards of the server [default: as of serve by the cores, whatever its memory].
     #[arg(long, value_name = "N", conflicts_with = "server")]
     pub shards: Option<usize>,
     /// How shards and sessions wait. With poll and two cores or more, shards
@@ -166,6 +170,7 @@ impl KeysArgs {
     /// Refuses what makes no sense, and a transport that is not here.
     pub fn check(&self) -> anyhow::Result<()> {
         variants::check(self)?;
+        self.packets.packets()?;
         within("--records", self.records, 1, MAX_RECORDS)?;
         within("--ops", self.ops.unwrap_or(1), 1, MAX_OPS)?;
         within("--trace-key-bytes", self.trace_key_bytes, 1, MAX_WIDTH)?;
@@ -222,6 +227,7 @@ impl KeysArgs {
             self.pipeline,
             self.batch,
         );
+        command += &self.packets.command();
         if let Some(seconds) = self.seconds {
             command += &format!(" --seconds {seconds}");
         }
@@ -284,11 +290,13 @@ mod tests {
 
     #[test]
     fn the_command_repeats_the_run() {
-        let flags = "--path read --dist zipf:0.99 --clients 3 --batch 16 --seconds 0.5 --cold --seed 9 --json";
+        let flags = "--path read --dist zipf:0.99 --clients 3 --batch 16 --seconds 0.5 --cold --seed 9 \
+                     --rdma-mtu 2048 --rdma-service-level 3 --json";
         let command = parse(flags).command(50, 2);
         let again = parse(command.strip_prefix("remora bench keys").unwrap());
         assert_eq!(again.command(again.ops.unwrap(), again.shards.unwrap()), command);
         assert!(command.contains("--dist zipf:0.99") && command.contains("--cold"));
+        assert!(command.contains("--rdma-service-level 3 --rdma-mtu 2048"));
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn keys(mut args: KeysArgs) -> anyhow::Result<()> {
         reads: args.reads,
         seed: args.seed,
     };
-    let shards = args.shards.unwrap_or_else(default_shards);
+    let shards = args.shards.unwrap_or_else(|| default_shards(u64::MAX));
     let ((outcome, carried), known_shards) = if args.path == BenchPath::Local {
         ((measure_local(&args, &records, &workload)?, Carried::by("local")), None)
     } else if variants::is_variant(&args) {
@@ -145,7 +145,8 @@ fn measure_local(
 ) -> anyhow::Result<Outcome> {
     let map = LocalTarget::load(records)?;
     // The same core as a client beside a server would have.
-    let cores = pinning::client_cores(args.wake, args.shards.unwrap_or_else(default_shards));
+    let cores =
+        pinning::client_cores(args.wake, args.shards.unwrap_or_else(|| default_shards(u64::MAX)));
     let plan = Plan {
         records,
         workload,
@@ -259,6 +260,7 @@ fn options(args: &KeysArgs) -> anyhow::Result<Options> {
     let defaults = Options::default();
     Ok(Options {
         transport: args.transport.wanted(),
+        rdma_packets: args.packets.packets()?,
         wake: args.wake.into(),
         pointer_cache: match args.pointer_cache {
             PointerCache::Off => remora_client::PointerCacheKind::Off,

@@ -117,7 +117,7 @@ fn gids(places: &[Place], usable: &[Place]) -> Vec<Finding> {
 /// Against what a server of default size, with one session, and a client
 /// register. Each device pins the arenas anew.
 fn locked_memory(locked: Locked, devices: u64) -> Finding {
-    let shards = default_shards();
+    let shards = default_shards(DEFAULT_MAX_MEMORY.0);
     let server = DEFAULT_MAX_MEMORY.0 * devices.max(1) + memlock::session_bytes(shards);
     let client = memlock::client_bytes(shards);
     let needs = format!(
@@ -219,7 +219,7 @@ mod tests {
         let verdict = |limit, is_exempt, devices| {
             locked_memory(Locked { limit, pinned: 0, is_exempt }, devices).verdict
         };
-        let enough = (1 << 30) + memlock::session_bytes(default_shards());
+        let enough = (1 << 30) + memlock::session_bytes(default_shards(DEFAULT_MAX_MEMORY.0));
         assert_eq!(verdict(None, false, 1), Verdict::Ok);
         assert_eq!(verdict(Some(0), true, 1), Verdict::Ok);
         assert_eq!(verdict(Some(enough), false, 1), Verdict::Ok);

@@ -3,6 +3,7 @@
 pub mod ending;
 mod eviction;
 mod settings;
+mod shards;
 mod size;
 mod socket;
 
@@ -13,8 +14,9 @@ use ending::Ending;
 use remora_fabric::verbs::is_software;
 use remora_server::{Server, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-pub use settings::{DEFAULT_MAX_MEMORY, DEFAULT_PORT, default_shards};
+pub use settings::{DEFAULT_MAX_MEMORY, DEFAULT_PORT};
 use settings::{Layer, Settings};
+pub use shards::default_shards;
 pub use size::Size;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -43,7 +45,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let file = args.config.as_deref().map(Layer::from_file).transpose()?.unwrap_or_default();
     let settings = Settings::decide(args.flags.over(file))?;
     if args.check {
-        write!(std::io::stdout(), "{}", toml::to_string(&settings)?)?;
+        write!(std::io::stdout(), "{}", settings.to_toml()?)?;
         return Ok(());
     }
     start_log(&settings.log)?;
@@ -107,9 +109,10 @@ fn announce(settings: &Settings, server: &Server) {
     let (resp, socket, pid) =
         (server.resp_address(), server.socket_path().display(), std::process::id());
     info!(
-        "remora {}: {} shard(s), {} of memory, eviction {}, wake {}, transport {}",
+        "remora {}: {} shard(s){}, {} of memory, eviction {}, wake {}, transport {}",
         env!("CARGO_PKG_VERSION"),
         settings.shards,
+        settings.shards_by.map(|rule| format!(" ({rule})")).unwrap_or_default(),
         settings.max_memory,
         settings.eviction,
         settings.wake,

@@ -5,13 +5,16 @@
 //! is what holds after the defaults.
 
 use super::eviction::Eviction;
+use super::shards::{ByRule, Room};
 use super::size::Size;
 use super::socket;
 use crate::failure::{unavailable, usage};
+use crate::rdma_packets::PacketArgs;
 use crate::transport::Transport;
 use crate::wake::Wake;
 use anyhow::Context;
 use clap::Args;
+use remora_client::{Mtu, Packets};
 use remora_layout::limits::{
     MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
     UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
@@ -53,7 +56,24 @@ pub struct Layer {
     /// [default: all that have an active port].
     #[arg(long, env = "REMORA_RDMA_DEVICES", value_name = "NAMES", value_delimiter = ',')]
     pub rdma_devices: Option<Vec<String>>,
-    /// Shards, each with a thread of its own [default: cores - 1, at least 1].
+    /// Traffic class of RDMA packets, 0 to 255; with RoCE four times the DSCP
+    /// [default: 0].
+    #[arg(long, env = "REMORA_RDMA_TRAFFIC_CLASS", value_name = "N")]
+    pub rdma_traffic_class: Option<u8>,
+    /// Service level of RDMA packets, 0 to 15 [default: 0].
+    #[arg(long, env = "REMORA_RDMA_SERVICE_LEVEL", value_name = "N")]
+    pub rdma_service_level: Option<u8>,
+    /// Index of the P_Key in the RDMA port's table [default: 0].
+    #[arg(long, env = "REMORA_RDMA_PKEY_INDEX", value_name = "N")]
+    pub rdma_pkey_index: Option<u16>,
+    /// Longest RDMA packet, 256, 512, 1024, 2048 or 4096 bytes; the shorter of
+    /// both ends' is used [default: what the port has].
+    #[arg(long, env = "REMORA_RDMA_MTU", value_name = "BYTES")]
+    pub rdma_mtu: Option<u32>,
+    /// Shards, each with a thread of its own, 1 to 64 [default: one for each
+    /// physical core that affinity and CPU quota allow, less one for each eight
+    /// of them or part of that (2 cores: 1, 8: 7, 16: 14), and only as many as
+    /// leave each 128 MiB of max_memory; at least 1].
     #[arg(long, env = "REMORA_SHARDS", value_name = "N")]
     pub shards: Option<usize>,
     /// Memory of all arenas, such as 512mb or 4GiB [default: 1GiB].
@@ -106,6 +126,16 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// What it says of RDMA packets.
+    fn packets(&self) -> PacketArgs {
+        PacketArgs {
+            rdma_traffic_class: self.rdma_traffic_class,
+            rdma_service_level: self.rdma_service_level,
+            rdma_pkey_index: self.rdma_pkey_index,
+            rdma_mtu: self.rdma_mtu,
+        }
+    }
+
     /// The settings of a TOML file.
     pub fn from_file(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
@@ -126,6 +156,10 @@ impl Layer {
             fabric_address: self.fabric_address.or(below.fabric_address),
             transport: self.transport.or(below.transport),
             rdma_devices: self.rdma_devices.or(below.rdma_devices),
+            rdma_traffic_class: self.rdma_traffic_class.or(below.rdma_traffic_class),
+            rdma_service_level: self.rdma_service_level.or(below.rdma_service_level),
+            rdma_pkey_index: self.rdma_pkey_index.or(below.rdma_pkey_index),
+            rdma_mtu: self.rdma_mtu.or(below.rdma_mtu),
             shards: self.shards.or(below.shards),
             max_memory: self.max_memory.or(below.max_memory),
             buckets: self.buckets.or(below.buckets),
@@ -162,8 +196,20 @@ pub struct Settings {
     pub transport: Transport,
     /// RDMA devices that may be used; none for all.
     pub rdma_devices: Vec<String>,
+    /// Traffic class of RDMA packets.
+    pub rdma_traffic_class: u8,
+    /// Service level of RDMA packets.
+    pub rdma_service_level: u8,
+    /// Index of their P_Key.
+    pub rdma_pkey_index: u16,
+    /// Longest RDMA packet, bytes; none: what the port has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rdma_mtu: Option<u32>,
     /// Number of shards.
     pub shards: usize,
+    /// Where that number comes from, unless somebody named it.
+    #[serde(skip)]
+    pub shards_by: Option<ByRule>,
     /// Memory of all arenas.
     pub max_memory: Size,
     /// Buckets that the tables of all shards start with; 0: 1024 each.
@@ -194,6 +240,9 @@ impl Settings {
     /// Fills what `layer` leaves open with the defaults, and checks the whole.
     pub fn decide(layer: Layer) -> anyhow::Result<Self> {
         let socket_is_default = layer.socket.is_none();
+        let packets = layer.packets().packets()?;
+        let max_memory = layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY);
+        let by_rule = ByRule::of(Room::of_this_process(max_memory.0));
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),
@@ -202,8 +251,13 @@ impl Settings {
             fabric_address: layer.fabric_address,
             transport: layer.transport.unwrap_or_default(),
             rdma_devices: named(layer.rdma_devices),
-            shards: layer.shards.unwrap_or_else(default_shards),
-            max_memory: layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
+            rdma_traffic_class: packets.traffic_class,
+            rdma_service_level: packets.service_level,
+            rdma_pkey_index: packets.pkey_index,
+            rdma_mtu: packets.mtu.map(Mtu::bytes),
+            shards: layer.shards.unwrap_or(by_rule.shards),
+            shards_by: layer.shards.is_none().then_some(by_rule),
+            max_memory,
             buckets: layer.buckets.unwrap_or(0),
             wake: layer.wake.unwrap_or_default(),
             pin: layer.pin.unwrap_or(true),
@@ -218,6 +272,12 @@ impl Settings {
         };
         settings.check()?;
         Ok(settings)
+    }
+
+    /// As TOML. A number of shards that nobody named comes with its reason.
+    pub fn to_toml(&self) -> anyhow::Result<String> {
+        let reason = self.shards_by.map(|by_rule| format!("# shards: {by_rule}\n"));
+        Ok(reason.unwrap_or_default() + &toml::to_string(self)?)
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -268,6 +328,12 @@ impl Settings {
             fabric_address: self.fabric_address,
             transport: self.transport.wanted(),
             rdma_devices: self.rdma_devices.clone(),
+            rdma_packets: Packets {
+                traffic_class: self.rdma_traffic_class,
+                service_level: self.rdma_service_level,
+                pkey_index: self.rdma_pkey_index,
+                mtu: self.rdma_mtu.and_then(Mtu::of_bytes),
+            },
             shards: self.shards,
             max_memory_bytes: self.max_memory.0,
             buckets: self.buckets,
@@ -288,12 +354,6 @@ impl Settings {
 fn named(list: Option<Vec<String>>) -> Vec<String> {
     let names = list.unwrap_or_default().into_iter().map(|name| name.trim().to_owned());
     names.filter(|name| !name.is_empty()).collect()
-}
-
-/// One core is left to the clients of a small machine.
-pub fn default_shards() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    cores.saturating_sub(1).clamp(1, MAX_SHARDS)
 }
 
 #[cfg(test)]
@@ -319,6 +379,8 @@ mod tests {
         assert_eq!((settings.wake, settings.max_memory), (Wake::Poll, Size(64 << 20)));
         assert_eq!(settings.bind, IpAddr::V4(Ipv4Addr::LOCALHOST));
         assert_eq!(settings.log, "info");
+        let named = Settings::decide(layer("shards = 1")).unwrap().to_toml().unwrap();
+        assert!(named.starts_with("bind") && named.contains("shards = 1"), "{named}");
     }
 
     #[test]
@@ -330,10 +392,15 @@ mod tests {
         assert_eq!(settings.to_config().quarantine_bytes, 0);
         assert_eq!(settings.eviction, Eviction::None);
         assert!(settings.shards >= 1 && settings.socket_is_default);
+        assert!(settings.to_toml().unwrap().starts_with("# shards: by "));
         assert!(settings.pointer_sharing && settings.rdma_devices.is_empty());
         // As an empty variable of the environment is.
         assert!(devices_of(&["", " "]).is_empty());
         assert_eq!(devices_of(&["rxe0", " mlx5_0"]), ["rxe0", "mlx5_0"]);
+        let text = "rdma_traffic_class = 104\nrdma_mtu = 1024";
+        let packets = Settings::decide(layer(text)).unwrap().to_config().rdma_packets;
+        let (traffic_class, mtu) = (104, Some(Mtu::Bytes1024));
+        assert_eq!(packets, Packets { traffic_class, mtu, ..Packets::default() });
     }
 
     #[test]
@@ -343,6 +410,7 @@ mod tests {
              buckets = 64\nwake = \"event\"\npin = true\nlease_min_ms = 5\n\
              pointer_sharing = false\nquarantine_bytes = \"2MiB\"\nupload_idle_s = 3\n\
              rdma_devices = [\"rxe0\", \"mlx5_0\"]\n\
+             rdma_traffic_class = 104\nrdma_service_level = 3\nrdma_pkey_index = 1\nrdma_mtu = 1024\n\
               eviction = \"s3-fifo\"\nmax_queue_pairs = 8\nreads_per_client = 4\nlog = \"debug\"",
         );
         assert_eq!(all.max_memory, Some(Size(1 << 20)));
@@ -353,6 +421,9 @@ mod tests {
         assert_eq!((all.upload_idle_s, all.eviction), (Some(3), Some(Eviction::S3Fifo)));
         assert_eq!((all.max_queue_pairs, all.reads_per_client), (Some(8), Some(4)));
         assert_eq!(all.rdma_devices, Some(vec!["rxe0".into(), "mlx5_0".into()]));
+        let packets = all.packets().packets().unwrap();
+        assert_eq!((packets.traffic_class, packets.service_level, packets.pkey_index), (104, 3, 1));
+        assert_eq!(packets.mtu, Some(Mtu::Bytes1024));
     }
 
     #[test]
@@ -372,6 +443,8 @@ mod tests {
             "max_queue_pairs = 1025",
             "reads_per_client = 0",
             "reads_per_client = 17",
+            "rdma_service_level = 16",
+            "rdma_mtu = 1500",
             "upload_idle_s = 0",
             "upload_idle_s = 3601",
         ] {

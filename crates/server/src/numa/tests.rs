@@ -66,6 +66,22 @@ fn two_nodes_take_turns() {
 }
 
 #[test]
+fn siblings_come_last() {
+    let machine = Machine::new("0", "0", &[(0, "0-7", "10")]);
+    let pairs = tempfile::tempdir().unwrap();
+    for cpu in 0..8 {
+        let topology = pairs.path().join(format!("cpu{cpu}/topology"));
+        fs::create_dir_all(&topology).unwrap();
+        let first = cpu / 2 * 2;
+        fs::write(topology.join("thread_siblings_list"), format!("{first}-{}", first + 1)).unwrap();
+    }
+    let cores = Cores::read(pairs.path(), parse_list("0-7").unwrap());
+    let topology = machine.read("0-7", None).with_siblings(&cores);
+    let cores: Vec<i64> = places(&topology, 6).into_iter().map(|(core, _)| core).collect();
+    assert_eq!(cores, [0, 2, 4, 6, 1, 3]);
+}
+
+#[test]
 fn uneven_nodes_are_filled_up() {
     let machine = Machine::new(
         "0-3",

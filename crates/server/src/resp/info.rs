@@ -224,6 +224,7 @@ fn policy(shared: &Shared) -> &'static str {
 /// The parameters that CONFIG GET shows.
 pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     let config = &shared.config;
+    let packets = &config.rdma_packets;
     vec![
         ("appendonly", "no".into()),
         ("bind", shared.resp_address.ip().to_string()),
@@ -233,6 +234,10 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxmemory", config.max_memory_bytes.to_string()),
         ("maxmemory-policy", policy(shared).into()),
         ("port", shared.resp_address.port().to_string()),
+        ("rdma_mtu", packets.mtu.map_or_else(String::new, |mtu| mtu.bytes().to_string())),
+        ("rdma_pkey_index", packets.pkey_index.to_string()),
+        ("rdma_service_level", packets.service_level.to_string()),
+        ("rdma_traffic_class", packets.traffic_class.to_string()),
         ("reads_per_client", config.reads_per_client.to_string()),
         ("save", String::new()),
         ("shards", config.shards.to_string()),

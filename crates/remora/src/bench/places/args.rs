@@ -6,6 +6,7 @@ use crate::bench::address::Address;
 use crate::bench::args::{MAX_CLIENTS, MAX_OPS, show_by_name, within};
 use crate::bench::choice::{BenchPolicy, Walks};
 use crate::failure::usage;
+use crate::rdma_packets::PacketArgs;
 use crate::transport::Transport;
 use crate::wake::Wake;
 use clap::{Args, ValueEnum};
@@ -136,6 +137,9 @@ pub struct PlacesArgs {
     /// error [default: shm].
     #[arg(long, value_enum)]
     pub transport: Option<Transport>,
+    /// Of its packets over RDMA.
+    #[command(flatten)]
+    pub packets: PacketArgs,
     /// How the shard and sessions wait [default: hybrid]. With poll and two
     /// cores or more they are pinned, as in bench keys.
     #[arg(long, value_enum)]
@@ -195,6 +199,7 @@ pub struct Way {
 impl PlacesArgs {
     /// Refuses what makes no sense.
     pub fn check(&self) -> anyhow::Result<()> {
+        self.packets.packets()?;
         within("--capacity", self.capacity, MIN_NODE_ENTRIES, MAX_NODE_ENTRIES)?;
         within("--records", self.records(), 1, MAX_RECORDS)?;
         within("--clients", self.clients, 1, MAX_CLIENTS)?;
@@ -269,6 +274,7 @@ impl PlacesArgs {
         if let Some(path) = &self.windows {
             command += &format!(" --windows {}", path.display());
         }
+        command += &self.packets.command();
         if let Some(address) = &self.server {
             command += &format!(" --server {address}");
         }

@@ -138,6 +138,7 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
     let way = args.way();
     let options = Options {
         transport: way.transport.wanted(),
+        rdma_packets: args.packets.packets()?,
         wake: way.wake.into(),
         pointer_cache: PointerCacheKind::Off,
         timeout: PATIENCE,
