@@ -5,6 +5,7 @@ use remora_client::{
     Client, ConnectError, Error, Options, Path, Session, SetOptions, Via, Wake, Wanted,
 };
 use remora_engine::command::Command;
+use remora_fabric::verbs::Packets;
 use remora_fabric::{AnyLink, Connected, Link, RemoteAddress, Waited, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
@@ -192,7 +193,9 @@ struct ByHand {
 
 impl ByHand {
     fn connect(address: SocketAddr) -> Self {
-        let connected = remora_fabric::connect(&address.into(), Wanted::Tcp, DEADLINE).unwrap();
+        let connected =
+            remora_fabric::connect(&address.into(), Wanted::Tcp, DEADLINE, Packets::default())
+                .unwrap();
         let Connected::Far(connected) = connected else { panic!("over TCP") };
         let (seed, ring) = (connected.hello.session_seed.get(), ring_offset(0));
         let mailbox = connected.hello.shards.get();
