@@ -5,17 +5,21 @@
 # turns; each slice of a policy is compared with those of the same round. Prints
 # a Markdown table: medians over the rounds, and the middle half of the ratios.
 #
-#   bench/choice.sh [--rounds N] [--records N]
+#   bench/choice.sh [--rounds N] [--records N] [--clients N] [--short]
 #
+# --short: slices of a tenth: 40,000 searches over shared memory, 4,000 over
+# TCP. The first tenth of a second counts there, in which a session learns.
 # Progress goes to standard error. In virtual time: remora-sim compare.
 set -euo pipefail
 
-rounds=20 records=200000
+rounds=20 records=200000 clients=1 divisor=1
 while [ $# -gt 0 ]; do
   case "$1" in
     --rounds) rounds="$2"; shift ;;
     --records) records="$2"; shift ;;
-    *) echo "usage: bench/choice.sh [--rounds N] [--records N]" >&2; exit 2 ;;
+    --clients) clients="$2"; shift ;;
+    --short) divisor=10 ;;
+    *) echo "usage: bench/choice.sh [--rounds N] [--records N] [--clients N] [--short]" >&2; exit 2 ;;
   esac
   shift
 done
@@ -28,21 +32,23 @@ policies=(ask read catfish-literal catfish-keep cost)
 # slice WORKLOAD POLICY
 slice() {
   local transport="${1%%.*}" kind="${1#*.}" ops
-  local flags=(--path choose --policy "$2" --transport "$transport" --records "$records")
+  local flags=(--path choose --policy "$2" --transport "$transport" --records "$records" --clients "$clients")
   case "$1" in
-    shm.small | shm.large) ops=400000 ;;
+    shm.small | shm.middle | shm.large) ops=400000 ;;
     shm.*) ops=1000000 ;;
-    *) ops=15000 ;;
+    *) ops=40000 ;;
   esac
+  ops=$((ops / divisor))
   case "$kind" in
     small) bench=places run slice "${flags[@]}" --load bulk --ops "$ops" --scale 0.00001 ;;
     large) bench=places run slice "${flags[@]}" --load bulk --ops "$ops" --scale 0.03 ;;
+    middle) bench=places run slice "${flags[@]}" --load bulk --ops "$ops" --scale 0.01 ;;
     known) run slice "${flags[@]}" --ops "$ops" ;;
     unknown) run slice "${flags[@]}" --ops "$ops" --pointer-cache off ;;
   esac
 }
 
-workloads=(shm.small shm.large shm.known shm.unknown tcp.small tcp.large tcp.known tcp.unknown)
+workloads=(shm.small shm.middle shm.large shm.known shm.unknown tcp.small tcp.middle tcp.large tcp.known tcp.unknown)
 for round in $(seq "$rounds"); do
   for workload in "${workloads[@]}"; do
     say "round $round of $rounds, $workload"
@@ -69,7 +75,7 @@ quartile() {
   sort -g "$work/all.$1" | awk -v share="$2" '{ v[NR] = $1 } END { print v[int((NR - 1) * share + 1.5)] }'
 }
 
-echo "$(machine). $records objects or records, one client, medians of $rounds rounds."
+echo "$(machine). $records objects or records, $clients client(s), medians of $rounds rounds."
 echo
 echo "| workload | policy | rate | of the better of ask and read in its round | middle half |"
 echo "| --- | --- | --- | --- | --- |"

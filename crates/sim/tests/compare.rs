@@ -60,6 +60,14 @@ fn cost_reaches_the_better_one_where_it_changes() {
     }
 }
 
+/// The shard sleeps or stands still: what trials cost at the cold start, and the
+/// time of the few requests that wait for it, count.
+#[test]
+fn cost_reaches_the_better_one_where_the_shard_is_not_always_there() {
+    compare(&["asleep-ask"], &ASK_IS_BETTER);
+    compare(&["asleep-read", "crowded"], &READ_IS_BETTER);
+}
+
 /// Sessions that each read for themselves fill the port for all: a target that is
 /// missed, by as much as docs/choice.md says.
 #[test]

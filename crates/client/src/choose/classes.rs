@@ -19,6 +19,8 @@ pub struct Class {
     /// What reading takes over what asking takes, by a class of nearly the same
     /// size.
     pub(super) neighbour: Option<f32>,
+    /// What the way that was not gone yet would take by that, ns.
+    pub(super) guess: Option<f32>,
     /// How clear it is which way is better.
     pub(super) score: Score,
     /// The run that is under way.
@@ -34,6 +36,11 @@ pub struct Class {
     pub(super) is_trial: bool,
     /// The last operations of this run, which are to be learned from.
     pub(super) learned: u32,
+    /// In a run that is thought the worse way: what an operation is expected to
+    /// take the better one, ns.
+    pub(super) better_ns: Option<f32>,
+    /// What the run has cost beyond that, ns.
+    pub(super) lost_ns: f32,
     /// One operation of so many is measured: of short ones few, for looking at
     /// the clock would be felt.
     pub(super) measured_every: u32,
@@ -52,6 +59,7 @@ impl Class {
         reads: Estimate::NONE,
         in_vain: 0.0,
         neighbour: None,
+        guess: None,
         score: Score::NEW,
         way: Way::Ask,
         run: 0,
@@ -61,9 +69,18 @@ impl Class {
         turned_ns: 0,
         is_trial: false,
         learned: 0,
+        better_ns: None,
+        lost_ns: 0.0,
         measured_every: Self::SHORTEST,
         most_reads: None,
     };
+
+    /// What a way would take that was not gone yet and takes so many times what
+    /// the other one does, ns. It stays what it was at first: what the other one
+    /// takes from then on says nothing of this one.
+    pub(super) fn guessed(&mut self, other: Estimate, times: f32) -> f32 {
+        *self.guess.get_or_insert(other.value().unwrap_or(1.0) * times)
+    }
 
     /// The run's next operation, if one is under way.
     #[inline(always)]
@@ -73,8 +90,13 @@ impl Class {
         Some(Decision { way: self.way, why: Why::SameRun, is_measured })
     }
 
-    /// Whether this operation of the run is.
+    /// Whether this operation of the run is: what a trial costs is always counted.
     pub(super) fn is_measured(&self) -> bool {
+        self.better_ns.is_some() || self.is_learned()
+    }
+
+    /// Whether this operation is learned from.
+    pub(super) fn is_learned(&self) -> bool {
         self.run_left < self.learned && self.run_left.is_multiple_of(self.measured_every)
     }
 }

@@ -15,8 +15,16 @@
 //!
 //! The worse way is tried once in a while, the more rarely the worse it is:
 //! what that costs is about a hundredth of all time ([`PROBES`]). A way that was
-//! not gone for long is cold, and tried for so long that it grows warm.
+//! not gone for long is cold, and tried for so long that it grows warm. What trials
+//! really cost is counted: one that costs too much ends, and no other begins before
+//! it is paid off, whatever was expected ([`super::trials`]).
+//!
+//! One measurement counts as at most twice what was expected, so that a thread that
+//! lost its processor does not turn round. But where that happens to one way more
+//! than to the other, it is a part of what the way costs: [`super::tails`].
 
+use super::tails::Tails;
+use super::trials::Trials;
 use super::{Class, Decision, Draws, Spent, Way, Why};
 use crate::right::ServerLoad;
 use remora_layout::plant::{Plant, planted};
@@ -35,8 +43,6 @@ const COLD_NS: u64 = 100_000;
 /// What a run of a cold way is to take, about; its first half is not learned
 /// from.
 const LONG_RUN_NS: f32 = 200e3;
-/// A trial ends after so long, if it had as many operations as any run.
-const TRIAL_ENDS_NS: u64 = 1_000_000;
 /// Each operation is measured that takes so long.
 const LONG_NS: f32 = 5e3;
 const LONGEST_RUN: u32 = 256;
@@ -44,7 +50,7 @@ const LONGEST_RUN: u32 = 256;
 /// session's decisions had been of this class, up to so many.
 const MOST_STEPS: u32 = 16;
 /// Share of all time that trying the worse way may cost.
-const PROBES: f32 = 0.01;
+pub(super) const PROBES: f32 = 0.01;
 /// A way that a neighbour says takes so many times longer is not tried before
 /// a probe's turn comes.
 const FAR_WORSE: f32 = 8.0;
@@ -175,6 +181,10 @@ pub struct Cost {
     more_wait_ns: Fading,
     /// By how much READs took longer than usual lately, as a share.
     slower_reads: Fading,
+    /// By how much either way takes longer than its measurements count for.
+    tails: Tails,
+    /// What trials have cost.
+    trials: Trials,
     /// The least that asking takes, ns.
     least_ask_ns: f32,
     /// Runs that were begun, of all classes.
@@ -215,6 +225,8 @@ impl Cost {
             wait_ns: 0.0,
             more_wait_ns: Fading::default(),
             slower_reads: Fading::default(),
+            tails: Tails::default(),
+            trials: Trials::default(),
             least_ask_ns: f32::INFINITY,
             runs: 0,
             turns: 0,
@@ -223,6 +235,13 @@ impl Cost {
 
     /// See [`super::Chooser::predict`].
     pub fn predict(&self, class: &Class, now_ns: u64) -> (Option<f32>, Option<f32>) {
+        let (ask, read) = self.typical(class, now_ns);
+        let tail = |way| self.tails.of(way, now_ns);
+        (ask.map(|ask| ask * tail(Way::Ask)), read.map(|read| read * tail(Way::Read)))
+    }
+
+    /// What most operations of a class take each way now, ns.
+    fn typical(&self, class: &Class, now_ns: u64) -> (Option<f32>, Option<f32>) {
         let ask = class.ask.value().map(|own| {
             let waits = self.wait_ns + self.more_wait_ns.at(now_ns);
             (own + waits).max(own * LEAST).max(1.0)
@@ -252,6 +271,18 @@ impl Cost {
             long => long / 2,
         };
         class.is_trial = is_first || (has_turned && run > RUN);
+        class.better_ns = match self.predict(class, now_ns) {
+            (Some(ask), Some(read)) if why == Why::Probe => Some(ask.min(read)),
+            (ask, read) if is_first => {
+                if way == Way::Ask {
+                    read
+                } else {
+                    ask
+                }
+            }
+            _ => None,
+        };
+        class.lost_ns = 0.0;
         if way != class.way {
             class.turned_ns = now_ns;
         }
@@ -265,31 +296,44 @@ impl Cost {
     /// The way, why, and for how many operations.
     fn choose(&mut self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> (Way, Why, u32) {
         let first = if self.reads_cost_server { Way::Ask } else { Way::Read };
+        // While the last trials are not paid off, any neighbour's word will do.
+        let least = if self.trials.are_paid(now_ns) { FAR_WORSE } else { 1.0 };
         let (ask, read) = match (self.predict(class, now_ns), class.neighbour) {
             ((Some(ask), Some(read)), _) => (ask, read),
+            ((None, None), Some(ratio)) if ratio > FAR_WORSE => {
+                return (Way::Ask, Why::Untried, FIRST_RUN);
+            }
+            ((None, None), Some(ratio)) if ratio < 1.0 / FAR_WORSE => {
+                return (Way::Read, Why::Untried, FIRST_RUN);
+            }
             ((None, None), _) => return (first, Why::Untried, FIRST_RUN),
-            ((Some(ask), None), Some(ratio)) if ratio > FAR_WORSE => (ask, ask * ratio),
-            ((None, Some(read)), Some(ratio)) if ratio < 1.0 / FAR_WORSE => (read / ratio, read),
+            ((Some(ask), None), Some(ratio)) if ratio > least => {
+                (ask, class.guessed(class.ask, ratio))
+            }
+            ((None, Some(read)), Some(ratio)) if ratio < 1.0 / least => {
+                (class.guessed(class.read, 1.0 / ratio), read)
+            }
             ((Some(_), None), _) => return (Way::Read, Why::Untried, FIRST_RUN),
             ((None, Some(_)), _) => return (Way::Ask, Why::Untried, FIRST_RUN),
         };
-        self.weigh(class, ask, read);
+        let cheaper = self.weigh(class, ask, read);
         let way = if draws.share() < class.score.asks() { Way::Ask } else { Way::Read };
         let mut run = RUN;
         if way != class.way && now_ns.saturating_sub(class.turned_ns) > COLD_NS {
             let one = (ask * read).sqrt().max(ask.max(read) / 2.0);
             run = ((LONG_RUN_NS / one) as u32).clamp(RUN, LONGEST_RUN);
         }
-        let is_cheaper = (way == Way::Ask) == (ask < read);
+        let is_cheaper = way == cheaper;
         // The longer a trial is, the more rarely it is made.
-        if !is_cheaper && draws.below(run) >= RUN {
-            return (class.way, Why::Cheaper, RUN);
+        if !is_cheaper && (draws.below(run) >= RUN || !self.trials.are_paid(now_ns)) {
+            return (cheaper, Why::Cheaper, RUN);
         }
         (way, if is_cheaper { Why::Cheaper } else { Why::Probe }, run)
     }
 
-    /// Moves the score by what the two ways take, ns.
-    fn weigh(&mut self, class: &mut Class, ask: f32, read: f32) {
+    /// Moves the score by what the two ways take, ns; gives the way that costs
+    /// less.
+    fn weigh(&mut self, class: &mut Class, ask: f32, read: f32) -> Way {
         // What is read in vain costs the server as much as what is asked.
         let spares = 1.0 - 2.0 * class.in_vain;
         let spares = SPARES_SERVER * if self.reads_cost_server { -1.0 } else { spares };
@@ -303,6 +347,7 @@ impl Cost {
         }
         self.turns = self.turns.wrapping_add((class.score.favours() != favoured) as u32);
         class.measured_every = ((LONG_NS / read.min(ask)) as u32).clamp(1, Class::SHORTEST);
+        if difference > 0.0 { Way::Ask } else { Way::Read }
     }
 
     /// Whether the run of this class may go on. A trial may until it takes far
@@ -318,16 +363,24 @@ impl Cost {
             // By now it is warm, however few operations that were.
             class.learned = class.learned.max(class.run_left);
         }
-        gone < RUN || took_ns < TRIAL_ENDS_NS
+        let most_ns = class.better_ns.map_or(f32::INFINITY, |better| RUN as f32 * better);
+        class.lost_ns < most_ns.max(Trials::MOST_NS)
     }
 
     /// See [`super::Chooser::learn`].
     pub fn learn(&mut self, class: &mut Class, way: Way, spent: Spent, now_ns: u64) {
         let took = spent.elapsed_ns as f32;
-        let (ask, read) = self.predict(class, now_ns);
+        if let Some(better) = class.better_ns {
+            class.lost_ns += took - better;
+            self.trials.cost(took - better, now_ns);
+        }
+        if !class.is_learned() {
+            return;
+        }
+        let (ask, read) = self.typical(class, now_ns);
         match way {
             Way::Ask => {
-                let took = plausible(took, class.ask, ask);
+                let took = self.counted(way, took, plausible(took, class.ask, ask), now_ns);
                 let more = self.more_wait_ns.at(now_ns);
                 if let Some(expected) = ask.filter(|_| class.ask.is_settled()) {
                     self.more_wait_ns.correct(took - expected, now_ns);
@@ -339,7 +392,7 @@ impl Cost {
                 let ignores_bandwidth = planted(Plant::CostIgnoresBandwidth);
                 let fastest = class.read.value().filter(|_| ignores_bandwidth);
                 let took = fastest.map_or(took, |fastest| took.min(fastest));
-                let took = plausible(took, class.read, read);
+                let took = self.counted(way, took, plausible(took, class.read, read), now_ns);
                 let slower = 1.0 + self.slower_reads.at(now_ns);
                 let is_compared = class.read.is_settled() && !ignores_bandwidth;
                 if let Some(expected) = read.filter(|_| is_compared) {
@@ -350,6 +403,12 @@ impl Cost {
                 class.in_vain += (spent.in_vain - class.in_vain) * Fading::GAIN;
             }
         }
+    }
+
+    /// Notes what an operation took beside what it counts as, which is given.
+    fn counted(&mut self, way: Way, took: f32, counted: f32, now_ns: u64) -> f32 {
+        self.tails.add(way, took, counted, now_ns);
+        counted
     }
 
     /// See [`Class::most_reads`]. Reading takes time in proportion to

@@ -14,6 +14,8 @@ mod catfish;
 mod classes;
 mod cost;
 mod explain;
+mod tails;
+mod trials;
 
 pub use classes::{Class, ClassKey, Classes};
 pub use explain::{Explanation, Way, Why};

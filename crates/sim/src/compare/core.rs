@@ -13,6 +13,26 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct Core(Arc<Mutex<State>>);
 
+/// When a core does not serve although requests are there. It does not know of
+/// such times, so no heartbeat tells of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Absences {
+    /// Without work for so long it sleeps, ns ...
+    pub sleeps_after_ns: u64,
+    /// ... and is back so long after the next request has come, ns.
+    pub wake_ns: u64,
+    /// After so much work it loses its processor, ns ...
+    pub works_ns: u64,
+    /// ... for so long, ns.
+    pub away_ns: u64,
+}
+
+impl Absences {
+    /// It is always there.
+    pub const NONE: Self =
+        Self { sleeps_after_ns: u64::MAX, wake_ns: 0, works_ns: u64::MAX, away_ns: 0 };
+}
+
 struct State {
     world: SimWorld,
     costs: Costs,
@@ -25,6 +45,11 @@ struct State {
     busy_since_ns: Option<u64>,
     /// Percent of the time that its work takes when the core is its own.
     pace_percent: u64,
+    absences: Absences,
+    /// Since when it has had nothing to do.
+    idle_since_ns: u64,
+    /// Work since it lost its processor last, ns.
+    worked_ns: u64,
     load: Load,
 }
 
@@ -51,6 +76,17 @@ impl Load {
     }
 }
 
+impl State {
+    /// How long it is away from now on, if its time is used up; ns.
+    fn lose_processor(&mut self) -> u64 {
+        if self.worked_ns < self.absences.works_ns {
+            return 0;
+        }
+        self.worked_ns = 0;
+        self.absences.away_ns
+    }
+}
+
 impl Core {
     /// A core that owns this shard.
     pub fn new(world: &SimWorld, costs: &Costs, shard: Shard) -> Self {
@@ -63,6 +99,9 @@ impl Core {
             queue: VecDeque::new(),
             busy_since_ns: None,
             pace_percent: 100,
+            absences: Absences::NONE,
+            idle_since_ns: 0,
+            worked_ns: 0,
             load: Load::default(),
         })))
     }
@@ -88,15 +127,26 @@ impl Core {
         lock(&self.0).pace_percent = percent;
     }
 
+    /// When it will not be there.
+    pub fn set_absences(&self, absences: Absences) {
+        lock(&self.0).absences = absences;
+    }
+
     /// A session's request has arrived.
     pub fn arrive(&self, session: usize) {
         let mut state = lock(&self.0);
         let now_ns = state.world.now_ns();
         state.queue.push_back((session, now_ns));
         if state.busy_since_ns.is_none() {
-            state.busy_since_ns = Some(now_ns);
+            let sleeps_ns = if now_ns - state.idle_since_ns > state.absences.sleeps_after_ns {
+                state.absences.wake_ns
+            } else {
+                0
+            };
+            let away_ns = sleeps_ns + state.lose_processor();
+            state.busy_since_ns = Some(now_ns + away_ns);
             let core = self.clone();
-            state.world.schedule(0, move || core.serve());
+            state.world.schedule(away_ns, move || core.serve());
         }
     }
 
@@ -106,7 +156,7 @@ impl Core {
         let state = &mut *guard;
         let now_ns = state.world.now_ns();
         let Some((session, since_ns)) = state.queue.pop_front() else {
-            state.busy_since_ns = None;
+            (state.busy_since_ns, state.idle_since_ns) = (None, now_ns);
             return;
         };
         let now = Now { unix_ms: now_ns / 1_000_000, since_start_s: now_ns / 1_000_000_000 };
@@ -116,8 +166,9 @@ impl Core {
         let Costs { request_ns, node_ns, reply_byte_ps, .. } = state.costs;
         let takes_ns = frames * request_ns + nodes * node_ns + bytes * reply_byte_ps / 1_000;
         let takes_ns = takes_ns * state.pace_percent / 100;
+        state.worked_ns += takes_ns;
         state.load.requests += frames;
-        state.load.waited_ns += if frames > 0 { now_ns - since_ns } else { 0 };
+        state.load.waited_ns += if frames > 0 { now_ns.saturating_sub(since_ns) } else { 0 };
         state.load.nodes += nodes;
         state.busy_since_ns = Some(now_ns);
         let core = self.clone();
@@ -127,13 +178,20 @@ impl Core {
     fn done(&self, session: usize) {
         let mut state = lock(&self.0);
         let now_ns = state.world.now_ns();
-        state.load.busy_ns += now_ns - state.busy_since_ns.unwrap_or(now_ns);
+        state.load.busy_ns += now_ns.saturating_sub(state.busy_since_ns.unwrap_or(now_ns));
         state.gate.open();
         if state.rings[session].has_work() {
             state.queue.push_back((session, now_ns));
         }
-        drop(state);
-        self.serve();
+        let away_ns = state.lose_processor();
+        if away_ns == 0 {
+            drop(state);
+            return self.serve();
+        }
+        state.queue.iter_mut().for_each(|(_, since_ns)| *since_ns += away_ns);
+        state.busy_since_ns = Some(now_ns + away_ns);
+        let core = self.clone();
+        state.world.schedule(away_ns, move || core.serve());
     }
 
     /// What it did since this was asked last.
@@ -141,7 +199,7 @@ impl Core {
         let mut state = lock(&self.0);
         let now_ns = state.world.now_ns();
         if let Some(since_ns) = state.busy_since_ns.replace(now_ns) {
-            state.load.busy_ns += now_ns - since_ns;
+            state.load.busy_ns += now_ns.saturating_sub(since_ns);
         } else {
             state.busy_since_ns = None;
         }

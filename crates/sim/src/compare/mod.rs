@@ -22,6 +22,7 @@ mod watched;
 mod work;
 mod workloads;
 
+pub use self::core::Absences;
 pub use args::Args;
 pub use coordination::{Walking, walking};
 pub use costs::{CATFISH, Costs, RDMA, SHM, TCP};

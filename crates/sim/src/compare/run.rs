@@ -110,6 +110,7 @@ pub fn run(work: &Workload, policy: Policy) -> Outcome {
         Coroutines::spawn(&world, move || Thread::new(&run, &server, machine, number).run());
     }
     server.beat();
+    server.set_absences(work.absences);
     while world.step(BEGINS_NS) {}
     let before = (server.load(), server.port.out.busy_ns());
     let ends_ns = BEGINS_NS + work.phases.iter().map(|phase| phase.ms * MS).sum::<u64>();

@@ -1,6 +1,6 @@
 //! The server of a compared world: shards on cores, sessions, heartbeats.
 
-use super::core::{Core, Load};
+use super::core::{Absences, Core, Load};
 use super::costs::{Costs, Port, Way};
 use super::gate::lock;
 use super::watched::{FirstRead, Watched};
@@ -101,6 +101,11 @@ impl Server {
     /// From now on the cores' own work takes this many percent of its time.
     pub fn set_pace(&self, percent: u64) {
         self.cores.iter().for_each(|core| core.set_pace(percent));
+    }
+
+    /// When the cores will not be there.
+    pub fn set_absences(&self, absences: Absences) {
+        self.cores.iter().for_each(|core| core.set_absences(absences));
     }
 
     /// Grants a session to a thread of a machine.

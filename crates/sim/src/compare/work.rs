@@ -1,5 +1,6 @@
 //! What the clients of a compared world do: phases of lookups and windows.
 
+use super::core::Absences;
 use super::costs::Costs;
 use remora_client::Rect;
 use remora_fabric::sim::Random;
@@ -77,6 +78,8 @@ pub struct Workload {
     pub keeps_pointers: bool,
     /// How many threads of a machine may walk at a time.
     pub admits: Admits,
+    /// When the server's cores are not there.
+    pub absences: Absences,
     /// What is done when.
     pub phases: Vec<Phase>,
 }

@@ -1,5 +1,6 @@
 //! The workloads that policies are compared on.
 
+use super::core::Absences;
 use super::costs::{CATFISH, RDMA, SHM, TCP};
 use super::work::{Admits, Does, Phase, Workload};
 
@@ -22,6 +23,7 @@ pub(super) fn places() -> Workload {
         value_bytes: 32,
         keeps_pointers: true,
         admits: Admits::All,
+        absences: Absences::NONE,
         phases: Vec::new(),
     }
 }
@@ -34,6 +36,11 @@ pub(super) fn phase(ms: u64, threads: usize, does: Does) -> Phase {
 /// Lookups of keys to which clients have pointers.
 fn keys() -> Workload {
     Workload { objects: 0, keys: 400, ..places() }
+}
+
+/// Clients on the server's machine.
+fn beside(kept_bytes: usize) -> Workload {
+    Workload { costs: SHM, cores: 1, machines: 1, kept_bytes, ..places() }
 }
 
 /// An eighth of the paper's cluster.
@@ -127,6 +134,36 @@ pub fn all() -> Vec<Workload> {
             capacity: 9,
             phases: vec![phase(200, 32, Window(1e-5))],
             ..catfish()
+        },
+        // The shard is not always there.
+        Workload {
+            name: "asleep-read",
+            shows: "two threads over shared memory, small windows, 100 ms with the cold start: reading is \
+                    better, and who asks waits until a reader gives up its processor",
+            absences: Absences { sleeps_after_ns: 20_000, wake_ns: 2_500_000, ..Absences::NONE },
+            phases: vec![phase(100, 2, Window(1e-5))],
+            ..beside(1 << 20)
+        },
+        Workload {
+            name: "asleep-ask",
+            shows: "the same without kept nodes and with an idle processor: asking is better, once the \
+                    shard is awake",
+            absences: Absences { sleeps_after_ns: 20_000, wake_ns: 100_000, ..Absences::NONE },
+            phases: vec![phase(100, 2, Window(1e-5))],
+            ..beside(0)
+        },
+        Workload {
+            name: "crowded",
+            shows: "the same, two threads and the shard on two processors: asking mostly takes less \
+                    time, but the shard loses its processor now and then",
+            absences: Absences {
+                sleeps_after_ns: 20_000,
+                wake_ns: 50_000,
+                works_ns: 1_000_000,
+                away_ns: 3_000_000,
+            },
+            phases: vec![phase(400, 2, Window(1e-5))],
+            ..beside(0)
         },
         // It changes.
         Workload {
