@@ -11,12 +11,12 @@ pub mod sync;
 
 #[path = "../../crates/fabric/src/shm/asleep.rs"]
 pub mod asleep;
-#[path = "../../crates/fabric/src/shm/ready.rs"]
-pub mod ready;
 #[path = "../../crates/client/src/pointer_cache.rs"]
 #[allow(dead_code, reason = "only its entry is modelled")]
 mod pointer_cache;
 #[path = "../../crates/client/src/pointer_table.rs"]
 pub mod pointer_table;
+#[path = "../../crates/fabric/src/shm/ready.rs"]
+pub mod ready;
 
 pub use pointer_cache::Entry;

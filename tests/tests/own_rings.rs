@@ -66,13 +66,11 @@ fn asks(session: &mut Session, resp: &mut Resp, times: u64) -> Looks {
 fn a_frame_costs_as_many_looks_among_a_thousand_idle_sessions_as_alone() {
     raise_own_limit();
     for wake in ["event", "poll"] {
-        let server =
-            ServerProcess::start(&["--max-memory=64MiB", "--shards=1", "--wake", wake]);
+        let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=1", "--wake", wake]);
         let mut resp = server.resp();
         let mut active = server.session_with(&options());
         let alone = asks(&mut active, &mut resp, 2_000);
-        let mut idle: Vec<Session> =
-            (0..IDLE).map(|_| server.session_with(&options())).collect();
+        let mut idle: Vec<Session> = (0..IDLE).map(|_| server.session_with(&options())).collect();
         for session in &mut idle {
             session.set(b"k", b"v", SetOptions::default()).unwrap();
         }
@@ -135,8 +133,7 @@ fn sessions_come_and_go_under_load() {
     let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=2", "--wake=event"]);
     let options = Options { wake: Wake::Event, ..options() };
     let client = Client::connect(&server.socket(), &options).unwrap();
-    let stays: Vec<Session> =
-        (0..MAX_RING_SETS - 3).map(|_| client.session().unwrap()).collect();
+    let stays: Vec<Session> = (0..MAX_RING_SETS - 3).map(|_| client.session().unwrap()).collect();
     std::thread::scope(|scope| {
         for thread in 0..12u64 {
             let client = &client;

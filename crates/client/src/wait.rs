@@ -22,8 +22,8 @@ use crate::session::Session;
 use crate::sync::{AtomicUsize, POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{Completion, Link, Waited};
 use remora_layout::plant::{Plant, planted};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Hybrid mode polls this long for a reply before it blocks.
@@ -50,9 +50,7 @@ impl Polling<'_> {
         if waited < POLL_UNCOUNTED {
             return true;
         }
-        *self
-            .may_poll
-            .get_or_insert_with(|| self.pollers.fetch_add(1, Ordering::Relaxed) < cores())
+        *self.may_poll.get_or_insert_with(|| self.pollers.fetch_add(1, Ordering::Relaxed) < cores())
     }
 }
 

@@ -100,8 +100,7 @@ impl Connection {
         let large = DataBuffers::region(large);
         let carrier = Carrier::Other(link);
         let pointers = pointers.map(PointerTable::of_parts);
-        let connection =
-            Self::new(&hello, clock, to_client, pointers, tables, large, carrier)?;
+        let connection = Self::new(&hello, clock, to_client, pointers, tables, large, carrier)?;
         Ok(Self { time, ..connection })
     }
 }

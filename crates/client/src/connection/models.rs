@@ -228,7 +228,13 @@ fn threads_with_rings_of_their_own_lose_no_reply_and_no_wake_up() {
         for askers in CROWDS {
             let random = RandomScheduler::new_from_seed(1, RUNS / 4);
             run_with(random, sets, askers, Session::ask, false);
-            run_with(PctScheduler::new_from_seed(2, 3, RUNS / 4), sets, askers, Session::ask, false);
+            run_with(
+                PctScheduler::new_from_seed(2, 3, RUNS / 4),
+                sets,
+                askers,
+                Session::ask,
+                false,
+            );
         }
     }
 }

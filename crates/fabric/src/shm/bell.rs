@@ -134,7 +134,8 @@ impl Sleeper {
 /// marks of those that are.
 fn wait(epoll: &OwnedFd, ready: &mut Vec<u64>, timeout: Option<Duration>) -> Woken {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+    let none =
+        epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
     let mut events = [none; READY_AT_ONCE];
     ready.clear();
     match epoll::wait(epoll, &mut events[..], timeout.as_ref()) {

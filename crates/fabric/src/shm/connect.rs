@@ -241,11 +241,8 @@ pub struct Grant<'a> {
 impl Grant<'_> {
     /// Sends the grant to the client.
     pub fn send(&self, socket: impl AsFd) -> std::io::Result<()> {
-        let mut fds = vec![
-            self.memory.to_server.fd(),
-            self.memory.to_client.fd(),
-            self.memory.large.fd(),
-        ];
+        let mut fds =
+            vec![self.memory.to_server.fd(), self.memory.to_client.fd(), self.memory.large.fd()];
         for &(arena, eventfd) in self.shards {
             fds.extend([arena, eventfd]);
         }

@@ -6,7 +6,7 @@ use super::super::ends::{Broken, Receiving, Sending, Side, ends};
 use super::rest::Rest;
 use remora_arena::Region;
 use remora_fabric::detect::{Offer, number_of};
-use remora_fabric::shm::{Bell, ThreadBell, Grant, SessionMemory, decline};
+use remora_fabric::shm::{Bell, Grant, SessionMemory, ThreadBell, decline};
 use remora_fabric::{Transport, hello_of, refusal};
 use remora_layout::hello::{
     ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, SOCKET_PATH_BYTES, ServerHello,
