@@ -7,11 +7,12 @@ use remora_fabric::shm;
 use remora_layout::frame::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, first_word};
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal};
 use remora_layout::limits::{RIGHT_MS, TORN_FRAME_MS};
-use remora_layout::message::ReplyHeader;
+use remora_layout::message::{ReplyHeader, RequestHeader};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_tests::proc::{anonymous_kib, descriptors};
 use remora_tests::{DEADLINE, Random, RawSession, Role, ServerProcess, greet, role, wait_until};
 use std::io::{Read, Write};
+use std::mem::offset_of;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -284,6 +285,11 @@ fn whole_frames_with_senseless_requests_are_answered_as_such() {
         let mut payload = random.bytes(count);
         if let Some(op) = payload.first_mut() {
             *op = random.below(12) as u8;
+        }
+        let session_at = offset_of!(RequestHeader, id) + 2;
+        if let Some(session) = payload.get_mut(session_at..session_at + 2) {
+            // The one whose ring it stands in: there the reply comes.
+            session.fill(0);
         }
         raw.to_server().copy_in(ring_offset(0), &raw.first_frame(&payload));
         raw.ring_bell();
