@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 #[test]
 fn version_is_one_line() {
     let finished = run_clean("version");
-    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 3)\n"));
+    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 4)\n"));
 }
 
 #[test]

@@ -48,7 +48,7 @@ enum Carrier {
     Far {
         carrier: far::Carrier,
         /// For heartbeats.
-        link: AnyLink,
+        link: Box<AnyLink>,
     },
 }
 
@@ -202,7 +202,7 @@ impl Session {
             );
         }
         let link = carrier.link();
-        let far = Carrier::Far { carrier: carrier.clone(), link };
+        let far = Carrier::Far { carrier: carrier.clone(), link: Box::new(link) };
         let session = Self::new(number, far, to_server, violated, threads);
         let has_ended = Arc::clone(&session.has_ended);
         agents.serve(Served { carrier, session: number, has_ended });
