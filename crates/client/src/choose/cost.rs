@@ -373,9 +373,10 @@ impl Cost {
         if let Some(better) = class.better_ns {
             class.lost_ns += took - better;
             self.trials.cost(took - better, now_ns);
-        }
-        if !class.is_learned() {
-            return;
+            // It was measured for what the trial costs; most of a trial is cold.
+            if !class.is_learned() {
+                return;
+            }
         }
         let (ask, read) = self.typical(class, now_ns);
         match way {

@@ -148,6 +148,9 @@ pub(super) struct Outbound {
     /// its bytes.
     answers: VecDeque<(u64, usize)>,
     answer_bytes: usize,
+    /// As much of them is in the hands of the thread that sends: the peer may have
+    /// it, and ask for more, before that thread says so.
+    sending_bytes: usize,
     /// Held operations of each link, in turn: order holds within a link, and
     /// a long READ of one does not hold up the others.
     held: VecDeque<(Arc<Handle>, VecDeque<Held>)>,
@@ -181,6 +184,7 @@ impl Outbound {
             must_tell: false,
             answers: VecDeque::new(),
             answer_bytes: 0,
+            sending_bytes: 0,
             held: VecDeque::new(),
             held_count: 0,
             held_bytes: 0,
@@ -309,7 +313,8 @@ impl Outbound {
 
     /// Whether the peer may ask for so many bytes more, which then count.
     pub fn reserve_answer(&mut self, bytes: usize) -> bool {
-        let fits = self.answer_bytes + window_cost(bytes) <= READ_WINDOW_BYTES;
+        let owed = self.answer_bytes - self.sending_bytes;
+        let fits = owed + window_cost(bytes) <= READ_WINDOW_BYTES;
         if fits {
             self.answer_bytes += window_cost(bytes);
         }
@@ -363,6 +368,9 @@ impl Outbound {
             std::mem::swap(&mut self.front, &mut self.back);
         }
         self.is_sending = true;
+        let until = self.sent_ever + (self.front.len() - self.front_sent) as u64;
+        let in_hand = self.answers.iter().take_while(|&&(end, _)| end <= until);
+        self.sending_bytes = in_hand.map(|&(_, cost)| cost).sum();
         let (bytes, sent) = (std::mem::take(&mut self.front), std::mem::take(&mut self.front_sent));
         Some(Sending { bytes, sent })
     }
@@ -371,6 +379,7 @@ impl Outbound {
     /// all of it has gone and something has been added meanwhile.
     pub fn end_sending(&mut self, sending: Sending, taken: usize) -> bool {
         self.is_sending = false;
+        self.sending_bytes = 0;
         (self.front, self.front_sent) = (sending.bytes, sending.sent);
         self.pending -= taken;
         self.sent_ever += taken as u64;
@@ -451,3 +460,6 @@ impl Outbound {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;
