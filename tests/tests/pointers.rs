@@ -241,7 +241,10 @@ fn a_server_that_isolates_its_clients_shares_nothing_and_says_so() {
     let mut session = server.session_with(&options(PointerCacheKind::Private));
     set_all(&mut session, 0);
     let counts = get_all(&mut session, 0);
-    assert_eq!(counts.read + counts.right_lapsed, KEYS, "{counts:?}");
+    // The choice may try to ask for a few.
+    let asked = counts.asked - counts.right_lapsed;
+    assert_eq!(counts.read + counts.asked, KEYS, "{counts:?}");
+    assert!(asked <= KEYS / 10, "{counts:?}");
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
 

@@ -26,7 +26,7 @@ fn mail_of_each_sender_comes_in_order_and_is_bounded() {
     for request in 0..MAIL_UNDER_WAY as u64 {
         inbox.post(2, mail(request)).ok().unwrap();
     }
-    let refused = inbox.post(2, mail(99)).err().expect("there is no room");
+    let Err(refused) = inbox.post(2, mail(99)) else { panic!("there is no room") };
     assert_eq!(requests(refused), [99], "nothing is lost");
     assert!(!inbox.has_room(2) && inbox.has_room(0));
     inbox.post(0, mail(7)).ok().unwrap();
