@@ -99,6 +99,16 @@ pub struct Connection {
     over: OnceLock<LinkError>,
 }
 
+/// What a batch of completions came to.
+struct Taken {
+    /// There may be more.
+    is_full: bool,
+    /// Something waits for the device to have room.
+    waits: bool,
+    /// Why the connection fails, if it does.
+    failed: Option<LinkError>,
+}
+
 impl Connection {
     /// A connection of these parts.
     ///
@@ -218,10 +228,15 @@ impl Connection {
         self.domain.context.look_now_and_then();
         self.look_after_device();
         let mut rounds = self.rounds;
+        let mut may_arm = true;
         let failed = loop {
             rounds -= 1;
-            let Some((is_full, failed)) = self.take_completions() else { return };
-            let goes_on = is_full || self.intake.has_some();
+            let Some(Taken { is_full, waits, failed }) = self.take_completions(may_arm) else {
+                return;
+            };
+            // What completed before it was armed tells nobody: one more look.
+            let goes_on = is_full || self.intake.has_some() || (waits && may_arm);
+            may_arm &= !waits;
             if failed.is_some() || !goes_on {
                 break failed;
             }
@@ -239,9 +254,10 @@ impl Connection {
         }
     }
 
-    /// One batch of completions, and what they make room for. Whether there may
-    /// be more, and why the connection fails, if it does; `None` if it has ended.
-    fn take_completions(&self) -> Option<(bool, Option<LinkError>)> {
+    /// One batch of completions, and what they make room for; `None` if it has
+    /// ended. If something still waits for room, the next completion tells of itself,
+    /// where that `may_arm`.
+    fn take_completions(&self, may_arm: bool) -> Option<Taken> {
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
         let mut device = lock(&self.device);
@@ -265,6 +281,10 @@ impl Connection {
             }
         }
         failed = failed.or(out.flush(pair, &self.intake).err());
+        let waits = out.has_waiting();
+        if waits && may_arm {
+            self.completions.arm(false);
+        }
         // In the order in which they came, whoever takes the next ones.
         for &imm in &told {
             self.arrivals.fetch_add(1, Ordering::SeqCst);
@@ -273,7 +293,7 @@ impl Connection {
         if !told.is_empty() {
             self.waiters.wake_all();
         }
-        Some((count == BATCH, failed))
+        Some(Taken { is_full: count == BATCH, waits, failed })
     }
 
     /// Looks whether the peer has ended the session, or has gone.
