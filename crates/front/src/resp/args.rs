@@ -60,11 +60,19 @@ impl Args {
         bytes.get(from as usize..to as usize).unwrap_or(&[])
     }
 
+    /// Gives back the room that one huge request has left. The arguments may be lost.
+    #[inline]
+    pub fn shrink(&mut self) {
+        if self.ranges.capacity() > KEPT_ARGS {
+            *self = Self { progress: self.progress, ..Self::new() };
+        }
+    }
+
     /// Forgets everything, also a request that was parsed in part: to be
     /// called when the next bytes do not continue those parsed last.
     pub fn reset(&mut self) {
-        if self.ranges.capacity() > KEPT_ARGS && self.ranges.len() <= KEPT_ARGS {
-            self.ranges.shrink_to(KEPT_ARGS);
+        if self.ranges.len() <= KEPT_ARGS {
+            self.shrink();
         }
         self.ranges.clear();
         self.scratch.clear();

@@ -18,6 +18,10 @@ use remora_layout::table::{
 };
 use remora_walk::Memory;
 
+/// How much of a record is fetched ahead: its header, and a key and value as they
+/// often are.
+const RECORD_LINES_BYTES: usize = 128;
+
 /// A shard's table, as its arena's header page told it at some time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableRef {
@@ -136,6 +140,29 @@ impl TableRef {
             offset = link as u64 * SLOT_UNIT_BYTES as u64;
         }
         true
+    }
+
+    /// Asks the processor for the bucket of a hash ahead of its use: a hint.
+    #[inline]
+    pub fn prefetch(&self, arena: &impl Memory, hash: KeyHash) {
+        arena.prefetch(self.home(hash).offset, BUCKET_BYTES);
+    }
+
+    /// The same, a while later, for the first record with its signature.
+    #[inline]
+    pub fn prefetch_record(&self, arena: &impl Memory, hash: KeyHash) {
+        let mut words = [[0; WORD_BYTES]; 1 + BUCKET_SLOTS];
+        if !arena.fetch(self.home(hash).offset, words.as_flattened_mut()) {
+            return;
+        }
+        let used = BucketHeader(u64::from_le_bytes(words[0])).used();
+        let slots = words[1..].iter().map(|&word| BucketSlot::from_word(u64::from_le_bytes(word)));
+        let found = slots.enumerate().find(|(index, slot)| {
+            used & 1 << index != 0 && slot.signature == hash.signature()
+        });
+        if let Some((_, slot)) = found {
+            arena.prefetch(slot.slot as u64 * SLOT_UNIT_BYTES as u64, RECORD_LINES_BYTES);
+        }
     }
 
     /// Where this view looks for a hash.

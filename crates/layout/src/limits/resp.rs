@@ -35,6 +35,10 @@ pub const RESP_CONNECTIONS_PER_TURN: usize = 16;
 /// the next one: some tens of microseconds, and several times what pipelines
 /// usually hold, so that their replies leave in one write.
 pub const RESP_REQUESTS_PER_TURN: usize = 128;
+/// Requests of one RESP connection that are parsed before the first of them is
+/// executed, so that what they will look at is fetched side by side: about as many
+/// lines as a core has under way at once, at two a request.
+pub const RESP_REQUESTS_AHEAD: usize = 16;
 /// Keys of one RESP request that its thread looks up at once, which takes some
 /// hundred microseconds; the others go to their shards as jobs, which take turns.
 pub const RESP_KEYS_PER_TURN: usize = 1024;

@@ -3,18 +3,19 @@
 
 mod stalled;
 
+use super::ahead::{Next, parse_ahead};
 use super::execute::Executor;
 use super::host::Host;
 use super::pending::{Part, Pending, Piece, Waiting, Writing, long_reply, write_reply};
 use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{Order, OwnedReply, Token};
 use crate::thread_counts::ThreadCounts;
-use remora_front::resp::{Args, Parsed, Protocol, Skip, encode, parse};
+use remora_front::resp::{Args, Protocol, Skip, encode};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES,
-    RESP_PAUSE_PENDING, RESP_REQUESTS_PER_TURN,
+    RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN,
 };
 use remora_layout::message::Status;
 use std::collections::VecDeque;
@@ -84,6 +85,16 @@ pub struct Connection {
     quit: bool,
     /// The peer has closed its side: there is an end to be read.
     end_announced: bool,
+}
+
+/// How far a turn has come with what was read.
+struct Turn {
+    /// The first byte that it has not taken.
+    from: usize,
+    /// Requests that it has taken.
+    requests: usize,
+    /// Nothing behind is a request that counts.
+    ended: bool,
 }
 
 impl Connection {
@@ -300,53 +311,80 @@ impl Connection {
 
     /// Executes whole requests, as many as a turn may. The bytes that they took.
     fn execute<H: Host>(&mut self, executor: &mut Executor<H>, input: &[u8]) -> usize {
-        let mut args = std::mem::take(&mut self.args);
-        let (mut from, mut requests) = (0, 0);
-        let mut ended = false;
-        while !ended
-            && requests < RESP_REQUESTS_PER_TURN
-            && input.len() - from >= self.need
+        let mut ahead = std::mem::take(&mut executor.spare.ahead);
+        let mut turn = Turn { from: 0, requests: 0, ended: false };
+        while !turn.ended
+            && turn.requests < RESP_REQUESTS_PER_TURN
+            && input.len() - turn.from >= self.need
             && !self.is_paused()
         {
-            requests += 1;
-            if self.skip.is_some() {
-                match self.pass_over(&input[from..]) {
-                    Ok(passed) => from += passed,
-                    Err(error) => {
-                        self.protocol_error(executor, &error.to_string());
-                        ended = true;
-                    }
-                }
+            if self.skip.is_none() {
+                self.execute_some(executor, input, &mut ahead, &mut turn);
                 continue;
             }
-            match parse(&input[from..], &mut args) {
-                Ok(Parsed::Incomplete { need }) => {
-                    self.need = need;
-                    if need <= RESP_MAX_QUERY_BYTES {
-                        break;
-                    }
-                    self.protocol_error(executor, "Protocol error: too big request");
-                    ended = true;
-                }
-                Ok(Parsed::Request { consumed }) => {
-                    self.need = 1;
-                    if !args.is_empty() {
-                        executor.request(self, &args, &input[from..from + consumed]);
-                    }
-                    from += consumed;
-                    ended = self.quit;
-                }
+            turn.requests += 1;
+            match self.pass_over(&input[turn.from..]) {
+                Ok(passed) => turn.from += passed,
                 Err(error) => {
                     self.protocol_error(executor, &error.to_string());
-                    ended = true;
+                    turn.ended = true;
                 }
             }
         }
-        if ended {
-            args.reset();
+        executor.spare.ahead = ahead;
+        if turn.ended {
+            self.args.reset();
+            return input.len();
         }
-        self.args = args;
-        if ended { input.len() } else { from }
+        turn.from
+    }
+
+    /// Parses some requests, and then executes them.
+    fn execute_some<H: Host>(
+        &mut self,
+        executor: &mut Executor<H>,
+        input: &[u8],
+        ahead: &mut Vec<Next>,
+        turn: &mut Turn,
+    ) {
+        let most = RESP_REQUESTS_AHEAD.min(RESP_REQUESTS_PER_TURN - turn.requests);
+        let (parsed, behind) = parse_ahead(&input[turn.from..], &mut self.args, ahead, most);
+        self.need = 1;
+        let (input, requests) = (&input[turn.from..], &mut ahead[..parsed]);
+        if parsed > 1 {
+            executor.fetch_ahead(self.database, input, requests);
+        }
+        let begun = turn.from;
+        for Next { args, bytes } in requests {
+            if self.is_paused() {
+                // What is behind is parsed again when its turn has come.
+                ahead.clear();
+                return self.args.reset();
+            }
+            if !args.is_empty() {
+                executor.request(self, args, &input[bytes.clone()]);
+                args.shrink();
+            }
+            turn.requests += 1;
+            turn.from = begun + bytes.end;
+            if self.quit {
+                turn.ended = true;
+                ahead.clear();
+                return;
+            }
+        }
+        match behind {
+            Ok(None) => {}
+            Ok(Some(need)) if need <= RESP_MAX_QUERY_BYTES => self.need = need,
+            Ok(Some(_)) => {
+                self.protocol_error(executor, "Protocol error: too big request");
+                turn.ended = true;
+            }
+            Err(error) => {
+                self.protocol_error(executor, &error.to_string());
+                turn.ended = true;
+            }
+        }
     }
 
     fn protocol_error<H: Host>(&mut self, executor: &Executor<H>, text: &str) {

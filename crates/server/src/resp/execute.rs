@@ -1,6 +1,7 @@
 //! What a request does: answered here, read optimistically, or handed to the
 //! shards that own its keys.
 
+use super::ahead::Next;
 use super::connection::Connection;
 use super::geo::GeoAnswers;
 use super::host::Host;
@@ -27,6 +28,8 @@ const KEEP_RECORD_BYTES: usize = 256 << 10;
 pub struct Spare {
     /// For arguments.
     pub args: Args,
+    /// For requests that are parsed and not executed.
+    pub ahead: Vec<Next>,
     /// For replies.
     pub output: Vec<u8>,
 }

@@ -4,6 +4,7 @@
 //! bytes each; the shard's loop has the sockets, which `acceptor` hands to it.
 
 mod acceptor;
+mod ahead;
 mod ask;
 mod connection;
 mod connections;

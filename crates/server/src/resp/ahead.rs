@@ -1,0 +1,84 @@
+//! Requests that have been parsed and are executed next.
+//!
+//! A key of a large table costs two misses of the caches, its bucket and its record.
+//! So some requests are parsed before the first of them is executed: all buckets are
+//! asked for, then all records, and the misses pass side by side.
+
+use super::execute::Executor;
+use super::host::Host;
+use remora_front::resp::{Args, Parsed, ProtocolError, parse};
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::RESP_REQUESTS_AHEAD;
+use std::ops::Range;
+
+/// A request that is parsed and not executed.
+#[derive(Default)]
+pub struct Next {
+    /// Its arguments, as ranges of its bytes.
+    pub args: Args,
+    /// Where it stands in what was read.
+    pub bytes: Range<usize>,
+}
+
+/// Parses requests from the start of `input`, so many at most: how many, and what is
+/// behind them: more (`None`), or a request that is not all there and the bytes
+/// without which parsing it again is useless, or no request at all. `args` keeps how
+/// far the last one came.
+pub(super) fn parse_ahead(
+    input: &[u8],
+    args: &mut Args,
+    ahead: &mut Vec<Next>,
+    most: usize,
+) -> (usize, Result<Option<usize>, ProtocolError>) {
+    let mut from = 0;
+    for parsed in 0..most {
+        if from == input.len() {
+            return (parsed, Ok(None));
+        }
+        match parse(&input[from..], args) {
+            Ok(Parsed::Request { consumed }) => {
+                if ahead.len() == parsed {
+                    ahead.push(Next::default());
+                }
+                let next = &mut ahead[parsed];
+                std::mem::swap(&mut next.args, args);
+                next.bytes = from..from + consumed;
+                from += consumed;
+            }
+            Ok(Parsed::Incomplete { need }) => return (parsed, Ok(Some(need))),
+            Err(error) => return (parsed, Err(error)),
+        }
+    }
+    (most, Ok(None))
+}
+
+impl<H: Host> Executor<H> {
+    /// Asks the processor for what these requests of a connection will look at. What
+    /// is no key, or changes meanwhile, makes it a hint that is of no use.
+    pub(super) fn fetch_ahead(&mut self, database: Database, input: &[u8], requests: &[Next]) {
+        let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
+        let mut keys = 0;
+        for request in requests.iter().take(RESP_REQUESTS_AHEAD) {
+            // All commands of one key name it first.
+            let key = request.args.get(1, &input[request.bytes.clone()]);
+            if !key.is_empty() {
+                places[keys] = self.host.route(database, key);
+                keys += 1;
+            }
+        }
+        self.fetch_each(&places[..keys]);
+    }
+
+    /// The same for keys with these hashes, of these shards.
+    pub(super) fn fetch_each(&mut self, places: &[(KeyHash, usize)]) {
+        let home = self.host.home();
+        let (tables, host) = (&self.tables, &mut self.host);
+        let others = || places.iter().filter(|at| at.1 != home);
+        let here = || places.iter().filter(|at| at.1 == home).map(|at| at.0);
+        others().for_each(|&(hash, at)| tables[at].prefetch(host.memory(at), hash));
+        host.with_own(|shard, _, _| here().for_each(|hash| shard.prefetch(hash)));
+        others().for_each(|&(hash, at)| tables[at].prefetch_record(host.memory(at), hash));
+        host.with_own(|shard, _, _| here().for_each(|hash| shard.prefetch_record(hash)));
+    }
+}
