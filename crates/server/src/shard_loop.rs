@@ -36,6 +36,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// How often a sleeping shard wakes while leases, expiries or idle limits want
 /// it.
 const SLEEPING_TICK: Duration = Duration::from_millis(100);
+/// How long what a shard counts may stay unpublished while it goes to sleep again and
+/// again: publishing costs as much as a small request.
+const PUBLISH: Duration = Duration::from_millis(1);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 /// How often the thread looks for requests of which no more comes.
@@ -52,6 +55,9 @@ pub struct ShardLoop {
     /// Turns since the sockets were looked at.
     turns: u32,
     last_tick: Instant,
+    last_published: Instant,
+    /// Something may have changed since.
+    is_unpublished: bool,
     last_idle_look: Instant,
     balance: Balance,
     /// Until when replies may be taken, and what then tells that none is left.
@@ -88,6 +94,8 @@ impl ShardLoop {
             polling,
             turns: 0,
             last_tick: now,
+            last_published: now,
+            is_unpublished: true,
             last_idle_look: now,
             balance: Balance::new(now),
             drains: None,
@@ -100,10 +108,10 @@ impl ShardLoop {
         let polls_always = self.host().shared.config.wake == Wake::Poll;
         let mut empty_polls = 0u32;
         loop {
-            let did = self.turn();
-            if did != Turn::Idle {
+            let (did, now) = self.turn();
+            if let Some(now) = now {
                 empty_polls = 0;
-                let now = Instant::now();
+                self.is_unpublished = true;
                 if did == Turn::Polled {
                     self.polling.worked(now);
                 }
@@ -130,7 +138,6 @@ impl ShardLoop {
                 }
             }
             self.sleep();
-            self.look_at_clock(Instant::now());
         }
         self.tick(Instant::now());
     }
@@ -140,8 +147,8 @@ impl ShardLoop {
     }
 
     /// One look at everything. The clock is read only when there is some work: an
-    /// empty look costs a few loads.
-    fn turn(&mut self) -> Turn {
+    /// empty look costs a few loads. What was done, and when it was.
+    fn turn(&mut self) -> (Turn, Option<Instant>) {
         let host = self.host();
         let has_work = !host.handle().inbox.is_empty()
             || host.has_jobs()
@@ -149,7 +156,7 @@ impl ShardLoop {
             || host.shard.wants_release()
             || self.clients.has_work();
         if !has_work {
-            return Turn::Idle;
+            return (Turn::Idle, None);
         }
         let started = Instant::now();
         let host = self.connections.host_mut();
@@ -171,19 +178,21 @@ impl ShardLoop {
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.take_own_replies();
         self.connections.host_mut().send_mail();
-        self.count_turn(started, jobs + sessions + served);
-        if mail || sessions > 0 { Turn::Polled } else { Turn::Worked }
+        let ended = self.count_turn(started, jobs + sessions + served);
+        (if mail || sessions > 0 { Turn::Polled } else { Turn::Worked }, Some(ended))
     }
 
-    /// Counts how long a turn took, in which so many were served.
-    fn count_turn(&self, started: Instant, served: u64) {
-        let busy = started.elapsed().as_nanos() as u64;
+    /// Counts how long a turn took, in which so many were served. When it ended.
+    fn count_turn(&self, started: Instant, served: u64) -> Instant {
+        let ended = Instant::now();
+        let busy = (ended - started).as_nanos() as u64;
         let handle = self.host().handle();
         count(&handle.busy_ns, busy);
         if let Some(others) = served.checked_sub(1) {
             let for_others = busy as u128 * others as u128 / served as u128;
             count(&handle.waited_ns2, (busy as u128 * for_others) as u64);
         }
+        ended
     }
 
     /// Tells the shard what other threads have read, before it may evict.
@@ -314,7 +323,10 @@ impl ShardLoop {
 
     fn sleep(&mut self) {
         // Nothing will publish them while it sleeps.
-        self.publish_stats();
+        let now = Instant::now();
+        if self.is_unpublished && now - self.last_published >= PUBLISH {
+            self.publish_stats(now);
+        }
         let (host, clients) = (self.connections.host(), &self.clients);
         let wants_ticks = host.shard.wants_ticks() || clients.may_stall();
         let timeout = match (&self.drains, wants_ticks) {
@@ -322,6 +334,8 @@ impl ShardLoop {
             (None, true) => Some(SLEEPING_TICK),
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
+        let unpublished = self.is_unpublished.then_some(PUBLISH);
+        let timeout = [timeout, unpublished].into_iter().flatten().min();
         let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
         self.sleeper.sleep(timeout, || !inbox.is_empty() || host.may_send() || clients.has_work());
@@ -330,6 +344,9 @@ impl ShardLoop {
         self.turns = 0;
         self.clients.take_doorbells(&mut self.sleeper);
         self.take_events();
+        if timeout.is_some() {
+            self.look_at_clock(Instant::now());
+        }
     }
 
     /// Notes what happened to the sockets.
@@ -369,7 +386,7 @@ impl ShardLoop {
         self.end_lost(lost, now);
         self.end_drain(instant);
         self.give_away_connection(instant);
-        self.publish_stats();
+        self.publish_stats(instant);
     }
 
     /// Gives a connection to a thread that has much less to do, if this one is busy
@@ -401,7 +418,8 @@ impl ShardLoop {
     }
 
     /// Shows the shard's counts to the other threads.
-    fn publish_stats(&mut self) {
+    fn publish_stats(&mut self, instant: Instant) {
+        (self.last_published, self.is_unpublished) = (instant, false);
         let rung = self.clients.take_rung();
         let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
         let held = self.clients.held_replies();
@@ -412,9 +430,7 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
-        if let Ok(mut published) = handle.stats.lock() {
-            *published = host.shard.stats();
-        }
+        host.publish_stats();
     }
 }
 

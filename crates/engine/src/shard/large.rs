@@ -22,6 +22,18 @@ impl<J: Journal> Shard<J> {
         hash: KeyHash,
         now: Now,
     ) -> Outcome<'_> {
+        if let Command::Get { key } = *command
+            && !self.store.lags()
+        {
+            // By itself, as it is the most frequent: it is looked up once.
+            return match self.store.string(key, hash, now) {
+                Ok(Some(found)) if found.slot.class >= STREAM_CLASS => {
+                    self.execute_and_stream(command, hash, now)
+                }
+                Ok(found) => Outcome::Reply(self.store.answer_get(found, now)),
+                Err(reply) => Outcome::Reply(reply),
+            };
+        }
         if command.brings_value()
             && self.store.table.may_hold_class(&self.store.owner, hash, STREAM_CLASS)
         {

@@ -94,6 +94,18 @@ pub fn parse(buffer: &[u8], args: &mut Args) -> Result<Parsed, ProtocolError> {
     result
 }
 
+/// The second argument of the request at the start of `buffer`, as far as it is there
+/// and the request is an array: the key of most commands, to be fetched ahead of its
+/// use. A hint: nothing else is looked at.
+#[inline]
+pub fn peek_key(buffer: &[u8]) -> Option<&[u8]> {
+    let too_long = ProtocolError::TooBigMultibulkCount;
+    let (_, position) = count_line(buffer.strip_prefix(b"*")?, 0, too_long).ok()??;
+    let (length, from) = bulk_line(buffer, 1 + position).ok()??;
+    let (length, from) = bulk_line(buffer, from + length + LINE_END_BYTES).ok()??;
+    buffer.get(from..from + length)
+}
+
 fn start(buffer: &[u8], args: &mut Args) -> Result<Parsed, ProtocolError> {
     args.reset();
     match buffer.first() {

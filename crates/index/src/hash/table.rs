@@ -157,13 +157,14 @@ impl Table {
         owner.prefetch(self.main_word(hash) * 8);
     }
 
-    /// Asks for the lines of the first record with this signature.
+    /// Asks for the lines of the first record with this signature; if the main bucket
+    /// has none, for the overflow bucket behind it.
     #[inline(always)]
     pub fn prefetch_record<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
         let header_word = self.main_word(hash);
-        let used = BucketHeader(owner.word(header_word)).used();
+        let header = BucketHeader(owner.word(header_word));
         for index in 0..BUCKET_SLOTS {
-            if used & 1 << index == 0 {
+            if header.used() & 1 << index == 0 {
                 continue;
             }
             let slot = BucketSlot::from_word(owner.word(header_word + 1 + index));
@@ -173,6 +174,9 @@ impl Table {
                 owner.prefetch(offset + 64);
                 return;
             }
+        }
+        if let Some(link) = header.overflow() {
+            owner.prefetch(Self::overflow_word(link) * 8);
         }
     }
 

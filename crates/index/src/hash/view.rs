@@ -148,20 +148,25 @@ impl TableRef {
         arena.prefetch(self.home(hash).offset, BUCKET_BYTES);
     }
 
-    /// The same, a while later, for the first record with its signature.
+    /// The same, a while later, for the first record with its signature; if the main
+    /// bucket has none, for the overflow bucket behind it.
     #[inline]
     pub fn prefetch_record(&self, arena: &impl Memory, hash: KeyHash) {
         let mut words = [[0; WORD_BYTES]; 1 + BUCKET_SLOTS];
         if !arena.fetch(self.home(hash).offset, words.as_flattened_mut()) {
             return;
         }
-        let used = BucketHeader(u64::from_le_bytes(words[0])).used();
+        let header = BucketHeader(u64::from_le_bytes(words[0]));
         let slots = words[1..].iter().map(|&word| BucketSlot::from_word(u64::from_le_bytes(word)));
         let found = slots.enumerate().find(|(index, slot)| {
-            used & 1 << index != 0 && slot.signature == hash.signature()
+            header.used() & 1 << index != 0 && slot.signature == hash.signature()
         });
-        if let Some((_, slot)) = found {
-            arena.prefetch(slot.slot as u64 * SLOT_UNIT_BYTES as u64, RECORD_LINES_BYTES);
+        let unit = SLOT_UNIT_BYTES as u64;
+        match found {
+            Some((_, slot)) => arena.prefetch(slot.slot as u64 * unit, RECORD_LINES_BYTES),
+            None => header.overflow().into_iter().for_each(|link| {
+                arena.prefetch(link as u64 * unit, BUCKET_BYTES);
+            }),
         }
     }
 

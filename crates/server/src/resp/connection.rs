@@ -10,7 +10,7 @@ use super::pending::{Part, Pending, Piece, Waiting, Writing, long_reply, write_r
 use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{Order, OwnedReply, Token};
 use crate::thread_counts::ThreadCounts;
-use remora_front::resp::{Args, Protocol, Skip, encode};
+use remora_front::resp::{Args, Protocol, Skip, encode, peek_key};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -36,6 +36,17 @@ pub enum Flow {
     Again,
     /// It is to be closed.
     Close,
+}
+
+/// What the first half of a turn has found.
+#[derive(Clone, Copy, Default)]
+pub struct Taken {
+    /// Bytes that were read.
+    pub bytes: usize,
+    /// There may be more to read.
+    again: bool,
+    /// The connection is to be closed.
+    is_over: bool,
 }
 
 /// A connection.
@@ -151,10 +162,58 @@ impl Connection {
         stream: &mut (impl Read + Write),
         executor: &mut Executor<H>,
     ) -> Flow {
+        let mut scratch = std::mem::take(&mut executor.scratch);
+        let taken = self.take(stream, executor.counts(), &mut scratch);
+        let flow = self.go_on(stream, executor, taken, &scratch[..taken.bytes]);
+        executor.scratch = scratch;
+        flow
+    }
+
+    /// The first half of a turn: sends what is left, and reads.
+    pub fn take(
+        &mut self,
+        stream: &mut (impl Read + Write),
+        counts: &ThreadCounts,
+        scratch: &mut [u8],
+    ) -> Taken {
+        if !self.flush(stream, counts) {
+            self.count_over(counts);
+            return Taken { is_over: true, ..Taken::default() };
+        }
+        // What is not read now raises no event of its own later.
+        let again = !self.closing;
+        if !again || self.is_paused() {
+            return Taken { again, ..Taken::default() };
+        }
+        match self.read(stream, scratch) {
+            Ok((bytes, again)) => Taken { bytes, again, is_over: false },
+            Err(()) => Taken { is_over: true, ..Taken::default() },
+        }
+    }
+
+    /// The key that the first of these fresh bytes name, in its database, if a request
+    /// begins with them.
+    pub fn peek<'a>(&self, fresh: &'a [u8]) -> Option<(Database, &'a [u8])> {
+        let begins = self.input.is_empty() && self.skip.is_none();
+        let key = peek_key(fresh).filter(|_| begins)?;
+        Some((self.database, key))
+    }
+
+    /// The second half: executes, and sends.
+    pub fn go_on<H: Host>(
+        &mut self,
+        stream: &mut (impl Read + Write),
+        executor: &mut Executor<H>,
+        taken: Taken,
+        fresh: &[u8],
+    ) -> Flow {
+        if taken.is_over {
+            return Flow::Close;
+        }
         if self.output.is_empty() {
             self.output = std::mem::take(&mut executor.spare.output);
         }
-        let flow = self.serve_with_buffers(stream, executor);
+        let flow = self.execute_and_send(stream, executor, taken.again, fresh);
         if self.output.is_empty() {
             executor.spare.output = std::mem::take(&mut self.output);
         }
@@ -167,35 +226,21 @@ impl Connection {
         flow
     }
 
-    fn serve_with_buffers<H: Host>(
+    fn execute_and_send<H: Host>(
         &mut self,
-        stream: &mut (impl Read + Write),
+        stream: &mut impl Write,
         executor: &mut Executor<H>,
+        again: bool,
+        fresh: &[u8],
     ) -> Flow {
-        if !self.flush(stream, executor.counts()) {
-            return self.over(executor);
-        }
-        // What is not read now raises no event of its own later.
-        let mut again = !self.closing;
-        let mut fresh = 0;
-        let mut scratch = std::mem::take(&mut executor.scratch);
-        if again && !self.is_paused() {
-            match self.read(stream, &mut scratch) {
-                Ok((bytes, more)) => (fresh, again) = (bytes, more),
-                Err(()) => {
-                    executor.scratch = scratch;
-                    return Flow::Close;
-                }
-            }
-        }
-        self.take_in(executor, &scratch[..fresh]);
-        executor.scratch = scratch;
+        self.take_in(executor, fresh);
         self.settle();
         if let Some(token) = self.rest_due.take() {
             executor.order(token, Order::Continue);
         }
         if !self.flush(stream, executor.counts()) || self.broken_off.is_some() {
-            return self.over(executor);
+            self.count_over(executor.counts());
+            return Flow::Close;
         }
         if self.may_write()
             && matches!(self.pending.front(), Some(Pending::Writing(writing)) if writing.can_go_on())
@@ -212,21 +257,20 @@ impl Connection {
     }
 
     /// The connection is over; whether that was our doing is counted.
-    fn over<H: Host>(&self, executor: &Executor<H>) -> Flow {
+    fn count_over(&self, counts: &ThreadCounts) {
         let (serial, unread) = (self.serial, self.output.len() - self.sent);
         if unread > RESP_MAX_OUTPUT_BYTES {
-            executor.counts().output_cut_off.add(1);
+            counts.output_cut_off.add(1);
             tracing::info!(serial, unread, "a connection that does not read was cut off");
         }
         if let Some(why) = self.broken_off {
-            executor.counts().output_cut_off.add(1);
+            counts.output_cut_off.add(1);
             let peer = self.peer;
             tracing::warn!(
                 serial, %peer, unread, ?why,
                 "a connection was cut off: what it reads changed faster than it reads"
             );
         }
-        Flow::Close
     }
 
     /// It is closed: no shard keeps the rest of a reply for it.

@@ -1,11 +1,12 @@
 //! The RESP connections of one thread: each has a slot, gets its replies, and
 //! is served in turn. Where their bytes come from is the thread's business.
 
-use super::connection::{Connection, Flow};
-use super::execute::Executor;
+use super::connection::{Connection, Flow, Taken};
+use super::execute::{Executor, READ_BYTES};
 use super::host::Host;
 use super::trees::OWN;
 use crate::jobs::{Order, OwnedReply, Token};
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::RESP_CONNECTIONS_PER_TURN;
 use remora_layout::plant::{Plant, planted};
 use std::collections::{BTreeSet, VecDeque};
@@ -32,6 +33,15 @@ struct Slot<S> {
     is_due: bool,
     /// Its turns since a connection was last looked for to give away.
     turns: u64,
+}
+
+/// A connection that is served together with others.
+#[derive(Clone, Copy, Default)]
+struct Member {
+    slot: usize,
+    /// Where what was read from it begins.
+    from: usize,
+    taken: Taken,
 }
 
 impl<S: Read + Write, H: Host> Connections<S, H> {
@@ -104,19 +114,68 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
     /// One turn of some that may have something to do: how many. Streams of
     /// connections that are over go to `closed`.
     pub fn serve(&mut self, mut closed: impl FnMut(S)) -> usize {
-        let serve = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
-            connection.serve(stream, executor)
-        };
         let some = self.due.len().min(RESP_CONNECTIONS_PER_TURN);
-        for _ in 0..some {
-            let Some(slot) = self.due.pop_front() else { break };
-            if let Some(Some(of)) = self.slots.get_mut(slot) {
-                (of.is_due, of.turns) = (false, of.turns + 1);
-            }
-            self.with(slot, serve).into_iter().for_each(&mut closed);
+        let mut scratch = std::mem::take(&mut self.executor.scratch);
+        let mut left = some;
+        while left > 0 {
+            // At least one: nobody else takes out what is due.
+            left -= self.serve_group(left, &mut scratch, &mut closed).max(1);
         }
+        self.executor.scratch = scratch;
         self.turns += some as u64;
         some
+    }
+
+    /// Reads from some connections, at most so many and as many as there is room for,
+    /// and then executes what they ask for: so the keys of all are fetched side by
+    /// side. How many.
+    fn serve_group(
+        &mut self,
+        most: usize,
+        scratch: &mut [u8],
+        closed: &mut impl FnMut(S),
+    ) -> usize {
+        let mut group = [Member::default(); RESP_CONNECTIONS_PER_TURN];
+        let (mut members, mut used) = (0, 0);
+        while members < most.min(group.len()) && scratch.len() - used >= READ_BYTES {
+            let Some(slot) = self.due.pop_front() else { break };
+            let mut taken = Taken::default();
+            if let Some(Some(of)) = self.slots.get_mut(slot) {
+                (of.is_due, of.turns) = (false, of.turns + 1);
+                let room = &mut scratch[used..used + READ_BYTES];
+                taken = of.connection.take(&mut of.stream, self.executor.counts(), room);
+            }
+            group[members] = Member { slot, from: used, taken };
+            used += taken.bytes;
+            members += 1;
+        }
+        let group = &group[..members];
+        if members > 1 {
+            self.fetch_first_keys(group, scratch);
+        }
+        for member in group {
+            let fresh = &scratch[member.from..][..member.taken.bytes];
+            let go_on = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
+                connection.go_on(stream, executor, member.taken, fresh)
+            };
+            self.with(member.slot, go_on).into_iter().for_each(&mut *closed);
+        }
+        members
+    }
+
+    /// Asks for the keys that the first requests of a group name.
+    fn fetch_first_keys(&mut self, group: &[Member], scratch: &[u8]) {
+        let mut places = [(KeyHash(0), 0); RESP_CONNECTIONS_PER_TURN];
+        let mut keys = 0;
+        for member in group {
+            let fresh = &scratch[member.from..][..member.taken.bytes];
+            let of = self.slots.get(member.slot).and_then(Option::as_ref);
+            if let Some((database, key)) = of.and_then(|of| of.connection.peek(fresh)) {
+                places[keys] = self.executor.host.route(database, key);
+                keys += 1;
+            }
+        }
+        self.executor.fetch_each(&places[..keys]);
     }
 
     /// Takes out a connection that is to be served by another thread: of those that

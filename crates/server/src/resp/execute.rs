@@ -18,7 +18,7 @@ use remora_layout::hash::KeyHash;
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
 /// hold up the others.
-const READ_BYTES: usize = 64 << 10;
+pub(super) const READ_BYTES: usize = 64 << 10;
 
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
@@ -49,7 +49,7 @@ pub struct Executor<H> {
     pub(super) geo_answers: GeoAnswers,
     /// What becomes of answers about which keys there are.
     pub(super) key_answers: KeyAnswers,
-    /// Where sockets are read into.
+    /// Where sockets are read into: one's flood, and what many others send.
     pub scratch: Vec<u8>,
     /// What the connection that is served works with, unless it has kept something
     /// in its own: idle connections have no buffers.
@@ -73,7 +73,7 @@ impl<H: Host> Executor<H> {
             tree_places: TreePlaces::default(),
             geo_answers: GeoAnswers::default(),
             key_answers: KeyAnswers::default(),
-            scratch: vec![0; READ_BYTES],
+            scratch: vec![0; 2 * READ_BYTES],
             spare: Spare::default(),
             now_ms: 0,
             database: Database::ZERO,

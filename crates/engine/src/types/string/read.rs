@@ -12,13 +12,18 @@ impl<J: Journal> Store<J> {
     /// The value with a remote pointer and a lease on it (H19).
     #[inline]
     pub(crate) fn get(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
-        let found = match self.string(key, hash, now) {
-            Ok(Some(found)) => found,
-            Ok(None) => {
-                self.stats.misses += 1;
-                return Reply::status(Status::NotFound);
-            }
-            Err(reply) => return reply,
+        match self.string(key, hash, now) {
+            Ok(found) => self.answer_get(found, now),
+            Err(reply) => reply,
+        }
+    }
+
+    /// The reply to a GET that found this.
+    #[inline]
+    pub(crate) fn answer_get(&mut self, found: Option<Found>, now: Now) -> Reply<'_> {
+        let Some(found) = found else {
+            self.stats.misses += 1;
+            return Reply::status(Status::NotFound);
         };
         self.stats.hits += 1;
         self.note_touched(found);
