@@ -19,6 +19,8 @@ pub struct Next {
     pub args: Args,
     /// Where it stands in what was read.
     pub bytes: Range<usize>,
+    /// Hash and shard of the key that it names first, as far as they are known.
+    pub at: Option<(KeyHash, usize)>,
 }
 
 /// Parses requests from the start of `input`, so many at most: how many, and what is
@@ -36,17 +38,22 @@ pub(super) fn parse_ahead(
         if from == input.len() {
             return (parsed, Ok(None));
         }
-        match parse(&input[from..], args) {
+        if ahead.len() == parsed {
+            ahead.push(Next::default());
+        }
+        let next = &mut ahead[parsed];
+        if parsed == 0 {
+            std::mem::swap(&mut next.args, args);
+        }
+        match parse(&input[from..], &mut next.args) {
             Ok(Parsed::Request { consumed }) => {
-                if ahead.len() == parsed {
-                    ahead.push(Next::default());
-                }
-                let next = &mut ahead[parsed];
-                std::mem::swap(&mut next.args, args);
-                next.bytes = from..from + consumed;
+                (next.bytes, next.at) = (from..from + consumed, None);
                 from += consumed;
             }
-            Ok(Parsed::Incomplete { need }) => return (parsed, Ok(Some(need))),
+            Ok(Parsed::Incomplete { need }) => {
+                std::mem::swap(&mut next.args, args);
+                return (parsed, Ok(Some(need)));
+            }
             Err(error) => return (parsed, Err(error)),
         }
     }
@@ -56,14 +63,15 @@ pub(super) fn parse_ahead(
 impl<H: Host> Executor<H> {
     /// Asks the processor for what these requests of a connection will look at. What
     /// is no key, or changes meanwhile, makes it a hint that is of no use.
-    pub(super) fn fetch_ahead(&mut self, database: Database, input: &[u8], requests: &[Next]) {
+    pub(super) fn fetch_ahead(&mut self, database: Database, input: &[u8], requests: &mut [Next]) {
         let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
         let mut keys = 0;
-        for request in requests.iter().take(RESP_REQUESTS_AHEAD) {
+        for request in requests.iter_mut().take(RESP_REQUESTS_AHEAD) {
             // All commands of one key name it first.
             let key = request.args.get(1, &input[request.bytes.clone()]);
             if !key.is_empty() {
                 places[keys] = self.host.route(database, key);
+                request.at = Some(places[keys]);
                 keys += 1;
             }
         }

@@ -399,14 +399,14 @@ impl Connection {
             executor.fetch_ahead(self.database, input, requests);
         }
         let begun = turn.from;
-        for Next { args, bytes } in requests {
+        for Next { args, bytes, at } in requests {
             if self.is_paused() {
                 // What is behind is parsed again when its turn has come.
                 ahead.clear();
                 return self.args.reset();
             }
             if !args.is_empty() {
-                executor.request(self, args, &input[bytes.clone()]);
+                executor.request(self, args, &input[bytes.clone()], *at);
                 args.shrink();
             }
             turn.requests += 1;

@@ -23,6 +23,13 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
 
+/// Address and length of some bytes: they are told from others, and not followed.
+type BytesPlace = (usize, usize);
+
+fn place_of(bytes: &[u8]) -> BytesPlace {
+    (bytes.as_ptr().addr(), bytes.len())
+}
+
 /// Buffers that are lent to one connection after another.
 #[derive(Default)]
 pub struct Spare {
@@ -58,6 +65,8 @@ pub struct Executor<H> {
     pub(super) now_ms: u64,
     /// The database of the present request.
     pub(super) database: Database,
+    /// Where the first key of the present request stands, and its hash and shard.
+    first_key: Option<(BytesPlace, (KeyHash, usize))>,
 }
 
 impl<H: Host> Executor<H> {
@@ -77,6 +86,7 @@ impl<H: Host> Executor<H> {
             spare: Spare::default(),
             now_ms: 0,
             database: Database::ZERO,
+            first_key: None,
         }
     }
 
@@ -86,12 +96,24 @@ impl<H: Host> Executor<H> {
     }
 
     /// The hash of a key of the request's database, and the shard that owns it.
+    #[inline]
     pub(super) fn route(&self, key: &[u8]) -> (KeyHash, usize) {
-        self.host.route(self.database, key)
+        match self.first_key {
+            Some((first, at)) if first == place_of(key) && at.0.database() == self.database => at,
+            _ => self.host.route(self.database, key),
+        }
     }
 
-    /// Executes one request of a connection.
-    pub fn request(&mut self, connection: &mut Connection, args: &Args, bytes: &[u8]) {
+    /// Executes one request of a connection. `at` is where the key that it names
+    /// first is, if that is known.
+    pub fn request(
+        &mut self,
+        connection: &mut Connection,
+        args: &Args,
+        bytes: &[u8],
+        at: Option<(KeyHash, usize)>,
+    ) {
+        self.first_key = at.map(|at| (place_of(args.get(1, bytes)), at));
         self.counts().commands.add(1);
         self.now_ms = self.host.now().unix_ms;
         self.database = connection.database;
@@ -99,6 +121,7 @@ impl<H: Host> Executor<H> {
             Ok(request) => self.execute(connection, request),
             Err(error) => connection.reply(|out, _| error.write(out)),
         }
+        self.first_key = None;
         if self.record.capacity() > KEEP_RECORD_BYTES {
             self.record = Vec::new();
         }
