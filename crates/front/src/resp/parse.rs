@@ -244,6 +244,19 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_seen_before_its_request_is_parsed() {
+        let set = b"*3\r\n$3\r\nSET\r\n$12\r\nabcdefghijkl\r\n$1\r\nv\r\n";
+        let key_ends = 4 + 9 + 5 + 12;
+        for end in 0..=set.len() {
+            let seen = peek_key(&set[..end]);
+            assert_eq!(seen, (end >= key_ends).then_some(&b"abcdefghijkl"[..]), "{end}");
+        }
+        for none in [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"*2\r\n$-1\r\n$1\r\nk\r\n"] {
+            assert_eq!(peek_key(none), None);
+        }
+    }
+
+    #[test]
     fn arrays() {
         assert_eq!(request(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), [&b"GET"[..], b"k"]);
         assert_eq!(request(b"*1\r\n$0\r\n\r\n"), [b""]);

@@ -84,9 +84,17 @@ impl<H: Host> Executor<H> {
         let (tables, host) = (&self.tables, &mut self.host);
         let others = || places.iter().filter(|at| at.1 != home);
         let here = || places.iter().filter(|at| at.1 == home).map(|at| at.0);
+        let some_here = here().next().is_some();
         others().for_each(|&(hash, at)| tables[at].prefetch(host.memory(at), hash));
-        host.with_own(|shard, _, _| here().for_each(|hash| shard.prefetch(hash)));
+        if some_here {
+            host.with_own(|shard, _, _| here().for_each(|hash| shard.prefetch(hash)));
+        }
         others().for_each(|&(hash, at)| tables[at].prefetch_record(host.memory(at), hash));
-        host.with_own(|shard, _, _| here().for_each(|hash| shard.prefetch_record(hash)));
+        if some_here {
+            host.with_own(|shard, _, _| here().for_each(|hash| shard.prefetch_record(hash)));
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

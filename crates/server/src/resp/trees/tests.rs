@@ -209,7 +209,7 @@ impl World {
     }
 
     /// What was written since the last time.
-    fn written(&mut self, connection: usize) -> String {
+    pub fn written(&mut self, connection: usize) -> String {
         let bytes = std::mem::take(&mut self.pipes[connection].0.lock().unwrap().output);
         String::from_utf8(bytes).unwrap()
     }
