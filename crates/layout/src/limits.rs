@@ -129,6 +129,20 @@ pub const MAX_POSTED: usize = 1 << 16;
 /// Bytes that one system call fetches at most, and one turn of an agent takes
 /// from one connection before it looks at the next.
 pub const TCP_RECEIVE_BYTES: usize = 64 << 10;
+/// Frames of one connection that a turn executes at most, and a piece of READ bytes
+/// at most: a shard's thread executes them, and must not be kept from its other work
+/// for more than some tens of microseconds. A batch of READs of a search fits.
+pub const TCP_FRAMES_PER_TURN: usize = 256;
+/// Connections of sessions that a turn of a shard's thread serves at most, and READ
+/// bytes after which it serves no further one: the others wait for the next turn,
+/// behind rings, mail and RESP connections.
+pub const AGENT_CONNECTIONS_PER_TURN: usize = 16;
+/// See [`AGENT_CONNECTIONS_PER_TURN`]; bytes.
+pub const AGENT_READ_BYTES_PER_TURN: usize = TCP_PIECE_BYTES;
+/// A turn of a shard in which at most so many requests have come, and they came over
+/// TCP, is followed by a moment of polling: a wake-up costs about as much as so many
+/// requests. A larger batch pays for its wake-up.
+pub const AGENT_POLL_REQUESTS: u64 = 8;
 /// Memory for frames that a connection keeps when it has sent them: replies of
 /// some turns of a shard.
 pub const OUTBOUND_KEPT_BYTES: usize = 16 << 10;

@@ -1,17 +1,20 @@
 //! The loop of one shard's thread: detect, execute, reply, next (H3).
 //!
 //! The thread serves all that reaches its shard: the rings of sessions, mail from
-//! other shards' threads, and RESP connections of its own, whose commands it
-//! executes in place. It waits for all of them in one place.
+//! other shards' threads, RESP connections of its own, whose commands it executes
+//! in place, and connections of sessions over TCP and RDMA, by its agent. It waits
+//! for all of them in one place.
 //!
 //! What it keeps true:
 //! * a turn is bounded in each of its parts, and serves each ring, connection and
 //!   job in turn (round-robin);
+//! * requests that the agent has received are executed in the same turn;
 //! * a thread that is busy looks at its sockets every few turns;
 //! * it sleeps only after the scan that the wake-up protocol asks for;
 //! * mail leaves once a turn for each receiver, however much it carries.
 
 use crate::accept::ACCEPTS_PER_TURN;
+use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
 use crate::config::Wake;
 use crate::jobs::Message;
@@ -23,7 +26,7 @@ use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
-use remora_layout::limits::{TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
+use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -48,6 +51,7 @@ pub struct ShardLoop {
     connections: Connections<TcpStream, ShardHost>,
     sleeper: Sleeper,
     clients: RingClients,
+    agent: Agent,
     polling: Polling,
     /// Turns since the sockets were looked at.
     turns: u32,
@@ -64,10 +68,10 @@ pub struct ShardLoop {
 enum Turn {
     /// There was nothing to do.
     Idle,
-    /// There was, but nothing of a kind that polling finds sooner than the kernel
-    /// tells.
+    /// There was, but nothing that makes it likely that polling pays.
     Worked,
-    /// There were frames or mail.
+    /// There was what polling finds sooner than the kernel tells, or little work that
+    /// the kernel told of.
     Polled,
 }
 
@@ -82,6 +86,7 @@ impl ShardLoop {
         let polling = Polling::new(shared.config.wake == Wake::Hybrid);
         let now = Instant::now();
         Self {
+            agent: Agent::new(Arc::clone(&shared), number),
             connections: Connections::new(ShardHost::new(shared, number, shard)),
             sleeper,
             clients: RingClients::new(),
@@ -147,6 +152,7 @@ impl ShardLoop {
             || host.has_jobs()
             || !self.connections.are_idle()
             || host.shard.wants_release()
+            || self.agent.has_work()
             || self.clients.has_work();
         if !has_work {
             return Turn::Idle;
@@ -159,6 +165,7 @@ impl ShardLoop {
         self.take_events();
         self.take_hints();
         self.take_messages(now);
+        let moved = self.agent.turn(&self.sleeper);
         let mail = self.take_mail();
         let host = self.connections.host_mut();
         let jobs = host.execute_jobs();
@@ -166,13 +173,16 @@ impl ShardLoop {
         if host.shard.wants_release() {
             host.shard.release_some(now);
         }
-        let sessions = self.serve_rings(now, started);
+        let rings = self.serve_rings(now, started);
         let sleeper = &self.sleeper;
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.take_own_replies();
         self.connections.host_mut().send_mail();
+        // A connection whose requests are executed is counted once.
+        let sessions = rings.clients.max(moved.connections);
         self.count_turn(started, jobs + sessions + served);
-        if mail || sessions > 0 { Turn::Polled } else { Turn::Worked }
+        let few = moved.frames > 0 && rings.frames <= AGENT_POLL_REQUESTS;
+        if mail || rings.polled || few { Turn::Polled } else { Turn::Worked }
     }
 
     /// Counts how long a turn took, in which so many were served.
@@ -252,7 +262,7 @@ impl ShardLoop {
     fn take_connection(&mut self, handed: Handed) {
         let Handed { stream, connection } = handed;
         let slot = self.connections.next_slot();
-        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u32) {
+        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u64) {
             tracing::warn!(%error, "cannot watch a connection");
             self.host().handle().connections.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -273,14 +283,13 @@ impl ShardLoop {
         self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
     }
 
-    /// Takes frames from the rings that have some. The number of clients that had
-    /// any.
-    fn serve_rings(&mut self, now: Now, at: Instant) -> u64 {
+    /// Takes frames from the rings that have some.
+    fn serve_rings(&mut self, now: Now, at: Instant) -> Served {
         let mut lost = Lost::default();
         let shard = (&mut self.connections.host_mut().shard, now, at);
         let served = self.clients.serve(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
-        let Served { clients, frames, looks, rings } = served;
+        let Served { frames, looks, rings, .. } = served;
         if frames > 0 {
             let handle = self.host().handle();
             count(&handle.frames, frames);
@@ -288,7 +297,7 @@ impl ShardLoop {
             count(&handle.clients_looked_at, looks);
             count(&handle.rings_looked_at, rings);
         }
-        clients
+        served
     }
 
     /// Ends the sessions that were given up, if there are any.
@@ -303,7 +312,8 @@ impl ShardLoop {
     /// Looks at the sockets without sleeping, if so many turns went by.
     fn look_at_sockets(&mut self, after_turns: u32) {
         self.turns += 1;
-        if self.turns > after_turns && self.connections.open() > 0 {
+        let has_sockets = self.connections.open() > 0 || !self.agent.is_idle();
+        if self.turns > after_turns && has_sockets {
             self.turns = 0;
             self.host().handle().thread.socket_looks.add(1);
             self.sleeper.look();
@@ -315,7 +325,7 @@ impl ShardLoop {
     fn sleep(&mut self) {
         // Nothing will publish them while it sleeps.
         self.publish_stats();
-        let (host, clients) = (self.connections.host(), &self.clients);
+        let (host, clients, agent) = (self.connections.host(), &self.clients, &self.agent);
         let wants_ticks = host.shard.wants_ticks() || clients.may_stall();
         let timeout = match (&self.drains, wants_ticks) {
             (Some(_), _) => Some(TICK),
@@ -324,7 +334,9 @@ impl ShardLoop {
         };
         let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
-        self.sleeper.sleep(timeout, || !inbox.is_empty() || host.may_send() || clients.has_work());
+        self.sleeper.sleep(timeout, || {
+            !inbox.is_empty() || host.may_send() || clients.has_work() || agent.has_work()
+        });
         count(&host.handle().sleeps, self.sleeper.sleeps() - before);
         host.handle().thread.socket_looks.add(1);
         self.turns = 0;
@@ -336,6 +348,10 @@ impl ShardLoop {
     fn take_events(&mut self) {
         // Bounded by what sleeps and looks have found.
         while let Some(event) = self.sleeper.pop_stream_event() {
+            if event.name >= FIRST_TOKEN {
+                self.agent.on_event(event.name, event.is_end);
+                continue;
+            }
             let slot = event.name as usize;
             if event.is_end {
                 self.connections.announce_end(slot);

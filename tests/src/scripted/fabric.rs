@@ -297,7 +297,7 @@ fn until(
             return None;
         }
         let here =
-            PollFlags::IN | if progress.wants_write { PollFlags::OUT } else { PollFlags::empty() };
+            PollFlags::IN | if connection.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
         let mut fds = [PollFd::new(connection, here), PollFd::new(&peer.stream, PollFlags::IN)];
         await_any(&mut fds, "neither end has anything to do, and not all is answered");
     }
