@@ -41,6 +41,9 @@ const TICK: Duration = Duration::from_millis(10);
 const SLEEPING_TICK: Duration = Duration::from_millis(100);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
+/// The same where sessions come over TCP or RDMA: of what they send only the kernel
+/// knows, and a look at the clock is one at the sockets.
+const POLLS_PER_LOOK: u32 = 8;
 /// How often the thread looks for requests of which no more comes.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// How long a stopping server waits for replies to be taken.
@@ -122,7 +125,8 @@ impl ShardLoop {
             empty_polls += 1;
             if polls_always || self.polling.is_on() {
                 std::hint::spin_loop();
-                if !empty_polls.is_multiple_of(POLLS_PER_CLOCK) {
+                let pause = if self.agent.is_idle() { POLLS_PER_CLOCK } else { POLLS_PER_LOOK };
+                if !empty_polls.is_multiple_of(pause) {
                     continue;
                 }
                 let now = Instant::now();
