@@ -63,8 +63,8 @@ pub const TURNS_PER_SOCKET_LOOK: u32 = 8;
 pub const TORN_FRAME_MS: u64 = 1_000;
 
 /// Of so many physical cores one gets no shard, where nobody says how many
-/// shards: the kernel's network work, the control thread, the agent and clients
-/// of this machine need time, too. One core for each eight is a share that
+/// shards: the kernel's network work, the control thread and clients of this
+/// machine need time, too. One core for each eight is a share that
 /// grows with what the network has to do.
 pub const CORES_PER_SPARE: usize = 8;
 
