@@ -255,11 +255,8 @@ impl ByHand {
 fn what_comes_together_costs_one_receive_and_one_write() {
     const ROUNDS: u64 = 100;
     const FEW: u64 = ROUNDS / 5;
-    let server = ServerProcess::start(&[
-        "--max-memory=32MiB",
-        "--shards=1",
-        "--fabric-address=127.0.0.1:0",
-    ]);
+    let server =
+        ServerProcess::start(&["--max-memory=32MiB", "--shards=1", "--fabric-address=127.0.0.1:0"]);
     let mut client = ByHand::connect(fabric(&server));
     let mut resp = server.resp();
     let mut counts = |does: &mut dyn FnMut()| {

@@ -15,8 +15,8 @@ use crate::shared::{AgentCounts, Shared, count};
 use crossbeam_queue::SegQueue;
 use remora_fabric::LinkError;
 use remora_fabric::far::Carrier;
-use remora_fabric::tcp::{Progress, ReceiveBuffer, State};
 use remora_fabric::shm::{Bell, Sleeper};
+use remora_fabric::tcp::{Progress, ReceiveBuffer, State};
 use remora_layout::limits::{
     AGENT_CONNECTIONS_PER_TURN, AGENT_READ_BYTES_PER_TURN, FRAMES_PER_TURN, MAX_SHARDS,
 };

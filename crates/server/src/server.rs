@@ -205,13 +205,7 @@ impl Server {
         // right has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(RIGHT_MS + RIGHT_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
-        let mut server = Self {
-            socket,
-            shared,
-            shards: Vec::new(),
-            control: None,
-            acceptor: None,
-        };
+        let mut server = Self { socket, shared, shards: Vec::new(), control: None, acceptor: None };
         server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }

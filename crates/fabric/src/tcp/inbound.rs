@@ -120,8 +120,7 @@ impl Inbound {
     /// Whether the turn has executed as much as one turn may, and a further frame
     /// is there.
     pub fn has_had_its_turn(&self) -> bool {
-        let is_used_up =
-            self.frames >= TCP_FRAMES_PER_TURN || self.read_bytes >= TCP_PIECE_BYTES;
+        let is_used_up = self.frames >= TCP_FRAMES_PER_TURN || self.read_bytes >= TCP_PIECE_BYTES;
         is_used_up
             && matches!(self.expect, Expect::Header)
             && self.bytes().len() >= WIRE_HEADER_BYTES

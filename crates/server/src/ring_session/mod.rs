@@ -216,7 +216,9 @@ impl RingSession {
     fn ready(&self) -> u64 {
         match &self.client {
             ClientEnd::Shm(end) => end.ready(),
-            ClientEnd::Far { .. } if self.replies.blocked() != 0 => self.replies.may_flush(0) as u64,
+            ClientEnd::Far { .. } if self.replies.blocked() != 0 => {
+                self.replies.may_flush(0) as u64
+            }
             ClientEnd::Far { .. } => (!self.large.is_full() && self.has_frame()) as u64,
         }
     }
