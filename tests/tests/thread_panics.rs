@@ -114,13 +114,13 @@ fn of_the_control_thread() {
 }
 
 #[test]
-fn of_the_agent() {
-    let mut scene = Scene::new("agent-0");
+fn of_a_shard_by_its_agent() {
+    let mut scene = Scene::new("shard-0");
     let mut stream = TcpStream::connect(scene.fabric).unwrap();
     stream.write_all(client_hello(Wanted::Tcp).as_bytes()).unwrap();
     // No frame begins so.
     stream.write_all(&[0xff; 5000]).unwrap();
-    scene.ends_because_of("agent-0");
+    scene.ends_because_of("shard-0");
 }
 
 #[test]

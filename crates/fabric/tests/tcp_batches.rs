@@ -4,7 +4,9 @@
 use remora_arena::{Mapping, Words};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink, Traffic};
 use remora_fabric::{Link, RemoteAddress, Work};
-use remora_layout::limits::{TCP_PIECE_BYTES, UNSIGNALLED_WRITES};
+use remora_layout::limits::{
+    TCP_FRAMES_PER_TURN, TCP_PIECE_BYTES, TCP_RECEIVE_BYTES, UNSIGNALLED_WRITES,
+};
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -98,6 +100,37 @@ fn reads_of_a_batch_are_answered_by_one_write_up_to_a_bound() {
     link.post(&[read(0, TCP_PIECE_BYTES), read(1, 8), read(2, TCP_PIECE_BYTES)]);
     ends.serve(103);
     assert!(ends.far.traffic().writes >= 3, "{:?}", ends.far.traffic());
+}
+
+/// A thread that has other work, too, executes a bounded part of what came at once.
+#[test]
+fn a_turn_is_bounded_in_frames_and_in_bytes_of_reads() {
+    let mut ends = ends();
+    let mut link = TcpLink::new(Arc::clone(&ends.near));
+    link.reserve_landing(3 * TCP_PIECE_BYTES);
+    let small = 2 * TCP_FRAMES_PER_TURN + 10;
+    let mut batch: Vec<Work<'_>> = (0..small as u64).map(|id| read(id, 8)).collect();
+    // Three at once stay within the window.
+    batch.extend((0..3).map(|id| read(id, TCP_PIECE_BYTES)));
+    assert!(batch.len() * WIRE_HEADER_BYTES < TCP_RECEIVE_BYTES, "one receive takes all");
+    link.post(&batch);
+    let (mut turns, mut left) = (Vec::new(), batch.len());
+    while turns.iter().map(|(frames, _)| frames).sum::<usize>() < batch.len() {
+        let progress = ends.far.serve(&mut ends.buffer, false, &mut |_| ());
+        turns.push((progress.frames, progress.read_bytes));
+        let is_last = turns.iter().map(|(frames, _)| frames).sum::<usize>() == batch.len();
+        assert_eq!(progress.state, if is_last { State::Idle } else { State::More });
+        // It takes what it is sent, or the socket is full.
+        left -= completed(&mut link);
+    }
+    let full = TCP_FRAMES_PER_TURN;
+    let (long, piece) = (10 * 8 + TCP_PIECE_BYTES, TCP_PIECE_BYTES);
+    assert_eq!(turns, [(full, 8 * full), (full, 8 * full), (11, long), (1, piece), (1, piece)]);
+    assert_eq!(ends.far.traffic().receives, 1, "what is left is not received again");
+    while left > 0 {
+        ends.far.serve(&mut ends.buffer, false, &mut |_| ());
+        left -= completed(&mut link);
+    }
 }
 
 /// The completion of an unsignalled WRITE comes with what goes out next, or once

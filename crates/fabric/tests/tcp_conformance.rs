@@ -59,7 +59,7 @@ fn agent(target: Arc<Connection>, mailbox: Words, shared: Arc<Shared>) -> State 
             }
         });
         while back.poll().is_some() {}
-        wants_write = progress.wants_write;
+        wants_write = target.wants_write();
         if !matches!(progress.state, State::Idle | State::More) {
             return progress.state;
         }

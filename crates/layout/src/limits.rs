@@ -63,8 +63,8 @@ pub const TURNS_PER_SOCKET_LOOK: u32 = 8;
 pub const TORN_FRAME_MS: u64 = 1_000;
 
 /// Of so many physical cores one gets no shard, where nobody says how many
-/// shards: the kernel's network work, the control thread, the agent and clients
-/// of this machine need time, too. One core for each eight is a share that
+/// shards: the kernel's network work, the control thread and clients of this
+/// machine need time, too. One core for each eight is a share that
 /// grows with what the network has to do.
 pub const CORES_PER_SPARE: usize = 8;
 
@@ -129,6 +129,20 @@ pub const MAX_POSTED: usize = 1 << 16;
 /// Bytes that one system call fetches at most, and one turn of an agent takes
 /// from one connection before it looks at the next.
 pub const TCP_RECEIVE_BYTES: usize = 64 << 10;
+/// Frames of one connection that a turn executes at most, and a piece of READ bytes
+/// at most: a shard's thread executes them, and must not be kept from its other work
+/// for more than some tens of microseconds. A batch of READs of a search fits.
+pub const TCP_FRAMES_PER_TURN: usize = 256;
+/// Connections of sessions that a turn of a shard's thread serves at most, and READ
+/// bytes after which it serves no further one: the others wait for the next turn,
+/// behind rings, mail and RESP connections.
+pub const AGENT_CONNECTIONS_PER_TURN: usize = 16;
+/// See [`AGENT_CONNECTIONS_PER_TURN`]; bytes.
+pub const AGENT_READ_BYTES_PER_TURN: usize = TCP_PIECE_BYTES;
+/// A turn of a shard in which at most so many requests have come, and they came over
+/// TCP, is followed by a moment of polling: a wake-up costs about as much as so many
+/// requests. A larger batch pays for its wake-up.
+pub const AGENT_POLL_REQUESTS: u64 = 8;
 /// Memory for frames that a connection keeps when it has sent them: replies of
 /// some turns of a shard.
 pub const OUTBOUND_KEPT_BYTES: usize = 16 << 10;

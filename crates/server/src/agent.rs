@@ -1,23 +1,26 @@
 //! An agent: executes the READs and WRITEs of clients that come by TCP on the
-//! server's memory, and wakes the shards that clients over TCP and RDMA write
-//! to. So a READ over TCP costs the server's CPU, but not a shard's.
+//! server's memory, takes what the completion queues of those over RDMA tell, and
+//! wakes the shards that both write to.
 //!
-//! An agent is driven by whoever waits for descriptors: today a thread of its
-//! own (`agent_thread`). The driver registers what [`Agent::adopt`] asks for,
-//! tells events by [`Agent::on_event`], and calls [`Agent::turn`] while
-//! [`Agent::has_work`]. What it keeps true:
+//! Each shard's thread drives one, with the set of descriptors for which it waits
+//! anyway: what a client has sent is executed in the turn in which it is received.
+//! What the agent keeps true:
 //! * a connection belongs to one agent;
-//! * a turn takes one receive from each connection that may have something, so
-//!   that a busy one does not keep the others waiting;
-//! * a shard is woken once for the frames of a turn, not once for each.
+//! * a turn takes one bounded turn of each of some connections, round-robin: a
+//!   busy one does not keep the others waiting, and all of them do not keep the
+//!   shard from its other work;
+//! * another shard is woken once for the frames of a turn, not once for each.
 
 use crate::shared::{AgentCounts, Shared, count};
 use crossbeam_queue::SegQueue;
 use remora_fabric::LinkError;
 use remora_fabric::far::Carrier;
-use remora_fabric::tcp::{ReceiveBuffer, State};
-use remora_layout::limits::{FRAMES_PER_TURN, MAX_SHARDS};
-use std::collections::HashMap;
+use remora_fabric::shm::{Bell, Sleeper};
+use remora_fabric::tcp::{Progress, ReceiveBuffer, State};
+use remora_layout::limits::{
+    AGENT_CONNECTIONS_PER_TURN, AGENT_READ_BYTES_PER_TURN, FRAMES_PER_TURN, MAX_SHARDS,
+};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,56 +40,41 @@ pub struct AgentInbox {
     new: SegQueue<Served>,
     /// Connections that want a turn although no event says so.
     wanted: SegQueue<u64>,
-    wake: Box<dyn Fn() + Send + Sync>,
+    bell: Bell,
 }
 
 impl AgentInbox {
-    /// The inbox of an agent whose driver `wake` wakes.
-    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { new: SegQueue::new(), wanted: SegQueue::new(), wake: Box::new(wake) })
+    /// The inbox of the agent of the thread that this bell wakes.
+    pub fn new(bell: Bell) -> Arc<Self> {
+        Arc::new(Self { new: SegQueue::new(), wanted: SegQueue::new(), bell })
     }
 
-    /// Lets the agent look around.
-    pub fn wake(&self) {
-        (self.wake)();
-    }
-}
-
-/// The agents of a server. A connection goes to the one that has the fewest.
-pub struct Agents {
-    shared: Arc<Shared>,
-    inboxes: Vec<Arc<AgentInbox>>,
-}
-
-impl Agents {
-    /// These, by number, one at least.
-    pub fn new(shared: Arc<Shared>, inboxes: Vec<Arc<AgentInbox>>) -> Self {
-        assert!(!inboxes.is_empty(), "a server has an agent");
-        Self { shared, inboxes }
-    }
-
-    /// Gives an agent a connection.
+    /// Gives the agent a connection.
     pub fn serve(&self, served: Served) {
-        let agents = self.shared.agents.iter().zip(&self.inboxes);
-        let load = |(counts, _): &(&AgentCounts, _)| counts.connections.load(Ordering::Relaxed);
-        let (counts, inbox) = agents.min_by_key(load).expect("there is one");
-        count(&counts.connections, 1);
-        inbox.new.push(served);
-        inbox.wake();
+        self.new.push(served);
+        self.bell.ring();
+    }
+
+    /// A connection wants a turn.
+    fn want(&self, token: u64) {
+        self.wanted.push(token);
+        self.bell.ring();
+    }
+
+    /// Whether nothing waits there.
+    fn is_empty(&self) -> bool {
+        self.new.is_empty() && self.wanted.is_empty()
     }
 }
 
-/// What waits for an agent's descriptors.
-pub trait Watcher {
-    /// Tells of this descriptor, edge-triggered, under this token: readable, and
-    /// writable if that is wanted.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn watch(&self, fd: BorrowedFd<'_>, token: u64, writable: bool) -> std::io::Result<()>;
-
-    /// No longer tells of it.
-    fn forget(&self, fd: BorrowedFd<'_>);
+/// Chooses the agent of a new connection: the one that has the fewest, of which this
+/// is one from now on.
+pub fn choose_agent(shared: &Shared) -> usize {
+    let agents = shared.agents.iter().enumerate();
+    let load = |(_, counts): &(usize, &AgentCounts)| counts.connections.load(Ordering::Relaxed);
+    let (number, counts) = agents.min_by_key(load).expect("there is one for each shard");
+    count(&counts.connections, 1);
+    number
 }
 
 /// What becomes ready when there is something to do. The end of a queue pair,
@@ -117,35 +105,43 @@ struct Rings {
 
 const _: () = assert!(MAX_SHARDS <= u64::BITS as usize);
 
+/// What a turn came to.
+#[derive(Clone, Copy, Default)]
+pub struct Moved {
+    /// Connections that had their turn.
+    pub connections: u64,
+    /// Frames that they had sent.
+    pub frames: usize,
+    /// READ bytes that they were answered.
+    read_bytes: usize,
+}
+
+/// The agent's names for descriptors begin here; those of the RESP connections of
+/// its thread end below.
+pub const FIRST_TOKEN: u64 = 1 << 32;
+
 /// See the module's text.
 pub struct Agent {
     shared: Arc<Shared>,
     /// Which of the server's agents it is.
     number: usize,
-    inbox: Arc<AgentInbox>,
     clients: HashMap<u64, Client>,
     next_token: u64,
-    /// Connections that may have more to do.
-    queued: Vec<u64>,
+    /// Connections that may have more to do, in turn.
+    queued: VecDeque<u64>,
     buffer: ReceiveBuffer,
     rings: Rings,
 }
 
 impl Agent {
-    /// An agent without connections, whose tokens begin with this one.
-    pub fn new(
-        shared: Arc<Shared>,
-        number: usize,
-        inbox: Arc<AgentInbox>,
-        first_token: u64,
-    ) -> Self {
+    /// The agent of the shard with this number, without connections.
+    pub fn new(shared: Arc<Shared>, number: usize) -> Self {
         Self {
             shared,
             number,
-            inbox,
             clients: HashMap::new(),
-            next_token: first_token,
-            queued: Vec::new(),
+            next_token: FIRST_TOKEN,
+            queued: VecDeque::new(),
             buffer: ReceiveBuffer::default(),
             rings: Rings::default(),
         }
@@ -158,7 +154,11 @@ impl Agent {
 
     /// Whether a turn would find something, as far as is known without an event.
     pub fn has_work(&self) -> bool {
-        !self.queued.is_empty() || !self.inbox.new.is_empty() || !self.inbox.wanted.is_empty()
+        !self.queued.is_empty() || !self.inbox().is_empty()
+    }
+
+    fn inbox(&self) -> &Arc<AgentInbox> {
+        &self.shared.shards[self.number].agent
     }
 
     /// A descriptor that was registered under this token is ready; its peer
@@ -169,40 +169,47 @@ impl Agent {
         queue(&mut self.queued, token, client);
     }
 
-    /// Takes in new connections, then one bounded turn of each that may have
-    /// something to do. Whether there was any.
-    pub fn turn(&mut self, watcher: &impl Watcher) -> bool {
-        while let Some(served) = self.inbox.new.pop() {
-            self.adopt(served, watcher);
+    /// Takes in a new connection, then a bounded turn of each of some that may have
+    /// something to do.
+    pub fn turn(&mut self, sleeper: &Sleeper) -> Moved {
+        if let Some(served) = self.inbox().new.pop() {
+            self.adopt(served, sleeper);
         }
-        while let Some(token) = self.inbox.wanted.pop() {
+        for _ in 0..AGENT_CONNECTIONS_PER_TURN {
+            let Some(token) = self.inbox().wanted.pop() else { break };
             self.on_event(token, false);
         }
-        let due = std::mem::take(&mut self.queued);
-        for &token in &due {
-            self.serve(token, watcher);
+        let mut moved = Moved::default();
+        for _ in 0..self.queued.len().min(AGENT_CONNECTIONS_PER_TURN) {
+            let Some(token) = self.queued.pop_front() else { break };
+            self.serve(token, sleeper, &mut moved);
+            if moved.read_bytes >= AGENT_READ_BYTES_PER_TURN {
+                break;
+            }
         }
-        self.wake_shards();
-        count(&self.shared.agents[self.number].turns, due.len() as u64);
-        !due.is_empty()
+        if moved.connections > 0 {
+            self.wake_shards();
+            count(&self.shared.agents[self.number].turns, moved.connections);
+        }
+        moved
     }
 
-    fn adopt(&mut self, served: Served, watcher: &impl Watcher) {
+    fn adopt(&mut self, served: Served, sleeper: &Sleeper) {
         let token = self.next_token;
         self.next_token += 1;
-        let is_writer = matches!(served.carrier, Carrier::Tcp(_));
         for fd in watched(&served.carrier).into_iter().flatten() {
-            if let Err(error) = watcher.watch(fd, token, is_writer) {
+            let watched = match &served.carrier {
+                Carrier::Tcp(_) => sleeper.watch_stream(fd, token),
+                Carrier::Verbs(_) => sleeper.watch_source(fd, token),
+            };
+            if let Err(error) = watched {
                 tracing::warn!(%error, session = served.session, "cannot watch a connection");
-                return self.end(&served, watcher);
+                return self.end(&served, sleeper);
             }
         }
         if let Carrier::Tcp(connection) = &served.carrier {
-            let inbox = Arc::clone(&self.inbox);
-            connection.set_wake_agent(move || {
-                inbox.wanted.push(token);
-                inbox.wake();
-            });
+            let inbox = Arc::clone(self.inbox());
+            connection.set_wake_agent(move || inbox.want(token));
         }
         let mut client = Client { served, is_queued: false, is_hung_up: false };
         // What has already arrived may raise no further event.
@@ -211,9 +218,10 @@ impl Agent {
     }
 
     /// One bounded turn of a connection.
-    fn serve(&mut self, token: u64, watcher: &impl Watcher) {
+    fn serve(&mut self, token: u64, sleeper: &Sleeper, moved: &mut Moved) {
         let Some(client) = self.clients.get_mut(&token) else { return };
         client.is_queued = false;
+        moved.connections += 1;
         let (shared, rings) = (&self.shared, &mut self.rings);
         let (state, takes_more) = match &client.served.carrier {
             Carrier::Tcp(connection) => {
@@ -223,8 +231,11 @@ impl Agent {
                         rings.frames += 1;
                     }
                 };
-                let progress = connection.serve(&mut self.buffer, client.is_hung_up, told);
-                (progress.state, connection.takes_more_again())
+                let Progress { state, frames, read_bytes } =
+                    connection.serve(&mut self.buffer, client.is_hung_up, told);
+                moved.frames += frames;
+                moved.read_bytes += read_bytes;
+                (state, connection.takes_more_again())
             }
             Carrier::Verbs(connection) => {
                 connection.serve();
@@ -237,25 +248,26 @@ impl Agent {
             rings.shards |= u64::MAX >> (MAX_SHARDS - shared.shards.len());
         }
         match state {
-            State::Failed(LinkError::Disconnected) => self.remove(token, watcher),
+            State::Failed(LinkError::Disconnected) => self.remove(token, sleeper),
             State::Idle => {}
             State::More => queue(&mut self.queued, token, client),
-            State::Closed => self.remove(token, watcher),
+            State::Closed => self.remove(token, sleeper),
             State::Failed(reason) => {
                 let session = client.served.session;
                 tracing::warn!(session, %reason, "a connection broke off");
-                self.remove(token, watcher);
+                self.remove(token, sleeper);
             }
         }
-        // The shards need not wait for what is still to be received.
+        // The other shards need not wait for what is still to be received.
         if self.rings.frames >= FRAMES_PER_TURN {
             self.wake_shards();
         }
     }
 
-    /// Wakes the shards that something has come for.
+    /// Wakes the other shards that something has come for. The agent's own is awake.
     fn wake_shards(&mut self) {
         let Rings { mut shards, .. } = std::mem::take(&mut self.rings);
+        shards &= !(1 << self.number);
         let counts = &self.shared.agents[self.number];
         while shards != 0 {
             let shard = shards.trailing_zeros() as usize;
@@ -266,15 +278,15 @@ impl Agent {
         }
     }
 
-    fn remove(&mut self, token: u64, watcher: &impl Watcher) {
+    fn remove(&mut self, token: u64, sleeper: &Sleeper) {
         let Some(client) = self.clients.remove(&token) else { return };
-        self.end(&client.served, watcher);
+        self.end(&client.served, sleeper);
     }
 
     /// No longer watches a connection, and ends it.
-    fn end(&self, served: &Served, watcher: &impl Watcher) {
+    fn end(&self, served: &Served, sleeper: &Sleeper) {
         for fd in watched(&served.carrier).into_iter().flatten() {
-            watcher.forget(fd);
+            sleeper.forget(fd);
         }
         served.carrier.close();
         served.has_ended.store(true, Ordering::Release);
@@ -285,8 +297,8 @@ impl Agent {
 }
 
 /// Enters a connection among those that may have more to do.
-fn queue(queued: &mut Vec<u64>, token: u64, client: &mut Client) {
+fn queue(queued: &mut VecDeque<u64>, token: u64, client: &mut Client) {
     if !std::mem::replace(&mut client.is_queued, true) {
-        queued.push(token);
+        queued.push_back(token);
     }
 }

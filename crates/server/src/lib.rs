@@ -1,14 +1,13 @@
-//! The server: shard threads that own the data and serve rings and RESP
-//! connections, a control thread that grants sessions and writes heartbeats, an
-//! agent that executes the READs and WRITEs of sessions over TCP, and a thread
-//! that accepts RESP connections.
+//! The server: shard threads that own the data and serve rings, RESP connections
+//! and connections of sessions over TCP and RDMA, a control thread that grants
+//! sessions and writes heartbeats, and a thread that accepts RESP connections.
 //!
 //! ```text
 //!   clients' rings ----> shard threads <---- RESP connections <---- acceptor
-//!      ^                   | own   ^ mail, optimistic reads
-//!      | WRITE, wake     arenas    '----> other shard threads
-//!    agent -- READ ------->'
-//!      ^-- clients' frames over TCP
+//!      ^                 |  | own   ^ mail, optimistic reads
+//!      '-- WRITE --.     | arenas   '----> other shard threads
+//!   clients' READs and   | v
+//!   WRITEs over TCP ---> agent of the thread
 //!   Unix socket, fabric address ---> control thread:
 //!                        hello, grant, heartbeats, end of session
 //! ```
@@ -17,7 +16,6 @@
 
 mod accept;
 mod agent;
-mod agent_thread;
 mod balance;
 mod clock;
 mod config;

@@ -32,6 +32,8 @@ pub struct Served {
     pub clients: u64,
     /// Their frames.
     pub frames: u64,
+    /// Some of them came without a system call of this thread.
+    pub polled: bool,
     /// Clients whose ready bits were looked at.
     pub looks: u64,
     /// Rings that were looked at.
@@ -162,6 +164,7 @@ impl RingClients {
                 Ok(frames) => {
                     served.frames += frames as u64;
                     served.clients += (frames > 0) as u64;
+                    served.polled |= frames > 0 && session.is_written_by_others();
                 }
                 Err(error) => lost(session, error),
             }

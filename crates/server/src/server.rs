@@ -1,7 +1,6 @@
 //! Starting and ending a server.
 
-use crate::agent::{AgentInbox, Agents};
-use crate::agent_thread::AgentThread;
+use crate::agent::AgentInbox;
 use crate::clock::Clock;
 use crate::config::{Config, Wanted};
 use crate::control::{self, Control};
@@ -73,7 +72,6 @@ pub struct Server {
     socket: SocketFile,
     shards: Vec<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
-    agents: Vec<(JoinHandle<()>, Arc<AgentInbox>)>,
     acceptor: Option<(JoinHandle<()>, mio::Waker)>,
 }
 
@@ -155,6 +153,7 @@ impl Server {
             sleeper.watch(eventfd.as_fd(), 0)?;
             let bell = Bell::new(view.clone(), word::ASLEEP, eventfd);
             handles.push(ShardHandle {
+                agent: AgentInbox::new(bell.clone()),
                 inbox: Inbox::new(shards, bell),
                 node: place.node,
                 region,
@@ -206,14 +205,7 @@ impl Server {
         // right has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(RIGHT_MS + RIGHT_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
-        let mut server = Self {
-            socket,
-            shared,
-            shards: Vec::new(),
-            control: None,
-            agents: Vec::new(),
-            acceptor: None,
-        };
+        let mut server = Self { socket, shared, shards: Vec::new(), control: None, acceptor: None };
         server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }
@@ -258,26 +250,13 @@ impl Server {
             }
             None => None,
         };
-        let agents = self.spawn_agents()?;
-        let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric, agents)?;
+        let control = Control::new(Arc::clone(&self.shared), poll, unix, fabric)?;
         let thread = vital_thread::spawn("control", move || control.run())?;
         self.control = Some(thread);
         let (acceptor, waker) = Acceptor::new(Arc::clone(&self.shared), listener)?;
         let thread = vital_thread::spawn("acceptor", move || acceptor.run())?;
         self.acceptor = Some((thread, waker));
         Ok(())
-    }
-
-    /// As many agents as shards: what one of them moves, one shard asks for.
-    fn spawn_agents(&mut self) -> Result<Agents, StartError> {
-        for number in 0..self.shared.agents.len() {
-            let (agent, inbox) = AgentThread::new(Arc::clone(&self.shared), number)?;
-            let name = format!("agent-{number}");
-            let thread = vital_thread::spawn(&name, move || agent.run())?;
-            self.agents.push((thread, inbox));
-        }
-        let inboxes = self.agents.iter().map(|(_, inbox)| Arc::clone(inbox)).collect();
-        Ok(Agents::new(Arc::clone(&self.shared), inboxes))
     }
 
     /// Where RESP is spoken.
@@ -329,11 +308,7 @@ impl Server {
             self.shared.wake_control();
             vital_thread::join(thread);
         }
-        // Every connection is withdrawn and closed by now.
-        for (thread, inbox) in self.agents.drain(..) {
-            inbox.wake();
-            vital_thread::join(thread);
-        }
+        // Every connection of a session is withdrawn and closed by now.
         for shard in &self.shared.shards {
             shard.inbox.push(Message::Stop);
         }

@@ -1,7 +1,7 @@
 //! One client's session as the control thread keeps it: what carries it, its
 //! heartbeats, its end.
 
-use crate::agent::{Agents, Served};
+use crate::agent::{Served, choose_agent};
 use crate::jobs::Message;
 use crate::ring_session::{ClientEnd, RingParts, RingSession, ShmEnd};
 use crate::shared::{Shared, count};
@@ -140,7 +140,6 @@ impl Session {
     /// The socket or a descriptor cannot be had.
     pub fn over_tcp(
         shared: &Shared,
-        agents: &Agents,
         stream: TcpStream,
         hello: ServerHello,
     ) -> Result<Self, Refusal> {
@@ -151,36 +150,31 @@ impl Session {
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let connection = grant.send(stream).map_err(no_room)?;
         shared.tcp_traffic.enter(number, Arc::clone(&connection));
-        Ok(Self::over(
-            shared,
-            agents,
-            (number, seed),
-            far::Carrier::Tcp(connection),
-            to_server.view(),
-        ))
+        let carrier = far::Carrier::Tcp(connection);
+        Ok(Self::over(shared, (number, seed), carrier, to_server.view()))
     }
 
     /// A session of this number and seed over RDMA, whose queue pairs are
     /// connected; the agent serves it from now on.
     pub fn over_verbs(
         shared: &Shared,
-        agents: &Agents,
         granted: (u64, u64),
         connection: Arc<verbs::Connection>,
         to_server: ReadView,
     ) -> Self {
-        Self::over(shared, agents, granted, far::Carrier::Verbs(connection), to_server)
+        Self::over(shared, granted, far::Carrier::Verbs(connection), to_server)
     }
 
     fn over(
         shared: &Shared,
-        agents: &Agents,
         (number, seed): (u64, u64),
         carrier: far::Carrier,
         to_server: ReadView,
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (arenas, touched) = (shared.arenas(), shared.touched());
+        let agent = choose_agent(shared);
+        let is_tcp = carrier.transport() == Transport::Tcp;
         for shard in 0..shared.shards.len() {
             attach(
                 shared,
@@ -194,7 +188,7 @@ impl Session {
                     to_server: to_server.clone(),
                     link: carrier.link(),
                     large: None,
-                    client: ClientEnd::Far,
+                    client: ClientEnd::Far { is_received_here: is_tcp && agent == shard },
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
@@ -205,7 +199,7 @@ impl Session {
         let far = Carrier::Far { carrier: carrier.clone(), link: Box::new(link) };
         let session = Self::new(number, far, to_server, violated, threads);
         let has_ended = Arc::clone(&session.has_ended);
-        agents.serve(Served { carrier, session: number, has_ended });
+        shared.shards[agent].agent.serve(Served { carrier, session: number, has_ended });
         session
     }
 

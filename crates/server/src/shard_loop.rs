@@ -1,17 +1,20 @@
 //! The loop of one shard's thread: detect, execute, reply, next (H3).
 //!
 //! The thread serves all that reaches its shard: the rings of sessions, mail from
-//! other shards' threads, and RESP connections of its own, whose commands it
-//! executes in place. It waits for all of them in one place.
+//! other shards' threads, RESP connections of its own, whose commands it executes
+//! in place, and connections of sessions over TCP and RDMA, by its agent. It waits
+//! for all of them in one place.
 //!
 //! What it keeps true:
 //! * a turn is bounded in each of its parts, and serves each ring, connection and
 //!   job in turn (round-robin);
+//! * requests that the agent has received are executed in the same turn;
 //! * a thread that is busy looks at its sockets every few turns;
 //! * it sleeps only after the scan that the wake-up protocol asks for;
 //! * mail leaves once a turn for each receiver, however much it carries.
 
 use crate::accept::ACCEPTS_PER_TURN;
+use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
 use crate::config::Wake;
 use crate::jobs::Message;
@@ -23,7 +26,7 @@ use crate::shared::{Shared, count};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
-use remora_layout::limits::{TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
+use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -41,6 +44,9 @@ const SLEEPING_TICK: Duration = Duration::from_millis(100);
 const PUBLISH: Duration = Duration::from_millis(1);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
+/// The same where sessions come over TCP or RDMA: of what they send only the kernel
+/// knows, and a look at the clock is one at the sockets.
+const POLLS_PER_LOOK: u32 = 8;
 /// How often the thread looks for requests of which no more comes.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// How long a stopping server waits for replies to be taken.
@@ -51,6 +57,7 @@ pub struct ShardLoop {
     connections: Connections<TcpStream, ShardHost>,
     sleeper: Sleeper,
     clients: RingClients,
+    agent: Agent,
     polling: Polling,
     /// Turns since the sockets were looked at.
     turns: u32,
@@ -70,10 +77,10 @@ pub struct ShardLoop {
 enum Turn {
     /// There was nothing to do.
     Idle,
-    /// There was, but nothing of a kind that polling finds sooner than the kernel
-    /// tells.
+    /// There was, but nothing that makes it likely that polling pays.
     Worked,
-    /// There were frames or mail.
+    /// There was what polling finds sooner than the kernel tells, or little work that
+    /// the kernel told of.
     Polled,
 }
 
@@ -88,6 +95,7 @@ impl ShardLoop {
         let polling = Polling::new(shared.config.wake == Wake::Hybrid);
         let now = Instant::now();
         Self {
+            agent: Agent::new(Arc::clone(&shared), number),
             connections: Connections::new(ShardHost::new(shared, number, shard)),
             sleeper,
             clients: RingClients::new(),
@@ -125,7 +133,8 @@ impl ShardLoop {
             empty_polls += 1;
             if polls_always || self.polling.is_on() {
                 std::hint::spin_loop();
-                if !empty_polls.is_multiple_of(POLLS_PER_CLOCK) {
+                let pause = if self.agent.is_idle() { POLLS_PER_CLOCK } else { POLLS_PER_LOOK };
+                if !empty_polls.is_multiple_of(pause) {
                     continue;
                 }
                 let now = Instant::now();
@@ -154,6 +163,7 @@ impl ShardLoop {
             || host.has_jobs()
             || !self.connections.are_idle()
             || host.shard.wants_release()
+            || self.agent.has_work()
             || self.clients.has_work();
         if !has_work {
             return (Turn::Idle, None);
@@ -166,6 +176,7 @@ impl ShardLoop {
         self.take_events();
         self.take_hints();
         self.take_messages(now);
+        let moved = self.agent.turn(&self.sleeper);
         let mail = self.take_mail();
         let host = self.connections.host_mut();
         let jobs = host.execute_jobs();
@@ -173,13 +184,17 @@ impl ShardLoop {
         if host.shard.wants_release() {
             host.shard.release_some(now);
         }
-        let sessions = self.serve_rings(now, started);
+        let rings = self.serve_rings(now, started);
         let sleeper = &self.sleeper;
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.take_own_replies();
         self.connections.host_mut().send_mail();
+        // A connection whose requests are executed is counted once.
+        let sessions = rings.clients.max(moved.connections);
         let ended = self.count_turn(started, jobs + sessions + served);
-        (if mail || sessions > 0 { Turn::Polled } else { Turn::Worked }, Some(ended))
+        let few = moved.frames > 0 && rings.frames <= AGENT_POLL_REQUESTS;
+        let polled = mail || rings.polled || few;
+        (if polled { Turn::Polled } else { Turn::Worked }, Some(ended))
     }
 
     /// Counts how long a turn took, in which so many were served. When it ended.
@@ -261,7 +276,7 @@ impl ShardLoop {
     fn take_connection(&mut self, handed: Handed) {
         let Handed { stream, connection } = handed;
         let slot = self.connections.next_slot();
-        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u32) {
+        if let Err(error) = self.sleeper.watch_stream(stream.as_fd(), slot as u64) {
             tracing::warn!(%error, "cannot watch a connection");
             self.host().handle().connections.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -282,14 +297,13 @@ impl ShardLoop {
         self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
     }
 
-    /// Takes frames from the rings that have some. The number of clients that had
-    /// any.
-    fn serve_rings(&mut self, now: Now, at: Instant) -> u64 {
+    /// Takes frames from the rings that have some.
+    fn serve_rings(&mut self, now: Now, at: Instant) -> Served {
         let mut lost = Lost::default();
         let shard = (&mut self.connections.host_mut().shard, now, at);
         let served = self.clients.serve(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
-        let Served { clients, frames, looks, rings } = served;
+        let Served { frames, looks, rings, .. } = served;
         if frames > 0 {
             let handle = self.host().handle();
             count(&handle.frames, frames);
@@ -297,7 +311,7 @@ impl ShardLoop {
             count(&handle.clients_looked_at, looks);
             count(&handle.rings_looked_at, rings);
         }
-        clients
+        served
     }
 
     /// Ends the sessions that were given up, if there are any.
@@ -312,7 +326,8 @@ impl ShardLoop {
     /// Looks at the sockets without sleeping, if so many turns went by.
     fn look_at_sockets(&mut self, after_turns: u32) {
         self.turns += 1;
-        if self.turns > after_turns && self.connections.open() > 0 {
+        let has_sockets = self.connections.open() > 0 || !self.agent.is_idle();
+        if self.turns > after_turns && has_sockets {
             self.turns = 0;
             self.host().handle().thread.socket_looks.add(1);
             self.sleeper.look();
@@ -327,7 +342,7 @@ impl ShardLoop {
         if self.is_unpublished && now - self.last_published >= PUBLISH {
             self.publish_stats(now);
         }
-        let (host, clients) = (self.connections.host(), &self.clients);
+        let (host, clients, agent) = (self.connections.host(), &self.clients, &self.agent);
         let wants_ticks = host.shard.wants_ticks() || clients.may_stall();
         let timeout = match (&self.drains, wants_ticks) {
             (Some(_), _) => Some(TICK),
@@ -338,7 +353,9 @@ impl ShardLoop {
         let timeout = [timeout, unpublished].into_iter().flatten().min();
         let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
-        self.sleeper.sleep(timeout, || !inbox.is_empty() || host.may_send() || clients.has_work());
+        self.sleeper.sleep(timeout, || {
+            !inbox.is_empty() || host.may_send() || clients.has_work() || agent.has_work()
+        });
         count(&host.handle().sleeps, self.sleeper.sleeps() - before);
         host.handle().thread.socket_looks.add(1);
         self.turns = 0;
@@ -353,6 +370,10 @@ impl ShardLoop {
     fn take_events(&mut self) {
         // Bounded by what sleeps and looks have found.
         while let Some(event) = self.sleeper.pop_stream_event() {
+            if event.name >= FIRST_TOKEN {
+                self.agent.on_event(event.name, event.is_end);
+                continue;
+            }
             let slot = event.name as usize;
             if event.is_end {
                 self.connections.announce_end(slot);

@@ -1,5 +1,6 @@
 //! What all threads of the server know.
 
+use crate::agent::AgentInbox;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::jobs::Inbox;
@@ -19,6 +20,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct ShardHandle {
     /// Its messages.
     pub inbox: Inbox,
+    /// Connections for the agent that its thread drives.
+    pub agent: Arc<AgentInbox>,
     /// The NUMA node of its core and its arena; `None` if it has no place.
     pub node: Option<u32>,
     /// Its arena, to be granted to clients.
@@ -90,11 +93,9 @@ impl ShardHandle {
 pub struct AgentCounts {
     /// Connections that it was given and that have not ended.
     pub connections: AtomicU64,
-    /// Times it slept and found something to do.
-    pub wakes: AtomicU64,
     /// Turns of connections.
     pub turns: AtomicU64,
-    /// Shards that it told of frames, each once for a batch.
+    /// Other shards that it told of frames, each once for a batch.
     pub rings: AtomicU64,
     /// As many of them slept and had to be signalled.
     pub signals: AtomicU64,

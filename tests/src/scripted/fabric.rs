@@ -296,8 +296,8 @@ fn until(
         if is_content(peer) {
             return None;
         }
-        let here =
-            PollFlags::IN | if progress.wants_write { PollFlags::OUT } else { PollFlags::empty() };
+        let here = PollFlags::IN
+            | if connection.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
         let mut fds = [PollFd::new(connection, here), PollFd::new(&peer.stream, PollFlags::IN)];
         await_any(&mut fds, "neither end has anything to do, and not all is answered");
     }

@@ -144,7 +144,7 @@ impl<'s> Peer<'s> {
             touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Other(Box::new(Direct::new(back, Arc::clone(&lost)))),
-            client: ClientEnd::Far,
+            client: ClientEnd::Far { is_received_here: false },
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),

@@ -75,7 +75,7 @@ const STREAM_MARK: u64 = 1 << 62;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamEvent {
     /// The name that it was given.
-    pub name: u32,
+    pub name: u64,
     /// Its peer has closed its side.
     pub is_end: bool,
 }
@@ -106,7 +106,7 @@ impl Ready {
         if mark & STREAM_MARK != 0 {
             use epoll::EventFlags as Flags;
             let is_end = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
-            self.streams.push(StreamEvent { name: mark as u32, is_end });
+            self.streams.push(StreamEvent { name: mark ^ STREAM_MARK, is_end });
         } else if mark != 0 {
             self.bells.push(mark);
         }
@@ -134,10 +134,27 @@ impl Sleeper {
     ///
     /// # Errors
     /// The kernel has no room for another one.
-    pub fn watch_stream(&self, fd: BorrowedFd<'_>, name: u32) -> std::io::Result<()> {
+    pub fn watch_stream(&self, fd: BorrowedFd<'_>, name: u64) -> std::io::Result<()> {
         use epoll::EventFlags as Flags;
-        let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
-        let mark = STREAM_MARK | u64::from(name);
+        self.watch_named(fd, name, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
+    }
+
+    /// As [`Sleeper::watch_stream`], for what is only read.
+    ///
+    /// # Errors
+    /// The kernel has no room for another one.
+    pub fn watch_source(&self, fd: BorrowedFd<'_>, name: u64) -> std::io::Result<()> {
+        self.watch_named(fd, name, epoll::EventFlags::IN | epoll::EventFlags::ET)
+    }
+
+    fn watch_named(
+        &self,
+        fd: BorrowedFd<'_>,
+        name: u64,
+        flags: epoll::EventFlags,
+    ) -> std::io::Result<()> {
+        assert!(name < STREAM_MARK, "a name leaves the mark's bits free");
+        let mark = STREAM_MARK | name;
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(mark), flags)?)
     }
 

@@ -44,8 +44,10 @@ pub enum State {
 pub struct Progress {
     /// How it ended.
     pub state: State,
-    /// Bytes wait for the socket to take them: call again when it is writable.
-    pub wants_write: bool,
+    /// Frames executed.
+    pub frames: usize,
+    /// READ bytes answered.
+    pub read_bytes: usize,
 }
 
 /// One TCP connection; see the module's text.
@@ -148,8 +150,11 @@ impl Connection {
     }
 
     /// One turn of the agent, never blocking: one receive, executes all frames
-    /// that are whole, answers, flushes. Immediates of the peer's WRITEs are
-    /// handed over one by one, each after its bytes are stored.
+    /// that are whole, answers, flushes. A turn that has answered a piece of READ
+    /// bytes, or executed [`remora_layout::limits::TCP_FRAMES_PER_TURN`] frames,
+    /// leaves the others to the next one, which receives nothing. Immediates of
+    /// the peer's WRITEs are handed over one by one, each after its bytes are
+    /// stored.
     ///
     /// Fit for edge-triggered readiness: after a receive that did not fill the
     /// buffer the socket is empty, and what comes later is an event of its own.
@@ -166,8 +171,13 @@ impl Connection {
         inbound.lend(buffer);
         let state = self.pump(&mut inbound, is_hung_up, on_immediate);
         inbound.give_back(buffer);
-        drop(inbound);
-        Progress { state, wants_write: lock(&self.out).pending_bytes() > 0 }
+        Progress { state, frames: inbound.frames, read_bytes: inbound.read_bytes }
+    }
+
+    /// Whether bytes wait for the socket to take them: call
+    /// [`Self::serve`] again when it is writable.
+    pub fn wants_write(&self) -> bool {
+        lock(&self.out).pending_bytes() > 0
     }
 
     /// Whether a link has waited for room since the last call, and there is

@@ -42,32 +42,35 @@ impl Connection {
         }
     }
 
-    /// One receive. Where it does not fill the buffer the socket is empty, but
-    /// for the peer's end.
+    /// One receive, unless the last turn left something of one to execute. Where it
+    /// does not fill the buffer the socket is empty, but for the peer's end.
     fn receive_and_execute(
         &self,
         inbound: &mut Inbound,
         is_hung_up: bool,
         on_immediate: &mut dyn FnMut(u32),
     ) -> Result<State, Violation> {
-        let received = match inbound.receive(&self.socket) {
-            Received::Nothing => return Ok(State::Idle),
-            Received::Closed => {
-                self.break_off(LinkError::Disconnected);
-                inbound.over = true;
-                return Ok(State::Closed);
+        (inbound.frames, inbound.read_bytes) = (0, 0);
+        if !std::mem::take(&mut inbound.is_suspended) {
+            match inbound.receive(&self.socket) {
+                Received::Nothing => return Ok(State::Idle),
+                Received::Closed => {
+                    self.break_off(LinkError::Disconnected);
+                    inbound.over = true;
+                    return Ok(State::Closed);
+                }
+                Received::Bytes(bytes) => self.counters.received(bytes),
             }
-            Received::Bytes(bytes) => bytes,
-        };
-        let may_be_more = is_hung_up || inbound.is_full();
-        inbound.frames = 0;
+            inbound.may_be_more = inbound.is_full();
+        }
         let executed = self.execute_all(inbound, on_immediate);
-        self.counters.received(received, inbound.frames);
+        self.counters.executed(inbound.frames);
         executed?;
+        let may_be_more = is_hung_up || inbound.may_be_more || inbound.is_suspended;
         Ok(if may_be_more { State::More } else { State::Idle })
     }
 
-    /// Everything that is wholly there.
+    /// Everything that is wholly there, up to the bound of a turn.
     fn execute_all(
         &self,
         inbound: &mut Inbound,
@@ -75,6 +78,10 @@ impl Connection {
     ) -> Result<(), Violation> {
         // Each turn consumes bytes or ends.
         loop {
+            if inbound.has_had_its_turn() {
+                inbound.is_suspended = true;
+                return Ok(());
+            }
             let progressed = match inbound.expect {
                 Expect::Header => self.header(inbound, on_immediate)?,
                 Expect::Write { .. } => self.write_piece(inbound, on_immediate),
@@ -141,6 +148,7 @@ impl Connection {
         match copied {
             Ok(()) => {
                 inbound.executed += 1;
+                inbound.read_bytes += bytes;
                 if inbound.answers.len() >= TCP_PIECE_BYTES {
                     self.tell(inbound);
                 }

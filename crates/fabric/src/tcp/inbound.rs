@@ -3,7 +3,7 @@
 use super::outbound::Answers;
 use super::socket::Socket;
 use crate::waiting::Handle;
-use remora_layout::limits::TCP_RECEIVE_BYTES;
+use remora_layout::limits::{TCP_FRAMES_PER_TURN, TCP_PIECE_BYTES, TCP_RECEIVE_BYTES};
 use remora_layout::wire::WIRE_HEADER_BYTES;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ pub(super) struct Inbound {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// What is left over of a lent buffer's content: less than a header.
-    rest: [u8; WIRE_HEADER_BYTES],
-    rest_bytes: usize,
+    /// What is left over of a lent buffer's content: less than a header, unless
+    /// the turn ended early.
+    rest: Vec<u8>,
     pub expect: Expect,
     /// Requests of the peer that were executed.
     pub executed: u64,
@@ -53,8 +53,14 @@ pub(super) struct Inbound {
     pub is_awaited: bool,
     /// Answers that are not yet handed to the outgoing half.
     pub answers: Answers,
-    /// Frames that have come, since the last turn began.
-    pub frames: u64,
+    /// Frames executed in this turn.
+    pub frames: usize,
+    /// READ bytes that this turn has answered.
+    pub read_bytes: usize,
+    /// The turn's bound ended it: what was received is executed before more is.
+    pub is_suspended: bool,
+    /// The socket may have had more than the last receive took.
+    pub may_be_more: bool,
     /// A request was refused: all later ones are passed over.
     pub refused: bool,
     /// Nothing comes any more.
@@ -67,13 +73,15 @@ impl Inbound {
             buffer: Vec::new(),
             start: 0,
             end: 0,
-            rest: [0; WIRE_HEADER_BYTES],
-            rest_bytes: 0,
+            rest: Vec::new(),
             expect: Expect::Header,
             executed: 0,
             is_awaited: false,
             answers: Answers::default(),
             frames: 0,
+            read_bytes: 0,
+            is_suspended: false,
+            may_be_more: false,
             refused: false,
             over: false,
         }
@@ -85,16 +93,16 @@ impl Inbound {
         if self.buffer.is_empty() {
             self.buffer = vec![0; TCP_RECEIVE_BYTES];
         }
-        (self.start, self.end) = (0, self.rest_bytes);
-        self.buffer[..self.end].copy_from_slice(&self.rest[..self.end]);
+        let rest = std::mem::take(&mut self.rest);
+        (self.start, self.end) = (0, rest.len());
+        self.buffer[..self.end].copy_from_slice(&rest);
     }
 
     /// Gives the lent buffer back.
     pub fn give_back(&mut self, buffer: &mut ReceiveBuffer) {
-        // Everything that was whole is consumed, unless nothing counts any more.
-        let left = if self.over { self.end..self.end } else { self.start..self.end };
-        self.rest_bytes = left.len();
-        self.rest[..left.len()].copy_from_slice(&self.buffer[left]);
+        if !self.over {
+            self.rest.extend_from_slice(&self.buffer[self.start..self.end]);
+        }
         buffer.0 = std::mem::take(&mut self.buffer);
         (self.start, self.end) = (0, 0);
     }
@@ -107,6 +115,15 @@ impl Inbound {
     pub fn consume(&mut self, bytes: usize) {
         self.start += bytes;
         assert!(self.start <= self.end, "consumed what is not there");
+    }
+
+    /// Whether the turn has executed as much as one turn may, and a further frame
+    /// is there.
+    pub fn has_had_its_turn(&self) -> bool {
+        let is_used_up = self.frames >= TCP_FRAMES_PER_TURN || self.read_bytes >= TCP_PIECE_BYTES;
+        is_used_up
+            && matches!(self.expect, Expect::Header)
+            && self.bytes().len() >= WIRE_HEADER_BYTES
     }
 
     /// Whether a receive fetched all that its buffer could take: more may be

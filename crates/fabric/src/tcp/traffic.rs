@@ -46,11 +46,15 @@ impl Counters {
         add(&self.written_bytes, bytes as u64);
     }
 
-    /// So many bytes came by one receive, and with them so many frames.
-    pub fn received(&self, bytes: usize, frames: u64) {
+    /// So many bytes came by one receive.
+    pub fn received(&self, bytes: usize) {
         add(&self.receives, 1);
         add(&self.received_bytes, bytes as u64);
-        add(&self.frames, frames);
+    }
+
+    /// So many frames were executed.
+    pub fn executed(&self, frames: usize) {
+        add(&self.frames, frames as u64);
     }
 
     pub fn read(&self) -> Traffic {

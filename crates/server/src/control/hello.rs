@@ -161,9 +161,9 @@ impl Control {
                 let Some(Socket::Tcp(mut socket)) = client.socket.take() else {
                     return Err(Refusal::NotAHello);
                 };
-                // From now on the agent watches it.
+                // From now on an agent watches it.
                 let _ = self.poll.registry().deregister(&mut socket);
-                Session::over_tcp(&self.shared, &self.agents, socket.into(), granted)?
+                Session::over_tcp(&self.shared, socket.into(), granted)?
             }
             _ => Session::over_shm(&self.shared, number, seed)?,
         };

@@ -15,7 +15,6 @@ mod hello;
 mod set_up;
 
 use crate::accept::ACCEPTS_PER_TURN;
-use crate::agent::Agents;
 use crate::session::Session;
 use crate::shared::{Shared, count};
 use crate::utilisation::Utilisation;
@@ -110,7 +109,6 @@ pub struct Control {
     shared: Arc<Shared>,
     poll: Poll,
     doors: Vec<Door>,
-    agents: Agents,
     clients: HashMap<Token, Client>,
     admission: Admission<Token>,
     next_token: usize,
@@ -130,7 +128,6 @@ impl Control {
         poll: Poll,
         mut unix: UnixListener,
         mut tcp: Option<TcpListener>,
-        agents: Agents,
     ) -> std::io::Result<Self> {
         poll.registry().register(&mut unix, UNIX_LISTENER, Interest::READABLE)?;
         if let Some(tcp) = &mut tcp {
@@ -144,7 +141,6 @@ impl Control {
             shared,
             poll,
             doors,
-            agents,
             clients: HashMap::new(),
             admission: Admission::new(MAX_SET_UPS_WAITING, MAX_HALF_OPEN),
             next_token: FIRST_CLIENT,

@@ -113,8 +113,7 @@ impl Control {
         // It fits; a client that has gone is noticed soon.
         let _ = socket.write_all(ready.as_bytes());
         let granted = (granted.session.get(), granted.session_seed.get());
-        let session =
-            Session::over_verbs(&self.shared, &self.agents, granted, connection, to_server.view());
+        let session = Session::over_verbs(&self.shared, granted, connection, to_server.view());
         self.begin(token, session, pid);
         self.admission.settle(token);
     }

@@ -176,7 +176,6 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("tcp_received_bytes", tcp.received_bytes.to_string()),
             ("tcp_frames", tcp.frames.to_string()),
             ("agents", shared.agents.len().to_string()),
-            ("agent_wakes", over_agents(|agent| &agent.wakes)),
             ("agent_turns", over_agents(|agent| &agent.turns)),
             ("agent_rings", over_agents(|agent| &agent.rings)),
             ("agent_signals", over_agents(|agent| &agent.signals)),

@@ -15,9 +15,13 @@ use std::sync::Arc;
 pub enum ClientEnd {
     /// By ready bits and bells.
     Shm(ShmEnd),
-    /// There is one ring set. What arrives wakes the client; the agent wakes the
+    /// There is one ring set. What arrives wakes the client; an agent wakes the
     /// shard.
-    Far,
+    Far {
+        /// The shard's own thread receives what comes: a frame never appears while it
+        /// looks.
+        is_received_here: bool,
+    },
 }
 
 /// The mailboxes of a client over shared memory, at one shard.
@@ -40,7 +44,7 @@ impl ClientEnd {
     pub fn ring_sets(&self) -> usize {
         match self {
             Self::Shm(end) => end.ring_sets,
-            Self::Far => 1,
+            Self::Far { .. } => 1,
         }
     }
 
@@ -48,7 +52,7 @@ impl ClientEnd {
     pub fn mailboxes(&self) -> Option<(Words, Words)> {
         match self {
             Self::Shm(end) => Some((end.to_server.clone(), end.to_client.clone())),
-            Self::Far => None,
+            Self::Far { .. } => None,
         }
     }
 }

@@ -197,7 +197,7 @@ impl RingSession {
     pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.client {
             ClientEnd::Shm(end) => Some(end.eventfd()),
-            ClientEnd::Far => None,
+            ClientEnd::Far { .. } => None,
         }
     }
 
@@ -216,8 +216,10 @@ impl RingSession {
     fn ready(&self) -> u64 {
         match &self.client {
             ClientEnd::Shm(end) => end.ready(),
-            ClientEnd::Far if self.replies.blocked() != 0 => self.replies.may_flush(0) as u64,
-            ClientEnd::Far => (!self.large.is_full() && self.has_frame()) as u64,
+            ClientEnd::Far { .. } if self.replies.blocked() != 0 => {
+                self.replies.may_flush(0) as u64
+            }
+            ClientEnd::Far { .. } => (!self.large.is_full() && self.has_frame()) as u64,
         }
     }
 
@@ -245,7 +247,7 @@ impl RingSession {
     pub fn park(&self) -> bool {
         match &self.client {
             ClientEnd::Shm(end) => end.park(|| self.has_work()),
-            ClientEnd::Far => false,
+            ClientEnd::Far { .. } => false,
         }
     }
 
@@ -254,6 +256,12 @@ impl RingSession {
         if let ClientEnd::Shm(end) = &self.client {
             end.unpark();
         }
+    }
+
+    /// Whether a look at its rings may find what came since the last one: another
+    /// process, a device or another thread writes them.
+    pub fn is_written_by_others(&self) -> bool {
+        !matches!(self.client, ClientEnd::Far { is_received_here: true })
     }
 
     /// Rings that the shard has looked at, since this was asked last.
@@ -267,7 +275,7 @@ impl RingSession {
         let receiver = Receiver::new(self.to_server.clone(), ring, seed);
         match self.client {
             ClientEnd::Shm(_) => receiver.in_short_laps(),
-            ClientEnd::Far => receiver,
+            ClientEnd::Far { .. } => receiver,
         }
     }
 
@@ -296,7 +304,7 @@ impl RingSession {
         self.pending |= self.replies.take_newly_blocked()
             | match &self.client {
                 ClientEnd::Shm(end) => end.take_ready(),
-                ClientEnd::Far => self.ready(),
+                ClientEnd::Far { .. } => self.ready(),
             };
         self.replies.flush(self.pending)?;
         self.send_large(shard, now)?;
@@ -304,7 +312,7 @@ impl RingSession {
         for set in sets_of(self.pending) {
             taken += self.take_frames(set, shard, now)?;
         }
-        if matches!(self.client, ClientEnd::Far) {
+        if matches!(self.client, ClientEnd::Far { .. }) {
             // It is looked at each time.
             self.pending = 0;
         }

@@ -145,7 +145,7 @@ impl Server {
                 touched: Arc::default(),
                 to_server: to_server.view(),
                 link: AnyLink::Other(Box::new(core.gate().link(link(), has_searches))),
-                client: ClientEnd::Far,
+                client: ClientEnd::Far { is_received_here: false },
                 large: None,
                 violated: Arc::default(),
                 threads: Arc::default(),

@@ -73,7 +73,7 @@ impl Session {
                 touched: Arc::default(),
                 to_server: to_server.view(),
                 link: link_to_client(),
-                client: ClientEnd::Far,
+                client: ClientEnd::Far { is_received_here: false },
                 large: None,
                 violated: Arc::clone(&violated),
                 threads: Arc::default(),

@@ -155,7 +155,7 @@ fn serve(peer: &Arc<Connection>, is_told: &AtomicBool) {
         let progress = peer.serve(&mut buffer, false, &mut |_| {});
         match progress.state {
             State::Idle if writer.is_some() && !waits_long => thread::yield_now(),
-            State::Idle => peer.socket.sleep(progress.wants_write, None),
+            State::Idle => peer.socket.sleep(peer.wants_write(), None),
             State::More => {}
             State::Closed => return,
             State::Failed(reason) => panic!("{reason}"),

@@ -55,7 +55,7 @@ impl Client {
             touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Shm(back),
-            client: ClientEnd::Far,
+            client: ClientEnd::Far { is_received_here: false },
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
