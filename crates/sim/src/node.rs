@@ -18,7 +18,7 @@ use crate::clock::HostClock;
 use crate::disk::{Disk, DiskSwarm};
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
-use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
+use crate::resp::{BesideMemory, ShardJobs, SimHost};
 use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::Parts;
@@ -218,8 +218,8 @@ impl Node {
             disk.replay(shard, &self.world);
         }
         let (number, began_ns) = (self.lives, self.time.monotonic_ns());
-        let jobs = || ShardJobs::new(&self.world, self.options.shard.eviction);
-        let jobs = std::iter::repeat_with(jobs).take(self.options.shards).collect();
+        let eviction = self.options.shard.eviction;
+        let jobs = ShardJobs::of_server(&self.world, self.options.shards, eviction);
         let lines = self.options.pointer_lines;
         let pointers = (lines > 0).then(|| {
             (Words::new(Mapping::heap(lines * CACHE_LINE_BYTES)), self.options.shard.hash_seed | 1)
@@ -327,17 +327,17 @@ impl Node {
     pub fn resp_hosts(node: &Rc<RefCell<Self>>, read_ns: u64) -> Vec<SimHost> {
         let this = node.borrow();
         let Some(life) = &this.life else { return Vec::new() };
-        let host = |home| {
-            let shards = life.shards.iter().zip(&life.journals).zip(&life.jobs);
-            let shards = shards.map(|((shard, journal), jobs)| {
+        let host = |home: usize| {
+            let shards = life.shards.iter().zip(&life.journals).map(|(shard, journal)| {
                 let words = shard.owner().view().clone();
-                let memory = BesideMemory::new(&this.world, words, journal.clone(), read_ns);
-                ShardBeside { memory, inbox: jobs.inbox() }
+                BesideMemory::new(&this.world, words, journal.clone(), read_ns)
             });
             let slots = Box::new(SlotTable::even(this.options.shards));
             let of_life = (Rc::clone(node), life.number);
             let hash_seed = this.options.shard.hash_seed;
-            SimHost::new(of_life, home, this.time.clone(), hash_seed, slots, shards.collect())
+            let thread = (life.jobs[home].mailboxes(), life.jobs[home].counts());
+            let time = this.time.clone();
+            SimHost::new(of_life, home, time, (hash_seed, slots), shards.collect(), thread)
         };
         (0..this.options.shards).map(host).collect()
     }
@@ -354,6 +354,17 @@ impl Node {
         let done = act(&mut life.shards[shard], life.jobs[shard].large(), now);
         self.note_removed();
         Some(done)
+    }
+
+    /// Lets the thread of a shard of a life do something about its jobs. `None` if
+    /// that life is over.
+    pub fn with_jobs<R>(
+        &mut self,
+        (life, shard): (u64, usize),
+        act: impl FnOnce(&mut ShardJobs) -> R,
+    ) -> Option<R> {
+        let life = self.life.as_mut().filter(|now| now.number == life)?;
+        Some(act(&mut life.jobs[shard]))
     }
 
     /// Until when a shard is at one long step, virtual ns.
@@ -389,14 +400,10 @@ impl Node {
             let rings = life.sessions.iter().flat_map(|session| &session.rings);
             self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
         }
-        let inboxes: Vec<_> = life.jobs.iter().map(ShardJobs::inbox).collect();
         for ((jobs, shard), _) in
             life.jobs.iter_mut().zip(&mut life.shards).zip(&is_free).filter(|(_, free)| **free)
         {
             worked |= jobs.turn(shard, now);
-            while let Some((token, reply)) = jobs.pop_reply() {
-                inboxes[token.home].reply(token, reply);
-            }
             if shard.wants_release() && releases() {
                 shard.release_some(now);
                 worked = true;
