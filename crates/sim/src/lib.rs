@@ -14,6 +14,8 @@ pub mod check;
 pub mod client;
 pub mod clock;
 pub mod compare;
+pub mod counts;
+pub mod crowd;
 pub mod disk;
 pub mod faults;
 pub mod hashes;

@@ -8,13 +8,16 @@
 //! protocol is withdrawn.
 
 mod evicted;
+mod ring_clients;
 mod session;
 mod time;
 
 pub use evicted::Removed;
+pub use ring_clients::Process;
 pub use time::NodeTime;
 
 use crate::clock::HostClock;
+use crate::counts::Counts;
 use crate::disk::{Disk, DiskSwarm};
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
@@ -31,10 +34,12 @@ use remora_layout::limits::{
 use remora_layout::slot::SlotTable;
 use remora_server::large_jobs::LargeJobs;
 use remora_server::ring_session::SessionError;
+use ring_clients::NodeRings;
 use session::Session;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 const MS: u64 = 1_000_000;
 
@@ -79,6 +84,8 @@ struct Life {
     busy_until_ns: Vec<u64>,
     jobs: Vec<ShardJobs>,
     sessions: Vec<Session>,
+    /// Client processes over shared memory, if there are any.
+    rings: Option<NodeRings>,
     /// Of each shard, where keys may go.
     followers: Vec<Follower>,
     /// The pointers that clients share.
@@ -235,6 +242,7 @@ impl Node {
             busy_until_ns,
             jobs,
             sessions,
+            rings: None,
             followers,
             pointers,
         });
@@ -320,6 +328,44 @@ impl Node {
             Session::grant(&self.world, life, &self.options, self.sessions, client);
         life.sessions.push(session);
         Some(parts)
+    }
+
+    /// Grants a session over shared memory to a process with so many ring sets.
+    ///
+    /// # Panics
+    /// The server is down.
+    pub fn connect_process(&mut self, ring_sets: usize) -> Process {
+        let life = self.life.as_mut().expect("it is up");
+        self.sessions += 1;
+        let seed = self.world.draw(|random| random.number());
+        let arenas = life.shards.iter().map(|shard| shard.owner().view().clone()).collect();
+        let shards = life.shards.len();
+        let rings = life.rings.get_or_insert_with(|| NodeRings::new(&self.world, shards));
+        rings.connect((life.number, self.sessions, seed), &arenas, ring_sets)
+    }
+
+    /// A thread of such a process sleeps until it is signalled.
+    pub fn thread_sleeps(&mut self, of: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
+        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
+            rings.sleeps(of, set, task);
+        }
+    }
+
+    /// Such a thread had to signal so often.
+    pub fn signalled(&mut self, signals: u64) {
+        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
+            rings.counts.signals += signals;
+            self.world.wake(&rings.waiting);
+        }
+    }
+
+    /// What this life has counted of such processes.
+    pub fn ring_counts(&self) -> Counts {
+        let rings = self.life.as_ref().and_then(|life| life.rings.as_ref());
+        rings.map_or_else(Counts::default, |rings| Counts {
+            parked: rings.parked() as u64,
+            ..rings.counts
+        })
     }
 
     /// What the RESP connections of each shard's thread know of the present life,
@@ -424,6 +470,14 @@ impl Node {
                 }
             }
         }
+        if let Some(rings) = &mut life.rings {
+            let shards = life.shards.iter_mut().enumerate().filter(|(shard, _)| is_free[*shard]);
+            for (number, shard) in shards {
+                let failed = |error| self.violations.push(error);
+                worked |= rings.turn(number, (shard, now), self.world.now_ns(), failed);
+            }
+            rings.wake_signalled(&self.world);
+        }
         while let Some(at) =
             life.sessions.iter().position(|session| session.violated.load(Ordering::Relaxed))
         {
@@ -444,6 +498,7 @@ impl Node {
             let mut sessions = life.sessions.iter();
             life.shards[shard].wants_release()
                 || life.jobs[shard].has_work()
+                || life.rings.as_ref().is_some_and(|rings| rings.has_work(shard))
                 || sessions.any(|session| session.rings[shard].has_work())
         })
     }
@@ -516,7 +571,15 @@ impl Node {
         self.audit("after FLUSHALL");
     }
 
-    fn set_waiting(&self, task: Option<u64>) {
+    fn set_waiting(&mut self, task: Option<u64>) {
+        if let Some(life) = &mut self.life
+            && let Some(rings) = &mut life.rings
+        {
+            match task {
+                Some(task) => rings.announce(life.shards.len(), task),
+                None => rings.awake(),
+            }
+        }
         for session in self.life.iter().flat_map(|life| &life.sessions) {
             session.target.set_waiting(task);
         }
@@ -555,12 +618,17 @@ impl Node {
                 world.suspend_until(task, world.now_ns() + 1_000);
                 continue;
             }
-            node.borrow().set_waiting(Some(task));
+            node.borrow_mut().set_waiting(Some(task));
+            if node.borrow().has_work() {
+                // The last scan before sleeping has found it.
+                node.borrow_mut().set_waiting(None);
+                continue;
+            }
             // A disk of a shard that is not free is looked at with the tick.
             let due_ns = node.borrow().disks_due_ns();
             let due_ns = if due_ns <= world.now_ns() { u64::MAX } else { due_ns };
             world.suspend_until(task, next_tick_ns.min(due_ns));
-            node.borrow().set_waiting(None);
+            node.borrow_mut().set_waiting(None);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::jobs::{Mailboxes, ShardJobs};
 use super::stream::{Accepted, ClientEnd, Events, ServerEnd, StreamOptions, connect, lock};
+use crate::counts::Counts;
 use crate::faults::{Fault, Faults};
 use crate::node::{Node, NodeTime};
 use crate::probes::{Probe, Probes};
@@ -227,6 +228,11 @@ impl Resp {
         let at = self.accepted.replace(self.accepted.get() + 1);
         let thread = threads.get(at.checked_rem(threads.len())?)?;
         Some(connect(world, options, &thread.events))
+    }
+
+    /// Adds what the threads of this life have counted, if there is one.
+    pub fn count(&self, counts: &mut Counts) {
+        self.threads.borrow().iter().for_each(|thread| counts.add_thread(&thread.counts));
     }
 
     /// Tells of this life, if there is one.
