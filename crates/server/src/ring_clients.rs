@@ -53,6 +53,12 @@ pub struct RingClients<C = fn() -> Instant> {
     clock: C,
 }
 
+impl Default for RingClients {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl RingClients {
     /// None yet.
     pub fn new() -> Self {

@@ -8,6 +8,7 @@
 //! protocol is withdrawn.
 
 mod evicted;
+mod resp;
 mod ring_clients;
 mod session;
 mod time;
@@ -17,29 +18,26 @@ pub use ring_clients::Process;
 pub use time::NodeTime;
 
 use crate::clock::HostClock;
-use crate::counts::Counts;
 use crate::disk::{Disk, DiskSwarm};
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
-use crate::resp::{BesideMemory, ShardJobs, SimHost};
+use crate::resp::ShardJobs;
 use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::Parts;
-use remora_engine::{Command, Eviction, Now, Shard, ShardOptions};
+use remora_engine::{Command, Eviction, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, RIGHT_MARGIN_MS, RIGHT_MS,
 };
 use remora_layout::slot::SlotTable;
-use remora_server::large_jobs::LargeJobs;
 use remora_server::ring_session::SessionError;
 use ring_clients::NodeRings;
 use session::Session;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 const MS: u64 = 1_000_000;
 
@@ -328,89 +326,6 @@ impl Node {
             Session::grant(&self.world, life, &self.options, self.sessions, client);
         life.sessions.push(session);
         Some(parts)
-    }
-
-    /// Grants a session over shared memory to a process with so many ring sets.
-    ///
-    /// # Panics
-    /// The server is down.
-    pub fn connect_process(&mut self, ring_sets: usize) -> Process {
-        let life = self.life.as_mut().expect("it is up");
-        self.sessions += 1;
-        let seed = self.world.draw(|random| random.number());
-        let arenas = life.shards.iter().map(|shard| shard.owner().view().clone()).collect();
-        let shards = life.shards.len();
-        let rings = life.rings.get_or_insert_with(|| NodeRings::new(&self.world, shards));
-        rings.connect((life.number, self.sessions, seed), &arenas, ring_sets)
-    }
-
-    /// A thread of such a process sleeps until it is signalled.
-    pub fn thread_sleeps(&mut self, of: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
-        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
-            rings.sleeps(of, set, task);
-        }
-    }
-
-    /// Such a thread had to signal so often.
-    pub fn signalled(&mut self, signals: u64) {
-        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
-            rings.counts.signals += signals;
-            self.world.wake(&rings.waiting);
-        }
-    }
-
-    /// What this life has counted of such processes.
-    pub fn ring_counts(&self) -> Counts {
-        let rings = self.life.as_ref().and_then(|life| life.rings.as_ref());
-        rings.map_or_else(Counts::default, |rings| Counts {
-            parked: rings.parked() as u64,
-            ..rings.counts
-        })
-    }
-
-    /// What the RESP connections of each shard's thread know of the present life,
-    /// whose reads take so long.
-    pub fn resp_hosts(node: &Rc<RefCell<Self>>, read_ns: u64) -> Vec<SimHost> {
-        let this = node.borrow();
-        let Some(life) = &this.life else { return Vec::new() };
-        let host = |home: usize| {
-            let shards = life.shards.iter().zip(&life.journals).map(|(shard, journal)| {
-                let words = shard.owner().view().clone();
-                BesideMemory::new(&this.world, words, journal.clone(), read_ns)
-            });
-            let slots = Box::new(SlotTable::even(this.options.shards));
-            let of_life = (Rc::clone(node), life.number);
-            let hash_seed = this.options.shard.hash_seed;
-            let thread = (life.jobs[home].mailboxes(), life.jobs[home].counts());
-            let time = this.time.clone();
-            SimHost::new(of_life, home, time, (hash_seed, slots), shards.collect(), thread)
-        };
-        (0..this.options.shards).map(host).collect()
-    }
-
-    /// Lets a shard of a life do something at once, as its thread would. `None` if
-    /// that life is over.
-    pub fn with_shard<R>(
-        &mut self,
-        (life, shard): (u64, usize),
-        act: impl FnOnce(&mut Shard<SimJournal>, &mut LargeJobs, Now) -> R,
-    ) -> Option<R> {
-        let life = self.life.as_mut().filter(|now| now.number == life)?;
-        let now = self.time.now(life.began_ns);
-        let done = act(&mut life.shards[shard], life.jobs[shard].large(), now);
-        self.note_removed();
-        Some(done)
-    }
-
-    /// Lets the thread of a shard of a life do something about its jobs. `None` if
-    /// that life is over.
-    pub fn with_jobs<R>(
-        &mut self,
-        (life, shard): (u64, usize),
-        act: impl FnOnce(&mut ShardJobs) -> R,
-    ) -> Option<R> {
-        let life = self.life.as_mut().filter(|now| now.number == life)?;
-        Some(act(&mut life.jobs[shard]))
     }
 
     /// Until when a shard is at one long step, virtual ns.
