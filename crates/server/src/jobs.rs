@@ -10,8 +10,9 @@
 //! What wakes the receiver is the protocol of the rings:
 //! [`remora_fabric::shm::asleep`].
 
-use crate::resp::Handed;
+use crate::resp::{Handed, bits};
 use crate::ring_session::RingSession;
+use crate::thread_counts::ThreadCounts;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use remora_engine::Reply;
 use remora_fabric::shm::Bell;
@@ -124,8 +125,26 @@ impl Mail {
     }
 }
 
+/// Wakes the thread that has an inbox.
+pub trait Wake {
+    /// Wakes it if it sleeps. Whether it had to be signalled.
+    fn ring(&self) -> bool;
+}
+
+impl Wake for Bell {
+    fn ring(&self) -> bool {
+        Self::ring(self)
+    }
+}
+
+impl<W: Wake> Wake for std::sync::Arc<W> {
+    fn ring(&self) -> bool {
+        W::ring(self)
+    }
+}
+
 /// What other threads tell the thread of one shard.
-pub struct Inbox {
+pub struct Inbox<W = Bell> {
     messages: SegQueue<Message>,
     /// Mail by the number of the shard that sends it.
     mail: Box<[ArrayQueue<Mail>]>,
@@ -133,12 +152,12 @@ pub struct Inbox {
     senders: AtomicU64,
     /// A bit for each shard that has mail for which there was no room.
     waiting: AtomicU64,
-    bell: Bell,
+    bell: W,
 }
 
-impl Inbox {
+impl<W: Wake> Inbox<W> {
     /// An inbox of a server with so many shards; its thread is woken by `bell`.
-    pub fn new(shards: usize, bell: Bell) -> Self {
+    pub fn new(shards: usize, bell: W) -> Self {
         let mail = (0..shards).map(|_| ArrayQueue::new(MAIL_UNDER_WAY)).collect();
         Self { messages: SegQueue::new(), mail, senders: 0.into(), waiting: 0.into(), bell }
     }
@@ -210,6 +229,65 @@ impl Inbox {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.senders.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Mail that a thread has for the others, and has not sent.
+pub struct Outbox {
+    /// The thread's own shard.
+    from: usize,
+    /// By the number of the shard that receives it.
+    mail: Vec<Mail>,
+    /// A bit for each of them that has some.
+    has_mail: u64,
+}
+
+impl Outbox {
+    /// The thread of shard `from` has nothing for any of so many.
+    pub fn new(from: usize, shards: usize) -> Self {
+        Self { from, mail: (0..shards).map(|_| Mail::default()).collect(), has_mail: 0 }
+    }
+
+    /// Adds a job for a shard.
+    pub fn add_job(&mut self, to: usize, job: Job) {
+        self.mail[to].jobs.push(job);
+        self.has_mail |= 1 << to;
+    }
+
+    /// Adds a reply for a connection of another thread, which its token names.
+    pub fn add_reply(&mut self, token: Token, reply: OwnedReply) {
+        self.mail[token.home].replies.push((token, reply));
+        self.has_mail |= 1 << token.home;
+    }
+
+    /// Whether there is room for mail that had to wait.
+    pub fn may_send<'i, W: Wake + 'i>(&self, inbox: impl Fn(usize) -> &'i Inbox<W>) -> bool {
+        bits(self.has_mail).any(|to| inbox(to).has_room(self.from))
+    }
+
+    /// The end of a turn: sends its mail. What cannot be sent, as a receiver has not
+    /// taken earlier mail, goes with a later turn's.
+    pub fn send<'i, W: Wake + 'i>(
+        &mut self,
+        inbox: impl Fn(usize) -> &'i Inbox<W>,
+        counts: &ThreadCounts,
+    ) {
+        counts.turns.add(1);
+        for to in bits(self.has_mail) {
+            let mail = std::mem::take(&mut self.mail[to]);
+            let jobs = mail.jobs.len() as u64;
+            match inbox(to).post(self.from, mail) {
+                Ok(()) => {
+                    self.has_mail &= !(1 << to);
+                    counts.mail_sent.add(1);
+                    counts.jobs_sent.add(jobs);
+                }
+                Err(mail) => {
+                    self.mail[to] = mail;
+                    counts.mail_waited.add(1);
+                }
+            }
+        }
     }
 }
 

@@ -28,7 +28,7 @@ mod polling;
 mod random;
 mod regions;
 pub mod resp;
-mod ring_clients;
+pub mod ring_clients;
 pub mod ring_session;
 mod server;
 mod session;

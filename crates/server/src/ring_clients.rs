@@ -9,7 +9,7 @@
 //! * each client that has work gets its turn before one gets another.
 
 use crate::ring_session::{RingSession, SessionError};
-use remora_arena::NoJournal;
+use remora_arena::Journal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_layout::limits::{DOORBELL_LOOK_US, KEPT_UNPARKED, PARK_AFTER_US};
@@ -40,8 +40,8 @@ pub struct Served {
     pub rings: u64,
 }
 
-/// See the module's text.
-pub struct RingClients {
+/// See the module's text. `C` tells the time.
+pub struct RingClients<C = fn() -> Instant> {
     /// By place; a place is used again.
     clients: Vec<Option<Box<Client>>>,
     /// The places of those that are not parked.
@@ -52,13 +52,27 @@ pub struct RingClients {
     swept: Instant,
     /// Clients that rang while they were parked.
     rung: u64,
+    clock: C,
+}
+
+impl Default for RingClients {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl RingClients {
     /// None yet.
     pub fn new() -> Self {
-        let (looked, swept) = (Instant::now(), Instant::now());
-        Self { clients: Vec::new(), unparked: Vec::new(), parked: 0, looked, swept, rung: 0 }
+        Self::with_clock(Instant::now)
+    }
+}
+
+impl<C: Fn() -> Instant> RingClients<C> {
+    /// None yet; this clock tells the time.
+    pub fn with_clock(clock: C) -> Self {
+        let (clients, unparked, now) = (Vec::new(), Vec::new(), clock());
+        Self { clients, unparked, parked: 0, looked: now, swept: now, rung: 0, clock }
     }
 
     /// Serves a client from now on.
@@ -79,7 +93,7 @@ impl RingClients {
         if place == self.clients.len() {
             self.clients.push(None);
         }
-        let client = Client { session, worked: Instant::now(), is_parked: false };
+        let client = Client { session, worked: (self.clock)(), is_parked: false };
         self.clients[place] = Some(Box::new(client));
         self.unparked.push(place);
         Ok(())
@@ -88,7 +102,7 @@ impl RingClients {
     /// Lets go of clients, and gives back what they hold of the shard.
     pub fn detach(
         &mut self,
-        (shard, now): (&mut Shard<NoJournal>, Now),
+        (shard, now): (&mut Shard<impl Journal>, Now),
         sleeper: &Sleeper,
         ends: impl Fn(&RingSession) -> bool,
     ) {
@@ -148,7 +162,7 @@ impl RingClients {
     /// `lost`.
     pub fn serve(
         &mut self,
-        (shard, now, at): (&mut Shard<NoJournal>, Now, Instant),
+        (shard, now, at): (&mut Shard<impl Journal>, Now, Instant),
         mut lost: impl FnMut(&RingSession, SessionError),
     ) -> Served {
         let mut served = Served::default();
@@ -177,7 +191,7 @@ impl RingClients {
     /// ticks.
     pub fn abandon_stalled(
         &mut self,
-        (shard, now): (&mut Shard<NoJournal>, Now),
+        (shard, now): (&mut Shard<impl Journal>, Now),
         mut lost: impl FnMut(&RingSession, SessionError),
     ) {
         for &place in &self.unparked {
@@ -211,7 +225,7 @@ impl RingClients {
             let Some(Some(client)) = self.clients.get_mut(place) else { continue };
             if std::mem::take(&mut client.is_parked) {
                 client.session.unpark();
-                client.worked = Instant::now();
+                client.worked = (self.clock)();
                 self.unparked.push(place);
                 self.parked -= 1;
                 self.rung += 1;

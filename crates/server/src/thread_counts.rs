@@ -33,6 +33,8 @@ pub struct ThreadCounts {
     pub optimistic_reads: Counter,
     /// Reads of another shard's memory that did not conclude: it was asked.
     pub asked_reads: Counter,
+    /// Turns of the thread in which there was something to do.
+    pub turns: Counter,
     /// Jobs that were handed to other shards.
     pub jobs_sent: Counter,
     /// Mail to other shards, each with the jobs and replies of one turn.

@@ -2,8 +2,9 @@
 //! and time, and the checkers of what happened in them.
 //!
 //! What is not simulated: the Unix socket and TCP dialogue by which a real
-//! client finds its server; eventfds and the kernel's sleep; threads of one
-//! client process at once (they are model-checked, decision 0017); the sockets of
+//! client finds its server; the kernel's sleep; threads of one client process in
+//! one connection of the client's library (they are model-checked, decision 0017; worlds with a
+//! [`crowd`] have threads at ring sets of their own, which use rings alone); the sockets of
 //! RESP, and what a session answers itself beyond PING and HELLO; rings of other
 //! than their one size; peers that break the protocol (they are fuzzed); a second
 //! server.
@@ -14,6 +15,8 @@ pub mod check;
 pub mod client;
 pub mod clock;
 pub mod compare;
+pub mod counts;
+pub mod crowd;
 pub mod disk;
 pub mod faults;
 pub mod hashes;

@@ -8,29 +8,32 @@
 //! protocol is withdrawn.
 
 mod evicted;
+mod resp;
+mod ring_clients;
 mod session;
 mod time;
 
 pub use evicted::Removed;
+pub use ring_clients::Process;
 pub use time::NodeTime;
 
 use crate::clock::HostClock;
 use crate::disk::{Disk, DiskSwarm};
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
-use crate::resp::{BesideMemory, ShardBeside, ShardJobs, SimHost};
+use crate::resp::ShardJobs;
 use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::Parts;
-use remora_engine::{Command, Eviction, Now, Shard, ShardOptions};
+use remora_engine::{Command, Eviction, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, RIGHT_MARGIN_MS, RIGHT_MS,
 };
 use remora_layout::slot::SlotTable;
-use remora_server::large_jobs::LargeJobs;
 use remora_server::ring_session::SessionError;
+use ring_clients::NodeRings;
 use session::Session;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -79,6 +82,8 @@ struct Life {
     busy_until_ns: Vec<u64>,
     jobs: Vec<ShardJobs>,
     sessions: Vec<Session>,
+    /// Client processes over shared memory, if there are any.
+    rings: Option<NodeRings>,
     /// Of each shard, where keys may go.
     followers: Vec<Follower>,
     /// The pointers that clients share.
@@ -218,8 +223,8 @@ impl Node {
             disk.replay(shard, &self.world);
         }
         let (number, began_ns) = (self.lives, self.time.monotonic_ns());
-        let jobs = || ShardJobs::new(&self.world, self.options.shard.eviction);
-        let jobs = std::iter::repeat_with(jobs).take(self.options.shards).collect();
+        let eviction = self.options.shard.eviction;
+        let jobs = ShardJobs::of_server(&self.world, self.options.shards, eviction);
         let lines = self.options.pointer_lines;
         let pointers = (lines > 0).then(|| {
             (Words::new(Mapping::heap(lines * CACHE_LINE_BYTES)), self.options.shard.hash_seed | 1)
@@ -235,6 +240,7 @@ impl Node {
             busy_until_ns,
             jobs,
             sessions,
+            rings: None,
             followers,
             pointers,
         });
@@ -322,40 +328,6 @@ impl Node {
         Some(parts)
     }
 
-    /// What the RESP connections of each shard's thread know of the present life,
-    /// whose reads take so long.
-    pub fn resp_hosts(node: &Rc<RefCell<Self>>, read_ns: u64) -> Vec<SimHost> {
-        let this = node.borrow();
-        let Some(life) = &this.life else { return Vec::new() };
-        let host = |home| {
-            let shards = life.shards.iter().zip(&life.journals).zip(&life.jobs);
-            let shards = shards.map(|((shard, journal), jobs)| {
-                let words = shard.owner().view().clone();
-                let memory = BesideMemory::new(&this.world, words, journal.clone(), read_ns);
-                ShardBeside { memory, inbox: jobs.inbox() }
-            });
-            let slots = Box::new(SlotTable::even(this.options.shards));
-            let of_life = (Rc::clone(node), life.number);
-            let hash_seed = this.options.shard.hash_seed;
-            SimHost::new(of_life, home, this.time.clone(), hash_seed, slots, shards.collect())
-        };
-        (0..this.options.shards).map(host).collect()
-    }
-
-    /// Lets a shard of a life do something at once, as its thread would. `None` if
-    /// that life is over.
-    pub fn with_shard<R>(
-        &mut self,
-        (life, shard): (u64, usize),
-        act: impl FnOnce(&mut Shard<SimJournal>, &mut LargeJobs, Now) -> R,
-    ) -> Option<R> {
-        let life = self.life.as_mut().filter(|now| now.number == life)?;
-        let now = self.time.now(life.began_ns);
-        let done = act(&mut life.shards[shard], life.jobs[shard].large(), now);
-        self.note_removed();
-        Some(done)
-    }
-
     /// Until when a shard is at one long step, virtual ns.
     pub fn busy_until_ns(&self, shard: usize) -> u64 {
         self.life.as_ref().map_or(0, |life| life.busy_until_ns[shard])
@@ -389,14 +361,10 @@ impl Node {
             let rings = life.sessions.iter().flat_map(|session| &session.rings);
             self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
         }
-        let inboxes: Vec<_> = life.jobs.iter().map(ShardJobs::inbox).collect();
         for ((jobs, shard), _) in
             life.jobs.iter_mut().zip(&mut life.shards).zip(&is_free).filter(|(_, free)| **free)
         {
             worked |= jobs.turn(shard, now);
-            while let Some((token, reply)) = jobs.pop_reply() {
-                inboxes[token.home].reply(token, reply);
-            }
             if shard.wants_release() && releases() {
                 shard.release_some(now);
                 worked = true;
@@ -416,6 +384,14 @@ impl Node {
                     }
                 }
             }
+        }
+        if let Some(rings) = &mut life.rings {
+            let shards = life.shards.iter_mut().enumerate().filter(|(shard, _)| is_free[*shard]);
+            for (number, shard) in shards {
+                let failed = |error| self.violations.push(error);
+                worked |= rings.turn(number, (shard, now), self.world.now_ns(), failed);
+            }
+            rings.wake_signalled(&self.world);
         }
         while let Some(at) =
             life.sessions.iter().position(|session| session.violated.load(Ordering::Relaxed))
@@ -437,6 +413,7 @@ impl Node {
             let mut sessions = life.sessions.iter();
             life.shards[shard].wants_release()
                 || life.jobs[shard].has_work()
+                || life.rings.as_ref().is_some_and(|rings| rings.has_work(shard))
                 || sessions.any(|session| session.rings[shard].has_work())
         })
     }
@@ -509,7 +486,15 @@ impl Node {
         self.audit("after FLUSHALL");
     }
 
-    fn set_waiting(&self, task: Option<u64>) {
+    fn set_waiting(&mut self, task: Option<u64>) {
+        if let Some(life) = &mut self.life
+            && let Some(rings) = &mut life.rings
+        {
+            match task {
+                Some(task) => rings.announce(life.shards.len(), task),
+                None => rings.awake(),
+            }
+        }
         for session in self.life.iter().flat_map(|life| &life.sessions) {
             session.target.set_waiting(task);
         }
@@ -548,12 +533,17 @@ impl Node {
                 world.suspend_until(task, world.now_ns() + 1_000);
                 continue;
             }
-            node.borrow().set_waiting(Some(task));
+            node.borrow_mut().set_waiting(Some(task));
+            if node.borrow().has_work() {
+                // The last scan before sleeping has found it.
+                node.borrow_mut().set_waiting(None);
+                continue;
+            }
             // A disk of a shard that is not free is looked at with the tick.
             let due_ns = node.borrow().disks_due_ns();
             let due_ns = if due_ns <= world.now_ns() { u64::MAX } else { due_ns };
             world.suspend_until(task, next_tick_ns.min(due_ns));
-            node.borrow().set_waiting(None);
+            node.borrow_mut().set_waiting(None);
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Probe {
     RespAsked,
     /// What one looked at was changed meanwhile, and a mixture was seen.
     RespTorn,
+    /// A RESP connection went from one thread to another.
+    RespMoved,
     /// A RESP connection was lost with requests under way.
     RespLost,
     /// A tree was searched by READs.
@@ -103,7 +105,7 @@ pub enum Probe {
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -125,6 +127,7 @@ impl Probe {
         Self::RespRead,
         Self::RespAsked,
         Self::RespTorn,
+        Self::RespMoved,
         Self::RespLost,
         Self::TreeRead,
         Self::TreeBeganAgain,

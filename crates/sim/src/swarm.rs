@@ -1,6 +1,7 @@
 //! What a seed draws before its world begins: every world is of its own kind.
 
 use crate::client::Mix;
+use crate::crowd::CrowdSwarm;
 use crate::disk::DiskSwarm;
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
@@ -68,6 +69,8 @@ pub struct Swarm {
     pub places: PlacesSwarm,
     /// Hashes.
     pub hashes: HashSwarm,
+    /// Sessions over shared memory, at ring sets of their own. No seed draws some.
+    pub crowd: Option<CrowdSwarm>,
     /// Longest time between two chances of a fault that comes from outside, ns.
     pub chance_ns: u64,
 }
@@ -228,6 +231,7 @@ impl Swarm {
             resp: if hashes.moves || places.moves { resp.with_moves() } else { resp },
             places,
             hashes,
+            crowd: None,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),

@@ -3,6 +3,8 @@
 use crate::check::keys::Keys;
 use crate::client::SimClient;
 use crate::clock::HostClock;
+use crate::counts::Counts;
+use crate::crowd;
 use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
 use crate::node::{Node, Removed};
@@ -48,6 +50,7 @@ pub struct World {
     pub moved_trees: RefCell<Vec<u32>>,
     number: Cell<i64>,
     over: Cell<bool>,
+    counts: Cell<Counts>,
 }
 
 /// What came of a world.
@@ -63,6 +66,8 @@ pub struct Outcome {
     pub hash: u64,
     /// Rare paths that ran.
     pub probes: Probes,
+    /// What the server's last life has counted.
+    pub counts: Counts,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
     /// Keys whose calls overlap in too many ways to be judged.
@@ -95,11 +100,13 @@ impl World {
             moved_trees: RefCell::default(),
             number: Cell::new(0),
             over: Cell::new(false),
+            counts: Cell::default(),
         });
         world.start_server();
         Coroutines::spawn(&sim, move || Node::run(&node));
         let mut clients = world.spawn_clients();
         clients.extend(RespClient::spawn_all(&world));
+        clients.extend(crowd::spawn_all(&world));
         let (breaker, stoppable) = (Rc::clone(&world), clients.clone());
         Coroutines::spawn(&sim, move || breaker.break_things(&stoppable));
         let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -131,6 +138,9 @@ impl World {
     fn tell(&self) {
         self.node.borrow_mut().tell(&mut self.probes.borrow_mut());
         self.resp.tell(&mut self.probes.borrow_mut());
+        let mut counts = self.node.borrow().ring_counts();
+        self.resp.count(&mut counts);
+        self.counts.set(counts);
     }
 
     fn spawn_clients(self: &Rc<Self>) -> Vec<u64> {
@@ -330,6 +340,7 @@ impl World {
             faults,
             hash,
             probes,
+            counts: self.counts.get(),
             violations,
             undecided,
             keys,

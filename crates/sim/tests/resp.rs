@@ -23,7 +23,8 @@ fn run(seed: u64, swarm: Swarm) -> Outcome {
 
 #[test]
 fn resp_alone_keeps_every_promise_and_reaches_its_rare_paths() {
-    let probes = [Probe::RespHere, Probe::RespRead, Probe::RespAsked, Probe::RespTorn];
+    let probes =
+        [Probe::RespHere, Probe::RespRead, Probe::RespAsked, Probe::RespTorn, Probe::RespMoved];
     let mut all = probes.map(|probe| (probe, 0));
     // What a thread reads by itself lies in other shards: many worlds have but one.
     for seed in 0..60 {

@@ -4,7 +4,7 @@
 
 use super::host::Host;
 use super::info;
-use crate::jobs::{Job, Mail, OwnedReply, Token};
+use crate::jobs::{Job, Outbox, OwnedReply, Token};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
@@ -42,16 +42,14 @@ pub struct ShardHost {
     pub now: Now,
     /// Jobs that are to be executed, of this thread's connections and others'.
     jobs: VecDeque<Job>,
-    /// Mail for each shard's thread, not sent yet.
-    outgoing: Vec<Mail>,
-    /// A bit for each of them that has some.
-    has_mail: u64,
+    /// Mail for the other shards' threads.
+    outbox: Outbox,
 }
 
 impl ShardHost {
     /// A fresh shard, with this number.
     pub fn new(shared: Arc<Shared>, number: usize, shard: Shard<NoJournal>) -> Self {
-        let outgoing = shared.shards.iter().map(|_| Mail::default()).collect();
+        let outbox = Outbox::new(number, shared.shards.len());
         Self {
             now: shared.clock.now(),
             shared,
@@ -59,8 +57,7 @@ impl ShardHost {
             shard,
             large_jobs: LargeJobs::default(),
             jobs: VecDeque::new(),
-            outgoing,
-            has_mail: 0,
+            outbox,
         }
     }
 
@@ -83,8 +80,7 @@ impl ShardHost {
 
     /// Whether there is room for mail that had to wait.
     pub fn may_send(&self) -> bool {
-        let shards = &self.shared.shards;
-        bits(self.has_mail).any(|to| shards[to].inbox.has_room(self.number))
+        self.outbox.may_send(|to| &self.shared.shards[to].inbox)
     }
 
     /// Takes in a job of another thread's connection.
@@ -113,30 +109,15 @@ impl ShardHost {
             if token.home == self.number {
                 return Some((token, reply));
             }
-            self.outgoing[token.home].replies.push((token, reply));
-            self.has_mail |= 1 << token.home;
+            self.outbox.add_reply(token, reply);
         }
         None
     }
 
-    /// Sends the turn's mail. What cannot be sent, as a receiver has not taken
-    /// earlier mail, goes with a later turn's.
+    /// Sends the turn's mail.
     pub fn send_mail(&mut self) {
-        for to in bits(self.has_mail) {
-            let mail = std::mem::take(&mut self.outgoing[to]);
-            let jobs = mail.jobs.len() as u64;
-            match self.shared.shards[to].inbox.post(self.number, mail) {
-                Ok(()) => {
-                    self.has_mail &= !(1 << to);
-                    self.counts().mail_sent.add(1);
-                    self.counts().jobs_sent.add(jobs);
-                }
-                Err(mail) => {
-                    self.outgoing[to] = mail;
-                    self.counts().mail_waited.add(1);
-                }
-            }
-        }
+        let Self { outbox, shared, number, .. } = self;
+        outbox.send(|to| &shared.shards[to].inbox, &shared.shards[*number].thread);
     }
 }
 
@@ -180,8 +161,7 @@ impl Host for ShardHost {
         if shard == self.number {
             return self.jobs.push_back(job);
         }
-        self.outgoing[shard].jobs.push(job);
-        self.has_mail |= 1 << shard;
+        self.outbox.add_job(shard, job);
     }
 
     fn touched(&self, shard: usize, pointer: RemotePointer) {

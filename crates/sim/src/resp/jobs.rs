@@ -1,78 +1,102 @@
 //! A shard's side: the jobs that RESP hands it, executed as its loop does in
-//! production.
+//! production, and the mail between the threads of a server.
 
 use super::stream::lock;
 use remora_engine::evict::Eviction;
 use remora_engine::{Now, Shard};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::limits::{JOBS_PER_TURN, TOUCH_HINTS};
-use remora_server::jobs::{Job, OwnedReply, Token};
+use remora_server::jobs::{Inbox, Job, Outbox, OwnedReply, Token, Wake};
 use remora_server::large_jobs::LargeJobs;
+use remora_server::thread_counts::ThreadCounts;
 use remora_server::touch_hints::TouchHints;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-/// What reaches one shard's thread: jobs for the shard, and replies for the RESP
-/// connections of the thread.
-pub struct Inbox {
+/// Wakes one thread of the server, which is two tasks here: that of the shards, and
+/// that of its RESP connections.
+pub struct ThreadBell {
     world: SimWorld,
-    queue: Mutex<VecDeque<Job>>,
-    replies: Mutex<VecDeque<(Token, OwnedReply)>>,
-    /// The task that serves the connections, if it sleeps.
-    pub connections: Mutex<Option<u64>>,
-    /// Records that they have read.
-    pub touched: TouchHints,
-    /// The shard's task, if it sleeps.
-    waiting: Mutex<Option<u64>>,
+    shard: Mutex<Option<u64>>,
+    connections: Mutex<Option<u64>>,
 }
 
-impl Inbox {
-    /// Hands it a job.
-    pub fn push(&self, job: Job) {
-        lock(&self.queue).push_back(job);
-        self.world.wake(&self.waiting);
-    }
-
-    /// Brings a reply for a connection.
-    pub fn reply(&self, token: Token, reply: OwnedReply) {
-        lock(&self.replies).push_back((token, reply));
+impl Wake for ThreadBell {
+    fn ring(&self) -> bool {
+        let sleeps = lock(&self.shard).is_some() || lock(&self.connections).is_some();
+        self.world.wake(&self.shard);
         self.world.wake(&self.connections);
-    }
-
-    /// The next reply for a connection.
-    pub fn pop_reply(&self) -> Option<(Token, OwnedReply)> {
-        lock(&self.replies).pop_front()
-    }
-
-    /// Whether there is none.
-    pub fn has_reply(&self) -> bool {
-        !lock(&self.replies).is_empty()
+        sleeps
     }
 }
 
-/// The jobs of one shard.
+/// What other threads know of the thread of one shard.
+pub struct Mailbox {
+    /// Mail for it.
+    pub inbox: Inbox<Arc<ThreadBell>>,
+    /// Records that others have read.
+    pub touched: TouchHints,
+    bell: Arc<ThreadBell>,
+}
+
+impl Mailbox {
+    /// The task that serves the connections sleeps, or does not.
+    pub fn set_connections_waiting(&self, task: Option<u64>) {
+        *lock(&self.bell.connections) = task;
+    }
+}
+
+/// All threads of a server, by their shards.
+pub type Mailboxes = Arc<[Mailbox]>;
+
+/// The thread of one shard, its connections apart.
 pub struct ShardJobs {
-    inbox: Arc<Inbox>,
+    number: usize,
+    all: Mailboxes,
+    /// Of any thread's connections, to be executed.
+    queue: VecDeque<Job>,
     large: LargeJobs,
+    outbox: Outbox,
+    /// For the thread's own connections.
+    replies: VecDeque<(Token, OwnedReply)>,
+    counts: Rc<ThreadCounts>,
 }
 
 impl ShardJobs {
-    /// None yet.
-    pub fn new(world: &SimWorld, eviction: Eviction) -> Self {
-        let inbox = Inbox {
-            world: world.clone(),
-            queue: Mutex::default(),
-            replies: Mutex::default(),
-            connections: Mutex::default(),
-            touched: TouchHints::new(eviction),
-            waiting: Mutex::default(),
+    /// The threads of a server with so many shards.
+    pub fn of_server(world: &SimWorld, shards: usize, eviction: Eviction) -> Vec<Self> {
+        let mailbox = |_| {
+            let (shard, connections) = (Mutex::default(), Mutex::default());
+            let bell = Arc::new(ThreadBell { world: world.clone(), shard, connections });
+            let inbox = Inbox::new(shards, Arc::clone(&bell));
+            Mailbox { inbox, touched: TouchHints::new(eviction), bell }
         };
-        Self { inbox: Arc::new(inbox), large: LargeJobs::default() }
+        let all: Mailboxes = (0..shards).map(mailbox).collect();
+        let jobs = |number| Self {
+            number,
+            all: Arc::clone(&all),
+            queue: VecDeque::new(),
+            large: LargeJobs::default(),
+            outbox: Outbox::new(number, shards),
+            replies: VecDeque::new(),
+            counts: Rc::default(),
+        };
+        (0..shards).map(jobs).collect()
     }
 
-    /// Where jobs are handed in.
-    pub fn inbox(&self) -> Arc<Inbox> {
-        Arc::clone(&self.inbox)
+    /// All threads of the server.
+    pub fn mailboxes(&self) -> Mailboxes {
+        Arc::clone(&self.all)
+    }
+
+    /// What the thread counts.
+    pub fn counts(&self) -> Rc<ThreadCounts> {
+        Rc::clone(&self.counts)
+    }
+
+    fn own(&self) -> &Mailbox {
+        &self.all[self.number]
     }
 
     /// The jobs under way, for what the thread's own connections execute at once.
@@ -82,29 +106,86 @@ impl ShardJobs {
 
     /// Whether there is anything to do.
     pub fn has_work(&self) -> bool {
-        !lock(&self.inbox.queue).is_empty() || self.large.has_work() || self.large.has_replies()
+        !self.own().inbox.is_empty()
+            || !self.queue.is_empty()
+            || self.large.has_work()
+            || self.large.has_replies()
+            || self.outbox.may_send(|to| &self.all[to].inbox)
     }
 
-    /// The next reply that is to go to the connections of a thread.
+    /// A connection of the thread hands a job to a shard.
+    pub fn hand(&mut self, to: usize, job: Job) {
+        if to == self.number {
+            self.queue.push_back(job);
+            self.own().bell.ring();
+        } else {
+            self.outbox.add_job(to, job);
+        }
+    }
+
+    /// Whether there is a reply for a connection of the thread.
+    pub fn has_reply(&self) -> bool {
+        !self.replies.is_empty() || !self.own().inbox.is_empty()
+    }
+
+    /// The next reply for a connection of the thread.
     pub fn pop_reply(&mut self) -> Option<(Token, OwnedReply)> {
-        self.large.pop_reply()
+        self.replies.pop_front()
+    }
+
+    /// Takes the jobs and replies of other shards' threads.
+    pub fn take_mail(&mut self) {
+        let Self { number, all, queue, replies, .. } = self;
+        let own = &all[*number];
+        let senders = own.inbox.take_senders();
+        for from in (0..all.len()).filter(|from| senders & 1 << from != 0) {
+            while let Some(mail) = own.inbox.take(from) {
+                queue.extend(mail.jobs);
+                replies.extend(mail.replies);
+            }
+        }
+        if senders != 0 {
+            let waiting = own.inbox.take_waiting();
+            let waiting = (0..all.len()).filter(|from| waiting & 1 << from != 0);
+            waiting.for_each(|from| _ = all[from].inbox.ring());
+            // Both tasks are the one thread.
+            own.bell.ring();
+        }
+    }
+
+    /// The end of a turn.
+    pub fn send_mail(&mut self) {
+        let Self { all, outbox, counts, .. } = self;
+        outbox.send(|to| &all[to].inbox, counts);
     }
 
     /// One turn of the shard. Whether there was anything to do.
     pub fn turn(&mut self, shard: &mut Shard<SimJournal>, now: Now) -> bool {
         let worked = self.has_work();
-        let hints = std::iter::from_fn(|| self.inbox.touched.pop());
+        let hints = std::iter::from_fn(|| self.own().touched.pop());
         hints.take(TOUCH_HINTS).for_each(|id| shard.hint_touched(id));
+        self.take_mail();
         for _ in 0..JOBS_PER_TURN {
-            let Some(job) = lock(&self.inbox.queue).pop_front() else { break };
+            let Some(job) = self.queue.pop_front() else { break };
             self.large.execute(shard, job, now);
         }
         self.large.turn(shard, now);
+        while let Some((token, reply)) = self.large.pop_reply() {
+            if token.home == self.number {
+                self.replies.push_back((token, reply));
+                self.own().bell.ring();
+            } else {
+                self.outbox.add_reply(token, reply);
+            }
+        }
+        if worked {
+            self.send_mail();
+        }
         worked
     }
 
-    /// This task is woken by the next job.
+    /// This task is woken by what comes for the thread.
     pub fn set_waiting(&self, task: Option<u64>) {
-        *lock(&self.inbox.waiting) = task;
+        *lock(&self.own().bell.shard) = task;
     }
 }

@@ -17,7 +17,8 @@ mod tree_moves;
 pub use client::RespClient;
 pub use jobs::ShardJobs;
 pub use moves::MOVED_KEYS;
-pub use thread::{BesideMemory, Resp, ShardBeside, SimHost};
+pub(crate) use stream::lock;
+pub use thread::{BesideMemory, Resp, SimHost};
 
 use std::ops::RangeInclusive;
 

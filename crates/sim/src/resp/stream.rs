@@ -3,6 +3,7 @@
 //! either end may close or break it.
 
 use remora_fabric::sim::SimWorld;
+use remora_server::resp::Connection;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,27 +30,27 @@ pub struct StreamOptions {
 pub struct Events {
     /// The thread's task, if it sleeps.
     pub waiting: Mutex<Option<u64>>,
-    /// Streams that nobody has accepted yet.
-    pub accepted: Mutex<VecDeque<ServerEnd>>,
+    /// Streams that nobody has accepted yet, and those that another thread hands over.
+    pub accepted: Mutex<VecDeque<Accepted>>,
     /// Slots to which something happened.
     pub stirred: Mutex<BTreeSet<usize>>,
     /// Slots whose peer has closed its side.
     pub ended: Mutex<BTreeSet<usize>>,
-    /// Number of the next connection.
-    pub serials: AtomicU64,
+    /// Number of the server's next connection.
+    pub serials: Arc<AtomicU64>,
     /// The process is dead: nothing it does has an effect.
     pub dead: AtomicBool,
 }
 
 impl Events {
     /// Nothing yet.
-    pub fn new() -> Arc<Self> {
+    pub fn new(serials: &Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             waiting: Mutex::default(),
             accepted: Mutex::default(),
             stirred: Mutex::default(),
             ended: Mutex::default(),
-            serials: AtomicU64::new(1),
+            serials: Arc::clone(serials),
             dead: AtomicBool::new(false),
         })
     }
@@ -88,7 +89,8 @@ struct State {
 struct Stream {
     world: SimWorld,
     options: StreamOptions,
-    events: Arc<Events>,
+    /// Of the thread that has it.
+    events: Mutex<Arc<Events>>,
     state: Mutex<State>,
     /// The client's task, if it waits for bytes.
     client: Mutex<Option<u64>>,
@@ -117,16 +119,23 @@ impl Stream {
 
     /// The server hears of something, unless it has not accepted the stream.
     fn stir(&self) {
-        if let Some(slot) = lock(&self.state).slot {
-            lock(&self.events.stirred).insert(slot);
-            self.world.wake(&self.events.waiting);
+        let slot = lock(&self.state).slot;
+        if let Some(slot) = slot {
+            let events = self.events();
+            lock(&events.stirred).insert(slot);
+            self.world.wake(&events.waiting);
         }
+    }
+
+    fn events(&self) -> Arc<Events> {
+        Arc::clone(&lock(&self.events))
     }
 
     fn end_to_server(&self) {
         lock(&self.state).to_server.ended = true;
-        if let Some(slot) = lock(&self.state).slot {
-            lock(&self.events.ended).insert(slot);
+        let slot = lock(&self.state).slot;
+        if let Some(slot) = slot {
+            lock(&self.events().ended).insert(slot);
         }
         self.stir();
     }
@@ -137,11 +146,12 @@ pub fn connect(world: &SimWorld, options: StreamOptions, events: &Arc<Events>) -
     let stream = Arc::new(Stream {
         world: world.clone(),
         options,
-        events: Arc::clone(events),
+        events: Mutex::new(Arc::clone(events)),
         state: Mutex::default(),
         client: Mutex::default(),
     });
-    lock(&events.accepted).push_back(ServerEnd(Arc::clone(&stream)));
+    let accepted = Accepted { stream: ServerEnd(Arc::clone(&stream)), connection: None };
+    lock(&events.accepted).push_back(accepted);
     world.wake(&events.waiting);
     ClientEnd(stream)
 }
@@ -213,7 +223,7 @@ impl ClientEnd {
             stream.stir();
         }
         match taken {
-            0 if over || (ended && stream.events.are_over()) => Err(Ended::Broken),
+            0 if over || (ended && stream.events().are_over()) => Err(Ended::Broken),
             0 if ended => Err(Ended::Closed),
             _ => Ok(()),
         }
@@ -228,7 +238,30 @@ impl ClientEnd {
 /// The server's end. Dropping it closes the stream.
 pub struct ServerEnd(Arc<Stream>);
 
+/// A stream for a thread to serve.
+pub struct Accepted {
+    /// The stream.
+    pub stream: ServerEnd,
+    /// What another thread knows of it that served it before.
+    pub connection: Option<Box<Connection>>,
+}
+
 impl ServerEnd {
+    /// Another thread serves the stream from now on: this one hears nothing of it any
+    /// more.
+    pub fn hand_over(self, to: &Arc<Events>, connection: Connection) {
+        let from = std::mem::replace(&mut *lock(&self.0.events), Arc::clone(to));
+        let slot = lock(&self.0.state).slot.take();
+        if let Some(slot) = slot {
+            lock(&from.stirred).remove(&slot);
+            lock(&from.ended).remove(&slot);
+        }
+        let world = self.0.world.clone();
+        let accepted = Accepted { stream: self, connection: Some(Box::new(connection)) };
+        lock(&to.accepted).push_back(accepted);
+        world.wake(&to.waiting);
+    }
+
     /// The server has accepted the stream.
     pub fn accept(&self, slot: usize) {
         let is_ended = {
@@ -242,7 +275,7 @@ impl ServerEnd {
     }
 
     fn is_cut(&self) -> bool {
-        self.0.events.are_over()
+        self.0.events().are_over()
     }
 }
 

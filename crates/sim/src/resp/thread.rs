@@ -1,8 +1,9 @@
 //! RESP connections of the shards' threads: production code over simulated streams,
 //! for one life of the server after another.
 
-use super::jobs::Inbox;
-use super::stream::{ClientEnd, Events, ServerEnd, StreamOptions, connect, lock};
+use super::jobs::{Mailboxes, ShardJobs};
+use super::stream::{Accepted, ClientEnd, Events, ServerEnd, StreamOptions, connect, lock};
+use crate::counts::Counts;
 use crate::faults::{Fault, Faults};
 use crate::node::{Node, NodeTime};
 use crate::probes::{Probe, Probes};
@@ -27,6 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many optimistic reads in a million are held up in the middle, as by
 /// another process on the core.
 const HELD_UP_PPM: u32 = 2_000;
+/// In how many of a million turns a thread gives a connection away, if it may.
+const GIVES_AWAY_PPM: u32 = 50_000;
 /// For how long at most, ns.
 const HELD_UP_NS: u64 = 20_000_000;
 
@@ -78,14 +81,6 @@ impl Memory for BesideMemory {
     }
 }
 
-/// One shard, as another one's thread sees it.
-pub struct ShardBeside {
-    /// Its arena.
-    pub memory: BesideMemory,
-    /// Where its jobs go.
-    pub inbox: Arc<Inbox>,
-}
-
 /// What the RESP connections of one shard's thread know of their server, in one of
 /// its lives.
 pub struct SimHost {
@@ -95,10 +90,9 @@ pub struct SimHost {
     time: NodeTime,
     hash_seed: u64,
     slots: Box<SlotTable>,
-    shards: Rc<Vec<ShardBeside>>,
+    shards: Rc<Vec<BesideMemory>>,
+    mailboxes: Mailboxes,
     counts: Rc<ThreadCounts>,
-    /// Jobs that the present turn hands out, by shard.
-    outgoing: Vec<(usize, Job)>,
 }
 
 impl SimHost {
@@ -107,24 +101,17 @@ impl SimHost {
         (node, life): (Rc<RefCell<Node>>, u64),
         home: usize,
         time: NodeTime,
-        hash_seed: u64,
-        slots: Box<SlotTable>,
-        shards: Vec<ShardBeside>,
+        (hash_seed, slots): (u64, Box<SlotTable>),
+        shards: Vec<BesideMemory>,
+        (mailboxes, counts): (Mailboxes, Rc<ThreadCounts>),
     ) -> Self {
-        let (shards, counts) = (Rc::new(shards), Rc::default());
-        let outgoing = Vec::new();
-        Self { node, life, home, time, hash_seed, slots, shards, counts, outgoing }
+        let shards = Rc::new(shards);
+        Self { node, life, home, time, hash_seed, slots, shards, mailboxes, counts }
     }
 
-    fn inbox(&self) -> &Inbox {
-        &self.shards[self.home].inbox
-    }
-
-    /// The end of a turn.
-    fn send_mail(&mut self) {
-        for (shard, job) in self.outgoing.drain(..) {
-            self.shards[shard].inbox.push(job);
-        }
+    /// What the thread has beside its connections. `None` if its life is over.
+    fn with_jobs<R>(&self, act: impl FnOnce(&mut ShardJobs) -> R) -> Option<R> {
+        self.node.borrow_mut().with_jobs((self.life, self.home), act)
     }
 }
 
@@ -162,15 +149,15 @@ impl Host for SimHost {
     }
 
     fn memory(&self, shard: usize) -> &BesideMemory {
-        &self.shards[shard].memory
+        &self.shards[shard]
     }
 
     fn hand(&mut self, shard: usize, job: Job) {
-        self.outgoing.push((shard, job));
+        self.with_jobs(|jobs| jobs.hand(shard, job));
     }
 
     fn touched(&self, shard: usize, pointer: RemotePointer) {
-        self.shards[shard].inbox.touched.push(pointer);
+        self.mailboxes[shard].touched.push(pointer);
     }
 
     fn counts(&self) -> &ThreadCounts {
@@ -193,7 +180,7 @@ impl Host for SimHost {
 /// What a world keeps of the RESP connections of one shard's thread.
 struct OfThread {
     events: Arc<Events>,
-    shards: Rc<Vec<ShardBeside>>,
+    shards: Rc<Vec<BesideMemory>>,
     counts: Rc<ThreadCounts>,
 }
 
@@ -213,13 +200,17 @@ impl Resp {
         faults: &Rc<Faults>,
         read_ns: u64,
     ) {
-        for host in Node::resp_hosts(node, read_ns) {
-            let (events, faults, world) = (Events::new(), Rc::clone(faults), world.clone());
+        let hosts = Node::resp_hosts(node, read_ns);
+        let serials = Arc::default();
+        let events: Rc<[_]> = hosts.iter().map(|_| Events::new(&serials)).collect();
+        for (home, host) in hosts.into_iter().enumerate() {
             let (shards, counts) = (Rc::clone(&host.shards), Rc::clone(&host.counts));
-            let of_thread = OfThread { events: Arc::clone(&events), shards, counts };
+            let of_thread = OfThread { events: Arc::clone(&events[home]), shards, counts };
             self.threads.borrow_mut().push(of_thread);
-            let thread = Thread { world: world.clone(), events, faults };
-            Coroutines::spawn(&world, move || thread.run(host));
+            let (all, faults) = (Rc::clone(&events), Rc::clone(faults));
+            let thread =
+                Thread { world: world.clone(), events: Arc::clone(&events[home]), all, faults };
+            Coroutines::spawn(world, move || thread.run(host));
         }
     }
 
@@ -239,13 +230,19 @@ impl Resp {
         Some(connect(world, options, &thread.events))
     }
 
+    /// Adds what the threads of this life have counted, if there is one.
+    pub fn count(&self, counts: &mut Counts) {
+        self.threads.borrow().iter().for_each(|thread| counts.add_thread(&thread.counts));
+    }
+
     /// Tells of this life, if there is one.
     pub fn tell(&self, probes: &mut Probes) {
         for thread in self.threads.borrow().iter() {
             probes.add(Probe::RespHere, thread.counts.executed_here.get());
             probes.add(Probe::RespRead, thread.counts.optimistic_reads.get());
             probes.add(Probe::RespAsked, thread.counts.asked_reads.get());
-            let torn = thread.shards.iter().map(|shard| shard.memory.torn.load(Ordering::Relaxed));
+            probes.add(Probe::RespMoved, thread.counts.connections_moved.get());
+            let torn = thread.shards.iter().map(|shard| shard.torn.load(Ordering::Relaxed));
             probes.add(Probe::RespTorn, torn.sum());
         }
     }
@@ -257,6 +254,8 @@ impl Resp {
 struct Thread {
     world: SimWorld,
     events: Arc<Events>,
+    /// Of all threads, by their shards.
+    all: Rc<[Arc<Events>]>,
     faults: Rc<Faults>,
 }
 
@@ -270,15 +269,18 @@ impl Thread {
                 self.faults.pause(&self.world, task, 1..=100_000_000);
             }
             self.await_shard(task, connections.host());
-            let has_reply = connections.host().inbox().has_reply();
+            let has_reply = connections.host().with_jobs(|jobs| jobs.has_reply()) == Some(true);
             if connections.are_idle() && !has_reply && self.has_no_event() {
+                let mailbox = |host: &SimHost| Arc::clone(&host.mailboxes);
+                let (mailboxes, home) = (mailbox(connections.host()), connections.host().home);
                 *lock(&self.events.waiting) = Some(task);
-                *lock(&connections.host().inbox().connections) = Some(task);
+                mailboxes[home].set_connections_waiting(Some(task));
                 self.world.suspend_until(task, u64::MAX);
                 *lock(&self.events.waiting) = None;
-                *lock(&connections.host().inbox().connections) = None;
+                mailboxes[home].set_connections_waiting(None);
                 continue;
             }
+            self.give_away(&mut connections);
             for slot in std::mem::take(&mut *lock(&self.events.ended)) {
                 connections.announce_end(slot);
             }
@@ -286,11 +288,14 @@ impl Thread {
                 connections.stir(slot);
             }
             self.accept(&mut connections);
-            while let Some((token, reply)) = { connections.host().inbox().pop_reply() } {
+            connections.host().with_jobs(ShardJobs::take_mail);
+            while let Some((token, reply)) =
+                connections.host().with_jobs(ShardJobs::pop_reply).flatten()
+            {
                 connections.take_reply(token, reply);
             }
             connections.serve(drop);
-            connections.host_mut().send_mail();
+            connections.host().with_jobs(ShardJobs::send_mail);
             // What the work takes.
             let takes_ns = self.world.draw(|random| random.within(&(200..=3_000)));
             self.faults.pause(&self.world, task, takes_ns..=takes_ns);
@@ -317,11 +322,32 @@ impl Thread {
 
     fn accept(&self, connections: &mut Connections<ServerEnd, SimHost>) {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        while let Some(stream) = { lock(&self.events.accepted).pop_front() } {
+        while let Some(accepted) = { lock(&self.events.accepted).pop_front() } {
+            let Accepted { stream, connection } = accepted;
             stream.accept(connections.next_slot());
-            let serial = self.events.serials.fetch_add(1, Ordering::Relaxed);
-            connections.add(stream, Connection::new(peer, serial));
+            let connection = connection.map(|connection| *connection).unwrap_or_else(|| {
+                Connection::new(peer, self.events.serials.fetch_add(1, Ordering::Relaxed))
+            });
+            connections.add(stream, connection);
         }
+    }
+
+    /// Now and then the thread gives a connection to another one, as if it had been
+    /// the busier one.
+    fn give_away(&self, connections: &mut Connections<ServerEnd, SimHost>) {
+        let home = connections.host().home;
+        let others = self.all.len() as u64 - 1;
+        let may = others > 0 && !self.events.are_over();
+        if !may || !self.world.draw(|random| random.happens(GIVES_AWAY_PPM)) {
+            return;
+        }
+        let (other, share) = self.world.draw(|random| {
+            (1 + random.below(others) as usize, [0.25, 0.5, 1.0][random.below(3) as usize])
+        });
+        let Some((stream, connection)) = connections.take_out(share) else { return };
+        connections.host().counts.connections_moved.add(1);
+        let to = &self.all[(home + other) % self.all.len()];
+        stream.hand_over(to, connection);
     }
 }
 

@@ -1,0 +1,240 @@
+//! Client processes over shared memory at a simulated server: the production ring
+//! clients of each shard, with ready bits, parking and eventfds, in virtual time.
+//!
+//! Of the kernel only the sleeps are the world's: a shard's thread and a client's
+//! thread say that they sleep as in production, and whoever had to signal wakes
+//! their task.
+
+use super::Node;
+use crate::counts::Counts;
+use crate::resp::lock;
+use remora_arena::{AsleepWord, Mapping, ReadView, Words};
+use remora_engine::{Now, Shard};
+use remora_fabric::AnyLink;
+use remora_fabric::far::CLIENT_MAILBOX;
+use remora_fabric::shm::{Bell, ShmLink, Sleeper, asleep};
+use remora_fabric::sim::{SimJournal, SimWorld};
+use remora_layout::session::{CLIENT_SIGNALS_WORD, mailbox_bytes, set_offset};
+use remora_server::ring_clients::{RingClients, Served};
+use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError, ShmEnd};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+type Clock = Box<dyn Fn() -> Instant>;
+
+/// Bytes of the words by which shards' threads say that they sleep.
+const ASLEEP_BYTES: usize = 4096;
+
+/// What a client process is given.
+#[derive(Clone)]
+pub struct Process {
+    /// The mailbox that it writes.
+    pub to_server: Words,
+    /// The mailbox that the server writes.
+    pub to_client: Words,
+    /// Seed of its rings.
+    pub seed: u64,
+    /// Shards of the server.
+    pub shards: usize,
+    /// By which it wakes each shard.
+    pub bells: Vec<Bell>,
+}
+
+/// A client's thread that may sleep.
+struct Sleeping {
+    to_server: Words,
+    /// Its word that counts signals, and what that was when it fell asleep.
+    word: usize,
+    seen: u64,
+    task: Arc<Mutex<Option<u64>>>,
+}
+
+/// The ring clients of all shards.
+pub struct NodeRings {
+    sleepers: Vec<Sleeper>,
+    clients: Vec<RingClients<Clock>>,
+    asleep: Words,
+    began: Instant,
+    sleeping: Vec<Sleeping>,
+    /// The shards' task, if it sleeps.
+    pub waiting: Arc<Mutex<Option<u64>>>,
+    /// What the shards have looked at and done.
+    pub counts: Counts,
+}
+
+impl NodeRings {
+    /// Of a server with so many shards; without clients yet.
+    pub fn new(world: &SimWorld, shards: usize) -> Self {
+        let asleep = Words::new(Mapping::heap(ASLEEP_BYTES));
+        let sleeper = |shard| Sleeper::new(AsleepWord::new(asleep.clone(), shard));
+        let sleepers = (0..shards).map(sleeper).collect::<Result<_, _>>();
+        let began = Instant::now();
+        let clients = |_| {
+            let world = world.clone();
+            let clock = move || began + Duration::from_nanos(world.now_ns());
+            RingClients::with_clock(Box::new(clock) as Clock)
+        };
+        Self {
+            sleepers: sleepers.expect("the kernel has epoll sets"),
+            clients: (0..shards).map(clients).collect(),
+            asleep,
+            began,
+            sleeping: Vec::new(),
+            waiting: Arc::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// A process with so many ring sets.
+    pub fn connect(
+        &mut self,
+        (life, number, seed): (u64, u64, u64),
+        arenas: &Arc<[ReadView]>,
+        ring_sets: usize,
+    ) -> Process {
+        let shards = arenas.len();
+        let mailbox = || Words::new(Mapping::heap(ring_sets * mailbox_bytes(shards)));
+        let (to_server, to_client) = (mailbox(), mailbox());
+        let mut bells = Vec::new();
+        for shard in 0..shards {
+            let eventfd = Bell::eventfd().expect("the kernel has eventfds");
+            bells.push(Bell::new(self.asleep.view(), shard, Arc::clone(&eventfd)));
+            let mut link = ShmLink::new(None);
+            link.add_writable(CLIENT_MAILBOX, to_client.clone());
+            let end = ShmEnd {
+                to_server: to_server.clone(),
+                to_client: to_client.clone(),
+                shard,
+                ring_sets,
+                eventfd,
+            };
+            let session = RingSession::new(RingParts {
+                session: number,
+                seed,
+                shard,
+                life,
+                arenas: Arc::clone(arenas),
+                touched: Arc::default(),
+                to_server: to_server.view(),
+                link: AnyLink::Shm(link),
+                client: ClientEnd::Shm(end),
+                large: None,
+                violated: Arc::default(),
+                threads: Arc::default(),
+                searches: Arc::default(),
+            });
+            let attached = self.clients[shard].attach(session, &self.sleepers[shard]);
+            attached.map_err(|(_, error)| error).expect("the kernel watches an eventfd");
+        }
+        Process { to_server, to_client, seed, shards, bells }
+    }
+
+    /// One turn of a shard. Whether there were frames.
+    pub fn turn(
+        &mut self,
+        number: usize,
+        (shard, now): (&mut Shard<SimJournal>, Now),
+        now_ns: u64,
+        mut failed: impl FnMut(SessionError),
+    ) -> bool {
+        let at = self.began + Duration::from_nanos(now_ns);
+        let (clients, sleeper) = (&mut self.clients[number], &mut self.sleepers[number]);
+        clients.look_around(at, sleeper);
+        let served = clients.serve((shard, now, at), |_, error| failed(error));
+        let Served { frames, looks, rings, .. } = served;
+        if frames > 0 {
+            self.counts.ring_frames += frames;
+            self.counts.ring_turns += 1;
+            self.counts.clients_looked_at += looks;
+            self.counts.rings_looked_at += rings;
+        }
+        self.counts.ring_doorbells += clients.take_rung();
+        frames > 0
+    }
+
+    /// Clients that are parked, over all shards.
+    pub fn parked(&self) -> usize {
+        self.clients.iter().map(RingClients::parked).sum()
+    }
+
+    /// Whether a shard has something to do.
+    pub fn has_work(&self, shard: usize) -> bool {
+        self.clients[shard].has_work()
+    }
+
+    /// The shards' threads say that they are about to sleep.
+    pub fn announce(&self, shards: usize, task: u64) {
+        *lock(&self.waiting) = Some(task);
+        (0..shards).for_each(|shard| asleep::announce(self.asleep.word(shard)));
+    }
+
+    /// They sleep no more, and look who rang.
+    pub fn awake(&mut self) {
+        *lock(&self.waiting) = None;
+        let shards = self.clients.iter_mut().zip(&mut self.sleepers).enumerate();
+        for (shard, (clients, sleeper)) in shards {
+            asleep::awake(self.asleep.word(shard));
+            sleeper.look();
+            clients.take_doorbells(sleeper);
+        }
+    }
+
+    /// A client's thread sleeps at its ring set until it is signalled.
+    pub fn sleeps(&mut self, process: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
+        let word = set_offset(process.shards, set) / 8 + CLIENT_SIGNALS_WORD;
+        let to_server = process.to_server.clone();
+        let seen = to_server.load(word);
+        self.sleeping.push(Sleeping { to_server, word, seen, task });
+    }
+
+    /// The kernel wakes the threads that were signalled.
+    pub fn wake_signalled(&mut self, world: &SimWorld) {
+        self.sleeping.retain(|sleeping| {
+            let is_signalled = sleeping.to_server.load(sleeping.word) != sleeping.seen;
+            if is_signalled {
+                world.wake(&sleeping.task);
+            }
+            !is_signalled
+        });
+    }
+}
+
+impl Node {
+    /// Grants a session over shared memory to a process with so many ring sets.
+    ///
+    /// # Panics
+    /// The server is down.
+    pub fn connect_process(&mut self, ring_sets: usize) -> Process {
+        let life = self.life.as_mut().expect("it is up");
+        self.sessions += 1;
+        let seed = self.world.draw(|random| random.number());
+        let arenas = life.shards.iter().map(|shard| shard.owner().view().clone()).collect();
+        let shards = life.shards.len();
+        let rings = life.rings.get_or_insert_with(|| NodeRings::new(&self.world, shards));
+        rings.connect((life.number, self.sessions, seed), &arenas, ring_sets)
+    }
+
+    /// A thread of such a process sleeps until it is signalled.
+    pub fn thread_sleeps(&mut self, of: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
+        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
+            rings.sleeps(of, set, task);
+        }
+    }
+
+    /// Such a thread had to signal so often.
+    pub fn signalled(&mut self, signals: u64) {
+        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
+            rings.counts.signals += signals;
+            self.world.wake(&rings.waiting);
+        }
+    }
+
+    /// What this life has counted of such processes.
+    pub fn ring_counts(&self) -> Counts {
+        let rings = self.life.as_ref().and_then(|life| life.rings.as_ref());
+        rings.map_or_else(Counts::default, |rings| Counts {
+            parked: rings.parked() as u64,
+            ..rings.counts
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! A real server of 8 shards with 64 sessions and 64 connections: what a request costs,
+//! by the counters in INFO. All by counts.
+
+use remora_client::{Client, Options, Path, Session, SetOptions, Wanted};
+use remora_engine::Command;
+use remora_tests::{Resp, ServerProcess, Value, encode};
+
+const SHARDS: u64 = 8;
+const SESSIONS: usize = 64;
+/// Requests that a busy session or connection sends at once.
+const BATCH: usize = 64;
+/// How often it does so.
+const ROUNDS: usize = 5;
+
+/// The counters of the threads.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    frames: u64,
+    rings: u64,
+    /// Signals that shards needed: to end a sleep, or from a parked client.
+    doorbells: u64,
+    turns: u64,
+    jobs: u64,
+    mails: u64,
+    waits: u64,
+    writes: u64,
+    bytes: u64,
+}
+
+impl Counts {
+    fn now(resp: &mut Resp) -> Self {
+        let mut get = |name| resp.info(name);
+        Self {
+            frames: get("ring_frames"),
+            rings: get("rings_looked_at"),
+            doorbells: get("shard_sleeps") + get("ring_doorbells"),
+            turns: get("shard_turns"),
+            jobs: get("jobs_sent"),
+            mails: get("mail_sent"),
+            waits: get("mail_waited"),
+            writes: get("socket_writes"),
+            bytes: get("total_net_output_bytes"),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            frames: self.frames - before.frames,
+            rings: self.rings - before.rings,
+            doorbells: self.doorbells - before.doorbells,
+            turns: self.turns - before.turns,
+            jobs: self.jobs - before.jobs,
+            mails: self.mails - before.mails,
+            waits: self.waits - before.waits,
+            writes: self.writes - before.writes,
+            bytes: self.bytes - before.bytes,
+        }
+    }
+}
+
+fn ratio(of: u64, to: u64) -> f64 {
+    of as f64 / to.max(1) as f64
+}
+
+fn server() -> ServerProcess {
+    ServerProcess::start(&["--max-memory=256MiB", "--shards=8", "--wake=event"])
+}
+
+fn client(server: &ServerProcess) -> Client {
+    let options = Options { transport: Wanted::Shm, ..remora_tests::by_pointers() };
+    Client::connect(&server.socket(), &options).unwrap()
+}
+
+/// Asks for keys of all shards, so many at once.
+fn ask(session: &mut Session, batch: usize) {
+    for at in 0..batch {
+        let key = format!("key-{at}");
+        session.submit(&Command::Get { key: key.as_bytes() }).unwrap();
+    }
+    for _ in 0..batch {
+        session.next_reply(&mut |_, _| ()).unwrap();
+    }
+}
+
+#[test]
+fn rings_looked_at_per_frame_do_not_grow_with_idle_sessions() {
+    let server = server();
+    let mut info = server.resp();
+    let mut busy = client(&server).session().unwrap();
+    let per_frame = |busy: &mut Session, info: &mut Resp| {
+        let before = Counts::now(info);
+        for _ in 0..1_000 {
+            ask(busy, 1);
+        }
+        let counts = Counts::now(info).since(before);
+        println!("{counts:?}");
+        assert_eq!(counts.frames, 1_000);
+        ratio(counts.rings, counts.frames)
+    };
+    let alone = per_frame(&mut busy, &mut info);
+    // As many threads of one process, and as many processes.
+    let other = client(&server);
+    let mut idle: Vec<Session> = (1..SESSIONS).map(|_| other.session().unwrap()).collect();
+    idle.extend((1..SESSIONS).map(|_| client(&server).session().unwrap()));
+    for session in &mut idle {
+        session.set(b"k", b"v", SetOptions::default()).unwrap();
+        assert!(session.get(b"k", Path::Ask).unwrap().value.is_some());
+    }
+    let among = per_frame(&mut busy, &mut info);
+    assert!((among - alone).abs() <= 0.1 * alone, "{among} looks a frame, {alone} alone");
+    assert_eq!(other.lock_waits(), 0);
+}
+
+#[test]
+fn what_comes_together_goes_together() {
+    let server = server();
+    let mut info = server.resp();
+    let shared = client(&server);
+    let mut sessions: Vec<Session> = (0..SESSIONS).map(|_| shared.session().unwrap()).collect();
+    let mut connections: Vec<Resp> = (0..SESSIONS).map(|_| server.resp()).collect();
+    let mut work = |batch: usize| {
+        let before = Counts::now(&mut info);
+        let sets =
+            (0..batch).flat_map(|at| encode(&[b"SET", format!("key-{at}").as_bytes(), b"v"]));
+        let sets: Vec<u8> = sets.collect();
+        let rounds = ROUNDS * BATCH / batch;
+        for _ in 0..rounds {
+            sessions.iter_mut().for_each(|session| ask(session, batch));
+        }
+        let ring = Counts::now(&mut info).since(before);
+        let before = Counts::now(&mut info);
+        for _ in 0..rounds {
+            connections.iter_mut().for_each(|resp| resp.send_raw(&sets).unwrap());
+            for resp in &mut connections {
+                (0..batch).for_each(|_| assert_eq!(resp.receive().unwrap(), Value::ok()));
+            }
+        }
+        let resp = Counts::now(&mut info).since(before);
+        println!("{batch} at once: rings {ring:?}, connections {resp:?}");
+        (ring, resp)
+    };
+    let (few_asked, few) = work(1);
+    let (many_asked, many) = work(BATCH);
+    assert_eq!(shared.lock_waits(), 0, "no thread waits for another at a ring");
+    assert!(ratio(many_asked.frames, many_asked.rings) > 2.0, "frames per look: {many_asked:?}");
+    let doorbells = |counts: Counts| ratio(counts.frames, counts.doorbells);
+    assert!(doorbells(many_asked) > 2.0 * doorbells(few_asked), "frames per doorbell");
+    for counts in [few, many] {
+        assert!(counts.mails <= counts.turns * (SHARDS - 1), "mail per turn: {counts:?}");
+        assert!(counts.waits <= counts.mails / 10, "waits for room: {counts:?}");
+    }
+    let rises = |of: fn(Counts) -> u64, to: fn(Counts) -> u64| {
+        ratio(of(many), to(many)) / ratio(of(few), to(few))
+    };
+    assert!(rises(|c| c.jobs, |c| c.mails) > 2.0, "jobs per mail: {few:?} {many:?}");
+    assert!(rises(|c| c.jobs, |c| c.turns) > 2.0, "forwarded per turn: {few:?} {many:?}");
+    assert!(rises(|c| c.bytes, |c| c.writes) > 2.0, "bytes per write: {few:?} {many:?}");
+}
