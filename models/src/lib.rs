@@ -11,6 +11,8 @@ pub mod sync;
 
 #[path = "../../crates/fabric/src/shm/asleep.rs"]
 pub mod asleep;
+#[path = "../../crates/client/src/combine.rs"]
+pub mod combine;
 #[path = "../../crates/client/src/pointer_cache.rs"]
 #[allow(dead_code, reason = "only its entry is modelled")]
 mod pointer_cache;

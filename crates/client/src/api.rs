@@ -125,6 +125,17 @@ impl Via {
 /// exists, and how it was come by.
 pub type Each<'e> = dyn FnMut(usize, Option<&[u8]>, Via) + 'e;
 
+/// What the sessions of a process have put into the rings of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendCounts {
+    /// Frames.
+    pub frames: u64,
+    /// WRITEs with their wake-ups, each of one frame or several.
+    pub doorbells: u64,
+    /// Those of the frames that a session had handed over to another one's thread.
+    pub handed_over: u64,
+}
+
 /// What one operation, or a whole session, cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {

@@ -1,15 +1,15 @@
 //! One session at the receiving end of one ring: it takes frames out, keeps its
 //! own replies and delivers the others'.
 
-use crate::connection::{Connection, lock};
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::in_flight::{RequestAt, RequestId};
 use crate::inbox::Inbox;
-use crate::ring_set::{Lane, RingSet};
+use crate::ring_set::{Lane, Receiving, RingSet};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::immediate;
 use remora_layout::message::{MORE, ReplyHeader};
-use remora_ring::{Poll, Receiver, WRITE_ID};
+use remora_ring::{Poll, WRITE_ID};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use zerocopy::FromBytes;
@@ -50,9 +50,9 @@ impl AtRing<'_> {
     /// Takes one frame out of the ring into `self.reply`; another session's is
     /// delivered to it. `None` if there is none.
     #[inline]
-    pub fn take_frame(&mut self, receiver: &mut Receiver) -> Result<Option<Taken>, Error> {
+    pub fn take_frame(&mut self, receiving: &mut Receiving) -> Result<Option<Taken>, Error> {
         self.reply.clear();
-        match receiver.poll(self.reply) {
+        match receiving.receiver.poll(self.reply) {
             Poll::Frame(_) => {}
             Poll::Violated(violation) => return Err(self.connection.end(violation.into())),
             Poll::Empty | Poll::Torn => return Ok(None),
@@ -60,8 +60,8 @@ impl AtRing<'_> {
         if !is_followed(self.reply) {
             self.lane.outstanding.fetch_sub(1, Ordering::Relaxed);
         }
-        if let Some(consumed) = receiver.credit_due() {
-            self.give_credit(consumed)?;
+        if let Some(consumed) = receiving.receiver.credit_due() {
+            self.give_credit(&mut receiving.credit_link, consumed)?;
         }
         let Ok((header, _)) = ReplyHeader::ref_from_prefix(self.reply) else {
             return Err(self.connection.end(Error::Protocol("a reply without a header")));
@@ -91,13 +91,12 @@ impl AtRing<'_> {
         }
     }
 
-    fn give_credit(&mut self, consumed: u64) -> Result<(), Error> {
+    fn give_credit(&mut self, link: &mut Option<AnyLink>, consumed: u64) -> Result<(), Error> {
         let offset = self.lane.credit_word as u64 * 8;
         let to = RemoteAddress { region: self.connection.mailbox(), offset };
         let bytes = consumed.to_le_bytes();
         // The shard may hold replies back for want of this credit: it is woken.
         let imm = Some(immediate::of(immediate::Kind::Credit, self.shard));
-        let mut link = lock(&self.lane.credit_link);
         let link = link.get_or_insert_with(|| self.connection.link(self.set.number));
         link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);
         self.connection.pass_over_writes(link)

@@ -8,7 +8,7 @@ mod models;
 pub use make::Parts;
 
 use crate::admission::Admission;
-use crate::api::{Options, PointerCacheKind};
+use crate::api::{Options, PointerCacheKind, SendCounts};
 use crate::clock::Clock;
 use crate::data_buffers::{DataBufferCounts, DataBuffers};
 use crate::error::{ConnectError, Error};
@@ -106,9 +106,19 @@ impl Client {
     }
 
     /// Times that a thread had to wait for another to get at a ring. Over shared
-    /// memory none has to, as long as there are no more sessions than ring sets.
+    /// memory none has to, as long as there are no more sessions than ring sets; over
+    /// a network none ever has to.
     pub fn lock_waits(&self) -> u64 {
         self.connection.sets().map(|set| set.lock_waits()).sum()
+    }
+
+    /// What the process's sessions have sent so far.
+    pub fn sends(&self) -> SendCounts {
+        let mut counts = SendCounts::default();
+        for lane in self.connection.sets().flat_map(|set| &set.lanes) {
+            lane.sends.add_to(&mut counts);
+        }
+        counts
     }
 
     /// A session for one thread.

@@ -176,8 +176,16 @@ impl Session {
         let length = parts.iter().map(|part| part.len()).sum();
         let connection: &Connection = &self.connection;
         let lane = &self.set.lanes[shard];
-        let mut sender = self.set.sender(lane);
-        if !has_room(connection, lane, &mut sender, length)? {
+        let Some(mut sending) = self.set.sending(lane) else {
+            let message = std::iter::once(parts.concat());
+            return Ok(self.hand_over(shard, message, expects_reply)? > 0);
+        };
+        let hands_over = self.set.hands_over;
+        if hands_over && !lane.drain(connection, &mut sending, &mut self.link)? {
+            return Ok(false);
+        }
+        let sender = &mut sending.sender;
+        if !has_room(connection, lane, sender, length)? {
             return Ok(false);
         }
         // Before the frame: its reply may be taken at once by anybody.
@@ -186,9 +194,13 @@ impl Session {
             self.inbox.expect_replies(1);
         }
         let sent = sender.send(&mut self.link, parts);
-        drop(sender);
+        lane.sends.count(1);
+        drop(sending);
         sent.map_err(|error| not_sent(connection, error))?;
         connection.pass_over_writes(&mut self.link)?;
+        if hands_over {
+            self.push_on(shard)?;
+        }
         Ok(true)
     }
 
@@ -198,10 +210,17 @@ impl Session {
         let connection: &Connection = &self.connection;
         let lane = &self.set.lanes[shard];
         let gathered = &self.shards[shard].gathered;
-        let mut sender = self.set.sender(lane);
         let Some(first) = gathered.messages().next() else { return Ok(0) };
+        let Some(mut sending) = self.set.sending(lane) else {
+            return self.hand_gathered_over(shard);
+        };
+        let hands_over = self.set.hands_over;
+        if hands_over && !lane.drain(connection, &mut sending, &mut self.link)? {
+            return Ok(0);
+        }
+        let sender = &mut sending.sender;
         // Fresh credit, if even the sum might not fit.
-        has_room(connection, lane, &mut sender, gathered.bytes.len())?;
+        has_room(connection, lane, sender, gathered.bytes.len())?;
         if !sender.has_room(first.len()) {
             return Ok(0);
         }
@@ -210,7 +229,8 @@ impl Session {
         lane.outstanding.fetch_add(requests, Ordering::Relaxed);
         self.inbox.expect_replies(requests);
         let sent = sender.send_run(&mut self.link, gathered.messages());
-        drop(sender);
+        lane.sends.count(sent.unwrap_or(0));
+        drop(sending);
         let sent = sent.map_err(|error| not_sent(connection, error))?;
         let unsent = requests - sent as u32;
         if unsent > 0 {
@@ -220,13 +240,28 @@ impl Session {
         connection.pass_over_writes(&mut self.link)?;
         self.shards[shard].gathered.sent(sent);
         self.gathered -= sent;
+        if hands_over {
+            self.push_on(shard)?;
+        }
         Ok(sent)
+    }
+
+    /// Hands the gathered requests over, as many as there is room for. Their number.
+    fn hand_gathered_over(&mut self, shard: usize) -> Result<usize, Error> {
+        let gathered = std::mem::take(&mut self.shards[shard].gathered);
+        let handed = self.hand_over(shard, gathered.messages().map(<[u8]>::to_vec), true);
+        let end = &mut self.shards[shard].gathered;
+        *end = gathered;
+        let handed = handed?;
+        end.sent(handed);
+        self.gathered -= handed;
+        Ok(handed)
     }
 }
 
 /// Whether a lane has room for so many bytes, by fresh credit if need be.
 #[inline]
-fn has_room(
+pub(crate) fn has_room(
     connection: &Connection,
     lane: &Lane,
     sender: &mut Sender,
@@ -241,7 +276,7 @@ fn has_room(
 }
 
 #[cold]
-fn not_sent(connection: &Connection, error: SendError) -> Error {
+pub(crate) fn not_sent(connection: &Connection, error: SendError) -> Error {
     match error {
         SendError::Link(error) => connection.end(error.into()),
         other => unreachable!("room was looked for, and the limits fit a frame: {other}"),

@@ -6,12 +6,15 @@
 //! and over other transports, sessions share sets. What it keeps true:
 //! * a request is put into a ring under its lane's sending lock, a reply is taken
 //!   under its receiving lock: rings have one writer and one reader at a time;
+//! * where all sessions stand at one set, none waits for the sending lock: it hands its
+//!   requests over to who has it (`crate::hand_over`);
 //! * a reply names, in its id, the session that asked; whoever takes it hands it
 //!   to that session's inbox, in the order of the ring;
 //! * a session number is given out again only after every reply to its former
 //!   holder has come.
 
 use crate::connection::{Connection, lock, try_lock};
+use crate::hand_over::{HandedOver, Sending, Sends};
 use crate::inbox::Inbox;
 use crate::sync::{AtomicU32, Mutex, MutexGuard, OwnBell};
 use remora_arena::{ReadView, Words};
@@ -28,15 +31,23 @@ use std::time::Duration;
 
 /// One ring pair: this process's ends at one shard.
 pub(crate) struct Lane {
-    sender: Mutex<Sender>,
-    pub receiver: Mutex<Receiver>,
+    pub sending: Mutex<Sending>,
+    /// What is to be put into the ring by whoever has that lock.
+    pub handed_over: HandedOver,
+    pub receiving: Mutex<Receiving>,
     pub credit_word: usize,
+    /// Requests whose replies nobody has taken out of the ring.
+    pub outstanding: AtomicU32,
+    pub sends: Sends,
+}
+
+/// What the thread has that takes replies out.
+pub(crate) struct Receiving {
+    pub receiver: Receiver,
     /// Credit goes by this link alone, once there is some: that of an earlier
     /// reply must not arrive after that of a later one, and only the operations
     /// of one link are ordered.
-    pub credit_link: Mutex<Option<AnyLink>>,
-    /// Requests whose replies nobody has taken out of the ring.
-    pub outstanding: AtomicU32,
+    pub credit_link: Option<AnyLink>,
 }
 
 /// See the module's text.
@@ -45,6 +56,8 @@ pub(crate) struct RingSet {
     pub number: usize,
     /// How many there are.
     sets: usize,
+    /// Whether sessions hand requests over: it is the only set.
+    pub hands_over: bool,
     /// By shard.
     pub lanes: Vec<Lane>,
     /// The inbox of its first session; mostly there is no other.
@@ -97,11 +110,12 @@ impl RingSet {
                 None => (sender, receiver),
             };
             Lane {
-                sender: Mutex::new(sender),
-                receiver: Mutex::new(receiver),
+                sending: Mutex::new(Sending::new(sender)),
+                handed_over: HandedOver::default(),
+                receiving: Mutex::new(Receiving { receiver, credit_link: None }),
                 credit_word: block / 8 + credit_word(shard),
-                credit_link: Mutex::new(None),
                 outstanding: AtomicU32::new(0),
+                sends: Sends::default(),
             }
         };
         let bell = to_server.map(|words| OwnBell::new(words.clone(), shards, number));
@@ -109,6 +123,7 @@ impl RingSet {
         Self {
             number,
             sets,
+            hands_over: sets == 1,
             lanes: (0..shards).map(lane).collect(),
             first_inbox: OnceLock::new(),
             other_inboxes: OnceLock::new(),
@@ -149,17 +164,26 @@ impl RingSet {
         std::iter::once(&self.first_inbox).chain(others).map_while(OnceLock::get)
     }
 
-    /// The sending end of a ring.
-    pub fn sender<'l>(&self, lane: &'l Lane) -> MutexGuard<'l, Sender> {
-        try_lock(&lane.sender).unwrap_or_else(|| {
-            self.lock_waits.fetch_add(1, Ordering::Relaxed);
-            lock(&lane.sender)
+    /// The sending end of a ring; `None` if another thread has it, and requests are
+    /// handed over to it.
+    #[inline]
+    pub fn sending<'l>(&self, lane: &'l Lane) -> Option<MutexGuard<'l, Sending>> {
+        try_lock(&lane.sending).or_else(|| {
+            (!self.hands_over).then(|| {
+                self.lock_waits.fetch_add(1, Ordering::Relaxed);
+                lock(&lane.sending)
+            })
         })
     }
 
     /// Times that a thread had to wait for another to get at a ring.
     pub fn lock_waits(&self) -> u64 {
         self.lock_waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests that were handed over wait for room in a ring.
+    pub fn waits_for_room(&self) -> bool {
+        self.hands_over && self.lanes.iter().any(|lane| lane.handed_over.is_waiting())
     }
 
     /// Lets all threads that stand here look around.
@@ -191,7 +215,8 @@ impl RingSet {
         connection.over().is_some()
             || self.lanes.iter().any(|lane| {
                 lane.outstanding.load(Ordering::Relaxed) > 0
-                    && try_lock(&lane.receiver).is_none_or(|ring| ring.has_frame())
+                    && (try_lock(&lane.receiving).is_none_or(|ring| ring.receiver.has_frame())
+                        || lane.may_push_on(connection))
             })
     }
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 pub(crate) const PIPELINE_CHUNK: usize = 256;
 
 /// How long a session lets others go on where it waits for what they do.
-const PAUSE: Duration = Duration::from_micros(20);
+pub(crate) const PAUSE: Duration = Duration::from_micros(20);
 
 /// One thread's use of a connection to one server. Operations take `&mut
 /// self`; results that borrow are valid until the next operation.

@@ -14,6 +14,7 @@ pub use remora_fabric::shm::ThreadBell as OwnBell;
 pub use std::hint::spin_loop;
 #[cfg(not(test))]
 pub use std::sync::atomic::{AtomicU32, AtomicUsize};
+pub use std::sync::atomic::{Ordering, fence};
 #[cfg(not(test))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(test))]

@@ -18,7 +18,7 @@ use crate::connection::{Connection, try_lock};
 use crate::error::Error;
 use crate::in_flight::InFlight;
 use crate::ring_set::{RingSet, Sleep};
-use crate::session::Session;
+use crate::session::{PAUSE, Session};
 use crate::sync::{AtomicUsize, POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{Completion, Link, Waited};
 use remora_layout::plant::{Plant, planted};
@@ -128,6 +128,7 @@ impl Session {
             }
             self.check()?;
             self.now()?;
+            self.push_all_on()?;
             let polls = self.polls_after(waited, || polling.may_poll(waited));
             if !polls {
                 self.sleep(shard, self.options.timeout - waited)?;
@@ -189,7 +190,7 @@ impl Session {
     #[inline]
     fn look(&mut self, shard: usize, polls: u32) -> Result<Look, Error> {
         let mut at = self.at_ring(shard);
-        let Some(mut receiver) = try_lock(&at.lane.receiver) else {
+        let Some(mut receiving) = try_lock(&at.lane.receiving) else {
             for _ in 0..polls {
                 if at.take_delivered() {
                     return Ok(Look::Mine);
@@ -204,7 +205,7 @@ impl Session {
             return Ok(Look::Mine);
         }
         for _ in 0..polls {
-            match at.take_frame(&mut receiver)? {
+            match at.take_frame(&mut receiving)? {
                 Some(Taken::Own(_)) => {
                     if !is_followed(at.reply) {
                         at.inbox.took_reply();
@@ -252,10 +253,10 @@ impl Session {
     /// Delivers every reply in a ring, this session's own ones too, unless
     /// somebody else is at it.
     fn empty_ring(&mut self, set: &RingSet, shard: usize) -> Result<(), Error> {
-        let Some(mut receiver) = try_lock(&set.lanes[shard].receiver) else { return Ok(()) };
+        let Some(mut receiving) = try_lock(&set.lanes[shard].receiving) else { return Ok(()) };
         let mut at = AtRing { set, lane: &set.lanes[shard], ..self.at_ring(shard) };
         // Bounded by what is outstanding.
-        while let Some(taken) = at.take_frame(&mut receiver)? {
+        while let Some(taken) = at.take_frame(&mut receiving)? {
             if let Taken::Own(id) = taken {
                 at.deliver(id)?;
             }
@@ -270,6 +271,7 @@ impl Session {
         self.connection.pass_over_writes(&mut self.link)?;
         let set = Arc::clone(&self.set);
         self.empty_ring(&set, shard)?;
+        self.push_all_on()?;
         self.check()?;
         self.pause();
         Ok(())
@@ -316,6 +318,9 @@ impl Session {
             }
             let (connection, set) = (Arc::clone(&self.connection), Arc::clone(&self.set));
             connection.pass_over_writes(&mut self.link)?;
+            self.push_all_on()?;
+            // Fresh credit ends no sleep.
+            let left = if set.waits_for_room() { left.min(PAUSE) } else { left };
             let slept = sleep.sleep(&mut self.link, left, || set.has_reply(&connection));
             self.inbox.awake();
             self.check()?;

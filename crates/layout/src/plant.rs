@@ -116,11 +116,14 @@ pub enum Plant {
     /// A shard that parks a client process does not look at its ready bits once
     /// more.
     ParkWithoutScan = 48,
+    /// A thread that puts others' requests into a ring does not look once more
+    /// whether some were left meanwhile.
+    CombineOnce = 49,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 48] = [
+    pub const ALL: [(&'static str, Self); 49] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -169,6 +172,7 @@ impl Plant {
         ("step-untold", Self::StepUntold),
         ("leave-added-frames", Self::LeaveAddedFrames),
         ("park-without-scan", Self::ParkWithoutScan),
+        ("combine-once", Self::CombineOnce),
     ];
 }
 

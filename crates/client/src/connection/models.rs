@@ -134,6 +134,9 @@ type Ask = fn(&mut Session, &Command<'_>) -> Result<Answer, Error>;
 /// Requests whose time was up, in all runs.
 static TIMED_OUT: Count = Count::new(0);
 
+/// Requests that one thread handed over to another, in all runs.
+static HANDED_OVER: Count = Count::new(0);
+
 /// Lets threads ask, at so many ring sets. If `gives_up` says so, the time of the
 /// first one's requests is up after some looks at the clock.
 fn share(sets: usize, askers: &[Asker], ask: Ask, gives_up: bool) {
@@ -168,8 +171,15 @@ fn share(sets: usize, askers: &[Asker], ask: Ask, gives_up: bool) {
             })
         })
         .collect();
-    bed.serve(askers.iter().map(|(_, times)| times).sum());
+    let requests: u32 = askers.iter().map(|(_, times)| times).sum();
+    bed.serve(requests);
     threads.into_iter().for_each(|thread| thread.join().expect("it ended"));
+    let sends = bed.client.sends();
+    assert!(sends.frames >= requests.into() && sends.doorbells <= sends.frames);
+    HANDED_OVER.fetch_add(sends.handed_over as usize, Ordering::Relaxed);
+    if sets == 1 {
+        assert_eq!(bed.client.lock_waits(), 0);
+    }
 }
 
 /// Orders of steps that are tried with each of two schedulers.
@@ -217,6 +227,8 @@ fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
     }
     let sleeps = SLEEPS.load(Ordering::Relaxed);
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep in the kernel: {sleeps}");
+    let handed_over = HANDED_OVER.load(Ordering::Relaxed);
+    assert!(handed_over > RUNS, "one thread sends for others: {handed_over}");
 }
 
 /// With rings of their own no thread waits for another, and with fewer sets than
