@@ -62,7 +62,8 @@ fn a_pipeline_is_answered_as_its_requests_are_one_by_one() {
         let mut random = Random(seed);
         let requests: Vec<String> = (0..80).map(|_| random.request()).collect();
         let stream = requests.concat();
-        let ends = ["", "*1\r\n$4\r\nQUIT\r\n*2\r\n$3\r\nGET\r\n$2\r\nk1\r\n", "*1\r\nxxxxxxxxxxxx"];
+        let ends =
+            ["", "*1\r\n$4\r\nQUIT\r\n*2\r\n$3\r\nGET\r\n$2\r\nk1\r\n", "*1\r\nxxxxxxxxxxxx"];
         for end in ends {
             let one_by_one = [&requests[..], &[end.to_owned()]].concat();
             let oracle = answered(World::at_home(1), &one_by_one);
