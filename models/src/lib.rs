@@ -9,6 +9,8 @@
 
 pub mod sync;
 
+use std::sync::atomic::Ordering;
+
 #[path = "../../crates/fabric/src/shm/asleep.rs"]
 pub mod asleep;
 #[path = "../../crates/client/src/combine.rs"]
@@ -22,3 +24,19 @@ pub mod pointer_table;
 pub mod ready;
 
 pub use pointer_cache::Entry;
+
+/// Runs `once` in every order of the steps of the threads that it starts, which are
+/// interrupted at most so often, if that is bounded. Whether any run gives true.
+pub fn any_run(
+    preemptions: Option<usize>,
+    once: impl Fn() -> bool + Send + Sync + 'static,
+) -> bool {
+    let found = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let any = std::sync::Arc::clone(&found);
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.check(move || {
+        any.fetch_or(once(), Ordering::Relaxed);
+    });
+    found.load(Ordering::Relaxed)
+}

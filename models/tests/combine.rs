@@ -4,10 +4,10 @@
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 use remora_layout::plant::{Plant, choose};
+use remora_models::any_run;
 use remora_models::combine::combine;
 use remora_models::sync::{AtomicU64, Ordering, WITHOUT_FENCES};
 use std::convert::Infallible;
-use std::sync::atomic::AtomicBool;
 
 /// What threads share: messages that were left, of which only the number matters, and
 /// the ring, which the combiner has.
@@ -37,11 +37,7 @@ impl Shared {
 
 /// Two threads send so many messages each. Whether in any run one of them is left.
 fn is_lost(messages: [u64; 2], preemptions: Option<usize>) -> bool {
-    static LOST: AtomicBool = AtomicBool::new(false);
-    LOST.store(false, Ordering::Relaxed);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.check(move || {
+    any_run(preemptions, move || {
         let shared = Arc::new(Shared::default());
         let other = Arc::clone(&shared);
         let other = thread::spawn(move || {
@@ -49,11 +45,9 @@ fn is_lost(messages: [u64; 2], preemptions: Option<usize>) -> bool {
         });
         (1..=messages[0]).for_each(|message| shared.send(0, message));
         other.join().unwrap();
-        if *shared.ring.lock().unwrap() != messages {
-            LOST.store(true, Ordering::Relaxed);
-        }
-    });
-    LOST.load(Ordering::Relaxed)
+        let is_lost = *shared.ring.lock().unwrap() != messages;
+        is_lost
+    })
 }
 
 /// One test: plants are chosen for the whole process.

@@ -5,9 +5,9 @@
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use remora_layout::plant::{Plant, choose};
+use remora_models::any_run;
 use remora_models::ready::{park, take, tell, unpark};
 use remora_models::sync::{AtomicU64, Ordering, WITHOUT_FENCES};
-use std::sync::atomic::AtomicBool;
 
 /// What a client process and a shard share: ready bits, the word that says that
 /// the shard does not look, a ring for each thread, of which only the number of
@@ -61,11 +61,7 @@ impl Shared {
 /// parks their process whenever it sees nothing. Whether in any run it waits for
 /// ever with a frame in a ring.
 fn is_lost(frames: &'static [u64], preemptions: Option<usize>, bit_first: bool) -> bool {
-    static LOST: AtomicBool = AtomicBool::new(false);
-    LOST.store(false, Ordering::Relaxed);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.check(move || {
+    any_run(preemptions, move || {
         let shared = Arc::new(Shared::default());
         for (set, &frames) in frames.iter().enumerate() {
             let shared = Arc::clone(&shared);
@@ -81,18 +77,16 @@ fn is_lost(frames: &'static [u64], preemptions: Option<usize>, bit_first: bool) 
                 seen[set] = shared.rings[set].load(Ordering::Relaxed);
             }
             if seen.iter().sum::<u64>() == frames.iter().sum() {
-                break;
+                return false;
             }
             if park(&shared.parked, || shared.ready.load(Ordering::Relaxed) != 0) {
                 if !shared.wait(frames.len()) {
-                    LOST.store(true, Ordering::Relaxed);
-                    break;
+                    return true;
                 }
                 unpark(&shared.parked);
             }
         }
-    });
-    LOST.load(Ordering::Relaxed)
+    })
 }
 
 /// One test: plants are chosen for the whole process.

@@ -4,9 +4,9 @@
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use remora_layout::plant::{Plant, choose};
+use remora_models::any_run;
 use remora_models::asleep::{must_signal, sleep_unless};
 use remora_models::sync::{AtomicU64, Ordering, WITHOUT_FENCES};
-use std::sync::atomic::AtomicBool;
 
 /// An eventfd: a signal stays until a sleeper takes it.
 #[derive(Default)]
@@ -51,11 +51,7 @@ struct Shared {
 /// receiver, which sleeps whenever it sees nothing new. Whether in any run it
 /// sleeps for ever. Threads are interrupted at most so often, if that is bounded.
 fn is_lost(frames: &'static [u64], preemptions: Option<usize>) -> bool {
-    static LOST: AtomicBool = AtomicBool::new(false);
-    LOST.store(false, Ordering::Relaxed);
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = preemptions;
-    model.check(move || {
+    any_run(preemptions, move || {
         let shared = Arc::new(Shared::default());
         for (ring, &frames) in frames.iter().enumerate() {
             let shared = Arc::clone(&shared);
@@ -75,13 +71,12 @@ fn is_lost(frames: &'static [u64], preemptions: Option<usize>) -> bool {
         while taken < frames.iter().sum() {
             let sleep = || shared.eventfd.wait(frames.len());
             if sleep_unless(&shared.asleep, || count() > taken, sleep) == Some(false) {
-                LOST.store(true, Ordering::Relaxed);
-                break;
+                return true;
             }
             taken = count();
         }
-    });
-    LOST.load(Ordering::Relaxed)
+        false
+    })
 }
 
 /// One test: plants are chosen for the whole process.

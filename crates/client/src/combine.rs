@@ -18,9 +18,9 @@ use remora_layout::plant::{Plant, planted};
 /// goes on with its own work: threads that wait for replies look, too.
 const ROUNDS: usize = 16;
 
-/// Makes the thread the combiner, if something was left and nobody is. `take` tries to
+/// Makes the thread the combiner, if something was left and no thread is. `take` tries to
 /// take the role, `drain` puts into the ring what was left, and says whether there was
-/// room for all of it; without room, who waits for it tries again.
+/// room for all of it; without room, the threads that wait for replies try again.
 #[inline]
 pub fn combine<R, E>(
     waits: impl Fn() -> bool,

@@ -1,5 +1,5 @@
-//! The sending end of a ring at which sessions of several threads stand: who finds
-//! another at it hands its requests over, and goes on (`crate::combine`).
+//! The sending end of a ring at which sessions of several threads stand: a session that
+//! finds another at it hands its requests over, and goes on (`crate::combine`).
 //!
 //! What it keeps true:
 //! * requests of one session go into a ring in the order in which they were made;
@@ -158,7 +158,7 @@ impl Lane {
 
 impl Session {
     /// Hands messages over, as many as there is room for; their number. Those that
-    /// expect a reply are counted first: it may be taken at once by anybody.
+    /// expect a reply are counted first: any thread may take it at once.
     pub(crate) fn hand_over<'m>(
         &mut self,
         shard: usize,
@@ -183,7 +183,7 @@ impl Session {
         Ok(handed)
     }
 
-    /// Puts into a ring what threads have handed over, if nobody else does.
+    /// Puts into a ring what threads have handed over, if no other thread does.
     #[inline]
     pub(crate) fn push_on(&mut self, shard: usize) -> Result<(), Error> {
         let Self { connection, set, link, .. } = self;
@@ -195,8 +195,8 @@ impl Session {
         )
     }
 
-    /// The same for the rings of all shards. To be called by who waits: room comes
-    /// with what it waits for.
+    /// The same for the rings of all shards. For a session that waits for replies: room
+    /// comes with them.
     #[inline]
     pub(crate) fn push_all_on(&mut self) -> Result<(), Error> {
         if !self.set.hands_over {

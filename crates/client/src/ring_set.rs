@@ -7,7 +7,7 @@
 //! * a request is put into a ring under its lane's sending lock, a reply is taken
 //!   under its receiving lock: rings have one writer and one reader at a time;
 //! * where all sessions stand at one set, none waits for the sending lock: it hands its
-//!   requests over to who has it (`crate::hand_over`);
+//!   requests over to the thread that has it (`crate::hand_over`);
 //! * a reply names, in its id, the session that asked; whoever takes it hands it
 //!   to that session's inbox, in the order of the ring;
 //! * a session number is given out again only after every reply to its former
@@ -32,11 +32,11 @@ use std::time::Duration;
 /// One ring pair: this process's ends at one shard.
 pub(crate) struct Lane {
     pub sending: Mutex<Sending>,
-    /// What is to be put into the ring by whoever has that lock.
+    /// What the thread that has that lock puts into the ring.
     pub handed_over: HandedOver,
     pub receiving: Mutex<Receiving>,
     pub credit_word: usize,
-    /// Requests whose replies nobody has taken out of the ring.
+    /// Requests whose replies are not taken out of the ring yet.
     pub outstanding: AtomicU32,
     pub sends: Sends,
 }

@@ -39,9 +39,6 @@ const TICK: Duration = Duration::from_millis(10);
 /// How often a sleeping shard wakes while leases, expiries or idle limits want
 /// it.
 const SLEEPING_TICK: Duration = Duration::from_millis(100);
-/// How long what a shard counts may stay unpublished while it goes to sleep again and
-/// again: publishing costs as much as a small request.
-const PUBLISH: Duration = Duration::from_millis(1);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 /// The same where sessions come over TCP or RDMA: of what they send only the kernel
@@ -62,9 +59,6 @@ pub struct ShardLoop {
     /// Turns since the sockets were looked at.
     turns: u32,
     last_tick: Instant,
-    last_published: Instant,
-    /// Something may have changed since.
-    is_unpublished: bool,
     last_idle_look: Instant,
     balance: Balance,
     /// Until when replies may be taken, and what then tells that none is left.
@@ -102,8 +96,6 @@ impl ShardLoop {
             polling,
             turns: 0,
             last_tick: now,
-            last_published: now,
-            is_unpublished: true,
             last_idle_look: now,
             balance: Balance::new(now),
             drains: None,
@@ -119,7 +111,6 @@ impl ShardLoop {
             let (did, now) = self.turn();
             if let Some(now) = now {
                 empty_polls = 0;
-                self.is_unpublished = true;
                 if did == Turn::Polled {
                     self.polling.worked(now);
                 }
@@ -337,11 +328,9 @@ impl ShardLoop {
     }
 
     fn sleep(&mut self) {
-        // Nothing will publish them while it sleeps.
-        let now = Instant::now();
-        if self.is_unpublished && now - self.last_published >= PUBLISH {
-            self.publish_stats(now);
-        }
+        // Nothing will publish them while it sleeps; a sleep that ends to do so would
+        // cost more than they do, as a timer costs several microseconds here.
+        self.publish_stats();
         let (host, clients, agent) = (self.connections.host(), &self.clients, &self.agent);
         let wants_ticks = host.shard.wants_ticks() || clients.may_stall();
         let timeout = match (&self.drains, wants_ticks) {
@@ -349,8 +338,6 @@ impl ShardLoop {
             (None, true) => Some(SLEEPING_TICK),
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
-        let unpublished = self.is_unpublished.then_some(PUBLISH);
-        let timeout = [timeout, unpublished].into_iter().flatten().min();
         let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
         self.sleeper.sleep(timeout, || {
@@ -407,7 +394,7 @@ impl ShardLoop {
         self.end_lost(lost, now);
         self.end_drain(instant);
         self.give_away_connection(instant);
-        self.publish_stats(instant);
+        self.publish_stats();
     }
 
     /// Gives a connection to a thread that has much less to do, if this one is busy
@@ -439,8 +426,7 @@ impl ShardLoop {
     }
 
     /// Shows the shard's counts to the other threads.
-    fn publish_stats(&mut self, instant: Instant) {
-        (self.last_published, self.is_unpublished) = (instant, false);
+    fn publish_stats(&mut self) {
         let rung = self.clients.take_rung();
         let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
         let held = self.clients.held_replies();
@@ -451,7 +437,9 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
-        host.publish_stats();
+        if let Ok(mut published) = handle.stats.lock() {
+            *published = host.shard.stats();
+        }
     }
 }
 

@@ -132,7 +132,7 @@ impl Thread {
         for _ in 0..batch {
             self.ask();
         }
-        // Each shard is told once of what it was sent.
+        // One signal for all that a shard was sent.
         let mut signals = 0;
         for lane in self.lanes.iter().filter(|lane| !lane.expected.is_empty()) {
             signals += lane.doorbell.ring() as u64;

@@ -118,7 +118,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         let mut scratch = std::mem::take(&mut self.executor.scratch);
         let mut left = some;
         while left > 0 {
-            // At least one: nobody else takes out what is due.
+            // At least one: only this function takes connections out of `due`.
             left -= self.serve_group(left, &mut scratch, &mut closed).max(1);
         }
         self.executor.scratch = scratch;

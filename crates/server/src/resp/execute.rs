@@ -23,7 +23,7 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
 
-/// Address and length of some bytes: they are told from others, and not followed.
+/// Address and length of some bytes, to compare; the address is never followed.
 type BytesPlace = (usize, usize);
 
 fn place_of(bytes: &[u8]) -> BytesPlace {
@@ -56,7 +56,7 @@ pub struct Executor<H> {
     pub(super) geo_answers: GeoAnswers,
     /// What becomes of answers about which keys there are.
     pub(super) key_answers: KeyAnswers,
-    /// Where sockets are read into: one's flood, and what many others send.
+    /// Where sockets are read into: room for one long read, and for short ones of others.
     pub scratch: Vec<u8>,
     /// What the connection that is served works with, unless it has kept something
     /// in its own: idle connections have no buffers.

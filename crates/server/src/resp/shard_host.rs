@@ -66,13 +66,6 @@ impl ShardHost {
         &self.shared.shards[self.number]
     }
 
-    /// Shows the shard's counts to the other threads.
-    pub fn publish_stats(&self) {
-        if let Ok(mut published) = self.handle().stats.lock() {
-            *published = self.shard.stats();
-        }
-    }
-
     /// Whether there is something to do for jobs.
     pub fn has_jobs(&self) -> bool {
         !self.jobs.is_empty() || self.large_jobs.has_work() || self.may_send()
@@ -177,7 +170,6 @@ impl Host for ShardHost {
     }
 
     fn info(&self, sections: &Sections<'_>) -> String {
-        self.publish_stats();
         info::server(&self.shared, sections)
     }
 

@@ -2,7 +2,7 @@
 //! clients of each shard, with ready bits, parking and eventfds, in virtual time.
 //!
 //! Of the kernel only the sleeps are the world's: a shard's thread and a client's
-//! thread say that they sleep as in production, and whoever had to signal wakes
+//! thread say that they sleep as in production, and a thread that signals wakes
 //! their task.
 
 use super::Node;
@@ -168,7 +168,7 @@ impl NodeRings {
         (0..shards).for_each(|shard| asleep::announce(self.asleep.word(shard)));
     }
 
-    /// They sleep no more, and look who rang.
+    /// They sleep no more, and look at their doorbells.
     pub fn awake(&mut self) {
         *lock(&self.waiting) = None;
         let shards = self.clients.iter_mut().zip(&mut self.sleepers).enumerate();

@@ -30,7 +30,7 @@ pub struct StreamOptions {
 pub struct Events {
     /// The thread's task, if it sleeps.
     pub waiting: Mutex<Option<u64>>,
-    /// Streams that nobody has accepted yet, and those that another thread hands over.
+    /// Streams that no thread has accepted yet, and those that another thread hands over.
     pub accepted: Mutex<VecDeque<Accepted>>,
     /// Slots to which something happened.
     pub stirred: Mutex<BTreeSet<usize>>,
