@@ -45,8 +45,7 @@ fn is_lost(messages: [u64; 2], preemptions: Option<usize>) -> bool {
         });
         (1..=messages[0]).for_each(|message| shared.send(0, message));
         other.join().unwrap();
-        let is_lost = *shared.ring.lock().unwrap() != messages;
-        is_lost
+        *shared.ring.lock().unwrap() != messages
     })
 }
 
