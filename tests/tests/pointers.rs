@@ -28,6 +28,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const KEYS: u64 = 200;
+/// Pointers that a private cache may lose of them: those whose window was full. One
+/// server in about ten has a hash seed with which it loses some (at most 9 in 20,000
+/// seeds of a model).
+const MOST_LOST: u64 = 20;
 const LINES: usize = POINTER_TABLE_BYTES / 64;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -219,7 +223,9 @@ fn without_sharing_every_client_pays_for_itself() {
     set_all(&mut away, 1);
     for session in &mut sessions {
         let counts = get_all(session, 1);
-        assert_eq!(counts.stale + counts.right_lapsed, KEYS, "{counts:?}");
+        assert_eq!(counts.asked, KEYS, "none is served by another's pointers: {counts:?}");
+        let lost = KEYS - (counts.stale + counts.right_lapsed);
+        assert!(lost <= MOST_LOST, "{counts:?}");
     }
     assert_eq!((away.totals().hits, away.totals().read), (0, 0), "off is off");
 }
@@ -241,10 +247,8 @@ fn a_server_that_isolates_its_clients_shares_nothing_and_says_so() {
     let mut session = server.session_with(&options(PointerCacheKind::Private));
     set_all(&mut session, 0);
     let counts = get_all(&mut session, 0);
-    // The choice may try to ask for a few.
-    let asked = counts.asked - counts.right_lapsed;
     assert_eq!(counts.read + counts.asked, KEYS, "{counts:?}");
-    assert!(asked <= KEYS / 10, "{counts:?}");
+    assert!(counts.asked - counts.right_lapsed <= MOST_LOST, "{counts:?}");
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
 
