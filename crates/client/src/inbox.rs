@@ -1,27 +1,36 @@
 //! Where a session finds replies that another thread has taken out of a ring,
 //! and what is kept for requests that it has abandoned (`crate::late`).
+//!
+//! What it keeps true:
+//! * a thread that delivers a reply waits for no lock, unless it wakes a thread that is
+//!   parked, or some request is abandoned;
+//! * no wake-up is lost: who delivers puts the reply there and then looks how the
+//!   session's thread waits; that thread says how it waits and then looks for a reply;
+//!   both with a full fence between.
 
 use crate::connection::lock;
 use crate::data_buffers::Part;
 use crate::in_flight::RequestAt;
-use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex};
+use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, fence};
+use crossbeam_queue::SegQueue;
 use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How the session's thread waits.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Asleep {
-    /// It does not, or it polls.
-    #[default]
-    No,
-    /// On the condition variable.
-    Parked,
-    /// In the kernel, for all threads of the process.
-    Kernel,
-}
+#[cfg(test)]
+mod tests;
+
+/// The session's thread waits on the condition variable.
+const PARKED: u32 = 1;
+/// It sleeps in the kernel, for all threads of the process.
+const IN_KERNEL: u32 = 2;
+/// It is told to look around although no reply has come.
+const NUDGED: u32 = 4;
+
+/// A session holds the number.
+const HELD: u32 = 1 << 31;
 
 /// A reply that another thread has taken out of a ring.
 struct Delivered {
@@ -39,53 +48,65 @@ struct Abandoned {
     part: Option<Part>,
 }
 
+/// What the session's own thread uses.
 #[derive(Default)]
-struct State {
-    /// In the order of each shard's ring.
+struct Own {
+    /// Taken in; in the order of each shard's ring.
     replies: VecDeque<Delivered>,
     /// At most as many as a session has in flight.
     abandoned: Vec<Abandoned>,
-    asleep: Asleep,
-    /// Told to look around although no reply has come.
-    nudged: bool,
-    /// Whether a session holds the number.
-    is_held: bool,
 }
 
 /// One session's inbox.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    state: Mutex<State>,
-    condvar: Condvar,
-    /// As many replies as `state` holds: looked at without the lock.
+    /// Put there under the receiving lock of its ring.
+    delivered: SegQueue<Delivered>,
+    /// Replies that the session has not taken; counted after they were delivered.
     waiting: AtomicUsize,
-    /// Requests whose replies are still in a ring, plus one while a session
-    /// holds the number: 0 means that the number can be given out.
+    /// Requests whose replies are still in a ring, and `HELD`: 0 means that the number
+    /// can be given out.
     users: AtomicU32,
+    /// How the session's thread waits: the constants above.
+    waits: AtomicU32,
+    /// Other threads lock it only while a request is abandoned.
+    own: Mutex<Own>,
+    /// As many as `own` has abandoned: looked at without the lock.
+    abandoned: AtomicUsize,
+    /// Held by the session's thread from its last look until it waits.
+    parking: Mutex<()>,
+    condvar: Condvar,
 }
 
 impl Inbox {
     /// Takes the session number that this inbox stands for, if nobody holds
     /// it and no reply to its former holder is still to come.
     pub fn take_if_free(&self) -> bool {
-        let too_early = planted(Plant::NumberTooEarly) && !lock(&self.state).is_held;
-        let users = if too_early { self.users.load(Ordering::Relaxed) } else { 0 };
-        let more = users + 1;
-        if self.users.compare_exchange(users, more, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        let users = self.users.load(Ordering::Relaxed);
+        let too_early = planted(Plant::NumberTooEarly) && users & HELD == 0;
+        let free = if too_early { users } else { 0 };
+        let held = free | HELD;
+        if self.users.compare_exchange(free, held, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        *lock(&self.state) = State { is_held: true, ..State::default() };
+        // What was delivered while the former holder left.
+        let mut own = lock(&self.own);
+        own.take_in(&self.delivered);
+        *own = Own::default();
+        drop(own);
+        self.waiting.store(0, Ordering::Relaxed);
+        self.abandoned.store(0, Ordering::Relaxed);
+        self.waits.store(0, Ordering::Relaxed);
         true
     }
 
     /// Gives the number back. What replies may still fill stays.
     pub fn give_back(&self) {
-        let mut state = lock(&self.state);
-        let abandoned = std::mem::take(&mut state.abandoned);
-        *state = State { abandoned, ..State::default() };
-        drop(state);
-        self.waiting.store(0, Ordering::Relaxed);
-        self.users.fetch_sub(1, Ordering::AcqRel);
+        let mut own = lock(&self.own);
+        own.take_in(&self.delivered);
+        own.replies = VecDeque::new();
+        drop(own);
+        self.users.fetch_and(!HELD, Ordering::AcqRel);
     }
 
     /// So many requests are about to be sent.
@@ -109,56 +130,74 @@ impl Inbox {
     /// followed by another one to the same request, one is expected still; of
     /// those to an abandoned request only the last is kept, to tell the session.
     pub fn deliver(&self, to: RequestAt, payload: &[u8], is_followed: bool) -> Option<bool> {
-        let mut state = lock(&self.state);
+        let users = self.users.load(Ordering::Relaxed);
         // Who asked counted the request before it was sent.
-        if self.users.load(Ordering::Relaxed) <= state.is_held as u32 {
+        if users & !HELD == 0 {
             return None;
         }
-        let abandoned = state.abandoned.iter().position(|late| late.request == to);
-        if state.is_held && !(is_followed && abandoned.is_some()) {
-            state.replies.push_back(Delivered { to, payload: payload.to_vec(), is_followed });
-            self.waiting.store(state.replies.len(), Ordering::Release);
+        let is_dropped = is_followed && self.is_abandoned(to);
+        if users & HELD != 0 && !is_dropped {
+            self.delivered.push(Delivered { to, payload: payload.to_vec(), is_followed });
+            self.waiting.fetch_add(1, Ordering::Release);
         }
-        let mut answered = None;
+        fence(Ordering::SeqCst);
         if !is_followed {
+            self.answered(to);
+        }
+        let waits = self.waits.load(Ordering::Relaxed);
+        if waits & PARKED != 0 {
+            self.wake();
+        }
+        if !is_followed {
+            // The last step: now the number may be given out.
             self.users.fetch_sub(1, Ordering::AcqRel);
-            answered = abandoned.map(|at| state.abandoned.swap_remove(at));
         }
-        if state.asleep == Asleep::Parked {
-            self.condvar.notify_one();
-        }
-        let sleeps_in_kernel = state.asleep == Asleep::Kernel;
-        drop(state);
-        // Its part goes back outside of the lock.
-        drop(answered);
-        Some(sleeps_in_kernel)
+        Some(waits & IN_KERNEL != 0)
     }
 
     /// The session no longer waits for the reply to this request.
     pub fn abandon(&self, request: RequestAt) {
-        let mut state = lock(&self.state);
+        let mut own = lock(&self.own);
+        own.abandoned.push(Abandoned { request, part: None });
+        self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
+        // Whoever delivers the last reply from here on finds it.
+        fence(Ordering::SeqCst);
+        own.take_in(&self.delivered);
         let is_last = |reply: &Delivered| reply.to == request && !reply.is_followed;
-        if !state.replies.iter().any(is_last) {
-            state.abandoned.push(Abandoned { request, part: None });
+        let has_come = own.replies.iter().any(is_last);
+        drop(own);
+        if has_come {
+            self.answered(request);
         }
     }
 
     /// Keeps the memory that an abandoned request's reply may fill until that
     /// reply has come; if it has, the memory is free.
     pub fn keep(&self, request: RequestAt, part: Part) {
-        let mut state = lock(&self.state);
-        if let Some(late) = state.abandoned.iter_mut().find(|late| late.request == request) {
+        let mut own = lock(&self.own);
+        if let Some(late) = own.abandoned.iter_mut().find(|late| late.request == request) {
             late.part = Some(part);
         }
     }
 
-    /// The session has taken the last reply to an abandoned request.
+    /// The last reply to a request has come, which may have been abandoned.
     pub fn answered(&self, request: RequestAt) {
-        let mut state = lock(&self.state);
-        let at = state.abandoned.iter().position(|late| late.request == request);
-        let answered = at.map(|at| state.abandoned.swap_remove(at));
-        drop(state);
+        if self.abandoned.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut own = lock(&self.own);
+        let at = own.abandoned.iter().position(|late| late.request == request);
+        let answered = at.map(|at| own.abandoned.swap_remove(at));
+        self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
+        drop(own);
+        // Its part goes back outside of the lock.
         drop(answered);
+    }
+
+    /// Whether a request was abandoned. The answer may lag: then one reply more is kept.
+    fn is_abandoned(&self, request: RequestAt) -> bool {
+        self.abandoned.load(Ordering::Relaxed) > 0
+            && lock(&self.own).abandoned.iter().any(|late| late.request == request)
     }
 
     /// Whether any reply waits here.
@@ -167,23 +206,36 @@ impl Inbox {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
+    /// Whether one of this shard's does.
+    fn has_reply_of(&self, shard: usize) -> bool {
+        self.has_reply() && {
+            let mut own = lock(&self.own);
+            own.take_in(&self.delivered);
+            own.place_of(shard).is_some()
+        }
+    }
+
     /// The oldest reply of this shard.
     pub fn take(&self, shard: usize) -> Option<Vec<u8>> {
         if !self.has_reply() {
             return None;
         }
-        let mut state = lock(&self.state);
-        let at = state.replies.iter().position(|reply| reply.to.shard == shard)?;
-        let reply = state.replies.remove(at)?;
-        self.waiting.store(state.replies.len(), Ordering::Relaxed);
+        let mut own = lock(&self.own);
+        own.take_in(&self.delivered);
+        let at = own.place_of(shard)?;
+        let reply = own.replies.remove(at)?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(reply.payload)
     }
 
     /// The thread is about to sleep in the kernel; false if it must not.
     pub fn may_sleep_in_kernel(&self, shard: usize) -> bool {
-        let mut state = lock(&self.state);
-        let has_reply = state.replies.iter().any(|reply| reply.to.shard == shard);
-        state.asleep = if has_reply { Asleep::No } else { Asleep::Kernel };
+        self.waits.fetch_or(IN_KERNEL, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let has_reply = self.has_reply_of(shard);
+        if has_reply {
+            self.awake();
+        }
         !has_reply
     }
 
@@ -192,203 +244,69 @@ impl Inbox {
     /// that stayed would let the thread spin for as long as another sleeps for
     /// all.)
     pub fn announce_parking(&self) {
-        let mut state = lock(&self.state);
-        state.asleep = Asleep::Parked;
-        state.nudged = false;
+        self.waits.store(PARKED, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     /// Parks, after it was announced, until a reply of this shard has come,
     /// somebody nudges, or `timeout` has passed.
     pub fn park(&self, shard: usize, timeout: Duration) {
-        let state = lock(&self.state);
-        let waits = |state: &mut State| {
-            !state.nudged && !state.replies.iter().any(|reply| reply.to.shard == shard)
+        let parking = lock(&self.parking);
+        let waits = |_: &mut ()| {
+            self.waits.load(Ordering::Relaxed) & NUDGED == 0 && !self.has_reply_of(shard)
         };
-        let (mut state, _) = self
-            .condvar
-            .wait_timeout_while(state, timeout, waits)
-            .unwrap_or_else(PoisonError::into_inner);
-        state.asleep = Asleep::No;
+        let waited = self.condvar.wait_timeout_while(parking, timeout, waits);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.awake();
     }
 
     /// The thread is awake again, or did not go to sleep.
     pub fn awake(&self) {
-        lock(&self.state).asleep = Asleep::No;
+        self.waits.fetch_and(NUDGED, Ordering::Relaxed);
     }
 
     /// Whether somebody nudged since the last call.
     pub fn take_nudge(&self) -> bool {
-        std::mem::take(&mut lock(&self.state).nudged)
+        self.waits.load(Ordering::Relaxed) & NUDGED != 0
+            && self.waits.fetch_and(!NUDGED, Ordering::Relaxed) & NUDGED != 0
     }
 
     /// Lets the thread look around.
     pub fn nudge(&self) {
-        lock(&self.state).nudged = true;
-        self.condvar.notify_one();
+        self.waits.fetch_or(NUDGED, Ordering::Relaxed);
+        self.wake();
     }
 
     /// As [`Inbox::nudge`], if the thread is parked and has not been nudged.
     pub fn nudge_if_parked(&self) -> bool {
-        let mut state = lock(&self.state);
-        if state.asleep != Asleep::Parked || state.nudged {
-            return false;
+        let (parked, nudged) = (PARKED, PARKED | NUDGED);
+        let order = Ordering::Relaxed;
+        let nudges = self.waits.compare_exchange(parked, nudged, order, order).is_ok();
+        if nudges {
+            self.wake();
         }
-        state.nudged = true;
+        nudges
+    }
+
+    /// Wakes the thread on the condition variable. One that has not seen what it is woken
+    /// for holds the lock until it waits.
+    fn wake(&self) {
+        drop(lock(&self.parking));
         self.condvar.notify_one();
-        true
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-
-    fn held() -> Inbox {
-        let inbox = Inbox::default();
-        assert!(inbox.take_if_free());
-        inbox
+impl Own {
+    /// Takes in what was delivered.
+    fn take_in(&mut self, delivered: &SegQueue<Delivered>) {
+        // Bounded by what is in flight.
+        while let Some(reply) = delivered.pop() {
+            self.replies.push_back(reply);
+        }
     }
 
-    /// The first request to a shard.
-    fn at(shard: usize) -> RequestAt {
-        RequestAt { shard, sequence: 0 }
-    }
-
-    #[test]
-    fn replies_come_in_the_order_of_their_shard() {
-        shuttle::check_random(
-            || {
-                let inbox = held();
-                inbox.expect_replies(4);
-                assert!(!inbox.has_reply() && inbox.take(1).is_none());
-                for (shard, payload) in [(1, b"a"), (2, b"b"), (1, b"c")] {
-                    let delivered = inbox.deliver(at(shard), payload, false);
-                    assert_eq!(delivered, Some(false), "nobody sleeps");
-                }
-                assert!(inbox.take(3).is_none() && inbox.has_reply());
-                assert_eq!(inbox.take(1).unwrap(), b"a");
-                assert_eq!(inbox.take(1).unwrap(), b"c");
-                assert!(inbox.take(1).is_none() && inbox.has_reply());
-                assert_eq!(inbox.take(2).unwrap(), b"b");
-                assert!(!inbox.has_reply());
-            },
-            1,
-        );
-    }
-
-    #[test]
-    fn a_number_is_free_when_its_last_reply_has_come() {
-        shuttle::check_random(
-            || {
-                let inbox = held();
-                assert!(!inbox.take_if_free(), "somebody holds it");
-                inbox.expect_replies(3);
-                inbox.expect_fewer(1);
-                inbox.took_reply();
-                inbox.give_back();
-                assert!(!inbox.take_if_free(), "one reply is still to come");
-                assert_eq!(inbox.deliver(at(0), b"to nobody", false), Some(false));
-                assert!(inbox.take_if_free());
-                assert!(!inbox.has_reply(), "a former holder's reply is not the new one's");
-                inbox.expect_replies(1);
-                inbox.deliver(at(0), b"not taken", false);
-                inbox.give_back();
-                assert!(inbox.take_if_free() && !inbox.has_reply());
-            },
-            1,
-        );
-    }
-
-    #[test]
-    fn of_replies_to_an_abandoned_request_the_last_one_is_kept() {
-        shuttle::check_random(
-            || {
-                let (inbox, late) = (held(), RequestAt { shard: 1, sequence: 7 });
-                inbox.expect_replies(4);
-                inbox.abandon(late);
-                for (to, is_followed) in [(late, true), (at(1), true), (late, true)] {
-                    assert_eq!(inbox.deliver(to, b"a part", is_followed), Some(false));
-                }
-                assert_eq!(inbox.take(1).unwrap(), b"a part");
-                assert!(!inbox.has_reply(), "the abandoned one's parts are dropped");
-                inbox.deliver(late, b"the last", false);
-                assert_eq!(inbox.take(1).unwrap(), b"the last");
-                // Its number may be another request's now.
-                inbox.deliver(late, b"another one's part", true);
-                assert!(inbox.has_reply());
-                // Abandoned after the last reply came: nothing is to come.
-                inbox.deliver(late, b"the last", false);
-                inbox.abandon(late);
-                inbox.deliver(late, b"a third one's part", true);
-                assert_eq!([(); 3].map(|()| inbox.take(1).is_some()), [true; 3]);
-            },
-            1,
-        );
-    }
-
-    #[test]
-    fn whoever_sleeps_in_the_kernel_is_to_be_woken_there() {
-        shuttle::check_random(
-            || {
-                let inbox = held();
-                inbox.expect_replies(3);
-                assert!(inbox.may_sleep_in_kernel(1));
-                assert_eq!(inbox.deliver(at(1), b"wakes", false), Some(true));
-                assert!(!inbox.may_sleep_in_kernel(1), "a reply is here");
-                assert_eq!(inbox.deliver(at(1), b"it stayed awake", false), Some(false));
-                assert!(inbox.may_sleep_in_kernel(2), "it waits for another shard's");
-                inbox.awake();
-                assert_eq!(inbox.deliver(at(1), b"it is awake", false), Some(false));
-                assert_eq!(inbox.deliver(at(1), b"nobody asked", false), None);
-                // A search's replies but the last leave it expected.
-                inbox.expect_replies(1);
-                assert_eq!(inbox.deliver(at(1), b"a part", true), Some(false));
-                assert_eq!(inbox.deliver(at(1), b"the last", false), Some(false));
-                assert_eq!(inbox.deliver(at(1), b"nobody asked", true), None);
-            },
-            1,
-        );
-    }
-
-    #[test]
-    fn a_nudge_reaches_who_is_parked_and_once() {
-        shuttle::check_random(
-            || {
-                let inbox = held();
-                assert!(!inbox.nudge_if_parked() && !inbox.take_nudge(), "nobody is parked");
-                inbox.nudge();
-                assert!(inbox.take_nudge() && !inbox.take_nudge());
-                inbox.nudge();
-                inbox.announce_parking();
-                assert!(!inbox.take_nudge(), "what came before has had its effect");
-                assert!(inbox.nudge_if_parked() && !inbox.nudge_if_parked());
-                inbox.park(0, Duration::from_secs(600));
-                assert!(inbox.take_nudge());
-                assert!(!inbox.nudge_if_parked(), "it is awake");
-            },
-            1,
-        );
-    }
-
-    /// Time is never up here: who is not woken is found as a deadlock.
-    #[test]
-    fn a_reply_wakes_who_is_parked_and_nobody_parks_over_one() {
-        shuttle::check_random(
-            || {
-                let inbox = Arc::new(held());
-                inbox.expect_replies(2);
-                let waits = Arc::clone(&inbox);
-                let waits = shuttle::thread::spawn(move || {
-                    waits.announce_parking();
-                    waits.park(0, Duration::from_secs(600));
-                    waits.take(0).expect("it was woken for this one")
-                });
-                inbox.deliver(at(1), b"another shard's", false);
-                inbox.deliver(at(0), b"awaited", false);
-                assert_eq!(waits.join().unwrap(), b"awaited");
-            },
-            100,
-        );
+    /// Where the oldest reply of a shard is.
+    fn place_of(&self, shard: usize) -> Option<usize> {
+        self.replies.iter().position(|reply| reply.to.shard == shard)
     }
 }
