@@ -21,8 +21,10 @@ use std::fmt;
 use std::io::Write;
 use std::time::Instant;
 
-/// The key, or the tree.
+/// The key of points that GEOADD keeps, and Tile38's.
 const KEY: &[u8] = b"bench:geo";
+/// The key of the tree: of another type, so another key.
+const TREE: &[u8] = b"bench:geo:tree";
 /// What a PING brings back.
 const PINGED: &[u8] = &[b'x'; 56];
 /// Points, or searches, sent before replies are taken.
@@ -138,7 +140,7 @@ impl Points {
         let (id, x, y) = (id.as_bytes(), x.as_bytes(), y.as_bytes());
         match self.by {
             By::Geosearch => self.push(&[b"GEOADD", KEY, x, y, id]),
-            By::Rtree => self.push(&[b"RTREE.ADDPOINT", KEY, id, x, y]),
+            By::Rtree => self.push(&[b"RTREE.ADDPOINT", TREE, id, x, y]),
             By::Tile38 => self.push(&[b"SET", KEY, id, b"POINT", y, x]),
             By::Ping => self.push(&[b"PING"]),
         }
@@ -165,13 +167,13 @@ impl Points {
     }
 
     fn drop_all(&mut self) -> anyhow::Result<()> {
-        let command: &[u8] = match self.by {
-            By::Geosearch => b"DEL",
-            By::Rtree => b"RTREE.DROP",
-            By::Tile38 => b"DROP",
+        let command: [&[u8]; 2] = match self.by {
+            By::Geosearch => [b"DEL", KEY],
+            By::Rtree => [b"RTREE.DROP", TREE],
+            By::Tile38 => [b"DROP", KEY],
             By::Ping => return Ok(()),
         };
-        self.push(&[command, KEY]);
+        self.push(&command);
         self.connection.flush()?;
         number(&self.connection.reply()?).map(drop)
     }
@@ -201,7 +203,7 @@ impl Points {
                 let numbers = [window.min_x, window.min_y, window.max_x, window.max_y];
                 let numbers = numbers.map(|number| number.to_string());
                 let [min_x, min_y, max_x, max_y] = numbers.each_ref().map(String::as_bytes);
-                self.push(&[b"RTREE.SEARCH", KEY, min_x, min_y, max_x, max_y]);
+                self.push(&[b"RTREE.SEARCH", TREE, min_x, min_y, max_x, max_y]);
             }
             By::Ping => self.push(&[b"PING", PINGED]),
             By::Tile38 => {
