@@ -156,3 +156,38 @@ fn what_comes_together_goes_together() {
     assert!(rises(|c| c.jobs, |c| c.turns) > 2.0, "forwarded per turn: {few:?} {many:?}");
     assert!(rises(|c| c.bytes, |c| c.writes) > 2.0, "bytes per write: {few:?} {many:?}");
 }
+
+/// Requests about many keys ask each other shard once, however many keys it has.
+#[test]
+fn many_keys_make_one_job_for_each_shard() {
+    let server = server();
+    let mut resp = server.resp();
+    let mut info = server.resp();
+    let keys: Vec<String> = (0..64).map(|key| format!("many-{key}")).collect();
+    let request = |name: &str, value: &str| {
+        let words = keys.iter().flat_map(|key| [key.as_str(), value]);
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        format!("{name} {}", words.join(" "))
+    };
+    let mut jobs = |resp: &mut Resp, request: &str| {
+        let before = Counts::now(&mut info);
+        let reply = resp.call(request);
+        (reply, Counts::now(&mut info).since(before))
+    };
+    // Keys that are missing are asked for, others are read in their shards' memory.
+    let absent = jobs(&mut resp, &request("MGET", ""));
+    let set = jobs(&mut resp, &request("MSET", "v"));
+    let read = jobs(&mut resp, &request("MGET", ""));
+    let counted = jobs(&mut resp, &request("TOUCH", ""));
+    let removed = jobs(&mut resp, &request("DEL", ""));
+    println!("{absent:?} {set:?} {read:?} {counted:?} {removed:?}");
+    for (what, (_, counts)) in [("MGET", absent), ("MSET", set), ("TOUCH", counted.clone())] {
+        assert!((1..SHARDS).contains(&counts.jobs), "{what}: {counts:?}");
+        // There and back.
+        assert!(counts.mails <= 2 * (SHARDS - 1), "{what}: {counts:?}");
+    }
+    assert_eq!(read.0, Value::Array(vec![Value::bulk("v"); 64]));
+    assert_eq!(read.1.jobs, 0, "all were read");
+    assert_eq!((counted.0, removed.0), (Value::Integer(64), Value::Integer(64)));
+    assert!((1..SHARDS).contains(&removed.1.jobs));
+}

@@ -51,6 +51,11 @@ pub const REPUBLISH_TICK_BYTES: usize = 1 << 20;
 /// Jobs of other shards' connections, or left over by a shard's own, that it
 /// executes in one turn.
 pub const JOBS_PER_TURN: usize = 64;
+/// Keys of one job that a shard executes with it; a job of more keys goes in pieces.
+/// All jobs of a turn have so no more keys than one request executes at once.
+pub const JOB_KEYS_AT_ONCE: usize = 16;
+/// Keys of a job of many that a turn executes: as many as there are jobs in it.
+pub const JOB_KEYS_PER_TURN: usize = JOBS_PER_TURN;
 /// Mail from one shard's thread to another that may wait to be taken: each is
 /// what one turn gathered. A receiver that falls behind by more gets larger
 /// mail, not more of it.
@@ -547,6 +552,7 @@ pub const LOG_PIECE_BYTES: usize = 64 << 10;
 
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
+const _: () = assert!(JOBS_PER_TURN * JOB_KEYS_AT_ONCE <= RESP_KEYS_PER_TURN);
 const _: () = assert!(MAX_KEY_BYTES < MAX_INLINE_BYTES && MAX_INLINE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_KEY_BYTES < 1 << 20 && MAX_VALUE_BYTES < 1 << 32);
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES < MAX_READ_BYTES);

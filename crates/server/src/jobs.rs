@@ -10,6 +10,7 @@
 //! What wakes the receiver is the protocol of the rings:
 //! [`remora_fabric::shm::asleep`].
 
+use crate::key_batch::KeyBatch;
 use crate::resp::{Handed, bits};
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
@@ -42,6 +43,8 @@ pub enum Message {
 pub enum Order {
     /// Execute this encoded command.
     Execute(Vec<u8>),
+    /// Execute a command for each of these keys, with one reply for all.
+    ExecuteEach(Box<KeyBatch>),
     /// Send the next piece of the reply to the command with the job's token.
     Continue,
     /// Send no more of it.

@@ -1,5 +1,5 @@
-//! Jobs, one at once or, if they move a large value, search a tree or add up a
-//! digest, piece by piece.
+//! Jobs, one at once or, if they move a large value, search a tree, add up a digest
+//! or are about many keys, piece by piece.
 //!
 //! What it keeps true: in one turn of the shard one piece of one large value
 //! is moved, so that rings and other jobs never wait for a whole one; the jobs
@@ -9,12 +9,14 @@
 //! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
 use crate::jobs::{Job, Order, OwnedReply, Token};
+use crate::key_batch::KeyWork;
 use remora_arena::Journal;
 use remora_engine::command::Command;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
+    JOB_KEYS_AT_ONCE, JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES,
+    STREAM_PIECE_BYTES,
 };
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
@@ -61,6 +63,8 @@ enum Work {
     Paused(LongRead),
     /// The digest of all keys.
     Digest(Box<DigestRead>),
+    /// A command for each of many keys.
+    Keys(Box<KeyWork>),
 }
 
 struct LargeJob {
@@ -72,14 +76,6 @@ impl LargeJob {
     fn is_paused(&self) -> bool {
         matches!(self.work, Work::Paused { .. })
     }
-}
-
-/// A command that was asked.
-struct Asked {
-    command: Vec<u8>,
-    token: Token,
-    /// Objects that a search of a tree gives at most.
-    most: usize,
 }
 
 /// What is under way for one connection.
@@ -128,7 +124,7 @@ impl Replies {
 pub struct LargeJobs {
     lines: VecDeque<Line>,
     /// The jobs behind the large one of each line.
-    behind: BTreeMap<Origin, VecDeque<Asked>>,
+    behind: BTreeMap<Origin, VecDeque<Job>>,
     /// Reads of which a piece was sent, until the next one is asked for.
     paused: BTreeMap<Origin, LargeJob>,
     replies: Replies,
@@ -154,12 +150,11 @@ impl LargeJobs {
     /// earlier one of its connection.
     pub fn execute<J: Journal>(&mut self, shard: &mut Shard<J>, job: Job, now: Now) {
         let origin = origin_of(&job.token);
-        let command = match job.order {
-            Order::Execute(command) => command,
+        match job.order {
+            Order::Execute(_) | Order::ExecuteEach(_) => {}
             Order::Continue => return self.resume(origin, job.token, true),
             Order::Abandon => return self.resume(origin, job.token, false),
-        };
-        let job = Asked { command, token: job.token, most: job.most_objects };
+        }
         if let Some(behind) = self.behind.get_mut(&origin) {
             behind.push_back(job);
         } else if let Some(large) = begin(shard, job, &mut self.replies, now) {
@@ -251,11 +246,20 @@ impl LargeJobs {
 /// Executes a job, or begins it if it moves a large value.
 fn begin<J: Journal>(
     shard: &mut Shard<J>,
-    job: Asked,
+    job: Job,
     replies: &mut Replies,
     now: Now,
 ) -> Option<LargeJob> {
-    let Asked { command: bytes, token, most } = job;
+    let Job { order, token, most_objects: most } = job;
+    let bytes = match order {
+        Order::Execute(bytes) => bytes,
+        Order::ExecuteEach(batch) => {
+            let is_small = batch.keys() <= JOB_KEYS_AT_ONCE;
+            let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
+            return if is_small { advance(shard, large, replies, now) } else { Some(large) };
+        }
+        Order::Continue | Order::Abandon => return None,
+    };
     let outcome = match Command::decode_within(&bytes) {
         Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))
             if value.len() > STREAM_PIECE_BYTES =>
@@ -381,6 +385,13 @@ fn advance<J: Journal>(
                     let work = Work::Read { read, found, most, wait };
                     return Some(LargeJob { token, work });
                 }
+            };
+            replies.reply(token, reply, wait);
+            None
+        }
+        Work::Keys(mut keys) => {
+            let Some((reply, wait)) = keys.turn(shard, now) else {
+                return Some(LargeJob { token, work: Work::Keys(keys) });
             };
             replies.reply(token, reply, wait);
             None

@@ -22,6 +22,7 @@ mod config;
 mod control;
 mod cores;
 pub mod jobs;
+mod key_batch;
 pub mod large_jobs;
 mod numa;
 mod polling;

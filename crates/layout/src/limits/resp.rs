@@ -18,6 +18,10 @@ pub const RESP_PIECE_BYTES: usize = 256 << 10;
 /// Requests of one RESP connection that wait for shards, above which its
 /// further requests wait too.
 pub const RESP_PAUSE_PENDING: usize = 1024;
+/// Bytes of the jobs of one RESP connection about many keys, above which its further
+/// requests wait until some are answered: with one request more, what it can have
+/// other shards hold.
+pub const RESP_PAUSE_JOB_BYTES: usize = 1 << 20;
 /// A RESP client that has not read this much of its replies is cut off. The
 /// longest reply, with the lengths of its parts, fits behind what pauses and
 /// what was asked for before that.
@@ -40,7 +44,7 @@ pub const RESP_REQUESTS_PER_TURN: usize = 128;
 /// lines as a core has under way at once, at two a request.
 pub const RESP_REQUESTS_AHEAD: usize = 16;
 /// Keys of one RESP request that its thread looks up at once, which takes some
-/// hundred microseconds; the others go to their shards as jobs, which take turns.
+/// hundred microseconds; the others go to their shards in jobs, which take turns.
 pub const RESP_KEYS_PER_TURN: usize = 1024;
 /// How often a shard's thread looks whether it should give a RESP connection to
 /// one that has less to do, ms: long against a turn, short against a client's life.

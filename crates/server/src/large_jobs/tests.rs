@@ -1,9 +1,11 @@
 use super::*;
+use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
 use remora_engine::{Durability, ShardOptions};
+use remora_layout::database::Database;
 use remora_layout::limits::{
-    DIGEST_RESTARTS, DIGEST_TURN_PARTS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
+    DIGEST_RESTARTS, DIGEST_TURN_PARTS, JOB_KEYS_PER_TURN, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
 };
 use remora_layout::message::Status;
 use remora_layout::rect::Rect;
@@ -422,4 +424,93 @@ fn a_flush_goes_in_turns_and_is_answered_at_its_end() {
     }
     assert!(turns > 10, "{turns}");
     assert_eq!(told, [(1, 5_000), (2, 0)]);
+}
+
+/// A job for each of these keys, of a connection.
+fn job_of_keys(world: &mut World, connection: usize, keys: &[String], of: KeyCommand) {
+    let mut batch = KeyBatch::new(of);
+    for key in keys {
+        let hash = world.shard.hash_of(Database::ZERO, &of(key.as_bytes()));
+        batch.push(key.as_bytes(), hash);
+    }
+    let token = Token { home: 0, connection, serial: 1, request: 0, part: 0, shard: 0 };
+    let job = Job { order: Order::ExecuteEach(Box::new(batch)), token, most_objects: usize::MAX };
+    world.jobs.execute(&mut world.shard, job, Now::default());
+}
+
+/// Values of every length, so many that each goes in a turn of its own among them.
+#[test]
+fn a_job_of_many_keys_goes_in_turns() {
+    let mut world = World::new();
+    let keys: Vec<String> = (0..300).map(|key| format!("key{key}")).collect();
+    let value = |at: usize| match at % 50 {
+        0 => None,
+        7 => Some(vec![at as u8; 3 * STREAM_PIECE_BYTES]),
+        9 => Some(vec![at as u8; STREAM_PIECE_BYTES]),
+        _ => Some(vec![at as u8; at % 50]),
+    };
+    for (at, key) in keys.iter().enumerate() {
+        if let Some(value) = value(at) {
+            let hash = world.shard.hash(key.as_bytes());
+            world.shard.execute(&set(key.as_bytes(), &value), hash, Now::default());
+        }
+    }
+    job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
+    // What is behind it waits; others do not.
+    world.job(1, 1, &Command::Get { key: b"key1" });
+    world.job(2, 0, &Command::Get { key: b"key1" });
+    assert_eq!(world.answered(), [(2, 0, 1)]);
+    let mut turns = 0;
+    while !world.jobs.has_replies() {
+        world.turn();
+        turns += 1;
+    }
+    // 64 keys a turn, and the six large values three more each.
+    assert!((300 / JOB_KEYS_PER_TURN + 6 * 3..40).contains(&turns), "{turns} turns");
+    let (token, reply) = world.jobs.pop_reply().unwrap();
+    assert_eq!((token.connection, token.request), (1, 0));
+    let list = reply.value.unwrap();
+    assert_eq!(KeyReplies::each(&list).count(), keys.len());
+    for (at, (status, _, found)) in KeyReplies::each(&list).enumerate() {
+        let expected = value(at);
+        assert_eq!(status, if expected.is_some() { Status::Ok } else { Status::NotFound });
+        assert!(found == expected.as_deref(), "key {at}");
+    }
+    assert_eq!(world.answered(), [(1, 1, 1)], "what was behind it");
+}
+
+#[test]
+fn a_job_of_many_keys_ends_when_its_values_are_too_many() {
+    let mut world = World::new();
+    let hash = world.shard.hash(b"k");
+    world.shard.execute(&set(b"k", &vec![1; 5 << 20]), hash, Now::default());
+    let keys = vec!["k".to_owned(); 1_000];
+    job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
+    let mut turns = 0;
+    while !world.jobs.has_replies() {
+        world.turn();
+        turns += 1;
+    }
+    assert_eq!(world.jobs.pop_reply().unwrap().1, OwnedReply::status(Status::TooLarge));
+    let pieces = RESP_MAX_REPLY_BYTES / STREAM_PIECE_BYTES;
+    assert!(turns <= pieces + 20, "{turns} turns");
+    assert!(!world.jobs.has_work());
+}
+
+#[test]
+fn a_small_job_of_many_keys_is_answered_at_once_and_in_order() {
+    let mut world = World::new();
+    for key in [b"a", b"b"] {
+        let hash = world.shard.hash(key);
+        world.shard.execute(&set(key, key), hash, Now::default());
+    }
+    let keys = ["b", "x", "a", "b"].map(str::to_owned);
+    job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
+    let list = world.jobs.pop_reply().unwrap().1.value.unwrap();
+    let values: Vec<_> = KeyReplies::each(&list).map(|answer| answer.2).collect();
+    assert_eq!(values, [Some(&b"b"[..]), None, Some(b"a"), Some(b"b")]);
+    job_of_keys(&mut world, 1, &keys, |key| Command::Del { key });
+    let list = world.jobs.pop_reply().unwrap().1.value.unwrap();
+    let numbers: Vec<_> = KeyReplies::each(&list).map(|answer| answer.1).collect();
+    assert_eq!(numbers, [1, 0, 1, 0]);
 }

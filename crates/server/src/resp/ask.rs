@@ -13,7 +13,7 @@ use remora_engine::STREAM_CLASS;
 use remora_engine::command::{Command, Pairs};
 use remora_front::request::{self, Render};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{RESP_KEYS_PER_TURN, STREAM_BYTES};
+use remora_layout::limits::STREAM_BYTES;
 
 impl<H: Host> Executor<H> {
     /// One command for the shard that owns its key: executed, read or asked.
@@ -71,7 +71,7 @@ impl<H: Host> Executor<H> {
             return false;
         }
         // The rest of a long reply may be under way, though its first piece came.
-        let token = token_of(connection, (shard, shard), 0);
+        let token = self.token_of(connection, shard, 0);
         self.host.with_own(|_, jobs, _| jobs.is_free(&token)).unwrap_or(false)
     }
 
@@ -86,7 +86,7 @@ impl<H: Host> Executor<H> {
     ) {
         self.host.counts().executed_here.add(1);
         let home = self.host.home();
-        let token = token_of(connection, (home, home), 0);
+        let token = self.token_of(connection, home, 0);
         let is_answered = self.host.with_own(|shard, jobs, now| {
             match jobs.execute_here(shard, (command, hash), token, now) {
                 Here::Reply(reply) if is_long(render) => {
@@ -121,7 +121,7 @@ impl<H: Host> Executor<H> {
     ) -> Option<OwnedReply> {
         self.host.counts().executed_here.add(1);
         let home = self.host.home();
-        let token = token_of(connection, (home, home), part);
+        let token = self.token_of(connection, home, part);
         let reply = self.host.with_own(|shard, jobs, now| {
             match jobs.execute_here(shard, (command, hash), token, now) {
                 Here::Reply(reply) => Some(OwnedReply::from(reply)),
@@ -137,30 +137,6 @@ impl<H: Host> Executor<H> {
             connection.ask(asked_of(command, hash, home), self.host.shards());
         }
         reply
-    }
-
-    /// One command for each key, at its own shard.
-    pub(super) fn ask_each<'a>(
-        &mut self,
-        connection: &mut Connection,
-        commands: impl Iterator<Item = Command<'a>>,
-        render: Render,
-    ) {
-        let mut waiting = Waiting::all(render, Vec::new());
-        for (part, command) in commands.enumerate() {
-            let (hash, shard) = self.route(command.key().unwrap_or_default());
-            let is_here =
-                part < RESP_KEYS_PER_TURN && self.is_for_here(connection, shard, &command);
-            let reply = match is_here {
-                true => self.execute_part_here(connection, (&command, hash), part),
-                false => {
-                    self.submit(connection, shard, part, &command);
-                    None
-                }
-            };
-            waiting.add(asked_of(&command, hash, shard), reply);
-        }
-        connection.wait(waiting);
     }
 
     /// The same command for every shard.
@@ -192,6 +168,7 @@ impl<H: Host> Executor<H> {
             let reply = match is_here {
                 true => self.execute_part_here(connection, (&command, hash), part),
                 false => {
+                    waiting.job_bytes += list.len();
                     self.submit(connection, shard, part, &command);
                     None
                 }
@@ -199,6 +176,13 @@ impl<H: Host> Executor<H> {
             waiting.add(asked_of(&command, hash, shard), reply);
         }
         connection.wait(waiting);
+    }
+
+    /// Names a part of the request that the connection will next wait for.
+    pub(super) fn token_of(&self, connection: &Connection, shard: usize, part: usize) -> Token {
+        let (serial, request) = (connection.serial, connection.next_request());
+        let home = self.host.home();
+        Token { home, connection: connection.slot, serial, request, part, shard }
     }
 
     /// Whether a command may fetch a large value, or make a small one large.
@@ -246,20 +230,13 @@ impl<H: Host> Executor<H> {
         if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
             connection.expect_large();
         }
-        let token = token_of(connection, (self.host.home(), shard), part);
+        let token = self.token_of(connection, shard, part);
         self.host.hand(shard, Job { most_objects, ..Job::execute(bytes, token) });
         let hash = command.key().map_or(KeyHash(0), |key| self.route(key).0);
         let asked = asked_of(command, hash, shard);
         connection.ask(asked, self.host.shards());
         asked
     }
-}
-
-/// Names a part of the request that the connection will next wait for, at its
-/// thread's shard and the one that is asked.
-fn token_of(connection: &Connection, (home, shard): (usize, usize), part: usize) -> Token {
-    let (serial, request) = (connection.serial, connection.next_request());
-    Token { home, connection: connection.slot, serial, request, part, shard }
 }
 
 fn asked_of(command: &Command<'_>, hash: KeyHash, shard: usize) -> Asked {

@@ -1,20 +1,21 @@
 //! One RESP connection: bytes in, replies out, in order. Its stream of bytes
 //! is handed in whenever it is served.
 
+mod replies;
 mod stalled;
 
 use super::ahead::{Next, parse_ahead};
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Part, Pending, Piece, Waiting, Writing, long_reply, write_reply};
+use super::pending::Pending;
 use super::unanswered::{Asked, Unanswered};
-use crate::jobs::{Order, OwnedReply, Token};
+use crate::jobs::{Order, Token};
 use crate::thread_counts::ThreadCounts;
 use remora_front::resp::{Args, Protocol, Skip, encode, peek_key};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES,
+    RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_PAUSE_JOB_BYTES, RESP_PAUSE_OUTPUT_BYTES,
     RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN,
 };
 use remora_layout::message::Status;
@@ -80,6 +81,8 @@ pub struct Connection {
     /// earlier one: not yet output, but as good as.
     held_parts: usize,
     held_bytes: usize,
+    /// Bytes of jobs about many keys that are not all answered.
+    job_bytes: usize,
     /// Number of the first pending request.
     first_pending: u64,
     /// No request is executed before the one with this number is the first
@@ -129,6 +132,7 @@ impl Connection {
             pending: VecDeque::new(),
             held_parts: 0,
             held_bytes: 0,
+            job_bytes: 0,
             first_pending: 0,
             large_until: 0,
             unanswered: Unanswered::default(),
@@ -278,7 +282,7 @@ impl Connection {
         let rest = self.pending.iter().filter_map(|pending| match pending {
             Pending::Writing(writing) => writing.rest(),
             Pending::Waiting(waiting, _) => waiting.rest,
-            Pending::Ready(_) => None,
+            Pending::Ready(_) | Pending::Keys(..) => None,
         });
         rest.for_each(|token| executor.order(token, Order::Abandon));
     }
@@ -292,6 +296,7 @@ impl Connection {
     fn is_paused(&self) -> bool {
         self.unsent_bytes() > RESP_PAUSE_OUTPUT_BYTES
             || self.pending.len() + self.held_parts > RESP_PAUSE_PENDING
+            || self.job_bytes > RESP_PAUSE_JOB_BYTES
             || self.first_pending < self.large_until
     }
 
@@ -437,18 +442,6 @@ impl Connection {
         self.quit();
     }
 
-    /// Appends a reply that is known at once.
-    pub fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>, Protocol)) {
-        if self.pending.is_empty() {
-            write(&mut self.output, self.protocol);
-        } else {
-            let mut bytes = Vec::new();
-            write(&mut bytes, self.protocol);
-            self.held_bytes += bytes.len();
-            self.pending.push_back(Pending::Ready(bytes));
-        }
-    }
-
     /// Whether this connection may read the key with this hash from its
     /// shard's memory.
     pub fn may_read(&self, shard: usize, hash: KeyHash) -> bool {
@@ -469,91 +462,6 @@ impl Connection {
     /// Number that the next waiting request will have.
     pub fn next_request(&self) -> u64 {
         self.first_pending + self.pending.len() as u64
-    }
-
-    /// Adds a request of which parts are missing.
-    pub fn wait(&mut self, waiting: Waiting) {
-        self.held_parts += waiting.parts.len();
-        self.held_bytes += waiting.bytes;
-        self.pending.push_back(Pending::Waiting(waiting, self.protocol));
-    }
-
-    /// Takes a part's reply from a shard.
-    pub fn answer(&mut self, token: Token, mut reply: OwnedReply) {
-        let Some(at) = token.request.checked_sub(self.first_pending) else { return };
-        let waiting = match self.pending.get_mut(at as usize) {
-            Some(Pending::Waiting(waiting, _)) => waiting,
-            Some(Pending::Writing(writing)) => {
-                self.held_bytes -= writing.bytes();
-                self.broken_off = writing.take(reply).err();
-                self.held_bytes += writing.bytes();
-                return self.settle();
-            }
-            _ => return,
-        };
-        self.unanswered.answered(waiting.asked[token.part]);
-        waiting.missing -= 1;
-        waiting.rest = Some(token).filter(|_| reply.has_more);
-        let bytes = reply.value.as_ref().map_or(0, Vec::len);
-        // The shard bounds what it sends as one part.
-        if waiting.bytes > 0 && waiting.bytes + bytes > RESP_MAX_REPLY_BYTES {
-            reply = OwnedReply::status(Status::TooLarge);
-        } else {
-            waiting.bytes += bytes;
-            self.held_bytes += bytes;
-        }
-        waiting.parts[token.part] = Some(reply);
-        self.settle();
-    }
-
-    /// Whether the stream takes replies as fast as they are written.
-    fn may_write(&self) -> bool {
-        self.output.len() - self.sent <= RESP_PAUSE_OUTPUT_BYTES
-    }
-
-    /// Moves the replies that are due into the output; of one that is written
-    /// piece by piece one piece, so that other connections are served between
-    /// two, and only as fast as the client reads.
-    fn settle(&mut self) {
-        loop {
-            match self.pending.front_mut() {
-                Some(Pending::Ready(bytes)) => {
-                    self.held_bytes -= bytes.len();
-                    self.output.append(bytes);
-                }
-                Some(Pending::Waiting(waiting, protocol)) if waiting.missing == 0 => {
-                    let protocol = *protocol;
-                    self.held_parts -= waiting.parts.len();
-                    let mut parts: Vec<OwnedReply> =
-                        std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
-                    if let Some(long) = long_reply(waiting.render, &mut parts) {
-                        let writing = Writing::new(long, protocol, waiting.rest);
-                        self.pending[0] = Pending::Writing(writing);
-                        continue;
-                    }
-                    self.held_bytes -= waiting.bytes;
-                    let parts: Vec<Part<'_>> = parts.iter().map(Part::from).collect();
-                    write_reply(waiting.render, &mut self.output, protocol, &parts);
-                }
-                Some(Pending::Writing(writing)) => {
-                    let unsent = self.output.len() - self.sent;
-                    if unsent > RESP_PAUSE_OUTPUT_BYTES || !writing.can_go_on() {
-                        return;
-                    }
-                    match writing.write_piece(&mut self.output) {
-                        Piece::Some => return,
-                        Piece::Ask(token) => {
-                            self.rest_due = Some(token);
-                            return;
-                        }
-                        Piece::Last => self.held_bytes -= writing.bytes(),
-                    }
-                }
-                _ => return,
-            }
-            self.pending.pop_front();
-            self.first_pending += 1;
-        }
     }
 
     /// Sends what the stream takes. False if the connection is over.

@@ -6,7 +6,9 @@ use super::connection::Connection;
 use super::geo::GeoAnswers;
 use super::host::Host;
 use super::keys::KeyAnswers;
+use super::many_keys::Answers;
 use super::trees::TreePlaces;
+use crate::key_batch::KeyCommand;
 use crate::thread_counts::ThreadCounts;
 use remora_engine::command::Command;
 use remora_front::request;
@@ -46,6 +48,8 @@ pub struct Executor<H> {
     pub(super) host: H,
     /// This thread's views of the shards' tables.
     pub(super) tables: Vec<TableRef>,
+    /// What keys of a request were answered at once.
+    pub(super) answers: Answers,
     /// The record that an optimistic read found.
     pub(super) record: Vec<u8>,
     /// What a command about a tree is encoded in.
@@ -77,6 +81,7 @@ impl<H: Host> Executor<H> {
         Self {
             tables: tables.collect(),
             host,
+            answers: Answers::default(),
             record: Vec::new(),
             tree_scratch: Vec::new(),
             tree_places: TreePlaces::default(),
@@ -131,26 +136,24 @@ impl<H: Host> Executor<H> {
         match request {
             Request::Key(command, render) => self.key_command(connection, &command, render),
             Request::Del(keys) => {
-                let commands = keys.map(|key| Command::Del { key });
-                self.ask_each(connection, commands, Render::Sum);
-            }
-            Request::Exists(keys) => {
-                self.read_each(connection, keys.map(|key| Command::Exists { key }), Render::Sum)
+                self.change_each(connection, keys, |key| Command::Del { key });
             }
             Request::Touch(keys) => {
-                let commands = keys.map(|key| Command::Touch { key });
-                self.ask_each(connection, commands, Render::Sum);
+                self.change_each(connection, keys, |key| Command::Touch { key });
+            }
+            Request::Exists(keys) => {
+                self.each_key(connection, keys, |key| Command::Exists { key }, Render::Sum);
             }
             Request::MGet(keys) => {
-                self.read_each(connection, keys.map(|key| Command::Get { key }), Render::Values);
+                self.each_key(connection, keys, |key| Command::Get { key }, Render::Values);
             }
             Request::MSet(pairs) => self.multi_set(connection, pairs),
             Request::Digest => {
                 self.ask_all(connection, &Command::Digest { key: None }, Render::Digest);
             }
             Request::DigestValues(keys) => {
-                let commands = keys.map(|key| Command::Digest { key: Some(key) });
-                self.ask_each(connection, commands, Render::Digests);
+                let of: KeyCommand = |key| Command::Digest { key: Some(key) };
+                self.each_key(connection, keys, of, Render::Digests);
             }
             Request::DbSize => self.ask_all(connection, &Command::Count, Render::Sum),
             Request::FlushDb => {

@@ -13,6 +13,7 @@ mod geo;
 mod host;
 mod info;
 mod keys;
+mod many_keys;
 mod own;
 mod pending;
 mod read;

@@ -1,7 +1,9 @@
 //! Replies that wait: for a shard, or for an earlier reply.
 
+use super::many_keys::ManyKeys;
 use super::unanswered::Asked;
 use crate::jobs::{OwnedReply, Token};
+use crate::key_batch::KeyReply;
 use remora_engine::command::ScannedKeys;
 use remora_engine::{Digest, Reply};
 use remora_front::CommandError;
@@ -22,6 +24,8 @@ pub enum Pending {
     /// Parts are missing. The reply is of the protocol that was spoken when it
     /// was asked for.
     Waiting(Waiting, Protocol),
+    /// Keys of the request are missing.
+    Keys(ManyKeys, Protocol),
     /// A long reply, of which some may be written already.
     Writing(Writing),
 }
@@ -133,6 +137,8 @@ pub struct Waiting {
     pub missing: usize,
     /// Bytes of the values that have come.
     pub bytes: usize,
+    /// Bytes of its jobs that are counted, as they are about many keys.
+    pub job_bytes: usize,
     /// What each part asks.
     pub asked: Vec<Asked>,
     /// Names the rest of the only part's reply, which its shard still has.
@@ -143,14 +149,14 @@ impl Waiting {
     /// One of which every part was asked for.
     pub fn all(render: Render, asked: Vec<Asked>) -> Self {
         let parts = vec![None; asked.len()];
-        Self { render, parts, missing: asked.len(), bytes: 0, asked, rest: None }
+        Self { render, parts, missing: asked.len(), bytes: 0, job_bytes: 0, asked, rest: None }
     }
 
     /// One whose only part is there.
     pub fn answered(render: Render, reply: OwnedReply) -> Self {
         let bytes = reply.value.as_ref().map_or(0, Vec::len);
         let (parts, asked) = (vec![Some(reply)], Vec::new());
-        Self { render, parts, missing: 0, bytes, asked, rest: None }
+        Self { render, parts, missing: 0, bytes, job_bytes: 0, asked, rest: None }
     }
 
     /// Adds a part that was asked for, or whose reply is there.
@@ -179,6 +185,12 @@ impl<'a> From<&'a OwnedReply> for Part<'a> {
 impl<'a> From<&Reply<'a>> for Part<'a> {
     fn from(reply: &Reply<'a>) -> Self {
         Self { status: reply.status, number: reply.number, value: reply.value }
+    }
+}
+
+impl<'a> From<KeyReply<'a>> for Part<'a> {
+    fn from((status, number, value): KeyReply<'a>) -> Self {
+        Self { status, number, value }
     }
 }
 

@@ -3,9 +3,6 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::Waiting;
-use super::unanswered::{Asked, What, group};
-use crate::jobs::OwnedReply;
 use remora_engine::command::Command;
 use remora_engine::string_edit::{BitPlace, range};
 use remora_front::request::Render;
@@ -13,12 +10,10 @@ use remora_front::resp::encode;
 use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES};
-use remora_layout::message::Status;
 use remora_layout::plant::{Plant, planted};
 
 /// What an optimistic read found.
-enum Read {
+pub(super) enum Read {
     /// The record, unexpired: its value is in the scratch; expiry in Unix ms.
     Found { from: usize, to: usize, expires_at_ms: u64 },
     /// Only the owner can say.
@@ -76,7 +71,7 @@ impl<H: Host> Executor<H> {
     }
 
     /// Reads a key's record from its shard's memory, if this session may.
-    fn read(
+    pub(super) fn read(
         &mut self,
         connection: &Connection,
         key: &[u8],
@@ -105,56 +100,5 @@ impl<H: Host> Executor<H> {
                 Read::Ask
             }
         }
-    }
-
-    /// One reading command for each key: executed here, read where that
-    /// concludes, else asked.
-    pub(super) fn read_each<'a>(
-        &mut self,
-        connection: &mut Connection,
-        commands: impl Iterator<Item = Command<'a>>,
-        render: Render,
-    ) {
-        let mut waiting = Waiting::all(render, Vec::new());
-        for (part, command) in commands.enumerate() {
-            let key = command.key().unwrap_or_default();
-            let at = self.route(key);
-            let asked = Asked { shard: at.1, what: What::Read(group(at.0)) };
-            if waiting.bytes > RESP_MAX_REPLY_BYTES {
-                // A small request must not make a huge reply.
-                waiting.add(asked, Some(OwnedReply::status(Status::TooLarge)));
-                continue;
-            }
-            let reply = if part >= RESP_KEYS_PER_TURN {
-                None
-            } else if self.is_for_here(connection, at.1, &command) {
-                waiting.add(asked, self.execute_part_here(connection, (&command, at.0), part));
-                continue;
-            } else {
-                self.read_part(connection, (&command, at))
-            };
-            if reply.is_none() {
-                self.submit(connection, at.1, part, &command);
-            }
-            waiting.add(asked, reply);
-        }
-        if waiting.bytes > RESP_MAX_REPLY_BYTES {
-            let last = waiting.parts.iter_mut().flatten().last();
-            last.into_iter().for_each(|last| *last = OwnedReply::status(Status::TooLarge));
-        }
-        connection.wait(waiting);
-    }
-
-    /// The reply to one of a request's reading commands, from its shard's memory.
-    fn read_part(
-        &mut self,
-        connection: &Connection,
-        (command, at): (&Command<'_>, (KeyHash, usize)),
-    ) -> Option<OwnedReply> {
-        let key = command.key().unwrap_or_default();
-        let Read::Found { from, to, .. } = self.read(connection, key, at) else { return None };
-        let wants_value = matches!(command, Command::Get { .. });
-        let value = wants_value.then(|| self.record[from..to].to_vec());
-        Some(OwnedReply { status: Status::Ok, number: 1, value, has_more: false })
     }
 }

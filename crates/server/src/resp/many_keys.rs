@@ -1,0 +1,334 @@
+//! Requests that do the same with each of many keys: MGET, DEL, EXISTS, TOUCH and
+//! DEBUG DIGEST-VALUE.
+//!
+//! Keys of the thread's own shard are executed in place, reads of other shards' keys
+//! are tried in their memory. What is left goes as one job to each shard, which comes
+//! back once. What it keeps true: each answer stands in the reply where its key
+//! stands in the request; a key that is asked for is not overtaken by a later one of
+//! the same shard that is executed or read at once; a connection sees its own writes.
+
+use super::connection::Connection;
+use super::execute::Executor;
+use super::host::Host;
+use super::pending::{Part, write_reply};
+use super::read::Read;
+use super::unanswered::{Asked, What, group};
+use crate::jobs::{Job, Order, OwnedReply};
+use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies, REPLY_HEAD_BYTES};
+use crate::large_jobs::Here;
+use remora_engine::STREAM_CLASS;
+use remora_engine::command::{Command, Reply};
+use remora_front::request::{Keys, Render};
+use remora_front::resp::Protocol;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{
+    MAX_SHARDS, RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES, RESP_REQUESTS_AHEAD, STREAM_BYTES,
+};
+use remora_layout::message::Status;
+
+/// Memory for what keys were answered at once that is kept between requests.
+const KEEP_REPLY_BYTES: usize = 256 << 10;
+
+/// Answers, and which keys of the request they are of.
+#[derive(Default)]
+pub struct Answers {
+    replies: KeyReplies,
+    positions: Vec<u32>,
+}
+
+/// Keys that a shard is asked for together.
+struct Group {
+    shard: usize,
+    /// Where each stands in the request, and what it asks.
+    keys: Vec<(u32, What)>,
+    reply: Option<OwnedReply>,
+    /// The reply is a list with an answer for each key, and not the only key's answer.
+    is_list: bool,
+}
+
+/// A request that waits for some of its keys.
+pub struct ManyKeys {
+    render: Render,
+    keys: usize,
+    /// Of the keys that were not asked for.
+    answers: Answers,
+    /// By the part of the request that they are.
+    groups: Vec<Group>,
+    missing: usize,
+    /// Bytes of the values that are there.
+    value_bytes: usize,
+    /// Bytes of the jobs.
+    job_bytes: usize,
+    /// The values are more than a reply may have: nothing more is read.
+    is_too_large: bool,
+}
+
+impl ManyKeys {
+    /// Whether every answer is there.
+    pub const fn is_complete(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// How many keys.
+    pub const fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// Bytes of the values that are there.
+    pub const fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// Bytes of the jobs, of which shards hold some until all are answered.
+    pub const fn job_bytes(&self) -> usize {
+        self.job_bytes
+    }
+
+    /// Takes a shard's reply to a part, and gives what it answers to `answered`.
+    pub fn take(&mut self, part: usize, reply: OwnedReply, answered: impl FnMut(Asked)) {
+        let group = &mut self.groups[part];
+        let shard = group.shard;
+        group.keys.iter().map(|&(_, what)| Asked { shard, what }).for_each(answered);
+        self.missing -= 1;
+        let heads = if group.is_list { group.keys.len() * REPLY_HEAD_BYTES } else { 0 };
+        let bytes = reply.value.as_ref().map_or(0, |value| value.len() - heads);
+        if reply.status == Status::TooLarge || self.value_bytes + bytes > RESP_MAX_REPLY_BYTES {
+            self.is_too_large = true;
+        } else {
+            self.value_bytes += bytes;
+            group.reply = Some(reply);
+        }
+    }
+
+    /// Appends the reply to the request.
+    pub fn write(&self, out: &mut Vec<u8>, protocol: Protocol) {
+        if self.is_too_large {
+            let part = [Part::from(&Reply::status(Status::TooLarge))];
+            return write_reply(self.render, out, protocol, &part);
+        }
+        let mut parts = vec![Part::from(&Reply::status(Status::Ok)); self.keys];
+        let Answers { replies, positions } = &self.answers;
+        for (&position, answer) in positions.iter().zip(replies.iter()) {
+            parts[position as usize] = Part::from(answer);
+        }
+        let lists = self.groups.iter().filter_map(|group| Some((group, group.reply.as_ref()?)));
+        for (group, reply) in lists {
+            if !group.is_list {
+                parts[group.keys[0].0 as usize] = Part::from(reply);
+                continue;
+            }
+            let list = reply.value.as_deref().unwrap_or_default();
+            for (&(position, _), answer) in group.keys.iter().zip(KeyReplies::each(list)) {
+                parts[position as usize] = Part::from(answer);
+            }
+        }
+        write_reply(self.render, out, protocol, &parts);
+    }
+}
+
+/// A request whose keys are looked at one after the other.
+struct Request {
+    many: ManyKeys,
+    of: KeyCommand,
+    /// The job of each part that is one.
+    jobs: Vec<Option<Box<KeyBatch>>>,
+    /// The part that is the job of a shard; [`NONE`] without one.
+    job_of: [u8; MAX_SHARDS],
+    /// Whether the own shard may execute what is next; unknown at first.
+    may_here: Option<bool>,
+}
+
+const NONE: u8 = u8::MAX;
+
+impl<H: Host> Executor<H> {
+    /// One command for each key, whose numbers are added up; most requests name one.
+    pub(super) fn change_each(
+        &mut self,
+        connection: &mut Connection,
+        keys: Keys<'_>,
+        of: KeyCommand,
+    ) {
+        match (keys.len(), keys.clone().next()) {
+            (1, Some(key)) => self.key_command(connection, &of(key), Render::Sum),
+            _ => self.each_key(connection, keys, of, Render::Sum),
+        }
+    }
+
+    /// One command for each key.
+    pub(super) fn each_key<'a>(
+        &mut self,
+        connection: &mut Connection,
+        mut keys: impl ExactSizeIterator<Item = &'a [u8]>,
+        of: KeyCommand,
+        render: Render,
+    ) {
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.replies.clear();
+        answers.positions.clear();
+        let mut request = Request {
+            many: ManyKeys {
+                render,
+                keys: keys.len(),
+                answers,
+                groups: Vec::new(),
+                missing: 0,
+                value_bytes: 0,
+                job_bytes: 0,
+                is_too_large: false,
+            },
+            of,
+            jobs: Vec::new(),
+            job_of: [NONE; MAX_SHARDS],
+            may_here: None,
+        };
+        let mut first = 0;
+        let mut some = [(&[][..], (KeyHash(0), 0)); RESP_REQUESTS_AHEAD];
+        while first < request.many.keys && !request.many.is_too_large {
+            let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
+            let mut count = 0;
+            for key in keys.by_ref().take(RESP_REQUESTS_AHEAD) {
+                places[count] = self.route(key);
+                some[count] = (key, places[count]);
+                count += 1;
+            }
+            let is_at_once = first < RESP_KEYS_PER_TURN;
+            if is_at_once {
+                self.fetch_each(&places[..count]);
+            }
+            for (at, &(key, place)) in some[..count].iter().enumerate() {
+                let position = (first + at) as u32;
+                self.one_of_many(connection, &mut request, (key, place, position), is_at_once);
+            }
+            first += count;
+        }
+        self.end_many(connection, request);
+    }
+
+    /// One key: executed here, read where that concludes, or added to its shard's job.
+    fn one_of_many(
+        &mut self,
+        connection: &mut Connection,
+        request: &mut Request,
+        (key, (hash, shard), position): (&[u8], (KeyHash, usize), u32),
+        is_at_once: bool,
+    ) {
+        let command = (request.of)(key);
+        let is_home = shard == self.host.home();
+        if is_at_once && is_home {
+            let may = request.may_here;
+            let may = may.unwrap_or_else(|| self.is_for_here(connection, shard, &command));
+            request.may_here = Some(may);
+            if may {
+                return self.execute_one_here(connection, request, (&command, hash), position);
+            }
+        } else if is_at_once
+            && matches!(command, Command::Get { .. } | Command::Exists { .. })
+            && let Read::Found { from, to, .. } = self.read(connection, key, (hash, shard))
+        {
+            let wants_value = matches!(command, Command::Get { .. });
+            let value = wants_value.then(|| &self.record[from..to]);
+            return request.answer(position, (Status::Ok, 1, value));
+        }
+        if is_home {
+            // Nothing overtakes what the own shard is asked.
+            request.may_here = Some(false);
+        }
+        if matches!(command, Command::Get { .. })
+            && self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
+        {
+            connection.expect_large();
+        }
+        let what = if command.is_write() { What::Write } else { What::Read(group(hash)) };
+        request.job(shard).push(key, hash);
+        let part = request.job_of[shard] as usize;
+        request.many.groups[part].keys.push((position, what));
+        connection.ask(Asked { shard, what }, self.host.shards());
+    }
+
+    /// Executes one key's command in the thread's own shard.
+    fn execute_one_here(
+        &mut self,
+        connection: &mut Connection,
+        request: &mut Request,
+        (command, hash): (&Command<'_>, KeyHash),
+        position: u32,
+    ) {
+        self.host.counts().executed_here.add(1);
+        let home = self.host.home();
+        let token = self.token_of(connection, home, request.many.groups.len());
+        let is_answered = self.host.with_own(|shard, jobs, now| {
+            match jobs.execute_here(shard, (command, hash), token, now) {
+                Here::Reply(Reply { status, number, value, .. }) => {
+                    request.answer(position, (status, number, value));
+                    return true;
+                }
+                Here::Held => {}
+                Here::Large => connection.expect_large(),
+            }
+            false
+        });
+        if is_answered == Some(true) {
+            return;
+        }
+        request.may_here = Some(false);
+        let what = if command.is_write() { What::Write } else { What::Read(group(hash)) };
+        request.ask(Group {
+            shard: home,
+            keys: vec![(position, what)],
+            reply: None,
+            is_list: false,
+        });
+        request.jobs.push(None);
+        connection.ask(Asked { shard: home, what }, self.host.shards());
+    }
+
+    /// All keys were looked at: hands out the jobs, or replies.
+    fn end_many(&mut self, connection: &mut Connection, request: Request) {
+        let Request { mut many, jobs, .. } = request;
+        for (part, batch) in jobs.into_iter().enumerate() {
+            let Some(batch) = batch else { continue };
+            many.job_bytes += batch.bytes();
+            if batch.bytes() > STREAM_BYTES {
+                connection.expect_large();
+            }
+            let shard = many.groups[part].shard;
+            let token = self.token_of(connection, shard, part);
+            let order = Order::ExecuteEach(batch);
+            self.host.hand(shard, Job { order, token, most_objects: usize::MAX });
+        }
+        if !many.is_complete() {
+            return connection.wait_for_keys(many);
+        }
+        connection.reply(|out, protocol| many.write(out, protocol));
+        if many.answers.replies.capacity() <= KEEP_REPLY_BYTES {
+            self.answers = many.answers;
+        }
+    }
+}
+
+impl Request {
+    /// A key's answer is there.
+    fn answer(&mut self, position: u32, (status, number, value): (Status, i64, Option<&[u8]>)) {
+        let Answers { replies, positions } = &mut self.many.answers;
+        self.many.value_bytes += replies.push(status, number, value);
+        positions.push(position);
+        self.many.is_too_large |= self.many.value_bytes > RESP_MAX_REPLY_BYTES;
+    }
+
+    /// Something is asked of a shard.
+    fn ask(&mut self, group: Group) {
+        self.many.groups.push(group);
+        self.many.missing += 1;
+    }
+
+    /// The job of a shard.
+    fn job(&mut self, shard: usize) -> &mut KeyBatch {
+        if self.job_of[shard] == NONE {
+            self.job_of[shard] = self.jobs.len() as u8;
+            self.jobs.push(Some(Box::new(KeyBatch::new(self.of))));
+            self.ask(Group { shard, keys: Vec::new(), reply: None, is_list: true });
+        }
+        let job = &mut self.jobs[self.job_of[shard] as usize];
+        job.get_or_insert_with(|| Box::new(KeyBatch::new(self.of)))
+    }
+}
