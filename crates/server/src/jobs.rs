@@ -17,6 +17,7 @@ use crate::thread_counts::ThreadCounts;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use remora_engine::Reply;
 use remora_fabric::shm::Bell;
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAIL_UNDER_WAY;
 use remora_layout::message::Status;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -59,12 +60,14 @@ pub struct Job {
     pub token: Token,
     /// Objects that a search of a tree gives at most.
     pub most_objects: usize,
+    /// Of the key that is needed first; a hint.
+    pub hash: Option<KeyHash>,
 }
 
 impl Job {
     /// Executes an encoded command, which finds as many objects as there are.
     pub fn execute(command: Vec<u8>, token: Token) -> Self {
-        Self { order: Order::Execute(command), token, most_objects: usize::MAX }
+        Self { order: Order::Execute(command), token, most_objects: usize::MAX, hash: None }
     }
 }
 

@@ -250,7 +250,7 @@ fn begin<J: Journal>(
     replies: &mut Replies,
     now: Now,
 ) -> Option<LargeJob> {
-    let Job { order, token, most_objects: most } = job;
+    let Job { order, token, most_objects: most, hash: _ } = job;
     let bytes = match order {
         Order::Execute(bytes) => bytes,
         Order::ExecuteEach(batch) => {

@@ -434,7 +434,8 @@ fn job_of_keys(world: &mut World, connection: usize, keys: &[String], of: KeyCom
         batch.push(key.as_bytes(), hash);
     }
     let token = Token { home: 0, connection, serial: 1, request: 0, part: 0, shard: 0 };
-    let job = Job { order: Order::ExecuteEach(Box::new(batch)), token, most_objects: usize::MAX };
+    let order = Order::ExecuteEach(Box::new(batch));
+    let job = Job { order, token, most_objects: usize::MAX, hash: None };
     world.jobs.execute(&mut world.shard, job, Now::default());
 }
 

@@ -15,6 +15,9 @@ use remora_front::request::{self, Render};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
 
+/// Room for an encoded command with a key and a value of usual lengths; others grow.
+const COMMAND_BYTES: usize = 128;
+
 impl<H: Host> Executor<H> {
     /// One command for the shard that owns its key: executed, read or asked.
     #[inline]
@@ -202,7 +205,7 @@ impl<H: Host> Executor<H> {
 
     /// Sends an order about a reply of which the shard still has the rest.
     pub(super) fn order(&mut self, token: Token, order: Order) {
-        self.host.hand(token.shard, Job { order, token, most_objects: usize::MAX });
+        self.host.hand(token.shard, Job { order, token, most_objects: usize::MAX, hash: None });
     }
 
     /// Sends a job for the request that the connection will next wait for.
@@ -225,15 +228,15 @@ impl<H: Host> Executor<H> {
         command: &Command<'_>,
         most_objects: usize,
     ) -> Asked {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(COMMAND_BYTES);
         command.encode_within(self.database, 0, &mut bytes);
         if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
             connection.expect_large();
         }
         let token = self.token_of(connection, shard, part);
-        self.host.hand(shard, Job { most_objects, ..Job::execute(bytes, token) });
-        let hash = command.key().map_or(KeyHash(0), |key| self.route(key).0);
-        let asked = asked_of(command, hash, shard);
+        let hash = command.key().map(|key| self.route(key).0);
+        self.host.hand(shard, Job { most_objects, hash, ..Job::execute(bytes, token) });
+        let asked = asked_of(command, hash.unwrap_or(KeyHash(0)), shard);
         connection.ask(asked, self.host.shards());
         asked
     }

@@ -294,7 +294,7 @@ impl<H: Host> Executor<H> {
             let shard = many.groups[part].shard;
             let token = self.token_of(connection, shard, part);
             let order = Order::ExecuteEach(batch);
-            self.host.hand(shard, Job { order, token, most_objects: usize::MAX });
+            self.host.hand(shard, Job { order, token, most_objects: usize::MAX, hash: None });
         }
         if !many.is_complete() {
             return connection.wait_for_keys(many);

@@ -12,7 +12,7 @@ use remora_arena::{NoJournal, ReadView};
 use remora_engine::{Now, Shard};
 use remora_front::request::Sections;
 use remora_layout::database::Database;
-use remora_layout::limits::JOBS_PER_TURN;
+use remora_layout::limits::{JOBS_PER_TURN, RESP_REQUESTS_AHEAD};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
@@ -81,17 +81,23 @@ impl ShardHost {
         self.jobs.push_back(job);
     }
 
-    /// Executes some jobs, and moves a piece of a large one. The number of jobs.
+    /// Executes some jobs, whose keys are fetched side by side, and moves a piece of a
+    /// large one. The number of jobs.
     pub fn execute_jobs(&mut self) -> u64 {
         let mut jobs = 0;
-        while jobs < JOBS_PER_TURN as u64
-            && let Some(job) = self.jobs.pop_front()
+        while jobs < JOBS_PER_TURN
+            && let some @ 1.. = self.jobs.len().min(RESP_REQUESTS_AHEAD)
         {
-            self.large_jobs.execute(&mut self.shard, job, self.now);
-            jobs += 1;
+            let hashes = || self.jobs.iter().take(some).filter_map(|job| job.hash);
+            hashes().for_each(|hash| self.shard.prefetch(hash));
+            hashes().for_each(|hash| self.shard.prefetch_record(hash));
+            for job in self.jobs.drain(..some) {
+                self.large_jobs.execute(&mut self.shard, job, self.now);
+            }
+            jobs += some;
         }
         self.large_jobs.turn(&mut self.shard, self.now);
-        jobs
+        jobs as u64
     }
 
     /// The next reply for a connection of this thread; those for others go into
