@@ -169,6 +169,7 @@ note conformance-here "$body" --nocapture --test-threads 1
 left_out=()
 if [ -n "$running" ]; then
   server="$running"
+  wait_for_server "$server"
   left_out=(doctor-there conformance-there)
   if [ -n "$target" ]; then
     note conformance-between env "REMORA_TEST_TARGET=$target" "$body" "${elsewhere[@]}"

@@ -147,9 +147,8 @@ impl Control {
     }
 
     fn send(&mut self, command: [u64; 4], content: &[u8]) -> std::io::Result<()> {
-        let mut bytes = command.map(u64::to_le_bytes).concat();
-        bytes.extend_from_slice(content);
-        self.stream.write_all(&bytes)
+        self.stream.write_all(&command.map(u64::to_le_bytes).concat())?;
+        self.stream.write_all(content)
     }
 
     /// The answer to the last command: at most so many bytes.
