@@ -90,6 +90,7 @@ if [ -n "$host" ]; then
   fi
   if [ -z "$address" ]; then usage "the address of $host is unknown here: give --address IP"; fi
 fi
+if [ -n "$running" ]; then wait_for_server "$running"; fi
 start_bench
 : "${out:=target/rdma.json}"
 
@@ -169,7 +170,6 @@ note conformance-here "$body" --nocapture --test-threads 1
 left_out=()
 if [ -n "$running" ]; then
   server="$running"
-  wait_for_server "$server"
   left_out=(doctor-there conformance-there)
   if [ -n "$target" ]; then
     note conformance-between env "REMORA_TEST_TARGET=$target" "$body" "${elsewhere[@]}"
