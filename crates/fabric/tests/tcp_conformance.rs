@@ -1,161 +1,144 @@
-//! The conformance body over real sockets of the loopback, the target's agent
-//! in a thread of its own.
+//! The conformance body over real sockets, the target's agent in a thread of
+//! its own: of this process, or of another one.
 
+mod bed;
+
+use bed::{Backend, Bed, LOCAL, Shared, Target, pair, remote};
 use remora_arena::{Mapping, Words};
-use remora_fabric::conformance::{self, DEADLINE, EchoBed, TestBed};
+use remora_fabric::conformance::{self, DEADLINE, TestBed};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use rustix::event::{PollFd, PollFlags, poll};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Region of the initiator that the target writes.
-const LOCAL: u32 = 0;
+/// Beds over TCP.
+struct Tcp;
 
-fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (near, listener.accept().unwrap().0)
-}
+/// One whose target is in this process.
+type Near = Bed<Tcp, Target<Tcp>>;
 
-/// What the agent's thread is told and tells.
-#[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    echo: AtomicBool,
-    told: Mutex<Vec<(u32, u64)>>,
-}
+impl Backend for Tcp {
+    type Link = TcpLink;
+    type Connection = Connection;
 
-struct Bed {
-    readable: Words,
-    mailbox: Words,
-    local: Words,
-    link: TcpLink,
-    target: Arc<Connection>,
-    shared: Arc<Shared>,
-    agent: Option<JoinHandle<State>>,
-}
+    const READABLE: u32 = 5;
+    const MAILBOX: u32 = 6;
+    const ECHO_IMMEDIATE: Option<u32> = None;
 
-/// The agent: level-triggered poll(2) and turns, until the end.
-fn agent(target: Arc<Connection>, mailbox: Words, shared: Arc<Shared>) -> State {
-    let mut back = TcpLink::new(Arc::clone(&target));
-    let (mut buffer, mut wants_write) = (ReceiveBuffer::default(), false);
-    while !shared.stop.load(Ordering::Acquire) {
-        let mut interest = PollFlags::IN;
-        interest.set(PollFlags::OUT, wants_write);
-        let nap = Duration::from_millis(50).try_into().unwrap();
-        let _ = poll(&mut [PollFd::new(&*target, interest)], Some(&nap));
-        let progress = target.serve(&mut buffer, true, &mut |imm| {
-            if shared.echo.load(Ordering::Relaxed) && imm == 1 {
-                let bytes = mailbox.load_acquire(0).to_le_bytes();
-                let to = RemoteAddress { region: LOCAL, offset: 0 };
-                back.post(&[Work::Write { id: 0, to, bytes: &bytes, imm: None }]);
-            } else {
-                let word = mailbox.load_acquire(imm as usize);
-                shared.told.lock().unwrap().push((imm, word));
+    fn target(stream: TcpStream, shared: &Arc<Shared>) -> Arc<Connection> {
+        let connection = Connection::new(stream, Pumping::ByAgent).unwrap();
+        connection.expose(Self::READABLE, Exposed::Readable(shared.readable.view()));
+        connection.expose(Self::MAILBOX, Exposed::Writable(shared.mailbox.clone()));
+        connection
+    }
+
+    /// The agent: level-triggered poll(2) and turns.
+    fn serve(connection: &Arc<Connection>, shared: &Shared) {
+        let mut back = TcpLink::new(Arc::clone(connection));
+        let (mut buffer, mut wants_write) = (ReceiveBuffer::default(), false);
+        while !shared.stops() {
+            let mut interest = PollFlags::IN;
+            interest.set(PollFlags::OUT, wants_write);
+            let nap = Duration::from_millis(50).try_into().unwrap();
+            let _ = poll(&mut [PollFd::new(&**connection, interest)], Some(&nap));
+            let progress = connection.serve(&mut buffer, true, &mut |imm| shared.note(imm));
+            shared.answer::<Self>(&mut back);
+            wants_write = connection.wants_write();
+            if !matches!(progress.state, State::Idle | State::More) {
+                return;
             }
-        });
-        while back.poll().is_some() {}
-        wants_write = target.wants_write();
-        if !matches!(progress.state, State::Idle | State::More) {
-            return progress.state;
         }
     }
-    State::Idle
-}
 
-impl TestBed for Bed {
-    type Link = TcpLink;
+    fn settle(_: &Connection) {}
 
-    fn new(region_bytes: usize) -> Self {
-        let (near, far) = pair();
-        let [readable, mailbox] = [(); 2].map(|()| Words::new(Mapping::heap(region_bytes)));
-        let local = Words::new(Mapping::heap(4096));
-        let target = Connection::new(far, Pumping::ByAgent).unwrap();
-        target.expose(5, Exposed::Readable(readable.view()));
-        target.expose(6, Exposed::Writable(mailbox.clone()));
-        let shared = Arc::new(Shared::default());
-        let agent = std::thread::spawn({
-            let (target, mailbox, shared) = (target.clone(), mailbox.clone(), shared.clone());
-            move || agent(target, mailbox, shared)
-        });
-        let connection = Connection::new(near, Pumping::ByLinks).unwrap();
+    fn withdraw(connection: &Connection) {
+        connection.withdraw_all();
+    }
+
+    fn close(connection: &Connection) {
+        connection.close();
+    }
+
+    fn initiator(stream: TcpStream, _region_bytes: usize, local: &Words) -> TcpLink {
+        let connection = Connection::new(stream, Pumping::ByLinks).unwrap();
         connection.expose(LOCAL, Exposed::Writable(local.clone()));
-        let mut link = TcpLink::new(connection);
-        link.reserve_landing(region_bytes);
-        Self { readable, mailbox, local, link, target, shared, agent: Some(agent) }
-    }
-
-    fn link(&mut self) -> &mut TcpLink {
-        &mut self.link
-    }
-
-    fn readable(&self) -> u32 {
-        5
-    }
-
-    fn mailbox(&self) -> u32 {
-        6
-    }
-
-    fn target_store(&mut self, offset: usize, bytes: &[u8]) {
-        self.readable.copy_in(offset, bytes);
-    }
-
-    fn target_load(&mut self, offset: usize, bytes: usize) -> Vec<u8> {
-        let mut content = vec![0; bytes];
-        self.mailbox.copy_out(offset, &mut content);
-        content
-    }
-
-    fn withdraw(&mut self) {
-        self.target.withdraw_all();
-    }
-
-    fn lose(&mut self) -> LinkError {
-        self.target.close();
-        LinkError::Disconnected
-    }
-
-    fn immediates(&mut self) -> Vec<(u32, u64)> {
-        std::mem::take(&mut self.shared.told.lock().unwrap())
-    }
-}
-
-impl EchoBed for Bed {
-    fn start_echo(&mut self, _rounds: u64) {
-        self.shared.echo.store(true, Ordering::Relaxed);
-    }
-
-    fn echoed(&self) -> u64 {
-        self.local.load_acquire(0)
-    }
-
-    fn stop_echo(&mut self) -> u64 {
-        0
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.target.close();
-        let agent = self.agent.take().unwrap();
-        assert!(agent.join().is_ok() || std::thread::panicking(), "the agent panicked");
+        TcpLink::new(connection)
     }
 }
 
 #[test]
 fn tcp_conforms() {
-    conformance::run::<Bed>();
+    conformance::run::<Near>();
 }
 
 #[test]
 fn no_wake_up_is_lost() {
-    assert_eq!(conformance::wake_ups_are_not_lost::<Bed>(5000), 0);
+    assert_eq!(conformance::wake_ups_are_not_lost::<Near>(5000), 0);
+}
+
+/// Between two processes; `bench/rdma.sh` has them on two hosts.
+#[test]
+fn conforms_with_a_target_elsewhere() {
+    remote::with_target_elsewhere::<Tcp>("conforms_with_a_target_elsewhere", || {
+        remote::run::<Tcp>(500);
+    });
+}
+
+/// What an initiator must not ask for ends the target, which says why. It has
+/// one bed of 4096 bytes, or none.
+#[test]
+fn a_target_refuses_what_is_too_large() {
+    let refusal_of = |has_bed: bool, command: [u64; 4]| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let target = std::thread::spawn(move || remote::serve::<Tcp>(&listener));
+        let mut control = TcpStream::connect(address).unwrap();
+        let mut tell = |command: [u64; 4]| {
+            control.write_all(&command.map(u64::to_le_bytes).concat()).unwrap();
+        };
+        let _stream = has_bed.then(|| {
+            tell([1, 7, 0, 4096]);
+            TcpStream::connect(address).unwrap()
+        });
+        tell(command);
+        let refusal = target.join().unwrap().unwrap_err();
+        control.read_to_end(&mut Vec::new()).unwrap();
+        refusal
+    };
+    let too_long = refusal_of(false, [1, 7, 0, u64::MAX]);
+    assert_eq!(too_long, format!("a region of {} bytes is too long", u64::MAX));
+    assert_eq!(refusal_of(false, [3, 7, 0, 8]), "there is no bed 7");
+    assert_eq!(refusal_of(true, [3, 8, 0, 8]), "there is no bed 8");
+    for (offset, bytes) in [(0, 4097), (4096, 1), (u64::MAX, 8), (4, 8)] {
+        for command in [2, 3] {
+            let beyond = format!("{bytes} bytes at {offset} do not lie in a region of 4096");
+            assert_eq!(refusal_of(true, [command, 7, offset, bytes]), beyond);
+        }
+    }
+    assert_eq!(refusal_of(true, [9, 7, 0, 0]), "there is no command 9");
+}
+
+/// It ends with its initiator, also while it has a bed, or is made to wait for
+/// the rest of a command.
+#[test]
+fn a_target_ends_with_its_initiator() {
+    for command in [&[][..], &[1], &1u64.to_le_bytes()] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let target = std::thread::spawn(move || remote::serve::<Tcp>(&listener));
+        let mut control = TcpStream::connect(address).unwrap();
+        control.write_all(&[1u64, 7, 0, 4096].map(u64::to_le_bytes).concat()).unwrap();
+        let _stream = TcpStream::connect(address).unwrap();
+        control.read_exact(&mut [0; 8]).unwrap();
+        control.write_all(command).unwrap();
+        drop(control);
+        assert_eq!(target.join().unwrap(), Ok(()));
+    }
 }
 
 fn read(id: u64, offset: u64, into: usize, bytes: usize) -> Work<'static> {
@@ -168,9 +151,9 @@ fn read(id: u64, offset: u64, into: usize, bytes: usize) -> Work<'static> {
 fn links_of_many_threads_share_a_connection() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 400;
-    let mut bed = Bed::new(1 << 20);
+    let mut bed = Near::new(1 << 20);
     for word in 0..1 << 17 {
-        bed.readable.store(word, word as u64 * 3);
+        bed.peer.shared.readable.store(word, word as u64 * 3);
     }
     let connection = Arc::clone(bed.link().connection());
     let lost: u64 = std::thread::scope(|scope| {
@@ -222,7 +205,7 @@ fn one_of_many(mut link: TcpLink, thread: u64, rounds: u64) -> u64 {
 /// A failure that the initiator finds itself fails one link, not its siblings.
 #[test]
 fn a_link_that_fails_by_itself_fails_alone() {
-    let mut bed = Bed::new(4096);
+    let mut bed = Near::new(4096);
     let mut other = TcpLink::new(Arc::clone(bed.link().connection()));
     other.post(&[read(1, 0, 0, 8)]);
     assert_eq!(other.wait(None), Waited::Completed);
@@ -246,8 +229,8 @@ fn a_link_that_fails_by_itself_fails_alone() {
 /// One region is withdrawn: the others, and what was read before, stay.
 #[test]
 fn one_region_is_withdrawn() {
-    let mut bed = Bed::new(4096);
-    bed.target.withdraw(6);
+    let mut bed = Near::new(4096);
+    bed.peer.connection.withdraw(6);
     bed.link.post(&[read(1, 0, 0, 8)]);
     while bed.link.poll().is_none() {
         bed.link.wait(None);
@@ -261,7 +244,7 @@ fn one_region_is_withdrawn() {
         bed.link.wait(None);
     };
     assert_eq!(completion.result, Err(LinkError::Withdrawn));
-    assert_eq!(bed.mailbox.load(0), 0);
+    assert_eq!(bed.peer.shared.mailbox.load(0), 0);
 }
 
 /// A peer that does not read: posts are refused at a bound, and nothing hangs.
@@ -288,12 +271,12 @@ fn a_peer_that_does_not_read_overruns_the_link() {
 /// delivers. Two threads WRITE to the peer and wait for each answer.
 #[test]
 fn links_at_the_agents_end_wait_for_the_agent() {
-    let mut bed = Bed::new(4096);
+    let mut bed = Near::new(4096);
     let peer_stops = Arc::new(AtomicBool::new(false));
     let lost: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..2u64)
             .map(|thread| {
-                let target = Arc::clone(&bed.target);
+                let target = Arc::clone(&bed.peer.connection);
                 scope.spawn(move || write_and_wait(TcpLink::new(target), thread))
             })
             .collect();
@@ -383,7 +366,7 @@ fn two_ends_that_read_from_each_other_do_not_block() {
 /// away: if it led, the other one must lead in its place.
 #[test]
 fn a_leader_that_goes_away_hands_over() {
-    let mut bed = Bed::new(1 << 20);
+    let mut bed = Near::new(1 << 20);
     let connection = Arc::clone(bed.link().connection());
     let barrier = &std::sync::Barrier::new(2);
     let lost: u64 = std::thread::scope(|scope| {

@@ -1,219 +1,204 @@
 //! The conformance body between two real RDMA devices, or over one device's
-//! loopback. They need a device: the virtual machine of `make rxe` runs them
-//! (feature `rxe`), with `REMORA_TEST_DEVICES=TARGET,INITIATOR`.
+//! loopback, or between two hosts. They need a device: the virtual machine of
+//! `make rxe` runs them (feature `rxe`), with `REMORA_TEST_DEVICES=TARGET,INITIATOR`.
+//!
+//! The halves are made as a session's are ([`remora_layout::verbs`]), but that
+//! the initiator first says in how many pieces the target is to register what is READ.
 
-use remora_arena::{Mapping, Words};
-use remora_fabric::conformance::{self, EchoBed, TestBed};
+mod bed;
+
+use bed::{Backend, Bed, Shared, Target, remote};
+use remora_arena::Words;
+use remora_fabric::conformance;
 use remora_fabric::verbs::{
-    Connection, Parts, PeerArena, PeerRegion, Registration, Unconnected, VerbsLink, access,
-    bind_window, key_of, open,
+    Connection, Domain, Mtu, Packets, Parts, PeerRegion, Registration, Unconnected, VerbsLink,
+    access, bind_window, key_of, open, read_arenas,
 };
-use remora_fabric::{Link, LinkError, RemoteAddress, Work};
+use remora_layout::verbs::{ArenaPlace, RegionKey, VerbsEnd, VerbsReady};
 use rustix::event::{PollFd, PollFlags, poll};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromZeros, IntoBytes};
 
-/// Region of the initiator that the target writes.
-const LOCAL: u32 = 0;
+/// Most pieces that a target registers.
+const MAX_PIECES: usize = 64;
 
-fn control() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (near, listener.accept().unwrap().0)
+/// Beds over verbs. What is READ is registered in so many pieces.
+struct Verbs<const PIECES: usize>;
+
+/// One whose target is in this process.
+type Near<const PIECES: usize> = Bed<Verbs<PIECES>, Target<Verbs<PIECES>>>;
+
+/// A queue pair for a peer that this stream leads to, at the device that
+/// `REMORA_TEST_DEVICES` names for this end, or at the best one of
+/// `REMORA_RDMA_DEVICES`; with the settings of a client for its packets.
+fn unconnected(stream: &TcpStream, end: usize) -> (Arc<Domain>, Unconnected) {
+    let names = |variable| {
+        let names = std::env::var(variable).unwrap_or_default();
+        let names = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned);
+        names.collect::<Vec<_>>()
+    };
+    let devices = match names("REMORA_TEST_DEVICES").get(end) {
+        Some(device) => vec![device.clone()],
+        None => names("REMORA_RDMA_DEVICES"),
+    };
+    let local = stream.local_addr().unwrap().ip().to_canonical();
+    let (domain, place) = open(Some(local), &devices).unwrap();
+    let setting = |variable| std::env::var(variable).ok().map(|text| text.parse::<u32>().unwrap());
+    let small = |variable| setting(variable).unwrap_or(0).try_into().unwrap();
+    let packets = Packets {
+        traffic_class: small("REMORA_RDMA_TRAFFIC_CLASS"),
+        service_level: small("REMORA_RDMA_SERVICE_LEVEL"),
+        pkey_index: small("REMORA_RDMA_PKEY_INDEX").into(),
+        mtu: setting("REMORA_RDMA_MTU").map(|bytes| Mtu::of_bytes(bytes).unwrap()),
+    };
+    let unconnected = Unconnected::with_packets(&domain, &place, &packets).unwrap();
+    (domain, unconnected)
 }
 
-#[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    echo: AtomicBool,
-    told: Mutex<Vec<(u32, u64)>>,
+/// What is READ, registered in so many pieces, and what the initiator is told of
+/// it.
+fn register(domain: &Arc<Domain>, readable: &Words, pieces: usize) -> (Vec<Registration>, Vec<u8>) {
+    let bytes = readable.bytes();
+    // Where they meet is no page's end, unless there is only one.
+    let piece_bytes = bytes.div_ceil(pieces).next_multiple_of(8);
+    let registered: Vec<Registration> = (0..bytes)
+        .step_by(piece_bytes)
+        .map(|at| at..bytes.min(at + piece_bytes))
+        .map(|part| Registration::readable(domain, &readable.view(), part).unwrap())
+        .collect();
+    assert_eq!(registered.len(), pieces);
+    let place = ArenaPlace {
+        address: registered[0].address().into(),
+        bytes: (bytes as u64).into(),
+        piece_bytes: (piece_bytes as u64).into(),
+    };
+    let mut told = place.as_bytes().to_vec();
+    told.extend(registered.iter().flat_map(|piece| piece.rkey().to_le_bytes()));
+    (registered, told)
 }
 
-/// What is READ is registered in so many pieces.
-struct Bed<const PIECES: usize> {
-    readable: Words,
-    mailbox: Words,
-    local: Words,
-    link: VerbsLink,
-    target: Arc<Connection>,
-    shared: Arc<Shared>,
-    agent: Option<JoinHandle<()>>,
-}
-
-/// The agent: sleeps until an immediate comes, and answers it if it is to.
-fn agent_turn(target: &Connection, shared: &Shared, back: &mut VerbsLink) {
-    target.arm(false);
-    if shared.echo.load(Ordering::Relaxed) {
-        let told = std::mem::take(&mut *shared.told.lock().unwrap());
-        for (_, word) in told {
-            let to = RemoteAddress { region: LOCAL, offset: 0 };
-            let bytes = word.to_le_bytes();
-            back.post(&[Work::Write { id: 0, to, bytes: &bytes, imm: Some(0) }]);
-        }
-        while back.poll().is_some() {}
-    }
-    let nap = Duration::from_millis(20).try_into().unwrap();
-    let _ = poll(&mut [PollFd::new(target, PollFlags::IN)], Some(&nap));
-}
-
-impl<const PIECES: usize> TestBed for Bed<PIECES> {
+impl<const PIECES: usize> Backend for Verbs<PIECES> {
     type Link = VerbsLink;
+    type Connection = Connection;
 
-    fn new(region_bytes: usize) -> Self {
-        let devices = std::env::var("REMORA_TEST_DEVICES").unwrap_or_default();
-        let mut devices = devices.split(',').filter(|name| !name.is_empty()).map(str::to_owned);
-        let [far_device, near_device] = [(); 2].map(|()| Vec::from_iter(devices.next()));
-        let (near_control, far_control) = control();
-        let (far_domain, far_place) = open(None, &far_device).unwrap();
-        let (near_domain, near_place) = open(None, &near_device).unwrap();
-        let [readable, mailbox] = [(); 2].map(|()| Words::new(Mapping::heap(region_bytes)));
-        let local = Words::new(Mapping::heap(4096));
-        // Where they meet is no page's end, unless there is only one.
-        let piece_bytes = region_bytes.div_ceil(PIECES).next_multiple_of(8);
-        let pieces: Vec<Registration> = (0..region_bytes)
-            .step_by(piece_bytes)
-            .map(|at| at..region_bytes.min(at + piece_bytes))
-            .map(|part| Registration::readable(&far_domain, &readable.view(), part).unwrap())
-            .collect();
-        assert_eq!(pieces.len(), PIECES);
-        let arena = PeerArena {
-            address: pieces[0].address(),
-            bytes: region_bytes as u64,
-            piece_bytes: piece_bytes as u64,
-            rkeys: pieces.iter().map(Registration::rkey).collect(),
-        };
-        let mailbox_memory = Registration::of(&far_domain, &mailbox, access::BY_WINDOW).unwrap();
-        let local_memory = Registration::of(&near_domain, &local, access::WRITE).unwrap();
-        let far = Unconnected::new(&far_domain, &far_place).unwrap();
-        let near = Unconnected::new(&near_domain, &near_place).unwrap();
-        let (far_end, near_end) = (far.end(), near.end());
-        let (far, near) = (far.connect(&near_end).unwrap(), near.connect(&far_end).unwrap());
-        let window = bind_window(&far_domain, &far, &mailbox_memory).unwrap();
-        let peer = vec![
-            PeerRegion::Arena(arena),
-            PeerRegion::Mailbox(key_of(&mailbox_memory, window.rkey)),
-        ];
-        let shared = Arc::new(Shared::default());
-        let on_immediate = {
-            let (shared, mailbox) = (Arc::clone(&shared), mailbox.clone());
-            move |imm: u32| {
-                let is_echo = shared.echo.load(Ordering::Relaxed);
-                let word = mailbox.load_acquire(if is_echo { 0 } else { imm as usize });
-                shared.told.lock().unwrap().push((imm, word));
-            }
-        };
-        let target = Connection::new(Parts {
-            pair: far,
-            domain: far_domain,
-            control: far_control,
-            peer: vec![PeerRegion::Mailbox(key_of(&local_memory, local_memory.rkey()))],
+    const READABLE: u32 = 0;
+    const MAILBOX: u32 = 1;
+    const ECHO_IMMEDIATE: Option<u32> = Some(0);
+
+    fn target(mut stream: TcpStream, shared: &Arc<Shared>) -> Arc<Connection> {
+        let mut pieces = U32::new_zeroed();
+        stream.read_exact(pieces.as_mut_bytes()).unwrap();
+        let pieces = pieces.get() as usize;
+        assert!((1..=MAX_PIECES).contains(&pieces), "{pieces} pieces");
+        let (domain, unconnected) = unconnected(&stream, 0);
+        let (mut exposed, arena) = register(&domain, &shared.readable, pieces);
+        let mailbox = Registration::of(&domain, &shared.mailbox, access::BY_WINDOW).unwrap();
+        stream.write_all(unconnected.end().as_bytes()).unwrap();
+        stream.write_all(&arena).unwrap();
+        let (mut end, mut local) = (VerbsEnd::new_zeroed(), RegionKey::new_zeroed());
+        stream.read_exact(end.as_mut_bytes()).unwrap();
+        stream.read_exact(local.as_mut_bytes()).unwrap();
+        let pair = unconnected.connect(&end).unwrap();
+        let window = bind_window(&domain, &pair, &mailbox).unwrap();
+        let mut ready = VerbsReady::new_zeroed();
+        ready.mailbox = key_of(&mailbox, window.rkey);
+        exposed.push(mailbox);
+        let connection = Connection::new(Parts {
+            pair,
+            domain,
+            control: stream.try_clone().unwrap(),
+            peer: vec![PeerRegion::Mailbox(local)],
             shards: 1,
-            exposed: pieces.into_iter().chain([mailbox_memory]).collect(),
+            exposed,
             windows: vec![window],
-            on_immediate: Box::new(on_immediate),
+            on_immediate: Box::new({
+                let shared = Arc::clone(shared);
+                move |imm| shared.note(imm)
+            }),
         })
         .unwrap();
+        stream.write_all(ready.as_bytes()).unwrap();
+        connection
+    }
+
+    /// The agent: sleeps until an immediate comes, and answers it if it is to.
+    fn serve(connection: &Arc<Connection>, shared: &Shared) {
+        let mut back = VerbsLink::new(Arc::clone(connection));
+        while !shared.stops() {
+            connection.arm(false);
+            shared.answer::<Self>(&mut back);
+            let nap = Duration::from_millis(20).try_into().unwrap();
+            let _ = poll(&mut [PollFd::new(&**connection, PollFlags::IN)], Some(&nap));
+        }
+    }
+
+    /// A WRITE is complete once its bytes and its immediate are delivered; the
+    /// target's thread takes the immediate a moment later.
+    fn settle(connection: &Connection) {
+        connection.pump();
+    }
+
+    fn withdraw(connection: &Connection) {
+        connection.withdraw();
+    }
+
+    fn close(connection: &Connection) {
+        connection.close();
+    }
+
+    fn initiator(mut stream: TcpStream, region_bytes: usize, local: &Words) -> VerbsLink {
+        stream.write_all(U32::new(PIECES as u32).as_bytes()).unwrap();
+        let mut end = VerbsEnd::new_zeroed();
+        stream.read_exact(end.as_mut_bytes()).expect("the target has a device");
+        let arena = read_arenas(&mut stream, 1).unwrap().remove(0);
+        assert_eq!((arena.bytes, arena.rkeys.len()), (region_bytes as u64, PIECES));
+        let (domain, unconnected) = unconnected(&stream, 1);
+        let local = Registration::of(&domain, local, access::WRITE).unwrap();
+        let own_end = unconnected.end();
+        // First: the target may write as soon as it has heard of this end.
+        let pair = unconnected.connect(&end).unwrap();
+        stream.write_all(own_end.as_bytes()).unwrap();
+        stream.write_all(key_of(&local, local.rkey()).as_bytes()).unwrap();
+        let mut ready = VerbsReady::new_zeroed();
+        stream.read_exact(ready.as_mut_bytes()).unwrap();
         let connection = Connection::new(Parts {
-            pair: near,
-            domain: near_domain,
-            control: near_control,
-            peer,
+            pair,
+            domain,
+            control: stream,
+            peer: vec![PeerRegion::Arena(arena), PeerRegion::Mailbox(ready.mailbox)],
             shards: 100,
-            exposed: vec![local_memory],
+            exposed: vec![local],
             windows: Vec::new(),
             on_immediate: Box::new(|_| {}),
-        })
-        .unwrap();
-        let mut link = VerbsLink::new(connection);
-        link.reserve_landing(region_bytes);
-        let agent = std::thread::spawn({
-            let (target, shared) = (Arc::clone(&target), Arc::clone(&shared));
-            move || {
-                let mut back = VerbsLink::new(Arc::clone(&target));
-                while !shared.stop.load(Ordering::Acquire) {
-                    agent_turn(&target, &shared, &mut back);
-                }
-            }
         });
-        Self { readable, mailbox, local, link, target, shared, agent: Some(agent) }
-    }
-
-    fn link(&mut self) -> &mut VerbsLink {
-        &mut self.link
-    }
-
-    fn readable(&self) -> u32 {
-        0
-    }
-
-    fn mailbox(&self) -> u32 {
-        1
-    }
-
-    fn target_store(&mut self, offset: usize, bytes: &[u8]) {
-        self.readable.copy_in(offset, bytes);
-    }
-
-    fn target_load(&mut self, offset: usize, bytes: usize) -> Vec<u8> {
-        let mut content = vec![0; bytes];
-        self.mailbox.copy_out(offset, &mut content);
-        content
-    }
-
-    fn withdraw(&mut self) {
-        self.target.withdraw();
-    }
-
-    fn lose(&mut self) -> LinkError {
-        self.target.close();
-        LinkError::Disconnected
-    }
-
-    fn immediates(&mut self) -> Vec<(u32, u64)> {
-        // A WRITE is complete once its bytes and its immediate are delivered;
-        // the target's thread takes the immediate a moment later.
-        self.target.pump();
-        std::mem::take(&mut self.shared.told.lock().unwrap())
-    }
-}
-
-impl<const PIECES: usize> EchoBed for Bed<PIECES> {
-    fn start_echo(&mut self, _rounds: u64) {
-        self.shared.echo.store(true, Ordering::Relaxed);
-    }
-
-    fn echoed(&self) -> u64 {
-        self.local.load_acquire(0)
-    }
-
-    fn stop_echo(&mut self) -> u64 {
-        0
-    }
-}
-
-impl<const PIECES: usize> Drop for Bed<PIECES> {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.target.close();
-        let agent = self.agent.take().unwrap();
-        assert!(agent.join().is_ok() || std::thread::panicking(), "the agent panicked");
+        VerbsLink::new(connection.unwrap())
     }
 }
 
 #[test]
 fn verbs_conform() {
-    conformance::run::<Bed<1>>();
+    conformance::run::<Near<1>>();
 }
 
 #[test]
 fn verbs_conform_in_pieces() {
-    conformance::run::<Bed<21>>();
+    conformance::run::<Near<21>>();
 }
 
 #[test]
 fn no_wake_up_is_lost() {
-    assert_eq!(conformance::wake_ups_are_not_lost::<Bed<1>>(500), 0);
+    assert_eq!(conformance::wake_ups_are_not_lost::<Near<1>>(500), 0);
+}
+
+/// Between two processes; `bench/rdma.sh` has them on two hosts. The initiator
+/// says in how many pieces.
+#[test]
+fn conforms_with_a_target_elsewhere() {
+    remote::with_target_elsewhere::<Verbs<21>>("conforms_with_a_target_elsewhere", || {
+        remote::run::<Verbs<21>>(500);
+    });
 }
