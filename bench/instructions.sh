@@ -53,6 +53,8 @@ count_server() {
     sed -n 's/^totals: //p' $(grep -l ShardLoop "$place"/tcp.out-*)
 }
 tcp_port=${INSTRUCTIONS_PORT:-17391}
+# A descriptor for each session, at both ends.
+ulimit -n "$(ulimit -Hn)"
 
 for one in "${what[@]}"; do
     if [[ $one == tcp-get-* ]]; then
