@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering;
 pub mod asleep;
 #[path = "../../crates/client/src/combine.rs"]
 pub mod combine;
+#[path = "../../crates/fabric/src/shm/mark.rs"]
+pub mod mark;
 #[path = "../../crates/client/src/pointer_cache.rs"]
 #[allow(dead_code, reason = "only its entry is modelled")]
 mod pointer_cache;

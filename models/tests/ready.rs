@@ -79,7 +79,7 @@ fn is_lost(frames: &'static [u64], preemptions: Option<usize>, bit_first: bool) 
             if seen.iter().sum::<u64>() == frames.iter().sum() {
                 return false;
             }
-            if park(&shared.parked, || shared.ready.load(Ordering::Relaxed) != 0) {
+            if park(&shared.parked, 1, || shared.ready.load(Ordering::Relaxed) != 0) {
                 if !shared.wait(frames.len()) {
                     return true;
                 }

@@ -1,16 +1,19 @@
 //! Rings of one's own over shared memory: what a frame costs does not depend on
-//! how many sessions there are, and no thread waits for another.
+//! how many sessions there are, over TCP neither, and no thread waits for another.
 
 use remora_client::{Client, Options, Path, Session, SetOptions, Wake, Wanted};
 use remora_engine::Command;
 use remora_layout::limits::{KEPT_UNPARKED, MAX_RING_SETS};
 use remora_layout::session::ready_word;
-use remora_tests::{RawSession, Resp, ServerProcess, wait_until};
+use remora_tests::{RawSession, Resp, ServerProcess, Value, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Idle client processes beside the active one.
 const IDLE: usize = 1_000;
+/// The same over TCP.
+const IDLE_OVER_TCP: usize = 200;
 
 fn raise_own_limit() {
     let limit = getrlimit(Resource::Nofile);
@@ -67,33 +70,68 @@ fn a_frame_costs_as_many_looks_among_a_thousand_idle_sessions_as_alone() {
     raise_own_limit();
     for wake in ["event", "poll"] {
         let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=1", "--wake", wake]);
-        let mut resp = server.resp();
-        let mut active = server.session_with(&options());
-        let alone = asks(&mut active, &mut resp, 2_000);
-        let mut idle: Vec<Session> = (0..IDLE).map(|_| server.session_with(&options())).collect();
-        for session in &mut idle {
-            session.set(b"k", b"v", SetOptions::default()).unwrap();
-        }
-        wait_until("idle clients are parked", || {
-            // The shard parks in its turns.
-            asks(&mut active, &mut resp, 10);
-            resp.info("ring_clients_parked") >= (IDLE - KEPT_UNPARKED) as u64
-        });
-        let among = asks(&mut active, &mut resp, 2_000);
-        for Looks { frames, turns, rings, clients } in [alone, among] {
-            println!("{wake}: {frames} frames in {turns} turns: {rings} rings, {clients} clients");
-            assert!(frames >= 2_000 && turns > 0);
-            assert!(rings <= 2 * frames, "{rings} rings for {frames} frames");
-            let most = (KEPT_UNPARKED as u64 + 2) * turns;
-            assert!(clients <= most, "{clients} clients in {turns} turns");
-        }
-        // Each of them is heard when it rings.
-        for session in &mut idle {
-            assert!(session.get(b"k", Path::Ask).unwrap().value.is_some());
-        }
-        assert!(resp.info("ring_doorbells") > 0);
-        assert_eq!(resp.info("sessions_violated"), 0);
+        let connect = || server.session_with(&options());
+        costs_as_many_looks_among_idle_sessions(wake, &server, connect, (IDLE, 1));
     }
+}
+
+/// With two shards half of the sessions are received by the other shard's thread.
+#[test]
+fn a_frame_over_tcp_costs_as_many_looks_among_idle_sessions_as_alone() {
+    raise_own_limit();
+    for (wake, shards) in [("event", 1), ("poll", 1), ("event", 2), ("hybrid", 2)] {
+        let flags = ["--max-memory=64MiB", "--fabric-address=127.0.0.1:0", "--wake", wake];
+        let shards_flag = format!("--shards={shards}");
+        let server = ServerProcess::start(&[&flags[..], &[&shards_flag]].concat());
+        let address = fabric(&server);
+        let options = Options { transport: Wanted::Tcp, ..options() };
+        let connect = || Session::connect(address, &options).unwrap();
+        let what = format!("{wake}, {shards} shards");
+        costs_as_many_looks_among_idle_sessions(&what, &server, connect, (IDLE_OVER_TCP, shards));
+    }
+}
+
+fn fabric(server: &ServerProcess) -> SocketAddr {
+    let told = server.resp().call("CONFIG GET fabric_address");
+    let Value::Array(pair) = &told else { panic!("{told:?}") };
+    let Some(Value::Bulk(address)) = pair.get(1) else { panic!("{told:?}") };
+    String::from_utf8_lossy(address).parse().unwrap()
+}
+
+fn costs_as_many_looks_among_idle_sessions(
+    what: &str,
+    server: &ServerProcess,
+    connect: impl Fn() -> Session,
+    (many, shards): (usize, usize),
+) {
+    let mut resp = server.resp();
+    let mut active = connect();
+    let alone = asks(&mut active, &mut resp, 2_000);
+    let mut idle: Vec<Session> = (0..many).map(|_| connect()).collect();
+    for session in &mut idle {
+        session.set(b"k", b"v", SetOptions::default()).unwrap();
+    }
+    wait_until("idle clients are parked", || {
+        // The shards park in their turns.
+        for number in 0..10 * shards as u64 {
+            active.set(&number.to_le_bytes(), b"v", SetOptions::default()).unwrap();
+        }
+        resp.info("ring_clients_parked") >= ((many - KEPT_UNPARKED) * shards) as u64
+    });
+    let among = asks(&mut active, &mut resp, 2_000);
+    for Looks { frames, turns, rings, clients } in [alone, among] {
+        println!("{what}: {frames} frames in {turns} turns: {rings} rings, {clients} clients");
+        assert!(frames >= 2_000 && turns > 0);
+        assert!(rings <= 2 * frames, "{rings} rings for {frames} frames");
+        let most = (KEPT_UNPARKED as u64 + 2) * turns;
+        assert!(clients <= most, "{clients} clients in {turns} turns");
+    }
+    // Each of them is heard when it rings.
+    for session in &mut idle {
+        assert!(session.get(b"k", Path::Ask).unwrap().value.is_some());
+    }
+    assert!(resp.info("ring_doorbells") > 0);
+    assert_eq!(resp.info("sessions_violated"), 0);
 }
 
 #[test]

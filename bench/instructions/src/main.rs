@@ -1,10 +1,12 @@
 //! Executes one kind of operation some times in a function of its own, so that
 //! callgrind can count what they take: `bench/instructions.sh` runs it.
 //!
-//! `remora-bench-instructions WHAT TIMES [SOCKET]`
+//! `remora-bench-instructions WHAT TIMES [SOCKET]`, or
+//! `remora-bench-instructions tcp-get TIMES ADDRESS IDLE PID`, where the server with this
+//! PID is what callgrind runs
 
 use remora_arena::{NoJournal, Owner};
-use remora_client::{Options, Path, Session, SetOptions};
+use remora_client::{Options, Path, Session, SetOptions, Wanted};
 use remora_engine::command::{Command, Condition, Expiry, TreeCommand};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::rtree::Predicate;
@@ -34,6 +36,10 @@ fn main() {
                 assert!(got.value.is_some());
             });
         }
+        "tcp-get" => {
+            let mut next = || arguments.next().expect("ADDRESS IDLE PID");
+            tcp_get(times, &next(), next().parse().expect("IDLE"), &next());
+        }
         "asked-get" | "asked-set" => {
             let mut shard = shard(64 << 20);
             let requests: Vec<Vec<u8>> = (0..KEYS).map(|at| set_request(at)).collect();
@@ -55,8 +61,39 @@ fn main() {
                 counted(times, |at| search(&mut shard, at));
             }
         }
-        _ => panic!("cached-get, asked-get, asked-set, search or insert, not {what}"),
+        _ => panic!("cached-get, asked-get, asked-set, tcp-get, search or insert, not {what}"),
     }
+}
+
+/// One session asks over TCP, and so many others that have asked once do not: callgrind
+/// looks at the server meanwhile.
+fn tcp_get(times: u64, address: &str, idle: usize, pid: &str) {
+    let address: std::net::SocketAddr = address.parse().expect("ADDRESS");
+    let options = Options { transport: Wanted::Tcp, ..Options::default() };
+    let connect = || {
+        let mut session = Session::connect(address, &options).unwrap();
+        session.set(&key(0), &[7; 32], SetOptions::default()).unwrap();
+        session
+    };
+    let _idle: Vec<Session> = (0..idle).map(|_| connect()).collect();
+    let mut active = connect();
+    let mut ask = |times| {
+        for _ in 0..times {
+            assert!(active.get(&key(0), Path::Ask).unwrap().value.is_some());
+        }
+    };
+    // Until the idle ones are parked.
+    for _ in 0..20 {
+        ask(20);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let instrument = |state| {
+        let control = std::process::Command::new("callgrind_control").args(["-i", state, pid]).output();
+        assert!(control.expect("callgrind_control").status.success());
+    };
+    instrument("on");
+    ask(times);
+    instrument("off");
 }
 
 /// What callgrind collects.

@@ -119,11 +119,13 @@ pub enum Plant {
     /// A thread that puts others' requests into a ring does not look once more
     /// whether some were left meanwhile.
     CombineOnce = 49,
+    /// Who tells a shard of a parked client says first that there is some.
+    WordBeforePlace = 50,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 49] = [
+    pub const ALL: [(&'static str, Self); 50] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -173,6 +175,7 @@ impl Plant {
         ("leave-added-frames", Self::LeaveAddedFrames),
         ("park-without-scan", Self::ParkWithoutScan),
         ("combine-once", Self::CombineOnce),
+        ("word-before-place", Self::WordBeforePlace),
     ];
 }
 

@@ -1,6 +1,6 @@
 //! An agent: executes the READs and WRITEs of clients that come by TCP on the
 //! server's memory, takes what the completion queues of those over RDMA tell, and
-//! wakes the shards that both write to.
+//! marks their clients as ready at the shards that both write to, and wakes these.
 //!
 //! Each shard's thread drives one, with the set of descriptors for which it waits
 //! anyway: what a client has sent is executed in the turn in which it is received.
@@ -15,6 +15,7 @@ use crate::shared::{AgentCounts, Shared, count};
 use crossbeam_queue::SegQueue;
 use remora_fabric::LinkError;
 use remora_fabric::far::Carrier;
+use remora_fabric::shm::mark::ReadyMark;
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::tcp::{Progress, ReceiveBuffer, State};
 use remora_layout::limits::{
@@ -31,6 +32,8 @@ pub struct Served {
     pub carrier: Carrier,
     /// The session's number.
     pub session: u64,
+    /// By which each shard learns that something has come.
+    pub marks: Arc<[ReadyMark]>,
     /// Set by the agent when the connection is at its end.
     pub has_ended: Arc<AtomicBool>,
 }
@@ -223,10 +226,11 @@ impl Agent {
         client.is_queued = false;
         moved.connections += 1;
         let (shared, rings) = (&self.shared, &mut self.rings);
+        let marks = &client.served.marks;
         let (state, takes_more) = match &client.served.carrier {
             Carrier::Tcp(connection) => {
                 let told = &mut |imm| {
-                    if let Some(shard) = shared.shard_of(imm) {
+                    if let Some(shard) = shared.mark(marks, imm) {
                         rings.shards |= 1 << shard;
                         rings.frames += 1;
                     }

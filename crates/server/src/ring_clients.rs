@@ -2,8 +2,10 @@
 //!
 //! What it keeps true:
 //! * what a turn costs does not depend on how many clients there are, but on how
-//!   many of them have had something to do lately: the others are *parked*
-//!   ([`remora_fabric::shm::ready`]), and looked at again when they ring;
+//!   many of them have had something to do lately: the others are *parked*, and
+//!   looked at again when they ring. A client over shared memory signals its eventfd
+//!   ([`remora_fabric::shm::ready`]); for one over a network the thread that receives
+//!   what it sends sets a bit ([`remora_fabric::shm::mark`]);
 //! * a client that is parked has nothing under way for which the shard would have
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
@@ -12,7 +14,9 @@ use crate::ring_session::{RingSession, SessionError};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
+use remora_fabric::shm::mark::RungClients;
 use remora_layout::limits::{DOORBELL_LOOK_US, KEPT_UNPARKED, PARK_AFTER_US};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A mark of a client's eventfd has this bit, and the client's place.
@@ -47,6 +51,10 @@ pub struct RingClients<C = fn() -> Instant> {
     /// The places of those that are not parked.
     unparked: Vec<usize>,
     parked: usize,
+    /// Those of the parked ones that ring by an eventfd.
+    parked_at_eventfds: usize,
+    /// Those of the others that have rung.
+    marked: Arc<RungClients>,
     /// When doorbells were last looked for, and clients to be parked.
     looked: Instant,
     swept: Instant,
@@ -55,24 +63,28 @@ pub struct RingClients<C = fn() -> Instant> {
     clock: C,
 }
 
-impl Default for RingClients {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl RingClients {
-    /// None yet.
-    pub fn new() -> Self {
-        Self::with_clock(Instant::now)
+    /// None yet. Those over a network ring in `marked` while they are parked.
+    pub fn new(marked: Arc<RungClients>) -> Self {
+        Self::with_clock(marked, Instant::now)
     }
 }
 
 impl<C: Fn() -> Instant> RingClients<C> {
-    /// None yet; this clock tells the time.
-    pub fn with_clock(clock: C) -> Self {
-        let (clients, unparked, now) = (Vec::new(), Vec::new(), clock());
-        Self { clients, unparked, parked: 0, looked: now, swept: now, rung: 0, clock }
+    /// As [`RingClients::new`]; this clock tells the time.
+    pub fn with_clock(marked: Arc<RungClients>, clock: C) -> Self {
+        let now = clock();
+        Self {
+            clients: Vec::new(),
+            unparked: Vec::new(),
+            parked: 0,
+            parked_at_eventfds: 0,
+            marked,
+            looked: now,
+            swept: now,
+            rung: 0,
+            clock,
+        }
     }
 
     /// Serves a client from now on.
@@ -114,6 +126,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
             session.abandon(shard, now);
             if let Some(eventfd) = session.eventfd() {
                 sleeper.forget(eventfd);
+                self.parked_at_eventfds -= *is_parked as usize;
             }
             self.parked -= *is_parked as usize;
             *client = None;
@@ -145,7 +158,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
     /// parked has rung if it has something.
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.sessions().any(RingSession::has_work)
+        !self.marked.is_empty() || self.sessions().any(RingSession::has_work)
     }
 
     /// Whether requests are under way of which no more may come.
@@ -165,6 +178,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         (shard, now, at): (&mut Shard<impl Journal>, Now, Instant),
         mut lost: impl FnMut(&RingSession, SessionError),
     ) -> Served {
+        self.take_marked(at);
         let mut served = Served::default();
         for &place in &self.unparked {
             served.looks += 1;
@@ -206,7 +220,9 @@ impl<C: Fn() -> Instant> RingClients<C> {
     /// those that have had no work for a while. Cheap if there is nothing to do.
     #[inline]
     pub fn look_around(&mut self, at: Instant, sleeper: &mut Sleeper) {
-        if self.parked > 0 && at - self.looked >= Duration::from_micros(DOORBELL_LOOK_US) {
+        if self.parked_at_eventfds > 0
+            && at - self.looked >= Duration::from_micros(DOORBELL_LOOK_US)
+        {
             self.looked = at;
             sleeper.look();
             self.take_doorbells(sleeper);
@@ -220,16 +236,39 @@ impl<C: Fn() -> Instant> RingClients<C> {
     /// Looks again at those that have rung, as the sleeper found.
     pub fn take_doorbells(&mut self, sleeper: &mut Sleeper) {
         for mark in sleeper.take_ready().filter(|mark| mark & CLIENT_MARK != 0) {
-            let place = (mark ^ CLIENT_MARK) as usize;
-            // A client that has gone may have rung before.
-            let Some(Some(client)) = self.clients.get_mut(place) else { continue };
-            if std::mem::take(&mut client.is_parked) {
-                client.session.unpark();
-                client.worked = (self.clock)();
-                self.unparked.push(place);
-                self.parked -= 1;
-                self.rung += 1;
+            let at = (self.clock)();
+            self.unpark((mark ^ CLIENT_MARK) as usize, at);
+        }
+    }
+
+    /// Looks again at those over a network that have rung.
+    #[inline]
+    fn take_marked(&mut self, at: Instant) {
+        if !self.marked.is_empty() {
+            self.unpark_marked(at);
+        }
+    }
+
+    #[cold]
+    fn unpark_marked(&mut self, at: Instant) {
+        Arc::clone(&self.marked).take(|first| {
+            for place in (first..self.clients.len()).step_by(RungClients::PLACES) {
+                self.unpark(place, at);
             }
+        });
+    }
+
+    /// Looks again at the client at this place, if there is one that is parked: one
+    /// that has gone may have rung before.
+    fn unpark(&mut self, place: usize, at: Instant) {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return };
+        if std::mem::take(&mut client.is_parked) {
+            client.session.unpark();
+            client.worked = at;
+            self.unparked.push(place);
+            self.parked -= 1;
+            self.parked_at_eventfds -= client.session.eventfd().is_some() as usize;
+            self.rung += 1;
         }
     }
 
@@ -238,7 +277,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
     #[cold]
     fn park_idle(&mut self, at: Instant) {
         self.swept = at;
-        let Self { clients, unparked, parked, .. } = self;
+        let Self { clients, unparked, parked, parked_at_eventfds, .. } = self;
         let is_idle = |place: usize| {
             let client = clients[place].as_ref();
             client.is_some_and(|client| {
@@ -249,8 +288,11 @@ impl<C: Fn() -> Instant> RingClients<C> {
         let idle: Vec<usize> = unparked.iter().copied().filter(|&place| is_idle(place)).collect();
         for &place in &idle[..idle.len().saturating_sub(KEPT_UNPARKED)] {
             let Some(client) = &mut clients[place] else { continue };
-            client.is_parked = client.session.park();
-            *parked += client.is_parked as usize;
+            client.is_parked = client.session.park(place);
+            if client.is_parked {
+                *parked += 1;
+                *parked_at_eventfds += client.session.eventfd().is_some() as usize;
+            }
         }
         unparked.retain(|&place| clients[place].as_ref().is_some_and(|client| !client.is_parked));
     }

@@ -155,6 +155,7 @@ impl Server {
             handles.push(ShardHandle {
                 agent: AgentInbox::new(bell.clone()),
                 inbox: Inbox::new(shards, bell),
+                rung: Arc::default(),
                 node: place.node,
                 region,
                 region_number,

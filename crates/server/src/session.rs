@@ -3,11 +3,12 @@
 
 use crate::agent::{Served, choose_agent};
 use crate::jobs::Message;
-use crate::ring_session::{ClientEnd, RingParts, RingSession, ShmEnd};
+use crate::ring_session::{ClientEnd, FarEnd, RingParts, RingSession, ShmEnd, StoredBy};
 use crate::shared::{Shared, count};
 use crate::utilisation::Utilisation;
 use remora_arena::{Mapping, ReadView, Words};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::shm::mark::ReadyMark;
 use remora_fabric::shm::{self, Bell, ShmLink};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, far, tcp, verbs};
 use remora_layout::hello::{Refusal, ServerHello};
@@ -151,31 +152,35 @@ impl Session {
         let connection = grant.send(stream).map_err(no_room)?;
         shared.tcp_traffic.enter(number, Arc::clone(&connection));
         let carrier = far::Carrier::Tcp(connection);
-        Ok(Self::over(shared, (number, seed), carrier, to_server.view()))
+        Ok(Self::over(shared, (number, seed), (carrier, shared.marks()), to_server.view()))
     }
 
     /// A session of this number and seed over RDMA, whose queue pairs are
-    /// connected; the agent serves it from now on.
+    /// connected, and whose immediates set these marks; the agent serves it from now on.
     pub fn over_verbs(
         shared: &Shared,
         granted: (u64, u64),
-        connection: Arc<verbs::Connection>,
+        (connection, marks): (Arc<verbs::Connection>, Arc<[ReadyMark]>),
         to_server: ReadView,
     ) -> Self {
-        Self::over(shared, granted, far::Carrier::Verbs(connection), to_server)
+        Self::over(shared, granted, (far::Carrier::Verbs(connection), marks), to_server)
     }
 
     fn over(
         shared: &Shared,
         (number, seed): (u64, u64),
-        carrier: far::Carrier,
+        (carrier, marks): (far::Carrier, Arc<[ReadyMark]>),
         to_server: ReadView,
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (arenas, touched) = (shared.arenas(), shared.touched());
         let agent = choose_agent(shared);
-        let is_tcp = carrier.transport() == Transport::Tcp;
         for shard in 0..shared.shards.len() {
+            let stored_by = match carrier.transport() {
+                Transport::Tcp if agent == shard => StoredBy::OwnThread,
+                Transport::Tcp => StoredBy::OtherThread,
+                _ => StoredBy::Device,
+            };
             attach(
                 shared,
                 RingParts {
@@ -188,7 +193,7 @@ impl Session {
                     to_server: to_server.clone(),
                     link: carrier.link(),
                     large: None,
-                    client: ClientEnd::Far { is_received_here: is_tcp && agent == shard },
+                    client: ClientEnd::Far(FarEnd { marks: Arc::clone(&marks), shard, stored_by }),
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
@@ -199,7 +204,7 @@ impl Session {
         let far = Carrier::Far { carrier: carrier.clone(), link: Box::new(link) };
         let session = Self::new(number, far, to_server, violated, threads);
         let has_ended = Arc::clone(&session.has_ended);
-        shared.shards[agent].agent.serve(Served { carrier, session: number, has_ended });
+        shared.shards[agent].agent.serve(Served { carrier, session: number, marks, has_ended });
         session
     }
 

@@ -88,11 +88,12 @@ impl ShardLoop {
     ) -> Self {
         let polling = Polling::new(shared.config.wake == Wake::Hybrid);
         let now = Instant::now();
+        let marked = Arc::clone(&shared.shards[number].rung);
         Self {
             agent: Agent::new(Arc::clone(&shared), number),
             connections: Connections::new(ShardHost::new(shared, number, shard)),
             sleeper,
-            clients: RingClients::new(),
+            clients: RingClients::new(marked),
             polling,
             turns: 0,
             last_tick: now,

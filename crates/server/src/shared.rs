@@ -9,6 +9,7 @@ use crate::touch_hints::TouchHints;
 use crate::traffic::TcpTraffic;
 use remora_arena::{ReadView, Region};
 use remora_engine::ShardStats;
+use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, verbs};
 use remora_layout::immediate::{self, Kind};
 use remora_layout::slot::SlotTable;
@@ -20,6 +21,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct ShardHandle {
     /// Its messages.
     pub inbox: Inbox,
+    /// Parked clients over a network for which something has come.
+    pub rung: Arc<RungClients>,
     /// Connections for the agent that its thread drives.
     pub agent: Arc<AgentInbox>,
     /// The NUMA node of its core and its arena; `None` if it has no place.
@@ -238,9 +241,22 @@ impl Shared {
         }
     }
 
-    /// A peer's WRITE came with this immediate: wakes the shard that it names.
-    pub fn ring(&self, imm: u32) {
-        if let Some(shard) = self.shard_of(imm) {
+    /// A mark for each shard, of a new client over a network.
+    pub fn marks(&self) -> Arc<[ReadyMark]> {
+        self.shards.iter().map(|_| ReadyMark::default()).collect()
+    }
+
+    /// A WRITE of the client with these marks came with this immediate: marks the client
+    /// at the shard that it names. That shard is to be woken.
+    pub fn mark(&self, marks: &[ReadyMark], imm: u32) -> Option<usize> {
+        let shard = self.shard_of(imm)?;
+        marks[shard].tell(&self.shards[shard].rung);
+        Some(shard)
+    }
+
+    /// As [`Shared::mark`]; wakes the shard, too.
+    pub fn mark_and_ring(&self, marks: &[ReadyMark], imm: u32) {
+        if let Some(shard) = self.mark(marks, imm) {
             self.shards[shard].inbox.ring();
         }
     }

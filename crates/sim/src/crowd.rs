@@ -1,5 +1,6 @@
 //! Sessions over shared memory: threads of client processes that ask over ring sets
-//! of their own, some of them all the time, the others once.
+//! of their own, some of them all the time, the others once. Or processes with one
+//! thread each whose frames come as if over a network.
 //!
 //! Rings, doorbells and sleeps are production's; how the replies are waited for is a
 //! few lines. Each reply has to be the next one of its ring, with the value that its
@@ -44,6 +45,8 @@ pub struct CrowdSwarm {
     pub rounds: u64,
     /// Requests that it sends at once.
     pub batch: u64,
+    /// They come over a network.
+    pub is_far: bool,
 }
 
 /// One thread's ring pair at one shard.
@@ -79,7 +82,7 @@ pub fn spawn_all(world: &Rc<World>) -> Vec<u64> {
     let Some(crowd) = world.swarm.crowd else { return Vec::new() };
     let mut tasks = Vec::new();
     for process in 0..crowd.processes {
-        let granted = world.node.borrow_mut().connect_process(crowd.sessions);
+        let granted = world.node.borrow_mut().connect_process(crowd.sessions, crowd.is_far);
         for set in 0..crowd.sessions {
             // Busy ones are spread over processes.
             let is_busy = set * crowd.processes + process < crowd.busy;
@@ -113,9 +116,15 @@ impl Thread {
             let seed = |direction| ring_seed(process.seed, ring_number(set, shard), direction);
             let mailboxes = (process.to_server.clone(), process.to_client.view());
             let bell = process.bells[shard].clone();
+            let sender = Sender::new(0, ring as u64, seed(0));
+            let receiver = Receiver::new(process.to_client.view(), ring, seed(1));
+            let (sender, receiver) = match process.marks {
+                Some(_) => (sender, receiver),
+                None => (sender.in_short_laps(), receiver.in_short_laps()),
+            };
             Lane {
-                sender: Sender::new(0, ring as u64, seed(0)).in_short_laps(),
-                receiver: Receiver::new(process.to_client.view(), ring, seed(1)).in_short_laps(),
+                sender,
+                receiver,
                 doorbell: Doorbell::new(mailboxes, shards, shard, set, bell),
                 credit_word: block / 8 + credit_word(shard),
                 expected: VecDeque::new(),
@@ -132,19 +141,25 @@ impl Thread {
         for _ in 0..batch {
             self.ask();
         }
-        // One signal for all that a shard was sent.
-        let mut signals = 0;
-        for lane in self.lanes.iter().filter(|lane| !lane.expected.is_empty()) {
-            signals += lane.doorbell.ring() as u64;
-        }
-        if signals > 0 {
-            self.world.node.borrow_mut().signalled(signals);
-        }
+        self.tell_shards();
         let mut reply = Vec::new();
         while self.lanes.iter().any(|lane| !lane.expected.is_empty()) {
             if !self.take(&mut reply) {
                 self.sleep();
             }
+        }
+    }
+
+    /// Tells the shards of what they were sent, each once for all of it.
+    fn tell_shards(&self) {
+        let sent = || self.lanes.iter().enumerate().filter(|(_, lane)| !lane.expected.is_empty());
+        if self.process.marks.is_some() {
+            let shards: Vec<usize> = sent().map(|(shard, _)| shard).collect();
+            return self.world.node.borrow().received(&self.process, &shards);
+        }
+        let signals = sent().map(|(_, lane)| lane.doorbell.ring() as u64).sum();
+        if signals > 0 {
+            self.world.node.borrow_mut().signalled(signals);
         }
     }
 
@@ -173,9 +188,9 @@ impl Thread {
 
     /// Takes what has come. Whether there was something.
     fn take(&mut self, reply: &mut Vec<u8>) -> bool {
-        let Self { lanes, link, world, number, .. } = self;
+        let Self { lanes, link, world, number, process, .. } = self;
         let mut has_taken = false;
-        for lane in lanes {
+        for (shard, lane) in lanes.iter_mut().enumerate() {
             reply.clear();
             while let Poll::Frame(_) = lane.receiver.poll(reply) {
                 has_taken = true;
@@ -192,7 +207,10 @@ impl Thread {
                     let bytes = credit.to_le_bytes();
                     link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
                     while link.poll().is_some() {}
-                    lane.doorbell.ring_for_credit();
+                    match process.marks {
+                        Some(_) => world.node.borrow().received(process, &[shard]),
+                        None => lane.doorbell.ring_for_credit(),
+                    }
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Worlds with 64 sessions over shared memory and 64 RESP connections on 8 shards: what
+//! Worlds with 64 sessions over shared memory, or as if over a network, and 64 RESP connections on 8 shards: what
 //! a request costs, in counts of the server's own.
 
 use remora_engine::{Durability, Eviction};
@@ -53,7 +53,8 @@ fn run_with(
 }
 
 fn crowd(processes: usize, busy: usize, batch: u64) -> CrowdSwarm {
-    CrowdSwarm { processes, sessions: SESSIONS / processes, busy, rounds: ROUNDS, batch }
+    let sessions = SESSIONS / processes;
+    CrowdSwarm { processes, sessions, busy, rounds: ROUNDS, batch, is_far: false }
 }
 
 fn ratio(of: u64, to: u64) -> f64 {
@@ -63,14 +64,17 @@ fn ratio(of: u64, to: u64) -> f64 {
 /// One process, many, and all as processes of their own.
 #[test]
 fn a_frame_costs_as_many_looks_among_idle_sessions_as_alone() {
-    let alone = CrowdSwarm { processes: 1, sessions: 1, busy: 1, rounds: ROUNDS, batch: 4 };
-    let alone = run(1, alone, NO_RESP);
     let per_frame = |counts: &Counts| ratio(counts.rings_looked_at, counts.ring_frames);
-    for processes in [1, 8, SESSIONS] {
-        let among = run(1, crowd(processes, 1, 4), NO_RESP);
-        println!("{processes} processes: {among:?}");
+    let alone = |is_far| {
+        let alone = CrowdSwarm { sessions: 1, is_far, ..crowd(1, 1, 4) };
+        per_frame(&run(1, alone, NO_RESP))
+    };
+    let (near, far) = (alone(false), alone(true));
+    for (processes, is_far) in [(1, false), (8, false), (SESSIONS, false), (SESSIONS, true)] {
+        let among = run(1, CrowdSwarm { is_far, ..crowd(processes, 1, 4) }, NO_RESP);
+        println!("{processes} processes, over a network: {is_far}: {among:?}");
         assert!(among.ring_frames >= 4 * ROUNDS);
-        let (few, many) = (per_frame(&alone), per_frame(&among));
+        let (few, many) = (if is_far { far } else { near }, per_frame(&among));
         assert!((many - few).abs() <= 0.1 * few, "{many} looks, {few} alone");
         // Ready bits: of the own process, and of those that are kept unparked.
         let clients = ratio(among.clients_looked_at, among.ring_turns);

@@ -27,7 +27,7 @@ use remora_layout::limits::{
 use remora_layout::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_ring::{Poll, Receiver, Sender};
-use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError};
+use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession, SessionError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -144,7 +144,7 @@ impl<'s> Peer<'s> {
             touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Other(Box::new(Direct::new(back, Arc::clone(&lost)))),
-            client: ClientEnd::Far { is_received_here: false },
+            client: ClientEnd::Far(FarEnd::unmarked(0)),
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),

@@ -9,6 +9,7 @@ mod bell;
 mod connect;
 mod doorbell;
 mod link;
+pub mod mark;
 pub mod ready;
 mod socket;
 mod thread_bell;

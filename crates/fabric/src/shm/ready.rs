@@ -48,10 +48,12 @@ pub fn take(ready: &AtomicU64) -> u64 {
 }
 
 /// The shard will no longer look at a process's ready bits, unless `scan`, the
-/// last look, finds that it has to. Whether it is parked now.
+/// last look, finds that it has to. Whether it is parked now. `parked` is `name`
+/// then, which is not 0.
 #[inline(always)]
-pub fn park(parked: &AtomicU64, scan: impl FnOnce() -> bool) -> bool {
-    asleep::announce(parked);
+pub fn park(parked: &AtomicU64, name: u64, scan: impl FnOnce() -> bool) -> bool {
+    parked.store(name, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
     let found = !planted(Plant::ParkWithoutScan) && scan();
     if found {
         unpark(parked);

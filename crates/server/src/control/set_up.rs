@@ -94,11 +94,12 @@ impl Control {
         };
         let Welcomed { welcome, granted, pid } = *welcomed;
         let to_server = Words::new(Mapping::heap(mailbox_bytes(self.shared.shards.len())));
+        let marks = self.shared.marks();
         let accepted = ClientSide::read_from_bytes(&said).map_err(|_| "its side is cut".to_owned());
         let accepted = accepted.and_then(|side| {
             let control = socket.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-            let shared = Arc::clone(&self.shared);
-            let on_immediate = Box::new(move |imm| shared.ring(imm));
+            let (shared, marks) = (Arc::clone(&self.shared), Arc::clone(&marks));
+            let on_immediate = Box::new(move |imm| shared.mark_and_ring(&marks, imm));
             let accepted = welcome.accept(control.into(), &side, &to_server, on_immediate);
             accepted.map_err(|error| error.to_string())
         });
@@ -113,7 +114,8 @@ impl Control {
         // It fits; a client that has gone is noticed soon.
         let _ = socket.write_all(ready.as_bytes());
         let granted = (granted.session.get(), granted.session_seed.get());
-        let session = Session::over_verbs(&self.shared, granted, connection, to_server.view());
+        let end = (connection, marks);
+        let session = Session::over_verbs(&self.shared, granted, end, to_server.view());
         self.begin(token, session, pid);
         self.admission.settle(token);
     }

@@ -2,9 +2,12 @@
 //! something, and whether the shard looks.
 //!
 //! What it keeps true: what a client writes into its ready bits is masked to the
-//! ring sets that it has, and names rings to look at, nothing else.
+//! ring sets that it has, and names rings to look at, nothing else. The mark of a
+//! client over a network is the server's own: the thread that takes an immediate of
+//! the client sets it.
 
 use remora_arena::Words;
+use remora_fabric::shm::mark::ReadyMark;
 use remora_fabric::shm::ready;
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::{parked_word, ready_word};
@@ -15,13 +18,45 @@ use std::sync::Arc;
 pub enum ClientEnd {
     /// By ready bits and bells.
     Shm(ShmEnd),
-    /// There is one ring set. What arrives wakes the client; an agent wakes the
-    /// shard.
-    Far {
-        /// The shard's own thread receives what comes: a frame never appears while it
-        /// looks.
-        is_received_here: bool,
-    },
+    /// There is one ring set. What arrives wakes the client; the thread that receives
+    /// for it marks it as ready, and wakes the shard.
+    Far(FarEnd),
+}
+
+/// A client over a network, at one shard.
+pub struct FarEnd {
+    /// A mark for each shard; whoever takes an immediate of the client sets it.
+    pub marks: Arc<[ReadyMark]>,
+    /// The shard's number.
+    pub shard: usize,
+    /// Who stores what the client sends.
+    pub stored_by: StoredBy,
+}
+
+/// Who stores what a client over a network sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoredBy {
+    /// The shard's own thread: a frame never appears while it looks.
+    OwnThread,
+    /// The thread of another shard.
+    OtherThread,
+    /// A device: a frame is in memory before its immediate tells of it.
+    Device,
+}
+
+impl FarEnd {
+    /// The end at this shard of a client whose immediates are not taken: nothing sets
+    /// a mark, and the shard finds what comes by looking at the ring.
+    pub fn unmarked(shard: usize) -> Self {
+        let marks = (0..=shard).map(|_| ReadyMark::default()).collect();
+        Self { marks, shard, stored_by: StoredBy::Device }
+    }
+
+    /// The client's mark at the shard.
+    #[inline(always)]
+    pub fn mark(&self) -> &ReadyMark {
+        &self.marks[self.shard]
+    }
 }
 
 /// The mailboxes of a client over shared memory, at one shard.
@@ -44,7 +79,7 @@ impl ClientEnd {
     pub fn ring_sets(&self) -> usize {
         match self {
             Self::Shm(end) => end.ring_sets,
-            Self::Far { .. } => 1,
+            Self::Far(_) => 1,
         }
     }
 
@@ -52,7 +87,7 @@ impl ClientEnd {
     pub fn mailboxes(&self) -> Option<(Words, Words)> {
         match self {
             Self::Shm(end) => Some((end.to_server.clone(), end.to_client.clone())),
-            Self::Far { .. } => None,
+            Self::Far(_) => None,
         }
     }
 }
@@ -78,7 +113,7 @@ impl ShmEnd {
     /// The shard does not look at the ready bits any more, unless `scan` finds that
     /// it has to. Whether it is so.
     pub fn park(&self, scan: impl FnOnce() -> bool) -> bool {
-        ready::park(self.to_client.word(parked_word(self.shard)), scan)
+        ready::park(self.to_client.word(parked_word(self.shard)), 1, scan)
     }
 
     /// The shard looks at the ready bits.

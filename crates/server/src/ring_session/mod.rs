@@ -16,7 +16,7 @@ mod searching;
 mod special;
 mod uploads;
 
-pub use client_end::{ClientEnd, ShmEnd};
+pub use client_end::{ClientEnd, FarEnd, ShmEnd, StoredBy};
 
 use crate::shared::OtherSearches;
 use crate::touch_hints::TouchHints;
@@ -197,7 +197,7 @@ impl RingSession {
     pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.client {
             ClientEnd::Shm(end) => Some(end.eventfd()),
-            ClientEnd::Far { .. } => None,
+            ClientEnd::Far(_) => None,
         }
     }
 
@@ -216,11 +216,18 @@ impl RingSession {
     fn ready(&self) -> u64 {
         match &self.client {
             ClientEnd::Shm(end) => end.ready(),
-            ClientEnd::Far { .. } if self.replies.blocked() != 0 => {
-                self.replies.may_flush(0) as u64
-            }
-            ClientEnd::Far { .. } => (!self.large.is_full() && self.has_frame()) as u64,
+            ClientEnd::Far(end) => (end.mark().is_set() || self.sees(end)) as u64,
         }
+    }
+
+    /// Whether the memory of a far client shows what it waits for, where a device
+    /// stores that: its immediate may come later.
+    fn sees(&self, end: &FarEnd) -> bool {
+        end.stored_by == StoredBy::Device
+            && match self.replies.blocked() {
+                0 => !self.large.is_full() && self.has_frame(),
+                _ => self.replies.may_flush(0),
+            }
     }
 
     /// Whether a frame has begun to arrive in the one ring of a far client.
@@ -241,27 +248,32 @@ impl RingSession {
             || !self.uploads.is_empty()
     }
 
-    /// The shard looks at the client only when that rings, unless there is
-    /// something to do. Whether it is so: not for a client that wakes the shard by
-    /// what arrives.
-    pub fn park(&self) -> bool {
+    /// The shard looks at the client, which it has at this place, only when that rings,
+    /// unless there is something to do. Whether it is so.
+    pub fn park(&self, place: usize) -> bool {
         match &self.client {
             ClientEnd::Shm(end) => end.park(|| self.has_work()),
-            ClientEnd::Far { .. } => false,
+            ClientEnd::Far(end) => end.mark().park(place, || self.has_work()),
         }
     }
 
     /// The shard looks at the client again.
     pub fn unpark(&self) {
-        if let ClientEnd::Shm(end) = &self.client {
-            end.unpark();
+        match &self.client {
+            ClientEnd::Shm(end) => end.unpark(),
+            ClientEnd::Far(end) => end.mark().unpark(),
         }
     }
 
     /// Whether a look at its rings may find what came since the last one: another
     /// process, a device or another thread writes them.
     pub fn is_written_by_others(&self) -> bool {
-        !matches!(self.client, ClientEnd::Far { is_received_here: true })
+        !matches!(self.client, ClientEnd::Far(FarEnd { stored_by: StoredBy::OwnThread, .. }))
+    }
+
+    /// Whether the client's mark is set only once a frame is whole, and each time.
+    fn is_marked_whole(&self) -> bool {
+        matches!(&self.client, ClientEnd::Far(end) if end.stored_by != StoredBy::Device)
     }
 
     /// Rings that the shard has looked at, since this was asked last.
@@ -275,7 +287,7 @@ impl RingSession {
         let receiver = Receiver::new(self.to_server.clone(), ring, seed);
         match self.client {
             ClientEnd::Shm(_) => receiver.in_short_laps(),
-            ClientEnd::Far { .. } => receiver,
+            ClientEnd::Far(_) => receiver,
         }
     }
 
@@ -304,7 +316,7 @@ impl RingSession {
         self.pending |= self.replies.take_newly_blocked()
             | match &self.client {
                 ClientEnd::Shm(end) => end.take_ready(),
-                ClientEnd::Far { .. } => self.ready(),
+                ClientEnd::Far(end) => (end.mark().take() || self.sees(end)) as u64,
             };
         self.replies.flush(self.pending)?;
         self.send_large(shard, now)?;
@@ -312,14 +324,12 @@ impl RingSession {
         for set in sets_of(self.pending) {
             taken += self.take_frames(set, shard, now)?;
         }
-        if matches!(self.client, ClientEnd::Far { .. }) {
-            // It is looked at each time.
+        let may_put_off = self.replies.may_put_off() && taken == FRAMES_PER_TURN;
+        if may_put_off && !self.has_frame() {
+            // A frame that comes from here on is marked.
             self.pending = 0;
         }
-        let puts_off = self.replies.may_put_off()
-            && taken == FRAMES_PER_TURN
-            && self.turns_untold + 1 < TURNS_TOGETHER
-            && self.ready() != 0;
+        let puts_off = may_put_off && self.turns_untold + 1 < TURNS_TOGETHER && self.pending != 0;
         if puts_off {
             self.turns_untold += 1;
         } else if taken > 0 || self.turns_untold > 0 {
@@ -349,6 +359,7 @@ impl RingSession {
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
         let mut ends = [0usize; FRAMES_PER_TURN];
+        let is_marked_whole = self.is_marked_whole();
         let incoming = self.incoming(set);
         let (mut taken, mut is_empty) = (0, false);
         while taken < FRAMES_PER_TURN && !is_empty {
@@ -360,6 +371,8 @@ impl RingSession {
                     incoming.receiver.prefetch();
                 }
                 Poll::Empty => is_empty = true,
+                // It is marked once it is whole.
+                Poll::Torn if is_marked_whole => is_empty = true,
                 Poll::Torn => {
                     incoming.bear_torn_frame(now)?;
                     break;

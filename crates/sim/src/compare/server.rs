@@ -20,7 +20,7 @@ use remora_layout::message::Status;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_layout::slot::SlotTable;
 use remora_ring::WRITE_ID;
-use remora_server::ring_session::{ClientEnd, RingParts, RingSession};
+use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
 use std::sync::{Arc, Mutex};
 use zerocopy::FromZeros;
 
@@ -145,7 +145,7 @@ impl Server {
                 touched: Arc::default(),
                 to_server: to_server.view(),
                 link: AnyLink::Other(Box::new(core.gate().link(link(), has_searches))),
-                client: ClientEnd::Far { is_received_here: false },
+                client: ClientEnd::Far(FarEnd::unmarked(shard)),
                 large: None,
                 violated: Arc::default(),
                 threads: Arc::default(),

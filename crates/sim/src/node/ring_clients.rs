@@ -1,9 +1,11 @@
-//! Client processes over shared memory at a simulated server: the production ring
-//! clients of each shard, with ready bits, parking and eventfds, in virtual time.
+//! Client processes at a simulated server, over shared memory or as if over a network:
+//! the production ring clients of each shard, with ready bits, marks, parking and
+//! eventfds, in virtual time.
 //!
 //! Of the kernel only the sleeps are the world's: a shard's thread and a client's
 //! thread say that they sleep as in production, and a thread that signals wakes
-//! their task.
+//! their task. What comes over a network is stored at once; the thread that receives
+//! for the client marks it some time later.
 
 use super::Node;
 use crate::counts::Counts;
@@ -12,11 +14,14 @@ use remora_arena::{AsleepWord, Mapping, ReadView, Words};
 use remora_engine::{Now, Shard};
 use remora_fabric::AnyLink;
 use remora_fabric::far::CLIENT_MAILBOX;
+use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::shm::{Bell, ShmLink, Sleeper, asleep};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::session::{CLIENT_SIGNALS_WORD, mailbox_bytes, set_offset};
 use remora_server::ring_clients::{RingClients, Served};
-use remora_server::ring_session::{ClientEnd, RingParts, RingSession, SessionError, ShmEnd};
+use remora_server::ring_session::{
+    ClientEnd, FarEnd, RingParts, RingSession, SessionError, ShmEnd, StoredBy,
+};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,6 +29,8 @@ type Clock = Box<dyn Fn() -> Instant>;
 
 /// Bytes of the words by which shards' threads say that they sleep.
 const ASLEEP_BYTES: usize = 4096;
+/// What is stored is marked so much later at most, ns.
+const MARKED_AFTER_NS: u64 = 3_000;
 
 /// What a client process is given.
 #[derive(Clone)]
@@ -38,6 +45,8 @@ pub struct Process {
     pub shards: usize,
     /// By which it wakes each shard.
     pub bells: Vec<Bell>,
+    /// If it comes over a network: by which each shard learns of what it sent.
+    pub marks: Option<Arc<[ReadyMark]>>,
 }
 
 /// A client's thread that may sleep.
@@ -46,6 +55,8 @@ struct Sleeping {
     /// Its word that counts signals, and what that was when it fell asleep.
     word: usize,
     seen: u64,
+    /// It is woken by what arrives.
+    is_far: bool,
     task: Arc<Mutex<Option<u64>>>,
 }
 
@@ -53,6 +64,10 @@ struct Sleeping {
 pub struct NodeRings {
     sleepers: Vec<Sleeper>,
     clients: Vec<RingClients<Clock>>,
+    /// Of each shard, those over a network that rang while they were parked.
+    rung: Vec<Arc<RungClients>>,
+    /// Replies went out since sleeping threads were last woken.
+    has_replied: bool,
     asleep: Words,
     began: Instant,
     sleeping: Vec<Sleeping>,
@@ -69,14 +84,17 @@ impl NodeRings {
         let sleeper = |shard| Sleeper::new(AsleepWord::new(asleep.clone(), shard));
         let sleepers = (0..shards).map(sleeper).collect::<Result<_, _>>();
         let began = Instant::now();
-        let clients = |_| {
+        let rung: Vec<Arc<RungClients>> = (0..shards).map(|_| Arc::default()).collect();
+        let clients = |shard: usize| {
             let world = world.clone();
             let clock = move || began + Duration::from_nanos(world.now_ns());
-            RingClients::with_clock(Box::new(clock) as Clock)
+            RingClients::with_clock(Arc::clone(&rung[shard]), Box::new(clock) as Clock)
         };
         Self {
             sleepers: sleepers.expect("the kernel has epoll sets"),
             clients: (0..shards).map(clients).collect(),
+            rung,
+            has_replied: false,
             asleep,
             began,
             sleeping: Vec::new(),
@@ -85,28 +103,36 @@ impl NodeRings {
         }
     }
 
-    /// A process with so many ring sets.
+    /// A process with so many ring sets; over a network, if that is `is_far`, with one.
     pub fn connect(
         &mut self,
         (life, number, seed): (u64, u64, u64),
         arenas: &Arc<[ReadView]>,
-        ring_sets: usize,
+        (ring_sets, is_far): (usize, bool),
     ) -> Process {
         let shards = arenas.len();
         let mailbox = || Words::new(Mapping::heap(ring_sets * mailbox_bytes(shards)));
         let (to_server, to_client) = (mailbox(), mailbox());
         let mut bells = Vec::new();
+        let marks: Option<Arc<[ReadyMark]>> =
+            is_far.then(|| (0..shards).map(|_| ReadyMark::default()).collect());
         for shard in 0..shards {
             let eventfd = Bell::eventfd().expect("the kernel has eventfds");
             bells.push(Bell::new(self.asleep.view(), shard, Arc::clone(&eventfd)));
             let mut link = ShmLink::new(None);
             link.add_writable(CLIENT_MAILBOX, to_client.clone());
-            let end = ShmEnd {
-                to_server: to_server.clone(),
-                to_client: to_client.clone(),
-                shard,
-                ring_sets,
-                eventfd,
+            let client = match &marks {
+                Some(marks) => {
+                    let marks = Arc::clone(marks);
+                    ClientEnd::Far(FarEnd { marks, shard, stored_by: StoredBy::OtherThread })
+                }
+                None => ClientEnd::Shm(ShmEnd {
+                    to_server: to_server.clone(),
+                    to_client: to_client.clone(),
+                    shard,
+                    ring_sets,
+                    eventfd,
+                }),
             };
             let session = RingSession::new(RingParts {
                 session: number,
@@ -117,7 +143,7 @@ impl NodeRings {
                 touched: Arc::default(),
                 to_server: to_server.view(),
                 link: AnyLink::Shm(link),
-                client: ClientEnd::Shm(end),
+                client,
                 large: None,
                 violated: Arc::default(),
                 threads: Arc::default(),
@@ -126,7 +152,7 @@ impl NodeRings {
             let attached = self.clients[shard].attach(session, &self.sleepers[shard]);
             attached.map_err(|(_, error)| error).expect("the kernel watches an eventfd");
         }
-        Process { to_server, to_client, seed, shards, bells }
+        Process { to_server, to_client, seed, shards, bells, marks }
     }
 
     /// One turn of a shard. Whether there were frames.
@@ -142,6 +168,7 @@ impl NodeRings {
         clients.look_around(at, sleeper);
         let served = clients.serve((shard, now, at), |_, error| failed(error));
         let Served { frames, looks, rings, .. } = served;
+        self.has_replied |= frames > 0;
         if frames > 0 {
             self.counts.ring_frames += frames;
             self.counts.ring_turns += 1;
@@ -183,14 +210,29 @@ impl NodeRings {
     pub fn sleeps(&mut self, process: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
         let word = set_offset(process.shards, set) / 8 + CLIENT_SIGNALS_WORD;
         let to_server = process.to_server.clone();
-        let seen = to_server.load(word);
-        self.sleeping.push(Sleeping { to_server, word, seen, task });
+        let (seen, is_far) = (to_server.load(word), process.marks.is_some());
+        self.sleeping.push(Sleeping { to_server, word, seen, is_far, task });
+    }
+
+    /// A process over a network has sent something to these shards.
+    fn receive(&self, world: &SimWorld, marks: &Arc<[ReadyMark]>, shards: &[usize]) {
+        for &shard in shards {
+            let (marks, rung) = (Arc::clone(marks), Arc::clone(&self.rung[shard]));
+            let (world_then, waiting) = (world.clone(), Arc::clone(&self.waiting));
+            let after_ns = world.draw(|random| random.below(MARKED_AFTER_NS));
+            world.schedule(after_ns, move || {
+                marks[shard].tell(&rung);
+                world_then.wake(&waiting);
+            });
+        }
     }
 
     /// The kernel wakes the threads that were signalled.
     pub fn wake_signalled(&mut self, world: &SimWorld) {
+        let has_replied = std::mem::take(&mut self.has_replied);
         self.sleeping.retain(|sleeping| {
-            let is_signalled = sleeping.to_server.load(sleeping.word) != sleeping.seen;
+            let is_signalled = (sleeping.is_far && has_replied)
+                || sleeping.to_server.load(sleeping.word) != sleeping.seen;
             if is_signalled {
                 world.wake(&sleeping.task);
             }
@@ -200,24 +242,34 @@ impl NodeRings {
 }
 
 impl Node {
-    /// Grants a session over shared memory to a process with so many ring sets.
+    /// Grants a session over shared memory to a process with so many ring sets, or one
+    /// over a network to a process with one.
     ///
     /// # Panics
     /// The server is down.
-    pub fn connect_process(&mut self, ring_sets: usize) -> Process {
+    pub fn connect_process(&mut self, ring_sets: usize, is_far: bool) -> Process {
+        assert!(!is_far || ring_sets == 1, "over a network there is one ring set");
         let life = self.life.as_mut().expect("it is up");
         self.sessions += 1;
         let seed = self.world.draw(|random| random.number());
         let arenas = life.shards.iter().map(|shard| shard.owner().view().clone()).collect();
         let shards = life.shards.len();
         let rings = life.rings.get_or_insert_with(|| NodeRings::new(&self.world, shards));
-        rings.connect((life.number, self.sessions, seed), &arenas, ring_sets)
+        rings.connect((life.number, self.sessions, seed), &arenas, (ring_sets, is_far))
     }
 
     /// A thread of such a process sleeps until it is signalled.
     pub fn thread_sleeps(&mut self, of: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
         if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
             rings.sleeps(of, set, task);
+        }
+    }
+
+    /// A process over a network has sent something to these shards.
+    pub fn received(&self, of: &Process, shards: &[usize]) {
+        let rings = self.life.as_ref().and_then(|life| life.rings.as_ref());
+        if let (Some(rings), Some(marks)) = (rings, &of.marks) {
+            rings.receive(&self.world, marks, shards);
         }
     }
 

@@ -13,7 +13,7 @@ use remora_layout::limits::LARGE_BUFFER_BYTES;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_layout::slot::SlotTable;
 use remora_ring::WRITE_ID;
-use remora_server::ring_session::{ClientEnd, RingParts, RingSession};
+use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zerocopy::FromZeros;
@@ -73,7 +73,7 @@ impl Session {
                 touched: Arc::default(),
                 to_server: to_server.view(),
                 link: link_to_client(),
-                client: ClientEnd::Far { is_received_here: false },
+                client: ClientEnd::Far(FarEnd::unmarked(shard)),
                 large: None,
                 violated: Arc::clone(&violated),
                 threads: Arc::default(),

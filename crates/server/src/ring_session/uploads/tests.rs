@@ -1,6 +1,6 @@
 //! A client that sends some pieces and then none, second by second.
 
-use crate::ring_session::{ClientEnd, RingParts, RingSession};
+use crate::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
@@ -55,7 +55,7 @@ impl Client {
             touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Shm(back),
-            client: ClientEnd::Far { is_received_here: false },
+            client: ClientEnd::Far(FarEnd::unmarked(0)),
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
