@@ -244,7 +244,8 @@ impl Inbox {
     /// that stayed would let the thread spin for as long as another sleeps for
     /// all.)
     pub fn announce_parking(&self) {
-        self.waits.store(PARKED, Ordering::Relaxed);
+        // Sees what came before a nudge that it takes back.
+        self.waits.swap(PARKED, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
@@ -273,7 +274,7 @@ impl Inbox {
 
     /// Lets the thread look around.
     pub fn nudge(&self) {
-        self.waits.fetch_or(NUDGED, Ordering::Relaxed);
+        self.waits.fetch_or(NUDGED, Ordering::Release);
         self.wake();
     }
 
