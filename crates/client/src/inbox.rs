@@ -4,9 +4,9 @@
 //! What it keeps true:
 //! * a thread that delivers a reply waits for no lock, unless it wakes a thread that is
 //!   parked, or some request is abandoned;
-//! * no wake-up is lost: who delivers puts the reply there and then looks how the
-//!   session's thread waits; that thread says how it waits and then looks for a reply;
-//!   both with a full fence between.
+//! * no wake-up is lost: a delivering thread adds the reply and then reads how the
+//!   session's thread waits; that thread writes how it waits and then looks for a reply;
+//!   both have a full fence between the two.
 
 use crate::connection::lock;
 use crate::data_buffers::Part;
@@ -26,7 +26,7 @@ mod tests;
 const PARKED: u32 = 1;
 /// It sleeps in the kernel, for all threads of the process.
 const IN_KERNEL: u32 = 2;
-/// It is told to look around although no reply has come.
+/// It has to look around although no reply has come.
 const NUDGED: u32 = 4;
 
 /// A session holds the number.
@@ -131,7 +131,7 @@ impl Inbox {
     /// those to an abandoned request only the last is kept, to tell the session.
     pub fn deliver(&self, to: RequestAt, payload: &[u8], is_followed: bool) -> Option<bool> {
         let users = self.users.load(Ordering::Relaxed);
-        // Who asked counted the request before it was sent.
+        // A session counts a request before it sends it.
         if users & !HELD == 0 {
             return None;
         }
@@ -160,7 +160,7 @@ impl Inbox {
         let mut own = lock(&self.own);
         own.abandoned.push(Abandoned { request, part: None });
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
-        // Whoever delivers the last reply from here on finds it.
+        // A thread that delivers the last reply from here on finds the entry.
         fence(Ordering::SeqCst);
         own.take_in(&self.delivered);
         let is_last = |reply: &Delivered| reply.to == request && !reply.is_followed;

@@ -59,8 +59,7 @@ fn unconnected(stream: &TcpStream, end: usize) -> (Arc<Domain>, Unconnected) {
     (domain, unconnected)
 }
 
-/// What is READ, registered in so many pieces, and what the initiator is told of
-/// it.
+/// What is READ, registered in so many pieces, and its description for the initiator.
 fn register(domain: &Arc<Domain>, readable: &Words, pieces: usize) -> (Vec<Registration>, Vec<u8>) {
     let bytes = readable.bytes();
     // Where they meet is no page's end, unless there is only one.

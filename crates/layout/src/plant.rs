@@ -119,7 +119,8 @@ pub enum Plant {
     /// A thread that puts others' requests into a ring does not look once more
     /// whether some were left meanwhile.
     CombineOnce = 49,
-    /// Who tells a shard of a parked client says first that there is some.
+    /// The thread that marks a parked client sets the summary word before the client's
+    /// own bit.
     WordBeforePlace = 50,
 }
 

@@ -1,8 +1,9 @@
 //! One command for each of several keys of a shard: one job, and one reply for all.
 //!
 //! What it keeps true: a batch is executed in its order and in bounded pieces, of so
-//! many keys and about so many bytes; what it has found never exceeds a reply by more
-//! than one value. Each key's answer stands in the list at the place of its key.
+//! many keys and about so many bytes; what the batches of a request have found never
+//! exceeds a reply by more than a piece of each. Each key's answer stands in the list at
+//! the place of its key. A batch that reads for a connection that is gone ends.
 
 use crate::jobs::OwnedReply;
 use remora_arena::Journal;
@@ -13,13 +14,47 @@ use remora_layout::limits::{
     JOB_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES, RESP_REQUESTS_AHEAD, STREAM_PIECE_BYTES,
 };
 use remora_layout::message::Status;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The command of one key.
 pub type KeyCommand = fn(&[u8]) -> Command<'_>;
 
+/// Bytes of the values that all batches of a request have found.
+#[derive(Clone, Default)]
+pub struct FoundBytes(Arc<AtomicUsize>);
+
+impl FoundBytes {
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > RESP_MAX_REPLY_BYTES
+    }
+}
+
+/// The request's own end of them: without it no more is wanted.
+#[derive(Default)]
+pub struct WantedBytes(FoundBytes);
+
+impl WantedBytes {
+    /// For a batch of the request.
+    pub fn found(&self) -> FoundBytes {
+        self.0.clone()
+    }
+}
+
+impl Drop for WantedBytes {
+    fn drop(&mut self) {
+        self.0.0.store(usize::MAX / 2, Ordering::Relaxed);
+    }
+}
+
 /// Several keys of one shard and one database.
 pub struct KeyBatch {
     command: KeyCommand,
+    found: FoundBytes,
     /// The keys, one after the other.
     bytes: Vec<u8>,
     /// Each key's hash, and where it ends.
@@ -28,8 +63,8 @@ pub struct KeyBatch {
 
 impl KeyBatch {
     /// No keys yet.
-    pub const fn new(command: KeyCommand) -> Self {
-        Self { command, bytes: Vec::new(), keys: Vec::new() }
+    pub const fn new(command: KeyCommand, found: FoundBytes) -> Self {
+        Self { command, found, bytes: Vec::new(), keys: Vec::new() }
     }
 
     /// Adds a key.
@@ -145,12 +180,16 @@ impl KeyWork {
         now: Now,
     ) -> Option<(OwnedReply, u64)> {
         let until = self.batch.keys().min(self.done + JOB_KEYS_PER_TURN);
+        let value_bytes = self.value_bytes;
         let until_bytes = self.found.0.len() + STREAM_PIECE_BYTES;
         self.copy_piece(shard, now);
         while self.download.is_none() && self.done < until && self.found.0.len() < until_bytes {
             self.execute_some(shard, (until, until_bytes), now);
         }
-        if self.value_bytes > RESP_MAX_REPLY_BYTES {
+        self.batch.found.add(self.value_bytes - value_bytes);
+        // Changes are made to the end, also for a connection that is gone.
+        let is_read = !(self.batch.command)(&[]).is_write();
+        if is_read && self.batch.found.is_too_large() {
             if let Some((download, _)) = self.download.take() {
                 shard.end_download(download, now);
             }

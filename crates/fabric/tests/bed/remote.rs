@@ -1,5 +1,5 @@
 //! A target in another process, on this host or another one, and the control
-//! connection by which it is told what to do.
+//! connection that carries its orders.
 //!
 //! ```text
 //! initiator's process                        target's process
@@ -49,7 +49,7 @@ const SILENCE: Duration = Duration::from_secs(2 * DEADLINE.as_secs());
 const TARGET: &str = "REMORA_TEST_TARGET";
 /// Where to listen, for the process that is the target.
 const LISTEN: &str = "REMORA_TEST_LISTEN";
-/// A target says so to whoever starts it; its address follows.
+/// What a target prints when it listens; its address follows.
 const LISTENS: &str = "conformance: the target listens at ";
 
 type Refusal = String;
@@ -228,7 +228,7 @@ impl<B: Backend> Peer<B> for Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // Whoever panics leaves by the end of the connection.
+        // After a panic the end of the connection tells the target.
         if !std::thread::panicking() {
             self.tell(DROP, 0, 0, &[], 0);
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies};
+use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies, WantedBytes};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
 use remora_engine::{Durability, ShardOptions};
@@ -426,9 +426,16 @@ fn a_flush_goes_in_turns_and_is_answered_at_its_end() {
     assert_eq!(told, [(1, 5_000), (2, 0)]);
 }
 
-/// A job for each of these keys, of a connection.
-fn job_of_keys(world: &mut World, connection: usize, keys: &[String], of: KeyCommand) {
-    let mut batch = KeyBatch::new(of);
+/// A job for each of these keys, of a connection. Without what it gives, the request is
+/// no longer wanted.
+fn job_of_keys(
+    world: &mut World,
+    connection: usize,
+    keys: &[String],
+    of: KeyCommand,
+) -> WantedBytes {
+    let wanted = WantedBytes::default();
+    let mut batch = KeyBatch::new(of, wanted.found());
     for key in keys {
         let hash = world.shard.hash_of(Database::ZERO, &of(key.as_bytes()));
         batch.push(key.as_bytes(), hash);
@@ -437,6 +444,29 @@ fn job_of_keys(world: &mut World, connection: usize, keys: &[String], of: KeyCom
     let order = Order::ExecuteEach(Box::new(batch));
     let job = Job { order, token, most_objects: usize::MAX, hash: None };
     world.jobs.execute(&mut world.shard, job, Now::default());
+    wanted
+}
+
+/// A connection that is gone leaves no list of values that grows; its changes are made.
+#[test]
+fn reads_of_many_keys_end_with_their_connection_and_changes_do_not() {
+    let mut world = World::new();
+    let keys: Vec<String> = (0..1_000).map(|key| format!("key{key}")).collect();
+    for key in &keys {
+        let hash = world.shard.hash(key.as_bytes());
+        world.shard.execute(&set(key.as_bytes(), b"v"), hash, Now::default());
+    }
+    drop(job_of_keys(&mut world, 1, &keys, |key| Command::Get { key }));
+    world.turn();
+    let (_, reply) = world.jobs.pop_reply().expect("it ended with its first turn");
+    assert_eq!((reply.status, reply.value), (Status::TooLarge, None));
+    drop(job_of_keys(&mut world, 2, &keys, |key| Command::Del { key }));
+    while !world.jobs.has_replies() {
+        world.turn();
+    }
+    let (_, reply) = world.jobs.pop_reply().expect("it is there");
+    let removed: i64 = KeyReplies::each(&reply.value.unwrap()).map(|(_, number, _)| number).sum();
+    assert_eq!(removed, 1_000);
 }
 
 /// Values of every length, so many that each goes in a turn of its own among them.
@@ -456,7 +486,7 @@ fn a_job_of_many_keys_goes_in_turns() {
             world.shard.execute(&set(key.as_bytes(), &value), hash, Now::default());
         }
     }
-    job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
+    let _wanted = job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
     // What is behind it waits; others do not.
     world.job(1, 1, &Command::Get { key: b"key1" });
     world.job(2, 0, &Command::Get { key: b"key1" });
@@ -486,7 +516,7 @@ fn a_job_of_many_keys_ends_when_its_values_are_too_many() {
     let hash = world.shard.hash(b"k");
     world.shard.execute(&set(b"k", &vec![1; 5 << 20]), hash, Now::default());
     let keys = vec!["k".to_owned(); 1_000];
-    job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
+    let _wanted = job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
     let mut turns = 0;
     while !world.jobs.has_replies() {
         world.turn();
@@ -506,11 +536,11 @@ fn a_small_job_of_many_keys_is_answered_at_once_and_in_order() {
         world.shard.execute(&set(key, key), hash, Now::default());
     }
     let keys = ["b", "x", "a", "b"].map(str::to_owned);
-    job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
+    let _wanted = job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
     let list = world.jobs.pop_reply().unwrap().1.value.unwrap();
     let values: Vec<_> = KeyReplies::each(&list).map(|answer| answer.2).collect();
     assert_eq!(values, [Some(&b"b"[..]), None, Some(b"a"), Some(b"b")]);
-    job_of_keys(&mut world, 1, &keys, |key| Command::Del { key });
+    let _wanted = job_of_keys(&mut world, 1, &keys, |key| Command::Del { key });
     let list = world.jobs.pop_reply().unwrap().1.value.unwrap();
     let numbers: Vec<_> = KeyReplies::each(&list).map(|answer| answer.1).collect();
     assert_eq!(numbers, [1, 0, 1, 0]);

@@ -14,7 +14,7 @@ use super::pending::{Part, write_reply};
 use super::read::Read;
 use super::unanswered::{Asked, What, group};
 use crate::jobs::{Job, Order, OwnedReply};
-use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies, REPLY_HEAD_BYTES};
+use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies, REPLY_HEAD_BYTES, WantedBytes};
 use crate::large_jobs::Here;
 use remora_engine::STREAM_CLASS;
 use remora_engine::command::{Command, Reply};
@@ -55,6 +55,8 @@ pub struct ManyKeys {
     /// By the part of the request that they are.
     groups: Vec<Group>,
     missing: usize,
+    /// While there are jobs; with it their reads end.
+    wanted: Option<WantedBytes>,
     /// Bytes of the values that are there.
     value_bytes: usize,
     /// Bytes of the jobs.
@@ -172,6 +174,7 @@ impl<H: Host> Executor<H> {
                 answers,
                 groups: Vec::new(),
                 missing: 0,
+                wanted: None,
                 value_bytes: 0,
                 job_bytes: 0,
                 is_too_large: false,
@@ -325,10 +328,11 @@ impl Request {
     fn job(&mut self, shard: usize) -> &mut KeyBatch {
         if self.job_of[shard] == NONE {
             self.job_of[shard] = self.jobs.len() as u8;
-            self.jobs.push(Some(Box::new(KeyBatch::new(self.of))));
+            let found = self.many.wanted.get_or_insert_default().found();
+            self.jobs.push(Some(Box::new(KeyBatch::new(self.of, found))));
             self.ask(Group { shard, keys: Vec::new(), reply: None, is_list: true });
         }
         let job = &mut self.jobs[self.job_of[shard] as usize];
-        job.get_or_insert_with(|| Box::new(KeyBatch::new(self.of)))
+        job.as_mut().expect("it was made for this shard")
     }
 }

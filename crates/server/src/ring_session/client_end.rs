@@ -25,15 +25,15 @@ pub enum ClientEnd {
 
 /// A client over a network, at one shard.
 pub struct FarEnd {
-    /// A mark for each shard; whoever takes an immediate of the client sets it.
+    /// A mark for each shard; the thread that takes an immediate of the client sets it.
     pub marks: Arc<[ReadyMark]>,
     /// The shard's number.
     pub shard: usize,
-    /// Who stores what the client sends.
+    /// The side that stores what the client sends.
     pub stored_by: StoredBy,
 }
 
-/// Who stores what a client over a network sends.
+/// The side that stores what a client over a network sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoredBy {
     /// The shard's own thread: a frame never appears while it looks.
