@@ -9,7 +9,7 @@ use remora_tests::{RawSession, Resp, ServerProcess, Value, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Idle client processes beside the active one.
 const IDLE: usize = 1_000;
@@ -230,4 +230,39 @@ fn ready_bits_for_nothing_cost_a_bounded_turn_and_no_bits_delay_their_client_onl
     silent.ring_bell();
     wait_until("the reply", || silent.receive().is_some());
     assert_eq!(resp.info("sessions_violated"), 0);
+}
+
+/// While sessions are parked, a thread that polls looks at the kernel for their
+/// doorbells, and finds RESP requests by that, too. Here they come while it polls
+/// and just as it goes to sleep.
+#[test]
+fn a_resp_request_that_a_look_for_doorbells_finds_is_served() {
+    raise_own_limit();
+    let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=1"]);
+    let mut resp = server.resp();
+    let mut session = server.session_with(&options());
+    let idle: Vec<Client> = (0..KEPT_UNPARKED + 4)
+        .map(|_| Client::connect(&server.socket(), &options()).unwrap())
+        .collect();
+    wait_until("sessions are parked", || {
+        session.set(b"k", b"v", SetOptions::default()).unwrap();
+        resp.info("ring_clients_parked") > 0
+    });
+    let pause = |nanoseconds: u64| {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_nanos(nanoseconds) {
+            std::hint::spin_loop();
+        }
+    };
+    for round in 0..20_000 {
+        // The looks are apart by more than the thread polls. So that one falls to the end
+        // of polling, the last request comes some time after one that had a look.
+        for pause_before in [0, 0, 20_000 + round * 13 % 25_000] {
+            pause(pause_before);
+            assert!(session.get(b"k", Path::Ask).unwrap().value.is_some());
+        }
+        pause(round * 7_919 % 20_000);
+        assert_eq!(resp.call("GET k"), Value::bulk("v"));
+    }
+    drop(idle);
 }

@@ -150,14 +150,7 @@ impl ShardLoop {
     /// One look at everything. The clock is read only when there is some work: an
     /// empty look costs a few loads. What was done, and when it was.
     fn turn(&mut self) -> (Turn, Option<Instant>) {
-        let host = self.host();
-        let has_work = !host.handle().inbox.is_empty()
-            || host.has_jobs()
-            || !self.connections.are_idle()
-            || host.shard.wants_release()
-            || self.agent.has_work()
-            || self.clients.has_work();
-        if !has_work {
+        if !has_work(&self.connections, &self.clients, &self.agent) {
             return (Turn::Idle, None);
         }
         let started = Instant::now();
@@ -339,11 +332,8 @@ impl ShardLoop {
             (None, true) => Some(SLEEPING_TICK),
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
-        let inbox = &host.handle().inbox;
         let before = self.sleeper.sleeps();
-        self.sleeper.sleep(timeout, || {
-            !inbox.is_empty() || host.may_send() || clients.has_work() || agent.has_work()
-        });
+        self.sleeper.sleep(timeout, || has_work(&self.connections, clients, agent));
         count(&host.handle().sleeps, self.sleeper.sleeps() - before);
         host.handle().thread.socket_looks.add(1);
         self.turns = 0;
@@ -442,6 +432,24 @@ impl ShardLoop {
             *published = host.shard.stats();
         }
     }
+}
+
+/// Whether a turn has something to do. Also the last scan before the thread
+/// sleeps: what its looks at the sockets have found since the last turn counts, as
+/// the kernel tells of it once.
+#[inline]
+fn has_work(
+    connections: &Connections<TcpStream, ShardHost>,
+    clients: &RingClients,
+    agent: &Agent,
+) -> bool {
+    let host = connections.host();
+    !host.handle().inbox.is_empty()
+        || host.has_jobs()
+        || !connections.are_idle()
+        || host.shard.wants_release()
+        || agent.has_work()
+        || clients.has_work()
 }
 
 /// Sessions that a shard has given up in one turn.
