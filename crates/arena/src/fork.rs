@@ -1,60 +1,65 @@
 //! Notices a fork: a child must not use its parent's session.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE_BYTES: usize = 4096;
 
-/// A page that the kernel wipes in a forked child (MADV_WIPEONFORK). Looking
-/// costs one load, not a system call.
+/// Tells whether this is still the process that made it. Looking costs two loads, not
+/// a system call: the kernel wipes a page in a forked child (MADV_WIPEONFORK). All
+/// guards of a process share the page.
 pub struct ForkGuard {
-    page: NonNull<AtomicU64>,
+    /// 0 in a child in which no guard was made yet, else the process's number.
+    process: &'static AtomicU64,
+    /// What it was when the guard was made.
+    made_in: u64,
 }
-
-// SAFETY: a private page at a fixed address, accessed atomically.
-unsafe impl Send for ForkGuard {}
-// SAFETY: as above.
-unsafe impl Sync for ForkGuard {}
 
 impl ForkGuard {
     /// A guard of the calling process.
+    ///
+    /// # Errors
+    /// The kernel gives no such page.
     pub fn new() -> std::io::Result<Self> {
-        // SAFETY: a new private page at an address of the kernel's choice.
-        let page = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                PAGE_BYTES,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        }?;
-        let guard = Self { page: NonNull::new(page.cast()).expect("mmap never returns null") };
-        // SAFETY: the page was mapped just above, with this size.
-        unsafe { rustix::mm::madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) }?;
-        guard.word().store(1, Ordering::Relaxed);
-        Ok(guard)
-    }
-
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: mapped, aligned, and alive as long as `self`.
-        unsafe { self.page.as_ref() }
+        static PAGE: OnceLock<&AtomicU64> = OnceLock::new();
+        /// Numbers of processes. A child goes on where its parent was.
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let process = match PAGE.get() {
+            Some(page) => *page,
+            None => {
+                let page = wiped_page()?;
+                PAGE.get_or_init(|| page)
+            }
+        };
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let found = process.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+        Ok(Self { process, made_in: found.err().unwrap_or(number) })
     }
 
     /// Whether this is still the process that made the guard.
     #[inline(always)]
     pub fn same_process(&self) -> bool {
-        self.word().load(Ordering::Relaxed) == 1
+        self.process.load(Ordering::Relaxed) == self.made_in
     }
 }
 
-impl Drop for ForkGuard {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this size; nothing refers to it.
-        unsafe {
-            let _ = rustix::mm::munmap(self.page.as_ptr().cast(), PAGE_BYTES);
-        }
-    }
+/// A page of zeros, which are zeros again in a forked child. It stays for the
+/// process's life.
+fn wiped_page() -> std::io::Result<&'static AtomicU64> {
+    // SAFETY: a new private page at an address of the kernel's choice.
+    let page = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            PAGE_BYTES,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    }?;
+    // SAFETY: the page was mapped just above, with this size.
+    unsafe { rustix::mm::madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) }?;
+    // SAFETY: mapped, aligned, never unmapped, and accessed atomically only.
+    Ok(unsafe { &*page.cast::<AtomicU64>() })
 }
 
 #[cfg(all(test, not(miri)))]
@@ -67,11 +72,14 @@ mod tests {
     fn a_forked_child_is_noticed() {
         let guard = ForkGuard::new().unwrap();
         assert!(guard.same_process());
-        // SAFETY: the child only loads one word and exits, which is allowed
+        // SAFETY: the child only uses words of memory and exits, which is allowed
         // after a fork of a process with several threads.
         let status = match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
-                let code = if guard.same_process() { 1 } else { 0 };
+                let noticed = !guard.same_process();
+                let own = ForkGuard::new();
+                let has_own = own.is_ok_and(|own| own.same_process());
+                let code = if noticed && has_own && !guard.same_process() { 0 } else { 1 };
                 // SAFETY: ends the child at once, without running destructors.
                 unsafe { nix::libc::_exit(code) }
             }
@@ -79,5 +87,6 @@ mod tests {
         };
         assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
         assert!(guard.same_process(), "the parent goes on");
+        assert!(ForkGuard::new().unwrap().same_process());
     }
 }
