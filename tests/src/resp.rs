@@ -100,6 +100,12 @@ impl Resp {
         })
     }
 
+    /// Waits until a reply has begun to come; takes nothing of it.
+    pub fn wait_for_reply(&mut self) -> Result<()> {
+        let has_ended = self.reader.fill_buf()?.is_empty();
+        if has_ended { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
     /// Sends a request and takes its reply.
     pub fn try_call(&mut self, words: &[&[u8]]) -> Result<Value> {
         self.send(words)?;

@@ -41,6 +41,9 @@ pub struct Class {
     pub(super) better_ns: Option<f32>,
     /// What the run has cost beyond that, ns.
     pub(super) lost_ns: f32,
+    /// What an operation took the better way when the other one was tried last, ns;
+    /// 0: it never was.
+    pub(super) tried_ns: f32,
     /// One operation of so many is measured: of short ones few, for looking at
     /// the clock would be felt.
     pub(super) measured_every: u32,
@@ -71,6 +74,7 @@ impl Class {
         learned: 0,
         better_ns: None,
         lost_ns: 0.0,
+        tried_ns: 0.0,
         measured_every: Self::SHORTEST,
         most_reads: None,
     };

@@ -51,6 +51,10 @@ const LONGEST_RUN: u32 = 256;
 const MOST_STEPS: u32 = 16;
 /// Share of all time that trying the worse way may cost.
 pub(super) const PROBES: f32 = 0.01;
+/// The worse way is tried although the last trials are not paid off if the better
+/// one takes so many times longer than it did then: what a trial cost then says
+/// nothing of now. Each trial sets the mark higher.
+const GROWN: f32 = 4.0;
 /// A way that a neighbour says takes so many times longer is not tried before
 /// a probe's turn comes.
 const FAR_WORSE: f32 = 8.0;
@@ -283,6 +287,7 @@ impl Cost {
             _ => None,
         };
         class.lost_ns = 0.0;
+        class.tried_ns = class.better_ns.unwrap_or(class.tried_ns);
         if way != class.way {
             class.turned_ns = now_ns;
         }
@@ -324,8 +329,10 @@ impl Cost {
             run = ((LONG_RUN_NS / one) as u32).clamp(RUN, LONGEST_RUN);
         }
         let is_cheaper = way == cheaper;
+        let has_grown = class.tried_ns > 0.0 && ask.min(read) > GROWN * class.tried_ns;
+        let is_paid = has_grown || self.trials.are_paid(now_ns);
         // The longer a trial is, the more rarely it is made.
-        if !is_cheaper && (draws.below(run) >= RUN || !self.trials.are_paid(now_ns)) {
+        if !is_cheaper && (draws.below(run) >= RUN || !is_paid) {
             return (cheaper, Why::Cheaper, RUN);
         }
         (way, if is_cheaper { Why::Cheaper } else { Why::Probe }, run)
