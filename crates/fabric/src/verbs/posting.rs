@@ -244,6 +244,41 @@ mod tests {
         shuttle::check_random(counts, 1);
     }
 
+    /// 64 sessions share a queue pair. The first finds the device free; the others post
+    /// one frame each while it rings the doorbell.
+    #[test]
+    fn what_is_posted_while_the_device_is_taken_leaves_by_one_doorbell() {
+        const SESSIONS: u64 = 64;
+        let _guard = one_at_a_time();
+        let counts = || {
+            let (intake, device) = (Intake::default(), Mutex::new(()));
+            let handle = Arc::new(Handle::default());
+            let post = |session| {
+                let mut posting = Posting::default();
+                posting.write(&handle, to(session), &[1; 8], Some(0));
+                intake.post(&mut posting);
+            };
+            let mut frames_by_doorbell = Vec::new();
+            post(0);
+            let is_done = intake.drive(&device, |()| {
+                let mut pieces = VecDeque::new();
+                intake.take_into(&mut pieces);
+                frames_by_doorbell.push(pieces.len());
+                if frames_by_doorbell.len() == 1 {
+                    for session in 1..SESSIONS {
+                        post(session);
+                        let is_done = intake.drive(&device, |()| panic!("the device is taken"));
+                        assert!(is_done, "the thread that has the device goes on");
+                    }
+                }
+                true
+            });
+            assert!(is_done);
+            assert_eq!(frames_by_doorbell, [1, 63], "64 frames, two doorbells");
+        };
+        shuttle::check_random(counts, 1);
+    }
+
     /// Three links post and ring the doorbell, in any order of their steps.
     /// What each posted has to reach the device, in its order.
     fn links_share_a_device() {
