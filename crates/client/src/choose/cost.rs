@@ -54,7 +54,7 @@ pub(super) const PROBES: f32 = 0.01;
 /// The worse way is tried although the last trials are not paid off if the better
 /// one takes so many times longer than it did then: what a trial cost then says
 /// nothing of now. Each trial sets the mark higher.
-const GROWN: f32 = 4.0;
+const GROWN: f32 = 8.0;
 /// A way that a neighbour says takes so many times longer is not tried before
 /// a probe's turn comes.
 const FAR_WORSE: f32 = 8.0;
