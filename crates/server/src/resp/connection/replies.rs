@@ -91,6 +91,12 @@ impl Connection {
         self.settle();
     }
 
+    /// Bytes of its jobs about many keys that are not answered, and of replies that wait
+    /// for a shard or for an earlier reply.
+    pub const fn pending_bytes(&self) -> usize {
+        self.job_bytes + self.held_bytes
+    }
+
     /// Whether the stream takes replies as fast as they are written.
     pub(super) fn may_write(&self) -> bool {
         self.output.len() - self.sent <= RESP_PAUSE_OUTPUT_BYTES

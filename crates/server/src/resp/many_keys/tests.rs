@@ -114,3 +114,37 @@ fn a_connection_with_many_keys_under_way_is_paused() {
     assert_eq!(replies, ":0\r\n".repeat(requests));
     assert_eq!(world.call(0, "PING\r\n").0, "+PONG\r\n");
 }
+
+/// INFO's count goes up with the jobs, what they find and replies that wait, and down
+/// with the reply or the connection.
+#[test]
+fn bytes_of_jobs_and_replies_are_counted_until_they_are_gone() {
+    let mut world = World::new(2);
+    let keys: String = (0..200).map(|key| format!(" missing:{key}")).collect();
+    let value = "v".repeat(1_000);
+    world.call(0, &request(&format!("SET k {value}")));
+    // The first one is read, the others are asked for.
+    let mget = request(&format!("MGET k{keys}"));
+    for is_cut in [false, true] {
+        assert_eq!(world.pending_bytes(), (0, 0));
+        world.send(0, &mget);
+        world.serve_until_idle();
+        let (jobs, bytes) = (world.waiting_keys().1, world.pending_bytes());
+        assert!(jobs > keys.len() && bytes == (jobs + value.len(), 0), "{jobs} {bytes:?}");
+        world.begin();
+        assert!(world.pending_bytes().1 >= 64 * 13, "a part of the answers is found");
+        if is_cut {
+            world.cut(0);
+        } else {
+            world.execute();
+            world.serve_until_idle();
+            // A reply that waits for an earlier one counts too.
+            assert!(world.call(0, "").0.ends_with("$-1\r\n"));
+            world.send(0, &(mget.clone() + "PING\r\n"));
+            world.serve_until_idle();
+            assert_eq!(world.pending_bytes().0, jobs + value.len() + "+PONG\r\n".len());
+            assert!(world.call(0, "").0.ends_with("+PONG\r\n"));
+        }
+    }
+    assert_eq!(world.pending_bytes(), (0, 0));
+}

@@ -191,6 +191,13 @@ impl World {
         self.connections.serve(drop);
     }
 
+    /// The shard begins what it was asked, and does one turn.
+    pub fn begin(&mut self) {
+        let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();
+        waiting.drain(..).for_each(|job| jobs.execute(shard, job, Now::default()));
+        jobs.turn(shard, Now::default());
+    }
+
     /// The shard does all that it was asked.
     pub fn execute(&mut self) {
         let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();
@@ -267,6 +274,13 @@ impl World {
             self.serve();
         }
         self.connections.host().waiting.len()
+    }
+
+    /// What INFO tells of bytes that jobs and replies hold: of connections, and of what
+    /// the shard has found.
+    pub fn pending_bytes(&self) -> (usize, usize) {
+        let Fake { jobs, counts, .. } = self.connections.host();
+        (counts.pending_bytes.get() as usize, jobs.found_bytes())
     }
 
     /// Keys of the jobs about many that wait for the shard, and bytes of these jobs.
