@@ -112,3 +112,44 @@ fn a_reply_that_is_too_large_over_eight_shards_is_refused() {
         .collect();
     assert_eq!(lengths, [Some(64), None, Some(128)]);
 }
+
+/// Far more keys than a turn takes, of which every third is missing.
+#[test]
+fn requests_of_very_many_keys_are_answered_whole() {
+    const VERY_MANY: usize = 200_000;
+    let words = |name: &str| {
+        let keys = (0..VERY_MANY).map(key);
+        std::iter::once(name.as_bytes().to_vec()).chain(keys).collect::<Vec<_>>()
+    };
+    for shards in ["--shards=1", "--shards=3"] {
+        let server = server(shards);
+        let (mut resp, mut other) = (server.resp(), server.resp());
+        let there = |number: &usize| !number.is_multiple_of(3);
+        let numbers: Vec<usize> = (0..VERY_MANY).filter(there).collect();
+        let sets = numbers.chunks(10_000).map(|numbers| {
+            let pairs = numbers.iter().flat_map(|&number| [key(number), key(number)]);
+            std::iter::once(b"MSET".to_vec()).chain(pairs).collect()
+        });
+        answers(&mut resp, &sets.collect::<Vec<_>>());
+        let found = Value::Integer(numbers.len() as i64);
+        let get = vec![b"GET".to_vec(), key(1)];
+        // What is behind them on the connection sees what they did.
+        let requests = [
+            words("EXISTS"),
+            words("MGET"),
+            words("TOUCH"),
+            get.clone(),
+            words("UNLINK"),
+            get,
+            words("DEL"),
+        ];
+        let mut replies = answers(&mut resp, &requests);
+        let values = (0..VERY_MANY)
+            .map(|number| if there(&number) { Value::bulk(key(number)) } else { Value::Null });
+        assert!(replies.remove(1) == Value::Array(values.collect()), "{shards}");
+        let value = Value::bulk(key(1));
+        let others = [found.clone(), found.clone(), value, found, Value::Null, Value::Integer(0)];
+        assert_eq!(replies, others, "{shards}");
+        assert_eq!(other.call("DBSIZE"), Value::Integer(0));
+    }
+}

@@ -172,6 +172,11 @@ impl KeyWork {
         Self { batch, done: 0, found, value_bytes: 0, wait: 0, download: None }
     }
 
+    /// Bytes of the answers so far.
+    pub const fn found_bytes(&self) -> usize {
+        self.found.0.len()
+    }
+
     /// Executes a piece. The reply and the sequence that it waits for, once all keys
     /// are executed.
     pub fn turn<J: Journal>(

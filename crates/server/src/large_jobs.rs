@@ -76,6 +76,15 @@ impl LargeJob {
     fn is_paused(&self) -> bool {
         matches!(self.work, Work::Paused { .. })
     }
+
+    fn found_bytes(&self) -> usize {
+        match &self.work {
+            Work::Download { value, .. } => value.len(),
+            Work::Read { found, .. } => found.len(),
+            Work::Keys(keys) => keys.found_bytes(),
+            Work::Upload { .. } | Work::Paused(_) | Work::Digest(_) => 0,
+        }
+    }
 }
 
 /// What is under way for one connection.
@@ -144,6 +153,12 @@ impl LargeJobs {
     /// Replies that are held back.
     pub fn held_replies(&self) -> usize {
         self.replies.held.len()
+    }
+
+    /// Bytes that jobs under way have found and not replied yet.
+    pub fn found_bytes(&self) -> usize {
+        let jobs = self.lines.iter().filter_map(|line| line.large.as_ref());
+        jobs.map(LargeJob::found_bytes).sum()
     }
 
     /// Executes a job, begins it if it is large, or lets it wait for an

@@ -174,6 +174,7 @@ impl Server {
                 clients_unparked: 0.into(),
                 jobs: 0.into(),
                 held_replies: 0.into(),
+                found_bytes: 0.into(),
                 searches: Arc::default(),
                 busy_percent: 0.into(),
                 connections: 0.into(),

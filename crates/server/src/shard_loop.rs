@@ -428,6 +428,7 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
+        handle.found_bytes.store(host.large_jobs.found_bytes() as u64, Ordering::Relaxed);
         if let Ok(mut published) = handle.stats.lock() {
             *published = host.shard.stats();
         }

@@ -62,6 +62,8 @@ pub struct ShardHandle {
     pub jobs: AtomicU64,
     /// Replies that it holds back until they are durable, or behind others.
     pub held_replies: AtomicU64,
+    /// Bytes that its jobs under way have found and not replied yet.
+    pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.
     pub searches: Arc<OtherSearches>,
     /// Share of the time that its thread was busy of late, percent.

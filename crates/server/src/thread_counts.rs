@@ -15,6 +15,12 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
+    /// One of the things that are counted has changed from `before` to `after`.
+    #[inline(always)]
+    pub fn change(&self, before: usize, after: usize) {
+        self.add((after as u64).wrapping_sub(before as u64));
+    }
+
     /// What is counted so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -53,6 +59,9 @@ pub struct ThreadCounts {
     pub output_cut_off: Counter,
     /// Requests that were given up because no more of them came.
     pub requests_abandoned: Counter,
+    /// Bytes that the connections' jobs and replies hold, now
+    /// ([`Connection::pending_bytes`](crate::resp::Connection::pending_bytes)).
+    pub pending_bytes: Counter,
     /// Connections that went to a thread that had less to do.
     pub connections_moved: Counter,
 }

@@ -43,8 +43,11 @@ pub const RESP_REQUESTS_PER_TURN: usize = 128;
 /// executed, so that what they will look at is fetched side by side: about as many
 /// lines as a core has under way at once, at two a request.
 pub const RESP_REQUESTS_AHEAD: usize = 16;
-/// Keys of one RESP request that its thread looks up at once, which takes some
-/// hundred microseconds; the others go to their shards in jobs, which take turns.
+/// Keys of one RESP request that its thread takes in one turn of the connection: looks
+/// up, or hands to their shards. That takes some hundred microseconds; a request of
+/// more goes on in the next turn. Requests of a turn count as one more for each
+/// `RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN` of their words, so that all of a turn
+/// name at most about twice as many keys.
 pub const RESP_KEYS_PER_TURN: usize = 1024;
 /// How often a shard's thread looks whether it should give a RESP connection to
 /// one that has less to do, ms: long against a turn, short against a client's life.

@@ -9,7 +9,7 @@ use super::host::Host;
 use remora_front::resp::{Args, Parsed, ProtocolError, parse};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::RESP_REQUESTS_AHEAD;
+use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_REQUESTS_AHEAD};
 use std::ops::Range;
 
 /// A request that is parsed and not executed.
@@ -23,7 +23,8 @@ pub struct Next {
     pub at: Option<(KeyHash, usize)>,
 }
 
-/// Parses requests from the start of `input`, so many at most: how many, and what is
+/// Parses requests from the start of `input`, so many at most, and about as many words
+/// as a turn takes keys: how many, and what is
 /// behind them: more (`None`), or a request that is not all there and the bytes
 /// without which parsing it again is useless, or no request at all. `args` keeps how
 /// far the last one came.
@@ -33,8 +34,11 @@ pub(super) fn parse_ahead(
     ahead: &mut Vec<Next>,
     most: usize,
 ) -> (usize, Result<Option<usize>, ProtocolError>) {
-    let mut from = 0;
+    let (mut from, mut words) = (0, 0);
     for parsed in 0..most {
+        if words > RESP_KEYS_PER_TURN {
+            return (parsed, Ok(None));
+        }
         if from == input.len() {
             return (parsed, Ok(None));
         }
@@ -49,6 +53,7 @@ pub(super) fn parse_ahead(
             Ok(Parsed::Request { consumed }) => {
                 (next.bytes, next.at) = (from..from + consumed, None);
                 from += consumed;
+                words += next.args.len();
             }
             Ok(Parsed::Incomplete { need }) => {
                 std::mem::swap(&mut next.args, args);

@@ -1,6 +1,7 @@
 //! One RESP connection: bytes in, replies out, in order. Its stream of bytes
 //! is handed in whenever it is served.
 
+mod keys_left;
 mod replies;
 mod stalled;
 
@@ -11,12 +12,13 @@ use super::pending::Pending;
 use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{Order, Token};
 use crate::thread_counts::ThreadCounts;
+use keys_left::KeysLeft;
 use remora_front::resp::{Args, Protocol, Skip, encode, peek_key};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_PAUSE_JOB_BYTES, RESP_PAUSE_OUTPUT_BYTES,
-    RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN,
+    RESP_KEYS_PER_TURN, RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_PAUSE_JOB_BYTES,
+    RESP_PAUSE_OUTPUT_BYTES, RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN,
 };
 use remora_layout::message::Status;
 use std::collections::VecDeque;
@@ -81,8 +83,10 @@ pub struct Connection {
     /// earlier one: not yet output, but as good as.
     held_parts: usize,
     held_bytes: usize,
-    /// Bytes of jobs about many keys that are not all answered.
+    /// Bytes of jobs about many keys that are not answered.
     job_bytes: usize,
+    /// The request at the front of the input, if it has keys that no turn has taken.
+    keys_left: Option<KeysLeft>,
     /// Number of the first pending request.
     first_pending: u64,
     /// No request is executed before the one with this number is the first
@@ -133,6 +137,7 @@ impl Connection {
             held_parts: 0,
             held_bytes: 0,
             job_bytes: 0,
+            keys_left: None,
             first_pending: 0,
             large_until: 0,
             unanswered: Unanswered::default(),
@@ -251,6 +256,9 @@ impl Connection {
         {
             return Flow::Again;
         }
+        if self.may_take_keys() {
+            return Flow::Again;
+        }
         let parse_more = self.input.len() >= self.need;
         let answered = self.pending.is_empty() && self.sent == self.output.len();
         if self.closing && answered && !parse_more {
@@ -360,6 +368,9 @@ impl Connection {
 
     /// Executes whole requests, as many as a turn may. The bytes that they took.
     fn execute<H: Host>(&mut self, executor: &mut Executor<H>, input: &[u8]) -> usize {
+        if self.keys_left.is_some() {
+            return self.go_on_with_keys(executor, input);
+        }
         let mut ahead = std::mem::take(&mut executor.spare.ahead);
         let mut turn = Turn { from: 0, requests: 0, ended: false };
         while !turn.ended
@@ -405,16 +416,23 @@ impl Connection {
         }
         let begun = turn.from;
         for Next { args, bytes, at } in requests {
-            if self.is_paused() {
+            if self.is_paused() || turn.requests >= RESP_REQUESTS_PER_TURN {
                 // What is behind is parsed again when its turn has come.
                 ahead.clear();
                 return self.args.reset();
             }
+            // One of many keys takes the time of several.
+            turn.requests += 1 + args.len() / (RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN);
             if !args.is_empty() {
                 executor.request(self, args, &input[bytes.clone()], *at);
+                if self.has_keys_left() {
+                    self.keys_left = Some(KeysLeft::new(std::mem::take(args), bytes.len()));
+                    turn.from = begun + bytes.start;
+                    ahead.clear();
+                    return self.args.reset();
+                }
                 args.shrink();
             }
-            turn.requests += 1;
             turn.from = begun + bytes.end;
             if self.quit {
                 turn.ended = true;

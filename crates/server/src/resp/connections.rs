@@ -241,7 +241,10 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         act: impl FnOnce(&mut S, &mut Connection, &mut Executor<H>) -> Flow,
     ) -> Option<S> {
         let Slot { stream, connection, .. } = self.slots.get_mut(slot)?.as_mut()?;
+        let before = connection.pending_bytes();
         let flow = act(stream, connection, &mut self.executor);
+        let after = if flow == Flow::Close { 0 } else { connection.pending_bytes() };
+        self.executor.counts().pending_bytes.change(before, after);
         if flow != Flow::Close && connection.keeps_part() {
             self.with_part.insert(slot);
         } else {
@@ -280,7 +283,10 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         // A connection that has gone needs no reply; its slot may have a new one.
         let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);
         if slot.connection.serial == token.serial || is_planted {
+            let before = slot.connection.pending_bytes();
             slot.connection.answer(token, reply);
+            let after = slot.connection.pending_bytes();
+            self.executor.counts().pending_bytes.change(before, after);
             self.stir(token.connection);
         }
     }

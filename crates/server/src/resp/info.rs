@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use crate::config::Eviction;
 use crate::config::Wanted;
-use crate::shared::Shared;
+use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::{Counter, ThreadCounts};
 use remora_engine::ShardStats;
 use remora_front::request::Sections;
@@ -113,6 +113,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("retired_bytes", sum(|s| s.slots.retired_bytes)),
             ("uncarved_bytes", sum(|s| s.slots.uncarved_bytes)),
             ("run_bytes", sum(|s| s.slots.run_bytes)),
+            ("resp_pending_bytes", resp_pending_bytes(shared)),
             ("staged_bytes", sum(|s| s.staged_bytes)),
             ("heap_bytes", sum(|s| s.heap_bytes)),
             ("heap_covered_bytes", sum(|s| s.heap_covered_bytes)),
@@ -197,6 +198,15 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     let keyspace: Vec<_> = keyspace.iter().map(|(name, line)| (*name, line.clone())).collect();
     section("Keyspace", &keyspace);
     text
+}
+
+/// Bytes that jobs of RESP connections, what they have found and replies that wait hold.
+fn resp_pending_bytes(shared: &Shared) -> String {
+    let of_shard = |shard: &ShardHandle| {
+        let found = shard.found_bytes.load(Ordering::Relaxed);
+        shard.thread.pending_bytes.get().wrapping_add(found)
+    };
+    shared.shards.iter().map(of_shard).fold(0, u64::wrapping_add).to_string()
 }
 
 /// A line for each database that has keys.

@@ -3,9 +3,11 @@
 //!
 //! Keys of the thread's own shard are executed in place, reads of other shards' keys
 //! are tried in their memory. What is left goes as one job to each shard, which comes
-//! back once. What it keeps true: each answer stands in the reply where its key
-//! stands in the request; a key that is asked for is not overtaken by a later one of
-//! the same shard that is executed or read at once; a connection sees its own writes.
+//! back once. A request of more than [`RESP_KEYS_PER_TURN`] keys takes several turns.
+//! What it keeps true: a turn takes no more keys than that; each answer stands in the
+//! reply where its key stands in the request; a key that is asked for is not overtaken
+//! by a later one of the same shard that is executed or read at once; a connection sees
+//! its own writes.
 
 use super::connection::Connection;
 use super::execute::Executor;
@@ -19,7 +21,7 @@ use crate::large_jobs::Here;
 use remora_engine::STREAM_CLASS;
 use remora_engine::command::{Command, Reply};
 use remora_front::request::{Keys, Render};
-use remora_front::resp::Protocol;
+use remora_front::resp::{Args, Protocol};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     MAX_SHARDS, RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES, RESP_REQUESTS_AHEAD, STREAM_BYTES,
@@ -44,12 +46,17 @@ struct Group {
     reply: Option<OwnedReply>,
     /// The reply is a list with an answer for each key, and not the only key's answer.
     is_list: bool,
+    /// Bytes of the job.
+    job_bytes: usize,
 }
 
 /// A request that waits for some of its keys.
 pub struct ManyKeys {
+    of: KeyCommand,
     render: Render,
     keys: usize,
+    /// Keys at the end of the request that no turn has taken yet.
+    left: usize,
     /// Of the keys that were not asked for.
     answers: Answers,
     /// By the part of the request that they are.
@@ -59,16 +66,38 @@ pub struct ManyKeys {
     wanted: Option<WantedBytes>,
     /// Bytes of the values that are there.
     value_bytes: usize,
-    /// Bytes of the jobs.
+    /// Bytes of the jobs that are not answered.
     job_bytes: usize,
     /// The values are more than a reply may have: nothing more is read.
     is_too_large: bool,
 }
 
 impl ManyKeys {
+    /// No key is taken yet.
+    fn new(of: KeyCommand, render: Render, keys: usize, answers: Answers) -> Self {
+        Self {
+            of,
+            render,
+            keys,
+            left: keys,
+            answers,
+            groups: Vec::new(),
+            missing: 0,
+            wanted: None,
+            value_bytes: 0,
+            job_bytes: 0,
+            is_too_large: false,
+        }
+    }
+
     /// Whether every answer is there.
     pub const fn is_complete(&self) -> bool {
-        self.missing == 0
+        self.missing == 0 && self.left == 0
+    }
+
+    /// Whether a further turn is to take keys of it.
+    pub const fn has_left(&self) -> bool {
+        self.left > 0
     }
 
     /// How many keys.
@@ -81,7 +110,7 @@ impl ManyKeys {
         self.value_bytes
     }
 
-    /// Bytes of the jobs, of which shards hold some until all are answered.
+    /// Bytes of the jobs that are not answered.
     pub const fn job_bytes(&self) -> usize {
         self.job_bytes
     }
@@ -92,6 +121,7 @@ impl ManyKeys {
         let shard = group.shard;
         group.keys.iter().map(|&(_, what)| Asked { shard, what }).for_each(answered);
         self.missing -= 1;
+        self.job_bytes -= group.job_bytes;
         let heads = if group.is_list { group.keys.len() * REPLY_HEAD_BYTES } else { 0 };
         let bytes = reply.value.as_ref().map_or(0, |value| value.len() - heads);
         if reply.status == Status::TooLarge || self.value_bytes + bytes > RESP_MAX_REPLY_BYTES {
@@ -128,13 +158,12 @@ impl ManyKeys {
     }
 }
 
-/// A request whose keys are looked at one after the other.
+/// What a turn does with a request's keys, one after the other.
 struct Request {
     many: ManyKeys,
-    of: KeyCommand,
-    /// The job of each part that is one.
-    jobs: Vec<Option<Box<KeyBatch>>>,
-    /// The part that is the job of a shard; [`NONE`] without one.
+    /// Each job, and the part that it is.
+    jobs: Vec<(usize, Box<KeyBatch>)>,
+    /// Which of the jobs is a shard's; [`NONE`] without one.
     job_of: [u8; MAX_SHARDS],
     /// Whether the own shard may execute what is next; unknown at first.
     may_here: Option<bool>,
@@ -167,44 +196,64 @@ impl<H: Host> Executor<H> {
         let mut answers = std::mem::take(&mut self.answers);
         answers.replies.clear();
         answers.positions.clear();
-        let mut request = Request {
-            many: ManyKeys {
-                render,
-                keys: keys.len(),
-                answers,
-                groups: Vec::new(),
-                missing: 0,
-                wanted: None,
-                value_bytes: 0,
-                job_bytes: 0,
-                is_too_large: false,
-            },
-            of,
-            jobs: Vec::new(),
-            job_of: [NONE; MAX_SHARDS],
-            may_here: None,
-        };
-        let mut first = 0;
+        let many = ManyKeys::new(of, render, keys.len(), answers);
+        let many = self.take_keys(connection, many, &mut keys);
+        if !many.is_complete() {
+            return connection.wait_for_keys(many);
+        }
+        connection.reply(|out, protocol| many.write(out, protocol));
+        if many.answers.replies.capacity() <= KEEP_REPLY_BYTES {
+            self.answers = many.answers;
+        }
+    }
+
+    /// A further turn of a request that has some left ([`ManyKeys::has_left`]): its
+    /// arguments, of which its keys are the last ones, and its bytes.
+    pub(super) fn go_on_with_keys(
+        &mut self,
+        connection: &mut Connection,
+        many: ManyKeys,
+        (args, bytes): (&Args, &[u8]),
+    ) {
+        self.now_ms = self.host.now().unix_ms;
+        self.database = connection.database;
+        let mut keys = (args.len() - many.left..args.len()).map(|at| args.get(at, bytes));
+        let many = self.take_keys(connection, many, &mut keys);
+        // It has a number among those that wait, also if nothing is missing now.
+        connection.wait_for_keys(many);
+    }
+
+    /// One turn of a request: takes as many of the keys that are left as it may.
+    fn take_keys<'a>(
+        &mut self,
+        connection: &mut Connection,
+        many: ManyKeys,
+        keys: &mut impl Iterator<Item = &'a [u8]>,
+    ) -> ManyKeys {
+        let (jobs, job_of) = (Vec::new(), [NONE; MAX_SHARDS]);
+        let mut request = Request { many, jobs, job_of, may_here: None };
+        let mut most = request.many.left.min(RESP_KEYS_PER_TURN);
         let mut some = [(&[][..], (KeyHash(0), 0)); RESP_REQUESTS_AHEAD];
-        while first < request.many.keys && !request.many.is_too_large {
+        while most > 0 && !request.many.is_too_large {
             let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
             let mut count = 0;
-            for key in keys.by_ref().take(RESP_REQUESTS_AHEAD) {
+            for key in keys.take(RESP_REQUESTS_AHEAD.min(most)) {
                 places[count] = self.route(key);
                 some[count] = (key, places[count]);
                 count += 1;
             }
-            let is_at_once = first < RESP_KEYS_PER_TURN;
-            if is_at_once {
-                self.fetch_each(&places[..count]);
-            }
+            self.fetch_each(&places[..count]);
+            let first = request.many.keys - request.many.left;
             for (at, &(key, place)) in some[..count].iter().enumerate() {
-                let position = (first + at) as u32;
-                self.one_of_many(connection, &mut request, (key, place, position), is_at_once);
+                self.one_of_many(connection, &mut request, (key, place, (first + at) as u32));
             }
-            first += count;
+            request.many.left -= count;
+            most -= count;
         }
-        self.end_many(connection, request);
+        if request.many.is_too_large {
+            request.many.left = 0;
+        }
+        self.hand_out(connection, request)
     }
 
     /// One key: executed here, read where that concludes, or added to its shard's job.
@@ -213,19 +262,17 @@ impl<H: Host> Executor<H> {
         connection: &mut Connection,
         request: &mut Request,
         (key, (hash, shard), position): (&[u8], (KeyHash, usize), u32),
-        is_at_once: bool,
     ) {
-        let command = (request.of)(key);
+        let command = (request.many.of)(key);
         let is_home = shard == self.host.home();
-        if is_at_once && is_home {
+        if is_home {
             let may = request.may_here;
             let may = may.unwrap_or_else(|| self.is_for_here(connection, shard, &command));
             request.may_here = Some(may);
             if may {
                 return self.execute_one_here(connection, request, (&command, hash), position);
             }
-        } else if is_at_once
-            && matches!(command, Command::Get { .. } | Command::Exists { .. })
+        } else if matches!(command, Command::Get { .. } | Command::Exists { .. })
             && let Read::Found { from, to, .. } = self.read(connection, key, (hash, shard))
         {
             let wants_value = matches!(command, Command::Get { .. });
@@ -242,8 +289,9 @@ impl<H: Host> Executor<H> {
             connection.expect_large();
         }
         let what = if command.is_write() { What::Write } else { What::Read(group(hash)) };
-        request.job(shard).push(key, hash);
-        let part = request.job_of[shard] as usize;
+        let (part, job) = request.job(shard);
+        let part = *part;
+        job.push(key, hash);
         request.many.groups[part].keys.push((position, what));
         connection.ask(Asked { shard, what }, self.host.shards());
     }
@@ -280,32 +328,31 @@ impl<H: Host> Executor<H> {
             keys: vec![(position, what)],
             reply: None,
             is_list: false,
+            job_bytes: 0,
         });
-        request.jobs.push(None);
         connection.ask(Asked { shard: home, what }, self.host.shards());
     }
 
-    /// All keys were looked at: hands out the jobs, or replies.
-    fn end_many(&mut self, connection: &mut Connection, request: Request) {
+    /// Hands out a turn's jobs.
+    fn hand_out(&mut self, connection: &mut Connection, request: Request) -> ManyKeys {
         let Request { mut many, jobs, .. } = request;
-        for (part, batch) in jobs.into_iter().enumerate() {
-            let Some(batch) = batch else { continue };
-            many.job_bytes += batch.bytes();
-            if batch.bytes() > STREAM_BYTES {
+        for (part, batch) in jobs {
+            let (group, bytes) = (&mut many.groups[part], batch.bytes());
+            group.job_bytes = bytes;
+            many.job_bytes += bytes;
+            if bytes > STREAM_BYTES {
                 connection.expect_large();
             }
-            let shard = many.groups[part].shard;
+            let shard = group.shard;
             let token = self.token_of(connection, shard, part);
             let order = Order::ExecuteEach(batch);
             self.host.hand(shard, Job { order, token, most_objects: usize::MAX, hash: None });
         }
-        if !many.is_complete() {
-            return connection.wait_for_keys(many);
+        if many.has_left() {
+            // Nothing behind it is executed or read before it is answered.
+            connection.expect_large();
         }
-        connection.reply(|out, protocol| many.write(out, protocol));
-        if many.answers.replies.capacity() <= KEEP_REPLY_BYTES {
-            self.answers = many.answers;
-        }
+        many
     }
 }
 
@@ -324,15 +371,19 @@ impl Request {
         self.many.missing += 1;
     }
 
-    /// The job of a shard.
-    fn job(&mut self, shard: usize) -> &mut KeyBatch {
+    /// The job of a shard, and the part that it is.
+    fn job(&mut self, shard: usize) -> &mut (usize, Box<KeyBatch>) {
         if self.job_of[shard] == NONE {
             self.job_of[shard] = self.jobs.len() as u8;
             let found = self.many.wanted.get_or_insert_default().found();
-            self.jobs.push(Some(Box::new(KeyBatch::new(self.of, found))));
-            self.ask(Group { shard, keys: Vec::new(), reply: None, is_list: true });
+            let part = self.many.groups.len();
+            self.jobs.push((part, Box::new(KeyBatch::new(self.many.of, found))));
+            let keys = Vec::new();
+            self.ask(Group { shard, keys, reply: None, is_list: true, job_bytes: 0 });
         }
-        let job = &mut self.jobs[self.job_of[shard] as usize];
-        job.as_mut().expect("it was made for this shard")
+        &mut self.jobs[self.job_of[shard] as usize]
     }
 }
+
+#[cfg(test)]
+mod tests;

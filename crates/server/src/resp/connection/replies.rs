@@ -38,6 +38,23 @@ impl Connection {
         self.pending.push_back(Pending::Keys(many, self.protocol));
     }
 
+    /// Takes the last request out again, if a further turn is to take keys of it.
+    pub(super) fn take_keys_left(&mut self) -> Option<ManyKeys> {
+        if !self.has_keys_left() {
+            return None;
+        }
+        let Some(Pending::Keys(many, _)) = self.pending.pop_back() else { return None };
+        self.held_parts -= many.keys();
+        self.held_bytes -= many.value_bytes();
+        self.job_bytes -= many.job_bytes();
+        Some(many)
+    }
+
+    /// Whether a further turn is to take keys of the last request.
+    pub(super) fn has_keys_left(&self) -> bool {
+        matches!(self.pending.back(), Some(Pending::Keys(many, _)) if many.has_left())
+    }
+
     /// Takes a part's reply from a shard.
     pub fn answer(&mut self, token: Token, mut reply: OwnedReply) {
         let Some(at) = token.request.checked_sub(self.first_pending) else { return };
@@ -45,8 +62,10 @@ impl Connection {
             Some(Pending::Waiting(waiting, _)) => waiting,
             Some(Pending::Keys(many, _)) => {
                 self.held_bytes -= many.value_bytes();
+                self.job_bytes -= many.job_bytes();
                 many.take(token.part, reply, |asked| self.unanswered.answered(asked));
                 self.held_bytes += many.value_bytes();
+                self.job_bytes += many.job_bytes();
                 return self.settle();
             }
             Some(Pending::Writing(writing)) => {
@@ -70,6 +89,12 @@ impl Connection {
         }
         waiting.parts[token.part] = Some(reply);
         self.settle();
+    }
+
+    /// Bytes of its jobs about many keys that are not answered, and of replies that wait
+    /// for a shard or for an earlier reply.
+    pub const fn pending_bytes(&self) -> usize {
+        self.job_bytes + self.held_bytes
     }
 
     /// Whether the stream takes replies as fast as they are written.
@@ -105,7 +130,6 @@ impl Connection {
                 Some(Pending::Keys(many, protocol)) if many.is_complete() => {
                     self.held_parts -= many.keys();
                     self.held_bytes -= many.value_bytes();
-                    self.job_bytes -= many.job_bytes();
                     many.write(&mut self.output, *protocol);
                 }
                 Some(Pending::Writing(writing)) => {

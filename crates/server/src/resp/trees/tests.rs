@@ -1,16 +1,14 @@
 //! Connections and one shard in one thread: what is read, what is asked, and
 //! who is served in between.
 
-use crate::jobs::Job;
+use crate::jobs::{Job, Order};
 use crate::large_jobs::LargeJobs;
 use crate::resp::{Connection, Connections, Host, Sections};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::database::Database;
-use remora_layout::limits::{
-    RESP_CONNECTIONS_PER_TURN, RESP_KEYS_PER_TURN, RESP_PAUSE_JOB_BYTES, RESP_REQUESTS_PER_TURN,
-};
+use remora_layout::limits::{RESP_CONNECTIONS_PER_TURN, RESP_REQUESTS_PER_TURN};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
@@ -193,8 +191,15 @@ impl World {
         self.connections.serve(drop);
     }
 
+    /// The shard begins what it was asked, and does one turn.
+    pub fn begin(&mut self) {
+        let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();
+        waiting.drain(..).for_each(|job| jobs.execute(shard, job, Now::default()));
+        jobs.turn(shard, Now::default());
+    }
+
     /// The shard does all that it was asked.
-    fn execute(&mut self) {
+    pub fn execute(&mut self) {
         let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();
         while let Some(job) = waiting.pop_front() {
             jobs.execute(shard, job, Now::default());
@@ -248,15 +253,49 @@ impl World {
         let mut jobs = 0;
         loop {
             self.serve();
-            let waiting = self.connections.host().waiting.len();
-            let jobs_under_way = &self.connections.host().jobs;
-            let has_work = jobs_under_way.has_replies() || jobs_under_way.has_work();
-            if waiting == 0 && self.connections.are_idle() && !has_work {
+            if self.is_done() {
                 return (self.written(connection), jobs);
             }
-            jobs += waiting;
+            jobs += self.connections.host().waiting.len();
             self.execute();
         }
+    }
+
+    /// Whether nothing is asked, under way or to be served.
+    pub fn is_done(&self) -> bool {
+        let Fake { jobs, waiting, .. } = self.connections.host();
+        let has_jobs = !waiting.is_empty() || jobs.has_replies() || jobs.has_work();
+        self.connections.are_idle() && !has_jobs
+    }
+
+    /// Serves all connections; how many jobs wait for the shard then.
+    pub fn serve_until_idle(&mut self) -> usize {
+        while !self.connections.are_idle() {
+            self.serve();
+        }
+        self.connections.host().waiting.len()
+    }
+
+    /// What INFO tells of bytes that jobs and replies hold: of connections, and of what
+    /// the shard has found.
+    pub fn pending_bytes(&self) -> (usize, usize) {
+        let Fake { jobs, counts, .. } = self.connections.host();
+        (counts.pending_bytes.get() as usize, jobs.found_bytes())
+    }
+
+    /// Keys of the jobs about many that wait for the shard, and bytes of these jobs.
+    pub fn waiting_keys(&self) -> (usize, usize) {
+        let jobs = self.connections.host().waiting.iter().map(|job| match &job.order {
+            Order::ExecuteEach(batch) => (batch.keys(), batch.bytes()),
+            _ => (0, 0),
+        });
+        jobs.fold((0, 0), |(keys, bytes), job| (keys + job.0, bytes + job.1))
+    }
+
+    /// Keys that were looked up so far or wait for the shard.
+    pub fn keys_taken(&self) -> usize {
+        let here = self.connections.host().counts.executed_here.get();
+        (here + self.reads().0) as usize + self.waiting_keys().0
     }
 
     /// A second goes by, and requests may be idle for so many.
@@ -444,51 +483,10 @@ fn a_thread_executes_commands_of_its_own_shard_at_once() {
 }
 
 /// A request that is no inline one: it may be long.
-fn request(words: &str) -> String {
+pub(in crate::resp) fn request(words: &str) -> String {
     let words: Vec<&str> = words.split(' ').collect();
     let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
     format!("*{}\r\n", words.len()) + &words.iter().map(bulk).collect::<String>()
-}
-
-#[test]
-fn what_goes_in_turns_is_not_overtaken_by_what_is_executed_at_once() {
-    let mut world = World::at_home(1);
-    let keys: String = (0..3_000).map(|key| format!(" k{key} {key}")).collect();
-    world.call(0, &request(&format!("MSET{keys}")));
-    world.call(0, &request(&format!("SET large {}", "v".repeat(300_000))));
-    // More keys than a turn looks up, then a change of the last of them; a value that
-    // goes in pieces, then its end.
-    let keys: String = (0..3_000).map(|key| format!(" k{key}")).collect();
-    let lines =
-        format!("MGET{keys}\r\nSET k2999 x\r\nGET k2999\r\nGET large\r\nDEL large\r\nPING\r\n");
-    let (replies, jobs) = world.call(0, &lines);
-    assert!((1..10).contains(&jobs), "{jobs} jobs");
-    let here = world.connections.host().counts.executed_here.get() as usize;
-    assert!(here <= RESP_KEYS_PER_TURN + 10, "{here} at once");
-    let large = format!("$300000\r\n{}\r\n", "v".repeat(300_000));
-    assert!(replies.contains("$4\r\n2999\r\n+OK\r\n$1\r\nx\r\n$300000"), "in order");
-    assert!(replies.ends_with(&format!("{large}:1\r\n+PONG\r\n")));
-}
-
-/// What a connection asks about many keys is counted until it is answered.
-#[test]
-fn a_connection_with_many_keys_under_way_is_paused() {
-    let mut world = World::new(1);
-    // The keys are long: one request's job is some bytes short of what pauses.
-    let keys: String = (0..15).map(|key| format!(" {key}{}", "k".repeat(4_000))).collect();
-    let exists = request(&format!("EXISTS{keys}"));
-    let requests = RESP_PAUSE_JOB_BYTES / exists.len() + 5;
-    world.send(0, &exists.repeat(requests));
-    let jobs = |world: &World| world.connections.host().waiting.len();
-    while !world.connections.are_idle() {
-        world.serve();
-    }
-    let under_way = jobs(&world);
-    assert!((requests - 8..requests).contains(&under_way), "{under_way} of {requests}");
-    let (replies, rest) = world.call(0, "");
-    assert_eq!(rest, requests, "the others go on when those are answered");
-    assert_eq!(replies, ":0\r\n".repeat(requests));
-    assert_eq!(world.call(0, "PING\r\n").0, "+PONG\r\n");
 }
 
 /// A list that goes in pieces pauses at its shard until the client reads. What comes
