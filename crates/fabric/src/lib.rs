@@ -212,8 +212,11 @@ pub enum LinkError {
     #[error("the peer's RDMA device does not answer: is its machine up, and the network?")]
     NoAnswer,
     /// The peer's device refused: the region is not there any more, or is not
-    /// for this operation.
-    #[error("the peer's RDMA device denied access to its memory")]
+    /// for this operation. A session that ends takes its regions away first,
+    /// so a READ under way may see this before it sees the end.
+    #[error(
+        "the peer's RDMA device denied access to its memory: this session has ended there, or must not do that"
+    )]
     Denied,
     /// The device of this machine failed; a number of `ibv_wc_status`.
     #[error("this machine's RDMA device failed an operation (status {0})")]
