@@ -115,6 +115,11 @@ impl From<Reply<'_>> for OwnedReply {
     }
 }
 
+/// Emptied mail that a thread keeps for what it sends next, at most; none with room for
+/// more than [`SPARE_ITEMS`] jobs or replies.
+const SPARE_MAIL: usize = 16;
+const SPARE_ITEMS: usize = 32;
+
 /// What one turn of a shard's thread has for another one.
 #[derive(Default)]
 pub struct Mail {
@@ -246,12 +251,19 @@ pub struct Outbox {
     mail: Vec<Mail>,
     /// A bit for each of them that has some.
     has_mail: u64,
+    /// Empty mail with room for what is next added to that of some receiver.
+    spare: Vec<Mail>,
 }
 
 impl Outbox {
     /// The thread of shard `from` has nothing for any of so many.
     pub fn new(from: usize, shards: usize) -> Self {
-        Self { from, mail: (0..shards).map(|_| Mail::default()).collect(), has_mail: 0 }
+        Self {
+            from,
+            mail: (0..shards).map(|_| Mail::default()).collect(),
+            has_mail: 0,
+            spare: Vec::new(),
+        }
     }
 
     /// Adds a job for a shard.
@@ -264,6 +276,16 @@ impl Outbox {
     pub fn add_reply(&mut self, token: Token, reply: OwnedReply) {
         self.mail[token.home].replies.push((token, reply));
         self.has_mail |= 1 << token.home;
+    }
+
+    /// Keeps mail that the thread has received and emptied: what it sends next needs as
+    /// much room, as jobs and replies go to and fro.
+    pub fn keep(&mut self, mail: Mail) {
+        debug_assert!(mail.is_empty());
+        let room = mail.jobs.capacity().max(mail.replies.capacity());
+        if self.spare.len() < SPARE_MAIL && room <= SPARE_ITEMS {
+            self.spare.push(mail);
+        }
     }
 
     /// Whether there is room for mail that had to wait.
@@ -280,7 +302,8 @@ impl Outbox {
     ) {
         counts.turns.add(1);
         for to in bits(self.has_mail) {
-            let mail = std::mem::take(&mut self.mail[to]);
+            let empty = self.spare.pop().unwrap_or_default();
+            let mail = std::mem::replace(&mut self.mail[to], empty);
             let jobs = mail.jobs.len() as u64;
             match inbox(to).post(self.from, mail) {
                 Ok(()) => {
@@ -289,7 +312,8 @@ impl Outbox {
                     counts.jobs_sent.add(jobs);
                 }
                 Err(mail) => {
-                    self.mail[to] = mail;
+                    let empty = std::mem::replace(&mut self.mail[to], mail);
+                    self.spare.push(empty);
                     counts.mail_waited.add(1);
                 }
             }

@@ -234,11 +234,12 @@ impl ShardLoop {
         let senders = self.host().handle().inbox.take_senders();
         for from in bits(senders) {
             // Bounded by what may be under way.
-            while let Some(mail) = self.host().handle().inbox.take(from) {
-                mail.jobs.into_iter().for_each(|job| self.connections.host_mut().take(job));
-                for (token, reply) in mail.replies {
+            while let Some(mut mail) = self.host().handle().inbox.take(from) {
+                mail.jobs.drain(..).for_each(|job| self.connections.host_mut().take(job));
+                for (token, reply) in mail.replies.drain(..) {
                     self.connections.take_reply(token, reply);
                 }
+                self.connections.host_mut().keep(mail);
             }
         }
         if senders != 0 {

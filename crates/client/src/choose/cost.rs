@@ -141,12 +141,16 @@ impl Score {
     /// Where it stands then: 7 of 8 runs go the way that was tried.
     const TURNED: f32 = 2.0;
 
-    /// Takes `difference` into account: by how much reading takes longer than
-    /// asking, over the shorter of the two.
-    fn take(&mut self, difference: f32) {
+    /// Takes `difference` into account so many times: by how much reading takes
+    /// longer than asking, over the shorter of the two.
+    fn take(&mut self, difference: f32, times: u32) {
+        let bound = Self::bound(difference.abs());
+        (0..times).for_each(|_| self.step_by(difference, bound));
+    }
+
+    fn step_by(&mut self, difference: f32, bound: f32) {
         let rises = difference > 0.0;
         let factor = if rises == self.rises { 1.3 } else { 0.5 };
-        let bound = Self::bound(difference.abs());
         let by = difference.clamp(-Self::MOST_DIFFERENCE, Self::MOST_DIFFERENCE) * self.step;
         self.log_odds = (self.log_odds + by).clamp(-bound, bound);
         self.step = (self.step * factor).clamp(Self::LEAST_STEP, Self::MOST_STEP);
@@ -266,7 +270,8 @@ impl Cost {
 
     /// Begins a run.
     pub fn decide(&mut self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> Decision {
-        let (way, why, run) = self.choose(class, now_ns, draws);
+        let expected = self.predict(class, now_ns);
+        let (way, why, run) = self.choose(class, expected, now_ns, draws);
         let is_first = why == Why::Untried;
         let has_turned = way != class.way && !is_first;
         class.learned = match run {
@@ -275,7 +280,7 @@ impl Cost {
             long => long / 2,
         };
         class.is_trial = is_first || (has_turned && run > RUN);
-        class.better_ns = match self.predict(class, now_ns) {
+        class.better_ns = match expected {
             (Some(ask), Some(read)) if why == Why::Probe => Some(ask.min(read)),
             (ask, read) if is_first => {
                 if way == Way::Ask {
@@ -294,16 +299,25 @@ impl Cost {
         self.runs = self.runs.wrapping_add(1);
         (class.runs, class.turns) = (self.runs, self.turns);
         (class.way, class.run, class.run_left) = (way, run, run - 1);
-        class.most_reads = self.most_reads(class, now_ns).filter(|_| way == Way::Read);
+        class.most_reads = match way {
+            Way::Read => self.most_reads(class, expected),
+            Way::Ask => None,
+        };
         Decision { way, why, is_measured: class.is_measured() }
     }
 
     /// The way, why, and for how many operations.
-    fn choose(&mut self, class: &mut Class, now_ns: u64, draws: &mut Draws) -> (Way, Why, u32) {
+    fn choose(
+        &mut self,
+        class: &mut Class,
+        expected: (Option<f32>, Option<f32>),
+        now_ns: u64,
+        draws: &mut Draws,
+    ) -> (Way, Why, u32) {
         let first = if self.reads_cost_server { Way::Ask } else { Way::Read };
         // While the last trials are not paid off, any neighbour's word will do.
         let least = if self.trials.are_paid(now_ns) { FAR_WORSE } else { 1.0 };
-        let (ask, read) = match (self.predict(class, now_ns), class.neighbour) {
+        let (ask, read) = match (expected, class.neighbour) {
             ((Some(ask), Some(read)), _) => (ask, read),
             ((None, None), Some(ratio)) if ratio > FAR_WORSE => {
                 return (Way::Ask, Why::Untried, FIRST_RUN);
@@ -346,9 +360,8 @@ impl Cost {
         let spares = SPARES_SERVER * if self.reads_cost_server { -1.0 } else { spares };
         let difference = (read - ask) / read.min(ask) - spares;
         let favoured = class.score.favours();
-        for _ in 0..self.runs.wrapping_sub(class.runs).clamp(1, MOST_STEPS) {
-            class.score.take(difference);
-        }
+        let steps = self.runs.wrapping_sub(class.runs).clamp(1, MOST_STEPS);
+        class.score.take(difference, steps);
         if class.is_trial && (class.way == Way::Ask) == (difference > 0.0) {
             class.score.turn(difference);
         }
@@ -421,8 +434,8 @@ impl Cost {
 
     /// See [`Class::most_reads`]. Reading takes time in proportion to
     /// the nodes; asking, beyond the least that any class takes, as well.
-    fn most_reads(&self, class: &Class, now_ns: u64) -> Option<u64> {
-        let (Some(ask), Some(read)) = self.predict(class, now_ns) else { return None };
+    fn most_reads(&self, class: &Class, expected: (Option<f32>, Option<f32>)) -> Option<u64> {
+        let (Some(ask), Some(read)) = expected else { return None };
         let usual = class.reads.value()?.max(1.0);
         let fixed = self.least_ask_ns.min(ask);
         let per_node = (read - GIVING_UP * (ask - fixed)) / usual;

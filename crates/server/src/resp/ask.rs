@@ -31,7 +31,7 @@ impl<H: Host> Executor<H> {
         if self.is_for_here(connection, at.1, command) {
             self.execute_here(connection, (command, at.0), render);
         } else if !self.look(connection, (command, at), render) {
-            self.ask_owner(connection, (command, at.1), render, usize::MAX);
+            self.ask_owner(connection, (command, at), render, usize::MAX);
         }
     }
 
@@ -47,17 +47,17 @@ impl<H: Host> Executor<H> {
         if self.is_for_here(connection, shard, command) {
             return self.execute_here(connection, (command, hash), render);
         }
-        self.ask_owner(connection, (command, shard), render, most);
+        self.ask_owner(connection, (command, (hash, shard)), render, most);
     }
 
     pub(super) fn ask_owner(
         &mut self,
         connection: &mut Connection,
-        (command, shard): (&Command<'_>, usize),
+        (command, at): (&Command<'_>, (KeyHash, usize)),
         render: Render,
         most: usize,
     ) {
-        let asked = vec![self.submit_some(connection, shard, 0, command, most)];
+        let asked = [self.submit_some(connection, at, 0, command, most)];
         connection.wait(Waiting::all(render, asked));
     }
 
@@ -110,7 +110,7 @@ impl<H: Host> Executor<H> {
         if is_answered != Some(true) {
             let asked = asked_of(command, hash, home);
             connection.ask(asked, self.host.shards());
-            connection.wait(Waiting::all(render, vec![asked]));
+            connection.wait(Waiting::all(render, [asked]));
         }
     }
 
@@ -150,7 +150,8 @@ impl<H: Host> Executor<H> {
         render: Render,
     ) {
         let shards = 0..self.host.shards();
-        let asked = shards.map(|shard| self.submit(connection, shard, shard, command)).collect();
+        let asked: Vec<_> =
+            shards.map(|shard| self.submit(connection, shard, shard, command)).collect();
         connection.wait(Waiting::all(render, asked));
     }
 
@@ -161,7 +162,7 @@ impl<H: Host> Executor<H> {
             let (_, shard) = self.route(key);
             Pairs::push(&mut lists[shard], key, value);
         }
-        let mut waiting = Waiting::all(Render::AllOk("mset"), Vec::new());
+        let mut waiting = Waiting::all(Render::AllOk("mset"), []);
         for (shard, list) in lists.iter().enumerate() {
             let Some(pairs) = Pairs::parse(list).filter(|_| !list.is_empty()) else { continue };
             let (command, part) = (Command::MultiSet { pairs }, waiting.parts.len());
@@ -189,7 +190,7 @@ impl<H: Host> Executor<H> {
     }
 
     /// Whether a command may fetch a large value, or make a small one large.
-    fn may_be_large(&self, command: &Command<'_>, shard: usize) -> bool {
+    fn may_be_large(&self, command: &Command<'_>, (hash, shard): (KeyHash, usize)) -> bool {
         if let Command::SetRange { offset, .. } = *command {
             return offset > STREAM_BYTES as u64;
         }
@@ -197,10 +198,8 @@ impl<H: Host> Executor<H> {
             return offset as usize / 8 > STREAM_BYTES;
         }
         command.brings_value()
-            && command.key().is_some_and(|key| {
-                let (hash, _) = self.route(key);
-                self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
-            })
+            && command.key().is_some()
+            && self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
     }
 
     /// Sends an order about a reply of which the shard still has the rest.
@@ -216,27 +215,29 @@ impl<H: Host> Executor<H> {
         part: usize,
         command: &Command<'_>,
     ) -> Asked {
-        self.submit_some(connection, shard, part, command, usize::MAX)
+        let hash = command.key().map_or(KeyHash(0), |key| self.route(key).0);
+        self.submit_some(connection, (hash, shard), part, command, usize::MAX)
     }
 
-    /// The same, if it is a search for so many objects at most.
-    pub(super) fn submit_some(
+    /// The same for the key with this hash, if there is one; of a search so many
+    /// objects at most.
+    fn submit_some(
         &mut self,
         connection: &mut Connection,
-        shard: usize,
+        (hash, shard): (KeyHash, usize),
         part: usize,
         command: &Command<'_>,
         most_objects: usize,
     ) -> Asked {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES);
         command.encode_within(self.database, 0, &mut bytes);
-        if bytes.len() > STREAM_BYTES || self.may_be_large(command, shard) {
+        if bytes.len() > STREAM_BYTES || self.may_be_large(command, (hash, shard)) {
             connection.expect_large();
         }
         let token = self.token_of(connection, shard, part);
-        let hash = command.key().map(|key| self.route(key).0);
-        self.host.hand(shard, Job { most_objects, hash, ..Job::execute(bytes, token) });
-        let asked = asked_of(command, hash.unwrap_or(KeyHash(0)), shard);
+        let of_key = command.key().map(|_| hash);
+        self.host.hand(shard, Job { most_objects, hash: of_key, ..Job::execute(bytes, token) });
+        let asked = asked_of(command, hash, shard);
         connection.ask(asked, self.host.shards());
         asked
     }

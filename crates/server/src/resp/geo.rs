@@ -103,7 +103,12 @@ impl<H: Host> Executor<H> {
         let command = Command::Of { key: request.key, request: request.command().request() };
         if is_search {
             // Its answer is looked at first, which goes by its number.
-            return self.ask_owner(connection, (&command, shard), request.render, usize::MAX);
+            return self.ask_owner(
+                connection,
+                (&command, (hash, shard)),
+                request.render,
+                usize::MAX,
+            );
         }
         self.ask_one(connection, (&command, (hash, shard)), request.render, usize::MAX);
     }

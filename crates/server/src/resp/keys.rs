@@ -81,7 +81,7 @@ impl<H: Host> Executor<H> {
             });
         };
         self.go_on_with(connection, 0, GoingOn::Scan { shard, filter });
-        let asked = vec![self.submit(connection, shard, 0, &Command::Scan { place, count })];
+        let asked = [self.submit(connection, shard, 0, &Command::Scan { place, count })];
         connection.wait(Waiting::all(Render::Scanned, asked));
     }
 
@@ -114,7 +114,7 @@ impl<H: Host> Executor<H> {
         let (random, left) = (self.draw() as u32, shards - 1);
         self.go_on_with(connection, 0, GoingOn::Random { shard, database, random, left });
         let command = Command::RandomKey { random, place: None };
-        let asked = vec![self.submit(connection, shard, 0, &command)];
+        let asked = [self.submit(connection, shard, 0, &command)];
         connection.wait(Waiting::all(Render::AnyKey, asked));
     }
 
@@ -134,7 +134,7 @@ impl<H: Host> Executor<H> {
         // What comes behind it would wait for it anyway.
         connection.expect_large();
         let (shard, command) = moving.first();
-        let asked = vec![self.submit(connection, shard, 0, &command)];
+        let asked = [self.submit(connection, shard, 0, &command)];
         self.go_on_with(connection, 0, GoingOn::Moving(Box::new(moving)));
         connection.wait(Waiting::all(render, asked));
     }

@@ -16,6 +16,7 @@ use remora_front::tree_reply::{self, ObjectsReply};
 use remora_layout::kind::Kind;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_layout::message::Status;
+use smallvec::{SmallVec, smallvec};
 
 /// One request's place in the order of replies.
 pub enum Pending {
@@ -131,8 +132,8 @@ impl Long {
 pub struct Waiting {
     /// How the reply is made.
     pub render: Render,
-    /// One reply for each part.
-    pub parts: Vec<Option<OwnedReply>>,
+    /// One reply for each part; mostly there is one.
+    pub parts: SmallVec<[Option<OwnedReply>; 1]>,
     /// How many are missing.
     pub missing: usize,
     /// Bytes of the values that have come.
@@ -140,22 +141,23 @@ pub struct Waiting {
     /// Bytes of its jobs that are counted, as they are about many keys.
     pub job_bytes: usize,
     /// What each part asks.
-    pub asked: Vec<Asked>,
+    pub asked: SmallVec<[Asked; 1]>,
     /// Names the rest of the only part's reply, which its shard still has.
     pub rest: Option<Token>,
 }
 
 impl Waiting {
     /// One of which every part was asked for.
-    pub fn all(render: Render, asked: Vec<Asked>) -> Self {
-        let parts = vec![None; asked.len()];
+    pub fn all(render: Render, asked: impl IntoIterator<Item = Asked>) -> Self {
+        let asked: SmallVec<[Asked; 1]> = asked.into_iter().collect();
+        let parts = smallvec![None; asked.len()];
         Self { render, parts, missing: asked.len(), bytes: 0, job_bytes: 0, asked, rest: None }
     }
 
     /// One whose only part is there.
     pub fn answered(render: Render, reply: OwnedReply) -> Self {
         let bytes = reply.value.as_ref().map_or(0, Vec::len);
-        let (parts, asked) = (vec![Some(reply)], Vec::new());
+        let (parts, asked) = (smallvec![Some(reply)], SmallVec::new());
         Self { render, parts, missing: 0, bytes, job_bytes: 0, asked, rest: None }
     }
 

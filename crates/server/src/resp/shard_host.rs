@@ -4,7 +4,7 @@
 
 use super::host::Host;
 use super::info;
-use crate::jobs::{Job, Outbox, OwnedReply, Token};
+use crate::jobs::{Job, Mail, Outbox, OwnedReply, Token};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
@@ -111,6 +111,11 @@ impl ShardHost {
             self.outbox.add_reply(token, reply);
         }
         None
+    }
+
+    /// Keeps emptied mail for what is sent next.
+    pub fn keep(&mut self, mail: Mail) {
+        self.outbox.keep(mail);
     }
 
     /// Sends the turn's mail.

@@ -7,8 +7,9 @@ use remora_layout::hash::KeyHash;
 use remora_layout::plant::{Plant, planted};
 
 /// Keys are told apart by so many values of their hash: two that fall together
-/// are asked for where one could have been read.
-const READ_GROUPS: usize = 256;
+/// are asked for where one could have been read. The counts come and go with a
+/// connection's requests: they are small enough for an allocator's list of a thread.
+const READ_GROUPS: usize = 128;
 
 /// What one part of a request asks of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,10 +4,13 @@
 use super::Connection;
 use crate::jobs::{OwnedReply, Token};
 use crate::resp::many_keys::ManyKeys;
-use crate::resp::pending::{Part, Pending, Piece, Waiting, Writing, long_reply, write_reply};
+use crate::resp::pending::{
+    Part, Pending, Piece, Waiting, Writing, is_long, long_reply, write_reply,
+};
 use remora_front::resp::Protocol;
 use remora_layout::limits::{RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES};
 use remora_layout::message::Status;
+use smallvec::SmallVec;
 
 impl Connection {
     /// Appends a reply that is known at once.
@@ -116,15 +119,25 @@ impl Connection {
                     let protocol = *protocol;
                     self.held_parts -= waiting.parts.len();
                     self.job_bytes -= waiting.job_bytes;
-                    let mut parts: Vec<OwnedReply> =
-                        std::mem::take(&mut waiting.parts).into_iter().flatten().collect();
+                    if let [Some(part)] = &waiting.parts[..]
+                        && !is_long(waiting.render)
+                    {
+                        self.held_bytes -= waiting.bytes;
+                        let part = [Part::from(part)];
+                        write_reply(waiting.render, &mut self.output, protocol, &part);
+                        self.pending.pop_front();
+                        self.first_pending += 1;
+                        continue;
+                    }
+                    let parts = std::mem::take(&mut waiting.parts).into_iter().flatten();
+                    let mut parts: SmallVec<[OwnedReply; 1]> = parts.collect();
                     if let Some(long) = long_reply(waiting.render, &mut parts) {
                         let writing = Writing::new(long, protocol, waiting.rest);
                         self.pending[0] = Pending::Writing(writing);
                         continue;
                     }
                     self.held_bytes -= waiting.bytes;
-                    let parts: Vec<Part<'_>> = parts.iter().map(Part::from).collect();
+                    let parts: SmallVec<[Part<'_>; 1]> = parts.iter().map(Part::from).collect();
                     write_reply(waiting.render, &mut self.output, protocol, &parts);
                 }
                 Some(Pending::Keys(many, protocol)) if many.is_complete() => {
