@@ -1,6 +1,7 @@
 //! One RESP connection: bytes in, replies out, in order. Its stream of bytes
 //! is handed in whenever it is served.
 
+mod input;
 mod keys_left;
 mod replies;
 mod stalled;
@@ -12,6 +13,7 @@ use super::pending::Pending;
 use super::unanswered::{Asked, Unanswered};
 use crate::jobs::{Order, Token};
 use crate::thread_counts::ThreadCounts;
+use input::Input;
 use keys_left::KeysLeft;
 use remora_front::resp::{Args, Protocol, Skip, encode, peek_key};
 use remora_layout::database::Database;
@@ -68,7 +70,7 @@ pub struct Connection {
     pub name: Vec<u8>,
     /// Library name and version, as the client set them.
     pub library: [Vec<u8>; 2],
-    input: Vec<u8>,
+    input: Input,
     /// Bytes below which parsing again is useless.
     need: usize,
     args: Args,
@@ -126,7 +128,7 @@ impl Connection {
             database: Database::ZERO,
             name: Vec::new(),
             library: [Vec::new(), Vec::new()],
-            input: Vec::new(),
+            input: Input::default(),
             need: 1,
             args: Args::new(),
             skip: None,
@@ -191,7 +193,7 @@ impl Connection {
         }
         // What is not read now raises no event of its own later.
         let again = !self.closing;
-        if !again || self.is_paused() {
+        if !again || self.is_paused() || self.may_parse() {
             return Taken { again, ..Taken::default() };
         }
         match self.read(stream, scratch) {
@@ -259,7 +261,7 @@ impl Connection {
         if self.may_take_keys() {
             return Flow::Again;
         }
-        let parse_more = self.input.len() >= self.need;
+        let parse_more = self.may_parse();
         let answered = self.pending.is_empty() && self.sent == self.output.len();
         if self.closing && answered && !parse_more {
             return Flow::Close;
@@ -317,53 +319,6 @@ impl Connection {
     /// behind it are not executed before it is answered.
     pub fn expect_large(&mut self) {
         self.large_until = self.next_request() + 1;
-    }
-
-    /// Reads what is there, up to a turn's worth: bytes in `scratch`, and whether
-    /// there may be more; an error if the connection is broken.
-    fn read(&mut self, stream: &mut impl Read, scratch: &mut [u8]) -> Result<(usize, bool), ()> {
-        loop {
-            match stream.read(scratch) {
-                Ok(0) => {
-                    // A client may send, close its side and wait for replies.
-                    self.closing = true;
-                    return Ok((0, false));
-                }
-                Ok(read) => {
-                    self.idle_s = 0;
-                    // Less than asked for: the socket is empty, and what
-                    // arrives from now on is a new edge; but an end that has
-                    // already been announced is not announced again.
-                    return Ok((read, read == scratch.len() || self.end_announced));
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((0, false)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(()),
-            }
-        }
-    }
-
-    /// Takes in fresh bytes, and executes whole requests. Only what is not whole,
-    /// or beyond a turn, is kept.
-    fn take_in<H: Host>(&mut self, executor: &mut Executor<H>, fresh: &[u8]) {
-        if self.input.is_empty() {
-            if self.skip.is_none() {
-                self.args = std::mem::take(&mut executor.spare.args);
-            }
-            let taken = self.execute(executor, fresh);
-            self.input.extend_from_slice(&fresh[taken..]);
-        } else {
-            self.input.extend_from_slice(fresh);
-            let mut input = std::mem::take(&mut self.input);
-            let taken = self.execute(executor, &input);
-            if taken < input.len() {
-                input.drain(..taken);
-                self.input = input;
-            }
-        }
-        if self.input.is_empty() {
-            executor.spare.args = std::mem::take(&mut self.args);
-        }
     }
 
     /// Executes whole requests, as many as a turn may. The bytes that they took.

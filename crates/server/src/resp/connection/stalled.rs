@@ -30,8 +30,8 @@ impl Connection {
             "ERR the request was given up: no more of it came for {upload_idle_s} s; send it again"
         );
         self.reply(|out, _| encode::error(out, &text));
-        match self.pass_over(&held[position..]) {
-            Ok(passed) => self.input.extend_from_slice(&held[position + passed..]),
+        match self.pass_over(&held.rest()[position..]) {
+            Ok(passed) => self.input.add(&held.rest()[position + passed..]),
             Err(error) => self.protocol_error(executor, &error.to_string()),
         }
         Flow::Again

@@ -219,6 +219,11 @@ impl World {
         String::from_utf8(bytes).unwrap()
     }
 
+    /// Bytes that the client has sent and the server has not read.
+    pub fn unread(&self, connection: usize) -> usize {
+        self.pipes[connection].0.lock().unwrap().input.len()
+    }
+
     /// The client takes no more than so many bytes before it reads.
     pub fn bound(&mut self, connection: usize, bytes: usize) {
         self.pipes[connection].0.lock().unwrap().room = bytes;

@@ -1,0 +1,59 @@
+//! What is kept of a client that sends faster than it is served.
+
+use super::*;
+use crate::resp::execute::READ_BYTES;
+use crate::resp::trees::tests::{World, request};
+use remora_layout::limits::RESP_REQUESTS_PER_TURN;
+
+#[test]
+fn what_is_left_is_not_moved_before_more_is_added() {
+    let mut input = Input::default();
+    input.add(&[7; 1_000]);
+    let at = input.rest().as_ptr().addr();
+    for taken in [100, 200, 300] {
+        input.take(100);
+        input.add(&[]);
+        assert_eq!((input.len(), input.rest().as_ptr().addr()), (1_000 - taken, at + taken));
+    }
+    input.add(&[8; 10]);
+    assert_eq!((input.len(), &input.rest()[695..]), (710, &[&[7; 5][..], &[8; 10]].concat()[..]));
+    input.take(710);
+    assert!(input.is_empty() && input.bytes.capacity() == 0, "the buffer is given back");
+}
+
+/// The client sends as fast as the server reads, and reads all replies.
+#[test]
+fn a_client_that_sends_without_a_pause_is_read_as_fast_as_it_is_served() {
+    const PING: &str = "PING\r\n";
+    let requests = 400 * RESP_REQUESTS_PER_TURN;
+    let mut world = World::at_home(1);
+    world.send(0, &PING.repeat(requests));
+    let (mut answered, mut turns) = (0, 0);
+    while !world.is_done() {
+        world.serve();
+        let replies = world.written(0).len() / "+PONG\r\n".len();
+        answered += replies;
+        turns += 1;
+        assert!(replies <= RESP_REQUESTS_PER_TURN);
+        let kept = (requests - answered) * PING.len() - world.unread(0);
+        assert!(kept <= READ_BYTES + PING.len(), "{kept} bytes are kept after {turns} turns");
+    }
+    // Nothing but the first bytes has told of the others.
+    assert_eq!(answered, requests);
+    assert!(turns <= requests / RESP_REQUESTS_PER_TURN + 10, "{turns} turns");
+}
+
+#[test]
+fn requests_of_all_lengths_are_executed_whole_and_in_order() {
+    let mut world = World::at_home(1);
+    let lengths = [1, 70_000, 3, READ_BYTES, 300_000, 10, READ_BYTES - 40];
+    let (mut lines, mut replies) = (String::new(), String::new());
+    for (at, length) in lengths.into_iter().enumerate() {
+        let value = "v".repeat(length);
+        lines += &request(&format!("SET k{at} {value}"));
+        lines += &request(&format!("STRLEN k{at}")).repeat(150);
+        replies += "+OK\r\n";
+        replies += &format!(":{length}\r\n").repeat(150);
+    }
+    assert!(world.call(0, &lines).0 == replies);
+}
