@@ -48,8 +48,6 @@ pub enum Flow {
 pub struct Taken {
     /// Bytes that were read.
     pub bytes: usize,
-    /// There may be more to read.
-    again: bool,
     /// The connection is to be closed.
     is_over: bool,
 }
@@ -105,6 +103,9 @@ pub struct Connection {
     quit: bool,
     /// The peer has closed its side: there is an end to be read.
     end_announced: bool,
+    /// The kernel may have bytes that were not read: an event told of them, and no read
+    /// has found the socket empty since. A turn that only a reply asked for reads nothing.
+    may_have_more: bool,
 }
 
 /// How far a turn has come with what was read.
@@ -148,12 +149,19 @@ impl Connection {
             closing: false,
             quit: false,
             end_announced: false,
+            may_have_more: true,
         }
+    }
+
+    /// Something has happened to the stream: there may be bytes to be read.
+    pub const fn announce(&mut self) {
+        self.may_have_more = true;
     }
 
     /// The peer has closed its side.
     pub fn announce_end(&mut self) {
         self.end_announced = true;
+        self.may_have_more = true;
     }
 
     /// Takes no more input.
@@ -191,13 +199,12 @@ impl Connection {
             self.count_over(counts);
             return Taken { is_over: true, ..Taken::default() };
         }
-        // What is not read now raises no event of its own later.
-        let again = !self.closing;
-        if !again || self.is_paused() || self.may_parse() {
-            return Taken { again, ..Taken::default() };
+        // What is not read now raises no event of its own later: it stays noted.
+        if !self.may_have_more || self.closing || self.is_paused() || self.may_parse() {
+            return Taken::default();
         }
         match self.read(stream, scratch) {
-            Ok((bytes, again)) => Taken { bytes, again, is_over: false },
+            Ok(bytes) => Taken { bytes, is_over: false },
             Err(()) => Taken { is_over: true, ..Taken::default() },
         }
     }
@@ -224,7 +231,7 @@ impl Connection {
         if self.output.is_empty() {
             self.output = std::mem::take(&mut executor.spare.output);
         }
-        let flow = self.execute_and_send(stream, executor, taken.again, fresh);
+        let flow = self.execute_and_send(stream, executor, fresh);
         if self.output.is_empty() {
             executor.spare.output = std::mem::take(&mut self.output);
         }
@@ -241,7 +248,6 @@ impl Connection {
         &mut self,
         stream: &mut impl Write,
         executor: &mut Executor<H>,
-        again: bool,
         fresh: &[u8],
     ) -> Flow {
         self.take_in(executor, fresh);
@@ -267,7 +273,8 @@ impl Connection {
             return Flow::Close;
         }
         // Was it paused by replies that have been taken meanwhile?
-        if (again || parse_more) && !self.is_paused() { Flow::Again } else { Flow::Go }
+        let read_more = self.may_have_more && !self.closing;
+        if (read_more || parse_more) && !self.is_paused() { Flow::Again } else { Flow::Go }
     }
 
     /// The connection is over; whether that was our doing is counted.

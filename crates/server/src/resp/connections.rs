@@ -92,6 +92,14 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
 
     /// Something has happened to a stream: it is served with the next turn.
     pub fn stir(&mut self, slot: usize) {
+        if let Some(Some(stirred)) = self.slots.get_mut(slot) {
+            stirred.connection.announce();
+            self.put_due(slot);
+        }
+    }
+
+    /// A connection has something to do in the next turn.
+    fn put_due(&mut self, slot: usize) {
         if let Some(Some(stirred)) = self.slots.get_mut(slot)
             && !std::mem::replace(&mut stirred.is_due, true)
         {
@@ -226,6 +234,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
     pub fn stop_reading(&mut self, mut closed: impl FnMut(S)) {
         for slot in 0..self.slots.len() {
             let stop = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
+                connection.announce();
                 let flow = connection.serve(stream, executor);
                 connection.stop_reading();
                 if flow == Flow::Close { Flow::Close } else { Flow::Again }
@@ -253,7 +262,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         match flow {
             Flow::Go => None,
             Flow::Again => {
-                self.stir(slot);
+                self.put_due(slot);
                 None
             }
             Flow::Close => {
@@ -287,7 +296,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
             slot.connection.answer(token, reply);
             let after = slot.connection.pending_bytes();
             self.executor.counts().pending_bytes.change(before, after);
-            self.stir(token.connection);
+            self.put_due(token.connection);
         }
     }
 }

@@ -58,28 +58,29 @@ impl Connection {
         self.input.len() >= self.need
     }
 
-    /// Reads what is there, up to a turn's worth: bytes in `scratch`, and whether
-    /// there may be more; an error if the connection is broken.
-    pub(super) fn read(
-        &mut self,
-        stream: &mut impl Read,
-        scratch: &mut [u8],
-    ) -> Result<(usize, bool), ()> {
+    /// Reads what is there, up to a turn's worth: bytes in `scratch`; an error if the
+    /// connection is broken.
+    pub(super) fn read(&mut self, stream: &mut impl Read, scratch: &mut [u8]) -> Result<usize, ()> {
         loop {
             match stream.read(scratch) {
                 Ok(0) => {
                     // A client may send, close its side and wait for replies.
                     self.closing = true;
-                    return Ok((0, false));
+                    self.may_have_more = false;
+                    return Ok(0);
                 }
                 Ok(read) => {
                     self.idle_s = 0;
                     // Less than asked for: the socket is empty, and what
                     // arrives from now on is a new edge; but an end that has
                     // already been announced is not announced again.
-                    return Ok((read, read == scratch.len() || self.end_announced));
+                    self.may_have_more = read == scratch.len() || self.end_announced;
+                    return Ok(read);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((0, false)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.may_have_more = false;
+                    return Ok(0);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(()),
             }

@@ -30,18 +30,22 @@ struct Ends {
     room: usize,
     /// The peer has gone.
     is_cut: bool,
+    /// How often the server looked for input.
+    reads: usize,
 }
 
 impl Default for Ends {
     /// They never wait.
     fn default() -> Self {
-        Self { input: VecDeque::new(), output: Vec::new(), room: usize::MAX, is_cut: false }
+        let (input, output) = Default::default();
+        Self { input, output, room: usize::MAX, is_cut: false, reads: 0 }
     }
 }
 
 impl Read for Pipe {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let ends = &mut *self.0.lock().unwrap();
+        ends.reads += 1;
         if ends.is_cut {
             return Err(ErrorKind::ConnectionReset.into());
         }
@@ -217,6 +221,11 @@ impl World {
     pub fn written(&mut self, connection: usize) -> String {
         let bytes = std::mem::take(&mut self.pipes[connection].0.lock().unwrap().output);
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// How often the server looked for input.
+    pub fn looks(&self, connection: usize) -> usize {
+        self.pipes[connection].0.lock().unwrap().reads
     }
 
     /// Bytes that the client has sent and the server has not read.

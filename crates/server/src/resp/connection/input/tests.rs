@@ -57,3 +57,20 @@ fn requests_of_all_lengths_are_executed_whole_and_in_order() {
     }
     assert!(world.call(0, &lines).0 == replies);
 }
+
+/// A read costs a system call. Over eight shards a pipeline of 16 gets its replies in
+/// several turns.
+#[test]
+fn a_turn_that_only_a_reply_asks_for_reads_nothing() {
+    let mut world = World::new(1);
+    world.serve();
+    for round in 1..=3 {
+        world.send(0, &request("SET key value"));
+        world.serve();
+        let reads = world.looks(0);
+        assert_eq!(world.written(0), "", "round {round}: it is asked for");
+        world.execute();
+        world.serve();
+        assert_eq!((world.written(0).as_str(), world.looks(0)), ("+OK\r\n", reads));
+    }
+}
