@@ -57,6 +57,9 @@ pub const RESP_KEYS_PER_TURN: usize = 1024;
 pub const RESP_BALANCE_MS: u64 = 100;
 /// A thread that is busy for a smaller share of its time gives none away.
 pub const RESP_BALANCE_BUSY_PERCENT: u64 = 50;
+/// Longest name of a RESP connection, and of what CLIENT SETINFO sets: longer than
+/// programs give, and with three of them each all connections keep 30 MiB.
+pub const RESP_MAX_CLIENT_NAME_BYTES: usize = 1024;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 
