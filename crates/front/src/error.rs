@@ -5,7 +5,7 @@ use crate::resp::{Words, encode};
 use remora_layout::limits::{
     MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
     MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES, MIN_NODE_ENTRIES,
-    RESP_MAX_REPLY_BYTES,
+    RESP_MAX_CLIENT_NAME_BYTES, RESP_MAX_REPLY_BYTES,
 };
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
@@ -119,6 +119,10 @@ pub enum CommandError {
     /// CLIENT SETINFO with such bytes.
     #[error("ERR {0} cannot contain spaces, newlines or special characters.")]
     ClientAttribute(&'static str),
+    /// CLIENT SETNAME, CLIENT SETINFO or HELLO SETNAME of more than
+    /// [`RESP_MAX_CLIENT_NAME_BYTES`].
+    #[error("ERR {0} is longer than {RESP_MAX_CLIENT_NAME_BYTES} bytes")]
+    ClientNameTooLong(&'static str),
     /// CLIENT SETINFO with an unknown attribute.
     #[error("ERR Unrecognized option '{0}'")]
     ClientOption(String),

@@ -267,6 +267,17 @@ fn limits_are_named() {
     let mut names = vec![&b"command"[..], b"info"];
     names.resize(1027, b"get");
     assert_eq!(outcome(&names), "ERR more than 1024 command names");
+    let (name, long) = ([b'n'; 1024], [b'n'; 1025]);
+    for (words, what) in [
+        (&[&b"client"[..], b"setname"][..], "client name"),
+        (&[b"hello", b"3", b"setname"], "client name"),
+        (&[b"client", b"setinfo", b"lib-name"], "lib-name"),
+        (&[b"client", b"setinfo", b"LIB-VER"], "lib-ver"),
+    ] {
+        with(&[words, &[&name]].concat(), |found| assert!(found.is_ok()));
+        let refused = format!("ERR {what} is longer than 1024 bytes");
+        assert_eq!(outcome(&[words, &[&long]].concat()), refused);
+    }
     let mut names = vec![&b"hdel"[..], b"h"];
     names.resize(2 + 65_537, b"f");
     let too_many = "ERR more than 65536 names and values in one command: use several";

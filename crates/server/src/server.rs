@@ -286,6 +286,12 @@ impl Server {
         self.shared.life
     }
 
+    /// What all its threads know.
+    #[cfg(test)]
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Drains: takes no new clients, finishes what was accepted, withdraws
     /// all sessions, joins all threads, removes the socket if it is still its own.
     pub fn shutdown(mut self) {
@@ -293,7 +299,7 @@ impl Server {
     }
 
     fn stop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.stopping.store(true, Ordering::SeqCst);
         if let Some((thread, waker)) = self.acceptor.take() {
             // Fails only if the poll is gone, and then the thread is too.
             let _ = waker.wake();

@@ -268,6 +268,10 @@ impl ShardLoop {
             return;
         }
         self.connections.add(stream, connection);
+        if self.drains.is_some() {
+            let sleeper = &self.sleeper;
+            self.connections.stop_reading_of(slot, |gone| sleeper.forget(gone.as_fd()));
+        }
     }
 
     fn attach(&mut self, session: RingSession) {
@@ -401,17 +405,31 @@ impl ShardLoop {
         }
         let Some((stream, connection)) = self.connections.take_out(share) else { return };
         self.sleeper.forget(stream.as_fd());
+        self.hand_over(to, Handed { stream, connection });
+    }
+
+    /// Hands a connection that was taken out to another thread, unless the server ends:
+    /// that thread may have drained.
+    fn hand_over(&mut self, to: usize, handed: Handed) {
         let host = self.connections.host();
-        host.handle().thread.connections_moved.add(1);
-        let to = &host.shared.shards[to];
-        to.connections.fetch_add(1, Ordering::Relaxed);
-        to.inbox.push(Message::Serve(Box::new(Handed { stream, connection })));
+        let (own, other) = (host.handle(), &host.shared.shards[to]);
+        // The other thread drains after the server is marked as ending: either it still
+        // counts this connection then, or the mark is seen here.
+        other.connections.fetch_add(1, Ordering::SeqCst);
+        if host.shared.is_stopping() {
+            other.connections.fetch_sub(1, Ordering::SeqCst);
+            own.connections.fetch_add(1, Ordering::SeqCst);
+            return self.take_connection(handed);
+        }
+        own.thread.connections_moved.add(1);
+        other.inbox.push(Message::Serve(Box::new(handed)));
     }
 
     /// Tells that no reply is left to be taken, or that it was waited for long
-    /// enough.
+    /// enough. A connection that another thread is handing over is waited for, too.
     fn end_drain(&mut self, instant: Instant) {
-        let is_over = |until: Instant| self.connections.open() == 0 || instant >= until;
+        let left = self.host().handle().connections.load(Ordering::SeqCst);
+        let is_over = |until: Instant| left == 0 || instant >= until;
         if self.drains.as_ref().is_some_and(|(until, _)| is_over(*until)) {
             self.drains = None;
         }
@@ -468,3 +486,6 @@ impl Lost {
         self.first += session.give_up(error) as u64;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -265,7 +265,7 @@ impl Shared {
 
     /// Whether the server is to end.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::SeqCst)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::table;
 use remora_engine::glob::Glob;
 use remora_engine::integer;
 use remora_layout::database::Database;
+use remora_layout::limits::RESP_MAX_CLIENT_NAME_BYTES;
 
 /// Names in one COMMAND INFO or DOCS. Each can make a reply of a kilobyte:
 /// without a bound a small request could ask for a huge reply.
@@ -140,11 +141,7 @@ pub(crate) fn hello(words: Words<'_>, _now: u64) -> Parsed<'_> {
             hello.auth = Some((words.get(at + 1), words.get(at + 2)));
             at += 3;
         } else if words.is(at, "setname") && left >= 1 {
-            let name = words.get(at + 1);
-            if !is_plain(name) {
-                return Err(CommandError::ClientName);
-            }
-            hello.name = Some(name);
+            hello.name = Some(client_name(words.get(at + 1))?);
             at += 2;
         } else {
             return Err(CommandError::HelloOption(excerpt(words.get(at))));
@@ -153,14 +150,28 @@ pub(crate) fn hello(words: Words<'_>, _now: u64) -> Parsed<'_> {
     Ok(Request::Hello(hello))
 }
 
+/// A connection's name.
+fn client_name(name: &[u8]) -> Result<&[u8], CommandError> {
+    is_short(name, "client name")?;
+    if is_plain(name) { Ok(name) } else { Err(CommandError::ClientName) }
+}
+
+/// A connection keeps it.
+const fn is_short(name: &[u8], what: &'static str) -> Result<(), CommandError> {
+    if name.len() <= RESP_MAX_CLIENT_NAME_BYTES {
+        Ok(())
+    } else {
+        Err(CommandError::ClientNameTooLong(what))
+    }
+}
+
 /// Whether a name can stand in CLIENT INFO and in logs.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(u8::is_ascii_graphic)
 }
 
 pub(crate) fn client_setname(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let name = words.get(2);
-    if is_plain(name) { Ok(Request::ClientSetName(name)) } else { Err(CommandError::ClientName) }
+    Ok(Request::ClientSetName(client_name(words.get(2))?))
 }
 
 pub(crate) fn client_getname(_words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -176,6 +187,7 @@ pub(crate) fn client_setinfo(words: Words<'_>, _now: u64) -> Parsed<'_> {
         return Err(CommandError::ClientOption(excerpt(words.get(2))));
     };
     let value = words.get(3);
+    is_short(value, name)?;
     if !is_plain(value) {
         return Err(CommandError::ClientAttribute(name));
     }

@@ -10,6 +10,6 @@ mod value_write;
 
 pub use args::{Args, Words};
 pub use encode::Protocol;
-pub use parse::{Parsed, ProtocolError, parse, peek_key};
+pub use parse::{Parsed, ProtocolError, parse, peek_key, peek_words};
 pub use skip::{Skip, Skipped};
 pub use value::{MAX_VALUE_DEPTH, ParsedValue, Value, ValueError};

@@ -106,6 +106,15 @@ pub fn peek_key(buffer: &[u8]) -> Option<&[u8]> {
     buffer.get(from..from + length)
 }
 
+/// How many arguments the request at the start of `buffer` announces, as far as that is
+/// there and the request is an array: what parsing it may cost. A hint, as above.
+#[inline]
+pub fn peek_words(buffer: &[u8]) -> Option<usize> {
+    let too_long = ProtocolError::TooBigMultibulkCount;
+    let (count, _) = count_line(buffer.strip_prefix(b"*")?, 0, too_long).ok()??;
+    usize::try_from(count?).ok()
+}
+
 fn start(buffer: &[u8], args: &mut Args) -> Result<Parsed, ProtocolError> {
     args.reset();
     match buffer.first() {
@@ -253,6 +262,21 @@ mod tests {
         }
         for none in [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"*2\r\n$-1\r\n$1\r\nk\r\n"] {
             assert_eq!(peek_key(none), None);
+        }
+    }
+
+    #[test]
+    fn words_are_counted_before_a_request_is_parsed() {
+        for (bytes, words) in [
+            (&b"*1\r\n$4\r\nPING\r\n"[..], Some(1)),
+            (b"*1048576\r\n", Some(1_048_576)),
+            (b"*1048576\r", None),
+            (b"*-1\r\n", None),
+            (b"*x\r\n", None),
+            (b"MGET a b\r\n", None),
+            (b"", None),
+        ] {
+            assert_eq!(peek_words(bytes), words);
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         since: "7.2.0",
         group: Group::CONNECTION,
         summary: "Tells the server which client library is used.",
-        notes: "Printable ASCII without spaces only.",
+        notes: "Printable ASCII without spaces only, at most 1024 bytes.",
         arguments: args::CLIENT_SETINFO,
         parse: parsers::client_setinfo,
         ..CommandSpec::PLAIN
@@ -70,7 +70,7 @@ pub(super) const CLIENT: &[CommandSpec] = &[
         since: "2.6.9",
         group: Group::CONNECTION,
         summary: "Names the connection; an empty name takes the name away.",
-        notes: "Printable ASCII without spaces only.",
+        notes: "Printable ASCII without spaces only, at most 1024 bytes.",
         arguments: args::CONNECTION_NAME,
         parse: parsers::client_setname,
         ..CommandSpec::PLAIN

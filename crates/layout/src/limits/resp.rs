@@ -39,6 +39,9 @@ pub const RESP_CONNECTIONS_PER_TURN: usize = 16;
 /// the next one: some tens of microseconds, and several times what pipelines
 /// usually hold, so that their replies leave in one write.
 pub const RESP_REQUESTS_PER_TURN: usize = 128;
+/// Bytes that its thread sends to one RESP connection before it serves the next one:
+/// some hundred microseconds. A client may read as fast as it is sent to.
+pub const RESP_SEND_BYTES_PER_TURN: usize = 1 << 20;
 /// Requests of one RESP connection that are parsed before the first of them is
 /// executed, so that what they will look at is fetched side by side: about as many
 /// lines as a core has under way at once, at two a request.
@@ -54,6 +57,9 @@ pub const RESP_KEYS_PER_TURN: usize = 1024;
 pub const RESP_BALANCE_MS: u64 = 100;
 /// A thread that is busy for a smaller share of its time gives none away.
 pub const RESP_BALANCE_BUSY_PERCENT: u64 = 50;
+/// Longest name of a RESP connection, and of what CLIENT SETINFO sets: longer than
+/// programs give, and with three of them each all connections keep 30 MiB.
+pub const RESP_MAX_CLIENT_NAME_BYTES: usize = 1024;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 

@@ -6,7 +6,7 @@
 
 use super::execute::Executor;
 use super::host::Host;
-use remora_front::resp::{Args, Parsed, ProtocolError, parse};
+use remora_front::resp::{Args, Parsed, ProtocolError, parse, peek_words};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_REQUESTS_AHEAD};
@@ -28,6 +28,9 @@ pub struct Next {
 /// behind them: more (`None`), or a request that is not all there and the bytes
 /// without which parsing it again is useless, or no request at all. `args` keeps how
 /// far the last one came.
+///
+/// A request of more words is parsed only as the first one, which is executed at once:
+/// what is behind may have to be parsed again, as often as one before it pauses.
 pub(super) fn parse_ahead(
     input: &[u8],
     args: &mut Args,
@@ -36,10 +39,9 @@ pub(super) fn parse_ahead(
 ) -> (usize, Result<Option<usize>, ProtocolError>) {
     let (mut from, mut words) = (0, 0);
     for parsed in 0..most {
-        if words > RESP_KEYS_PER_TURN {
-            return (parsed, Ok(None));
-        }
-        if from == input.len() {
+        let announced = || peek_words(&input[from..]).unwrap_or_default();
+        let is_enough = parsed > 0 && words + announced() > RESP_KEYS_PER_TURN;
+        if is_enough || from == input.len() {
             return (parsed, Ok(None));
         }
         if ahead.len() == parsed {

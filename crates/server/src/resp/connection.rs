@@ -3,6 +3,7 @@
 
 mod input;
 mod keys_left;
+mod output;
 mod replies;
 mod stalled;
 
@@ -19,16 +20,14 @@ use remora_front::resp::{Args, Protocol, Skip, encode, peek_key};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    RESP_KEYS_PER_TURN, RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES, RESP_PAUSE_JOB_BYTES,
-    RESP_PAUSE_OUTPUT_BYTES, RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN,
+    RESP_KEYS_PER_TURN, RESP_MAX_QUERY_BYTES, RESP_PAUSE_JOB_BYTES, RESP_PAUSE_OUTPUT_BYTES,
+    RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN, RESP_SEND_BYTES_PER_TURN,
 };
 use remora_layout::message::Status;
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-/// Buffers larger than this are given back when they are empty.
-const KEEP_BYTES: usize = 256 << 10;
 /// A connection that waits for nothing keeps no more room for what waits.
 const KEEP_PENDING: usize = 32;
 
@@ -78,6 +77,8 @@ pub struct Connection {
     idle_s: u64,
     output: Vec<u8>,
     sent: usize,
+    /// Bytes of it that the present turn may still send.
+    may_send: usize,
     pending: VecDeque<Pending>,
     /// Parts of waiting requests, and bytes of replies that wait for an
     /// earlier one: not yet output, but as good as.
@@ -136,6 +137,7 @@ impl Connection {
             idle_s: 0,
             output: Vec::new(),
             sent: 0,
+            may_send: 0,
             pending: VecDeque::new(),
             held_parts: 0,
             held_bytes: 0,
@@ -195,6 +197,7 @@ impl Connection {
         counts: &ThreadCounts,
         scratch: &mut [u8],
     ) -> Taken {
+        self.may_send = RESP_SEND_BYTES_PER_TURN;
         if !self.flush(stream, counts) {
             self.count_over(counts);
             return Taken { is_over: true, ..Taken::default() };
@@ -259,12 +262,11 @@ impl Connection {
             self.count_over(executor.counts());
             return Flow::Close;
         }
-        if self.may_write()
-            && matches!(self.pending.front(), Some(Pending::Writing(writing)) if writing.can_go_on())
-        {
-            return Flow::Again;
-        }
-        if self.may_take_keys() {
+        let goes_on = matches!(
+            self.pending.front(),
+            Some(Pending::Writing(writing)) if writing.can_go_on() && self.may_write()
+        );
+        if goes_on || self.sends_on() || self.may_take_keys() {
             return Flow::Again;
         }
         let parse_more = self.may_parse();
@@ -275,23 +277,6 @@ impl Connection {
         // Was it paused by replies that have been taken meanwhile?
         let read_more = self.may_have_more && !self.closing;
         if (read_more || parse_more) && !self.is_paused() { Flow::Again } else { Flow::Go }
-    }
-
-    /// The connection is over; whether that was our doing is counted.
-    fn count_over(&self, counts: &ThreadCounts) {
-        let (serial, unread) = (self.serial, self.output.len() - self.sent);
-        if unread > RESP_MAX_OUTPUT_BYTES {
-            counts.output_cut_off.add(1);
-            tracing::info!(serial, unread, "a connection that does not read was cut off");
-        }
-        if let Some(why) = self.broken_off {
-            counts.output_cut_off.add(1);
-            let peer = self.peer;
-            tracing::warn!(
-                serial, %peer, unread, ?why,
-                "a connection was cut off: what it reads changed faster than it reads"
-            );
-        }
     }
 
     /// It is closed: no shard keeps the rest of a reply for it.
@@ -315,11 +300,6 @@ impl Connection {
             || self.pending.len() + self.held_parts > RESP_PAUSE_PENDING
             || self.job_bytes > RESP_PAUSE_JOB_BYTES
             || self.first_pending < self.large_until
-    }
-
-    /// Bytes of replies that the client has not been sent.
-    fn unsent_bytes(&self) -> usize {
-        self.output.len() - self.sent + self.held_bytes
     }
 
     /// The request that is about to wait moves a large value: the requests
@@ -442,33 +422,5 @@ impl Connection {
     /// Number that the next waiting request will have.
     pub fn next_request(&self) -> u64 {
         self.first_pending + self.pending.len() as u64
-    }
-
-    /// Sends what the stream takes. False if the connection is over.
-    fn flush(&mut self, stream: &mut impl Write, counts: &ThreadCounts) -> bool {
-        while self.sent < self.output.len() {
-            match stream.write(&self.output[self.sent..]) {
-                Ok(0) => return false,
-                Ok(sent) => {
-                    counts.writes.add(1);
-                    counts.bytes_written.add(sent as u64);
-                    self.sent += sent;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
-        if self.sent == self.output.len() {
-            self.output.clear();
-            self.sent = 0;
-            if self.output.capacity() > KEEP_BYTES {
-                self.output = Vec::new();
-            }
-        } else if self.sent > RESP_PAUSE_OUTPUT_BYTES && 2 * self.sent > self.output.len() {
-            self.output.drain(..self.sent);
-            self.sent = 0;
-        }
-        self.unsent_bytes() <= RESP_MAX_OUTPUT_BYTES
     }
 }

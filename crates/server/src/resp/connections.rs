@@ -232,15 +232,18 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
     /// The last turn in which each takes requests: what has arrived is still
     /// read, nothing after it.
     pub fn stop_reading(&mut self, mut closed: impl FnMut(S)) {
-        for slot in 0..self.slots.len() {
-            let stop = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
-                connection.announce();
-                let flow = connection.serve(stream, executor);
-                connection.stop_reading();
-                if flow == Flow::Close { Flow::Close } else { Flow::Again }
-            };
-            self.with(slot, stop).into_iter().for_each(&mut closed);
-        }
+        (0..self.slots.len()).for_each(|slot| self.stop_reading_of(slot, &mut closed));
+    }
+
+    /// The same for the connection of one slot.
+    pub fn stop_reading_of(&mut self, slot: usize, closed: impl FnMut(S)) {
+        let stop = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
+            connection.announce();
+            let flow = connection.serve(stream, executor);
+            connection.stop_reading();
+            if flow == Flow::Close { Flow::Close } else { Flow::Again }
+        };
+        self.with(slot, stop).into_iter().for_each(closed);
     }
 
     /// Lets a connection do something, and gives its stream back if it is over.

@@ -90,6 +90,33 @@ fn what_is_behind_a_turn_is_executed_in_the_next() {
     assert_eq!(world.written(0), rest.concat());
 }
 
+/// Each of the requests before it may pause the connection, and what is behind is
+/// parsed again then.
+#[test]
+fn a_request_of_many_words_is_not_parsed_behind_others() {
+    let words = vec!["EXISTS"; RESP_KEYS_PER_TURN + 1].join(" ");
+    let many = array(&words);
+    for end in [&many[..], &many[..many.len() - 1]] {
+        let input = array("GET k").repeat(RESP_REQUESTS_AHEAD - 1) + end;
+        let (mut args, mut ahead) = (Args::new(), Vec::new());
+        let parse = |args: &mut Args, ahead: &mut Vec<Next>, from: usize| {
+            parse_ahead(&input.as_bytes()[from..], args, ahead, RESP_REQUESTS_AHEAD)
+        };
+        let (parsed, behind) = parse(&mut args, &mut ahead, 0);
+        assert_eq!((parsed, behind), (RESP_REQUESTS_AHEAD - 1, Ok(None)));
+        assert!(ahead.iter().all(|next| next.args.len() == 2) && args.is_empty());
+        // As the first one it is; if it is not all there, what is parsed of it is kept.
+        let from = ahead[parsed - 1].bytes.end;
+        let (parsed, behind) = parse(&mut args, &mut ahead, from);
+        if end == many {
+            assert_eq!((parsed, ahead[0].args.len()), (1, RESP_KEYS_PER_TURN + 1));
+        } else {
+            assert_eq!((parsed, behind), (0, Ok(Some(many.len()))));
+            assert_eq!(args.len(), RESP_KEYS_PER_TURN);
+        }
+    }
+}
+
 #[test]
 fn many_connections_are_answered_as_one_is() {
     let connections = 40;

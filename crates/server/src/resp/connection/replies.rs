@@ -100,11 +100,6 @@ impl Connection {
         self.job_bytes + self.held_bytes
     }
 
-    /// Whether the stream takes replies as fast as they are written.
-    pub(super) fn may_write(&self) -> bool {
-        self.output.len() - self.sent <= RESP_PAUSE_OUTPUT_BYTES
-    }
-
     /// Moves the replies that are due into the output; of one that is written
     /// piece by piece one piece, so that other connections are served between
     /// two, and only as fast as the client reads.
