@@ -246,12 +246,14 @@ pub struct Outbox {
     mail: Vec<Mail>,
     /// A bit for each of them that has some.
     has_mail: u64,
+    /// A bit for each of them whose mail waits for room.
+    waits: u64,
 }
 
 impl Outbox {
     /// The thread of shard `from` has nothing for any of so many.
     pub fn new(from: usize, shards: usize) -> Self {
-        Self { from, mail: (0..shards).map(|_| Mail::default()).collect(), has_mail: 0 }
+        Self { from, mail: (0..shards).map(|_| Mail::default()).collect(), has_mail: 0, waits: 0 }
     }
 
     /// Adds a job for a shard.
@@ -285,12 +287,15 @@ impl Outbox {
             match inbox(to).post(self.from, mail) {
                 Ok(()) => {
                     self.has_mail &= !(1 << to);
+                    self.waits &= !(1 << to);
                     counts.mail_sent.add(1);
                     counts.jobs_sent.add(jobs);
                 }
                 Err(mail) => {
                     self.mail[to] = mail;
-                    counts.mail_waited.add(1);
+                    // Counted once, however many turns it waits.
+                    counts.mail_waited.add((self.waits >> to & 1) ^ 1);
+                    self.waits |= 1 << to;
                 }
             }
         }

@@ -335,9 +335,12 @@ impl ShardLoop {
         };
         let before = self.sleeper.sleeps();
         self.sleeper.sleep(timeout, || has_work(&self.connections, clients, agent));
-        count(&host.handle().sleeps, self.sleeper.sleeps() - before);
-        host.handle().thread.socket_looks.add(1);
-        self.turns = 0;
+        let sleeps = self.sleeper.sleeps() - before;
+        count(&host.handle().sleeps, sleeps);
+        host.handle().thread.socket_looks.add(sleeps);
+        if sleeps > 0 {
+            self.turns = 0;
+        }
         self.clients.take_doorbells(&mut self.sleeper);
         self.take_events();
         if timeout.is_some() {
