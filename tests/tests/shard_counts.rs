@@ -219,7 +219,9 @@ fn many_keys_make_one_job_for_each_shard() {
     // Keys that are missing are asked for, others are read in their shards' memory.
     let absent = jobs(&mut resp, &request("MGET", ""));
     let set = jobs(&mut resp, &request("MSET", "v"));
+    let hits = resp.info("keyspace_hits");
     let read = jobs(&mut resp, &request("MGET", ""));
+    assert_eq!(resp.info("keyspace_hits") - hits, 64, "wherever they were read");
     let counted = jobs(&mut resp, &request("TOUCH", ""));
     let removed = jobs(&mut resp, &request("DEL", ""));
     println!("{absent:?} {set:?} {read:?} {counted:?} {removed:?}");

@@ -40,6 +40,8 @@ pub struct ThreadCounts {
     /// Reads of another shard's memory that did not conclude: it was asked.
     pub asked_reads: Counter,
     /// Turns of the thread in which there was something to do.
+    /// Values that were read so for GET or MGET: hits that the shard does not count.
+    pub hits: Counter,
     pub turns: Counter,
     /// Jobs that were handed to other shards.
     pub jobs_sent: Counter,

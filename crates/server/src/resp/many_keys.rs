@@ -302,6 +302,7 @@ impl<H: Host> Executor<H> {
         connection: &mut Connection,
         request: &mut Request,
         (command, hash): (&Command<'_>, KeyHash),
+            self.host.counts().hits.add(wants_value.into());
         position: u32,
     ) {
         self.host.counts().executed_here.add(1);

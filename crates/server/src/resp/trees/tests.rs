@@ -310,6 +310,12 @@ impl World {
         (self.connections.wait_for_parts(), abandoned)
     }
 
+    /// Hits of reads in memory, and of the shard.
+    pub fn hits(&self) -> (u64, u64) {
+        let Fake { counts, shard, .. } = self.connections.host();
+        (counts.hits.get(), shard.stats().hits)
+    }
+
     pub fn reads(&self) -> (u64, u64) {
         let counts = &self.connections.host().counts;
         (counts.optimistic_reads.get(), counts.asked_reads.get())
