@@ -102,6 +102,8 @@ struct Replies {
     ready: VecDeque<(Token, OwnedReply)>,
     /// By the sequence that they wait for, then by number.
     held: BTreeMap<(u64, u64), (Token, OwnedReply)>,
+    /// Bytes of their values.
+    held_bytes: usize,
     number: u64,
     /// Some that may go have not gone yet.
     has_due: bool,
@@ -114,6 +116,7 @@ impl Replies {
             return self.ready.push_back((token, reply));
         }
         self.number += 1;
+        self.held_bytes += value_bytes(&reply);
         self.held.insert((wait, self.number), (token, reply));
     }
 
@@ -123,9 +126,14 @@ impl Replies {
             let due = self.held.first_entry().filter(|first| first.key().0 <= durable);
             self.has_due = due.is_some();
             let Some(due) = due.map(|due| due.remove()) else { return };
+            self.held_bytes -= value_bytes(&due.1);
             self.ready.push_back(due);
         }
     }
+}
+
+fn value_bytes(reply: &OwnedReply) -> usize {
+    reply.value.as_ref().map_or(0, Vec::len)
 }
 
 /// The large jobs under way, those that wait for them, and held replies.
@@ -155,10 +163,11 @@ impl LargeJobs {
         self.replies.held.len()
     }
 
-    /// Bytes that jobs under way have found and not replied yet.
+    /// Bytes that jobs have found and not replied yet: those under way, and replies that
+    /// are held back.
     pub fn found_bytes(&self) -> usize {
         let jobs = self.lines.iter().filter_map(|line| line.large.as_ref());
-        jobs.map(LargeJob::found_bytes).sum()
+        jobs.map(LargeJob::found_bytes).sum::<usize>() + self.replies.held_bytes
     }
 
     /// Executes a job, begins it if it is large, or lets it wait for an

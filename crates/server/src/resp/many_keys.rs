@@ -119,7 +119,7 @@ impl ManyKeys {
     pub fn take(&mut self, part: usize, reply: OwnedReply, answered: impl FnMut(Asked)) {
         let group = &mut self.groups[part];
         let shard = group.shard;
-        group.keys.iter().map(|&(_, what)| Asked { shard, what }).for_each(answered);
+        group.keys.iter().map(|&(_, what)| Asked { shard, what, bytes: 0 }).for_each(answered);
         self.missing -= 1;
         self.job_bytes -= group.job_bytes;
         let heads = if group.is_list { group.keys.len() * REPLY_HEAD_BYTES } else { 0 };
@@ -293,7 +293,7 @@ impl<H: Host> Executor<H> {
         let part = *part;
         job.push(key, hash);
         request.many.groups[part].keys.push((position, what));
-        connection.ask(Asked { shard, what }, self.host.shards());
+        connection.ask(Asked { shard, what, bytes: 0 }, self.host.shards());
     }
 
     /// Executes one key's command in the thread's own shard.
@@ -331,7 +331,7 @@ impl<H: Host> Executor<H> {
             is_list: false,
             job_bytes: 0,
         });
-        connection.ask(Asked { shard: home, what }, self.host.shards());
+        connection.ask(Asked { shard: home, what, bytes: 0 }, self.host.shards());
     }
 
     /// Hands out a turn's jobs.

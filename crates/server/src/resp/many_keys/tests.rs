@@ -148,3 +148,61 @@ fn bytes_of_jobs_and_replies_are_counted_until_they_are_gone() {
     }
     assert_eq!(world.pending_bytes(), (0, 0));
 }
+/// So is what any command asks: a pipeline of long values does not gather in its shard.
+#[test]
+fn a_connection_with_long_jobs_under_way_is_paused() {
+    const VALUE_BYTES: usize = 60_000;
+    let mut world = World::new(1);
+    let value = "v".repeat(VALUE_BYTES);
+    for (request, reply) in [
+        (request(&format!("SET k {value}")), "+OK\r\n".to_string()),
+        (request(&format!("MSET k {value}")), "+OK\r\n".into()),
+        (request(&format!("HSET h f {value}")), ":0\r\n".into()),
+    ] {
+        world.call(0, "HSET h f 1\r\n");
+        world.send(0, &request.repeat(100));
+        let under_way = world.serve_until_idle();
+        assert_eq!(under_way, RESP_PAUSE_JOB_BYTES / VALUE_BYTES + 1);
+        let (held, found) = world.pending_bytes();
+        let whole = under_way * VALUE_BYTES;
+        assert!((whole..whole + whole / 10).contains(&held), "{held} bytes");
+        assert_eq!((world.call(0, "").0, found), (reply.repeat(100), 0));
+        assert_eq!(world.pending_bytes(), (0, 0));
+    }
+}
+
+/// A request that goes on with what a shard has answered counts what it has found and
+/// what it asks next, also if its client goes.
+#[test]
+fn bytes_of_requests_that_go_on_are_counted() {
+    let mut world = World::new(2);
+    let keys: String = (0..3_000).map(|key| format!(" key:{key:04} v")).collect();
+    world.call(0, &request(&format!("MSET{keys}")));
+    for is_cut in [false, true] {
+        world.send(0, "KEYS *\r\n");
+        world.serve_until_idle();
+        world.begin();
+        world.serve();
+        world.serve_until_idle();
+        let (held, _) = world.pending_bytes();
+        assert!((8_000..20_000).contains(&held), "{held} bytes of a thousand keys");
+        match is_cut {
+            false => assert!(world.call(0, "").0.starts_with("*3000\r\n")),
+            true => world.cut(0),
+        }
+        assert_eq!(world.pending_bytes(), (0, 0));
+    }
+    // A search's outcome that goes to another key.
+    let members: String = (0..500).map(|at| format!(" 1.5 1.5 m{at}")).collect();
+    world.call(1, &request(&format!("GEOADD g{members}")));
+    world.send(1, "GEOSEARCHSTORE to g FROMLONLAT 1 1 BYRADIUS 900 km\r\n");
+    world.serve_until_idle();
+    while world.pending_bytes().0 < 500 {
+        world.begin();
+        world.serve();
+    }
+    assert!(world.pending_bytes().0 > 500 * 16, "what is stored");
+    assert_eq!(world.call(1, "").0, ":500\r\n");
+    assert_eq!(world.pending_bytes(), (0, 0));
+}
+
