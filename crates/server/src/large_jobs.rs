@@ -15,7 +15,7 @@ use remora_engine::command::Command;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    JOB_KEYS_AT_ONCE, JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES,
+    JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES,
     STREAM_PIECE_BYTES,
 };
 use remora_layout::message::Status;
@@ -278,7 +278,7 @@ fn begin<J: Journal>(
     let bytes = match order {
         Order::Execute(bytes) => bytes,
         Order::ExecuteEach(batch) => {
-            let is_small = batch.keys() <= JOB_KEYS_AT_ONCE;
+            let is_small = batch.is_small();
             let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
             return if is_small { advance(shard, large, replies, now) } else { Some(large) };
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies, WantedBytes};
+use crate::key_batch::{Each, KeyBatch, KeyCommand, KeyReplies, WantedBytes};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
 use remora_engine::{Durability, ShardOptions};
@@ -436,7 +436,7 @@ fn job_of_keys(
     of: KeyCommand,
 ) -> WantedBytes {
     let wanted = WantedBytes::default();
-    let mut batch = KeyBatch::new(of, wanted.found());
+    let mut batch = KeyBatch::new(Each::Key(of), wanted.found());
     for key in keys {
         let hash = world.shard.hash_of(Database::ZERO, &of(key.as_bytes()));
         batch.push(key.as_bytes(), hash);

@@ -153,6 +153,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("optimistic_reads", threads(|t| &t.optimistic_reads)),
             ("asked_reads", threads(|t| &t.asked_reads)),
             ("commands_executed_here", threads(|t| &t.executed_here)),
+            ("keys_executed_here", threads(|t| &t.keys_here)),
             ("shard_turns", threads(|t| &t.turns)),
             ("jobs_sent", threads(|t| &t.jobs_sent)),
             ("mail_sent", threads(|t| &t.mail_sent)),

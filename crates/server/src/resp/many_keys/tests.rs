@@ -1,7 +1,7 @@
 //! Requests of more keys than a turn takes, and what comes behind them.
 
-use crate::resp::trees::tests::{World, request};
-use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_PAUSE_JOB_BYTES};
+use crate::resp::trees::tests::{World, add_row, request};
+use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_PAUSE_JOB_BYTES, RESP_REQUESTS_PER_TURN};
 
 #[test]
 fn what_goes_in_turns_is_not_overtaken_by_what_is_executed_at_once() {
@@ -76,6 +76,48 @@ fn a_request_of_very_many_keys_takes_turns() {
     }
 }
 
+/// RTREE.REM names objects of one tree: they are handed out and removed as keys are, in
+/// place fewer in a turn.
+#[test]
+fn objects_of_a_tree_are_removed_in_turns() {
+    const OBJECTS: usize = 3_000;
+    const IDS: usize = 10_000;
+    let ids: String = (0..IDS).map(|id| format!(" {id}")).collect();
+    for (mut world, most_ids) in [
+        (World::at_home(2), RESP_REQUESTS_PER_TURN + 2),
+        (World::new(2), RESP_KEYS_PER_TURN + 2),
+    ] {
+        let is_home = most_ids < RESP_KEYS_PER_TURN;
+        assert_eq!(world.call(0, "RTREE.REM t 0 1 2\r\n").0, ":0\r\n", "there is no tree");
+        add_row(&mut world, OBJECTS);
+        // One alone is executed as any command.
+        assert_eq!(world.call(0, "RTREE.REM t 7\r\n"), (":1\r\n".into(), !is_home as usize));
+        let lines = request(&format!("RTREE.REM t{ids}")) + "RTREE.ADDPOINT t 8 0 0\r\n";
+        let (found, most) = serve_in_turns(&mut world, &(lines + "RTREE.COUNT t 0 0 9 9\r\n"));
+        assert_eq!(found, format!(":{}\r\n:1\r\n:1\r\n", OBJECTS - 1));
+        assert!((most_ids / 2..=most_ids).contains(&most), "{most} ids in a turn");
+        let (reply, jobs) = world.call(0, &request(&format!("RTREE.REM t{ids}")));
+        let most_jobs = if is_home { 0 } else { IDS.div_ceil(RESP_KEYS_PER_TURN) };
+        assert_eq!((reply, jobs), (":1\r\n".into(), most_jobs));
+        world.call(0, "SET s 1\r\n");
+        assert!(world.call(0, "RTREE.REM s 1 2\r\n").0.starts_with("-WRONGTYPE"));
+    }
+}
+
+/// Their jobs pause the connection, too.
+#[test]
+fn jobs_about_objects_are_counted() {
+    let mut world = World::new(1);
+    let ids: String = (0..60_000).map(|id| format!(" o{id}")).collect();
+    world.send(0, &request(&format!("RTREE.REM t{ids}")));
+    world.serve_until_idle();
+    let (ids, held) = world.waiting_keys();
+    assert!(ids < 60_000 && held > RESP_PAUSE_JOB_BYTES, "{ids} ids, {held} bytes");
+    assert_eq!(world.pending_bytes().0, held);
+    assert_eq!(world.call(0, "PING\r\n").0, ":0\r\n+PONG\r\n");
+    assert_eq!(world.pending_bytes(), (0, 0));
+}
+
 /// The jobs of one request pause it too, and its client may go meanwhile.
 #[test]
 fn jobs_of_a_request_are_handed_out_as_earlier_ones_are_answered() {
@@ -115,39 +157,6 @@ fn a_connection_with_many_keys_under_way_is_paused() {
     assert_eq!(world.call(0, "PING\r\n").0, "+PONG\r\n");
 }
 
-/// INFO's count goes up with the jobs, what they find and replies that wait, and down
-/// with the reply or the connection.
-#[test]
-fn bytes_of_jobs_and_replies_are_counted_until_they_are_gone() {
-    let mut world = World::new(2);
-    let keys: String = (0..200).map(|key| format!(" missing:{key}")).collect();
-    let value = "v".repeat(1_000);
-    world.call(0, &request(&format!("SET k {value}")));
-    // The first one is read, the others are asked for.
-    let mget = request(&format!("MGET k{keys}"));
-    for is_cut in [false, true] {
-        assert_eq!(world.pending_bytes(), (0, 0));
-        world.send(0, &mget);
-        world.serve_until_idle();
-        let (jobs, bytes) = (world.waiting_keys().1, world.pending_bytes());
-        assert!(jobs > keys.len() && bytes == (jobs + value.len(), 0), "{jobs} {bytes:?}");
-        world.begin();
-        assert!(world.pending_bytes().1 >= 64 * 13, "a part of the answers is found");
-        if is_cut {
-            world.cut(0);
-        } else {
-            world.execute();
-            world.serve_until_idle();
-            // A reply that waits for an earlier one counts too.
-            assert!(world.call(0, "").0.ends_with("$-1\r\n"));
-            world.send(0, &(mget.clone() + "PING\r\n"));
-            world.serve_until_idle();
-            assert_eq!(world.pending_bytes().0, jobs + value.len() + "+PONG\r\n".len());
-            assert!(world.call(0, "").0.ends_with("+PONG\r\n"));
-        }
-    }
-    assert_eq!(world.pending_bytes(), (0, 0));
-}
 /// So is what any command asks: a pipeline of long values does not gather in its shard.
 #[test]
 fn a_connection_with_long_jobs_under_way_is_paused() {
@@ -206,3 +215,36 @@ fn bytes_of_requests_that_go_on_are_counted() {
     assert_eq!(world.pending_bytes(), (0, 0));
 }
 
+/// INFO's count goes up with the jobs, what they find and replies that wait, and down
+/// with the reply or the connection.
+#[test]
+fn bytes_of_jobs_and_replies_are_counted_until_they_are_gone() {
+    let mut world = World::new(2);
+    let keys: String = (0..200).map(|key| format!(" missing:{key}")).collect();
+    let value = "v".repeat(1_000);
+    world.call(0, &request(&format!("SET k {value}")));
+    // The first one is read, the others are asked for.
+    let mget = request(&format!("MGET k{keys}"));
+    for is_cut in [false, true] {
+        assert_eq!(world.pending_bytes(), (0, 0));
+        world.send(0, &mget);
+        world.serve_until_idle();
+        let (jobs, bytes) = (world.waiting_keys().1, world.pending_bytes());
+        assert!(jobs > keys.len() && bytes == (jobs + value.len(), 0), "{jobs} {bytes:?}");
+        world.begin();
+        assert!(world.pending_bytes().1 >= 64 * 13, "a part of the answers is found");
+        if is_cut {
+            world.cut(0);
+        } else {
+            world.execute();
+            world.serve_until_idle();
+            // A reply that waits for an earlier one counts too.
+            assert!(world.call(0, "").0.ends_with("$-1\r\n"));
+            world.send(0, &(mget.clone() + "PING\r\n"));
+            world.serve_until_idle();
+            assert_eq!(world.pending_bytes().0, jobs + value.len() + "+PONG\r\n".len());
+            assert!(world.call(0, "").0.ends_with("+PONG\r\n"));
+        }
+    }
+    assert_eq!(world.pending_bytes(), (0, 0));
+}
