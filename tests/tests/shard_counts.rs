@@ -3,7 +3,9 @@
 
 use remora_client::{Client, Options, Path, Session, SetOptions, Wanted};
 use remora_engine::Command;
+use remora_layout::limits::TURNS_PER_SOCKET_LOOK;
 use remora_tests::{Resp, ServerProcess, Value, encode};
+use std::time::Duration;
 
 const SHARDS: u64 = 8;
 const SESSIONS: usize = 64;
@@ -157,6 +159,45 @@ fn what_comes_together_goes_together() {
     assert!(rises(|c| c.bytes, |c| c.writes) > 2.0, "bytes per write: {few:?} {many:?}");
 }
 
+/// Threads that find work with their last look before they sleep do not look at their
+/// sockets then.
+#[test]
+fn looks_at_sockets_are_sleeps_and_those_of_busy_threads() {
+    let server = server();
+    let mut connections: Vec<Resp> = (0..SESSIONS).map(|_| server.resp()).collect();
+    let sets: Vec<u8> =
+        (0..BATCH).flat_map(|at| encode(&[b"SET", format!("key-{at}").as_bytes(), b"v"])).collect();
+    for _ in 0..10 * ROUNDS {
+        connections.iter_mut().for_each(|resp| resp.send_raw(&sets).unwrap());
+        for resp in &mut connections {
+            (0..BATCH).for_each(|_| assert_eq!(resp.receive().unwrap(), Value::ok()));
+        }
+    }
+    // In this order: what grows meanwhile makes nothing wrong.
+    let looks = connections[0].info("socket_looks");
+    let [sleeps, turns] = ["shard_sleeps", "shard_turns"].map(|name| connections[0].info(name));
+    println!("{looks} looks, {sleeps} sleeps, {turns} turns");
+    let busy = turns / u64::from(TURNS_PER_SOCKET_LOOK);
+    assert!((sleeps / 2..=sleeps + busy).contains(&looks), "{looks} looks, {sleeps} sleeps");
+}
+
+/// A hybrid thread polls for rings and mail. What only its sockets bring, as the requests
+/// of a connection that thinks in between, costs it no more looks than in event mode.
+#[test]
+fn a_hybrid_thread_does_not_poll_for_its_sockets() {
+    for wake in ["event", "hybrid"] {
+        let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=1", "--wake", wake]);
+        let mut resp = server.resp();
+        for _ in 0..300 {
+            assert_eq!(resp.call("SET k v"), Value::ok());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let [looks, sleeps] = ["socket_looks", "shard_sleeps"].map(|name| resp.info(name));
+        println!("{wake}: {looks} looks, {sleeps} sleeps");
+        assert!(looks <= sleeps, "{wake}: {looks} looks, {sleeps} sleeps");
+    }
+}
+
 /// Requests about many keys ask each other shard once, however many keys it has.
 #[test]
 fn many_keys_make_one_job_for_each_shard() {
@@ -177,7 +218,9 @@ fn many_keys_make_one_job_for_each_shard() {
     // Keys that are missing are asked for, others are read in their shards' memory.
     let absent = jobs(&mut resp, &request("MGET", ""));
     let set = jobs(&mut resp, &request("MSET", "v"));
+    let hits = resp.info("keyspace_hits");
     let read = jobs(&mut resp, &request("MGET", ""));
+    assert_eq!(resp.info("keyspace_hits") - hits, 64, "wherever they were read");
     let counted = jobs(&mut resp, &request("TOUCH", ""));
     let removed = jobs(&mut resp, &request("DEL", ""));
     println!("{absent:?} {set:?} {read:?} {counted:?} {removed:?}");

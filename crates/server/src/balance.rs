@@ -5,43 +5,69 @@
 //! time, to the thread that has the least to do, until they are about equally
 //! busy. What a connection costs is judged by its turns.
 
-use crate::shared::ShardHandle;
 use remora_layout::limits::{RESP_BALANCE_BUSY_PERCENT, RESP_BALANCE_MS};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// A thread that has not told of its share for so long is idle: one with work tells of it
+/// every [`RESP_BALANCE_MS`] or soon after, one that sleeps not at all.
+const STALE_MS: u64 = 3 * RESP_BALANCE_MS;
+/// Bits of a share's word that are its percent; those above are when it was told.
+const PERCENT_BITS: u32 = 8;
+
+/// The share of the time that a thread was busy of late, and when it told so. The
+/// thread alone writes it.
+#[derive(Default)]
+pub struct BusyShare(AtomicU64);
+
+impl BusyShare {
+    fn tell(&self, percent: u64, at_ms: u64) {
+        let percent = percent.min((1 << PERCENT_BITS) - 1);
+        self.0.store(at_ms << PERCENT_BITS | percent, Ordering::Relaxed);
+    }
+
+    /// What is known of it at this time.
+    fn percent(&self, now_ms: u64) -> u64 {
+        let word = self.0.load(Ordering::Relaxed);
+        let is_stale = now_ms.saturating_sub(word >> PERCENT_BITS) > STALE_MS;
+        if is_stale { 0 } else { word & ((1 << PERCENT_BITS) - 1) }
+    }
+}
 
 /// What one thread remembers between two looks.
 pub struct Balance {
+    /// The server's start.
+    started: Instant,
     at: Instant,
     busy_ns: u64,
 }
 
 impl Balance {
-    /// A thread that begins now.
-    pub fn new(now: Instant) -> Self {
-        Self { at: now, busy_ns: 0 }
+    /// A thread that begins now, of a server that was started then.
+    pub const fn new(started: Instant, now: Instant) -> Self {
+        Self { started, at: now, busy_ns: 0 }
     }
 
-    /// Publishes how busy the thread with the number `own` was since the last look,
-    /// if that was long enough ago. The thread to which it should give a
-    /// connection, and the largest share of its own work that this one may be.
-    pub fn look(
+    /// Tells how busy the thread with the number `own` was since the last look, by its
+    /// time of work so far, if that was long enough ago. By the shares of all threads,
+    /// the thread to which it should give a connection, and the largest share of its own
+    /// work that this one may be.
+    pub fn look<'s>(
         &mut self,
-        shards: &[ShardHandle],
-        own: usize,
+        (own, busy_ns): (usize, u64),
+        shares: impl Iterator<Item = &'s BusyShare> + Clone,
         now: Instant,
     ) -> Option<(usize, f64)> {
         let since = now - self.at;
         if since < Duration::from_millis(RESP_BALANCE_MS) {
             return None;
         }
-        let busy_ns = shards[own].busy_ns.load(Ordering::Relaxed);
         let percent = (busy_ns - self.busy_ns) * 100 / (since.as_nanos() as u64).max(1);
         (self.at, self.busy_ns) = (now, busy_ns);
-        shards[own].busy_percent.store(percent, Ordering::Relaxed);
-        let busy = |at: usize| shards[at].busy_percent.load(Ordering::Relaxed);
-        let least = (0..shards.len()).min_by_key(|&at| busy(at))?;
-        share_to_give(percent, busy(least)).map(|share| (least, share))
+        let now_ms = (now - self.started).as_millis() as u64;
+        shares.clone().nth(own)?.tell(percent, now_ms);
+        let (least, to) = shares.map(|share| share.percent(now_ms)).zip(0..).min()?;
+        share_to_give(percent, least).map(|share| (to, share))
     }
 }
 
@@ -63,5 +89,36 @@ mod tests {
         assert_eq!(share_to_give(100, 0), Some(0.5));
         assert_eq!(share_to_give(100, 50), Some(0.25));
         assert_eq!(share_to_give(50, 25), Some(0.25));
+    }
+
+    #[test]
+    fn a_thread_that_tells_nothing_is_idle() {
+        let started = Instant::now();
+        let at = |ms| started + Duration::from_millis(ms);
+        let busy_ns = |ms: u64, percent: u64| ms * percent * 10_000;
+        let shares: [BusyShare; 3] = Default::default();
+        let [mut first, mut second] = [0, 1].map(|_| Balance::new(started, started));
+        shares[2].tell(90, RESP_BALANCE_MS);
+        let soon = RESP_BALANCE_MS - 1;
+        assert_eq!(first.look((0, busy_ns(soon, 90)), shares.iter(), at(soon)), None);
+        assert_eq!(shares[0].percent(soon), 0, "too early to tell");
+        // Two are busy; the first one thinks the second idle until it has told.
+        let look = RESP_BALANCE_MS;
+        let gives = first.look((0, busy_ns(look, 80)), shares.iter(), at(look));
+        assert_eq!(gives, Some((1, 0.5)));
+        assert_eq!(second.look((1, busy_ns(look, 80)), shares.iter(), at(look)), None);
+        // The second one falls asleep for ever, and the first one looks on.
+        for looks in 2..10 {
+            let now = looks * look;
+            let gives = first.look((0, busy_ns(now, 80)), shares.iter(), at(now));
+            shares[2].tell(90, now);
+            let is_known = now - look <= STALE_MS;
+            assert_eq!(gives, (!is_known).then_some((1, 0.5)), "{now} ms");
+        }
+        // It wakes, and was idle meanwhile.
+        let now = 10 * look;
+        let busy = busy_ns(look, 80) + 1_000_000;
+        assert_eq!(second.look((1, busy), shares.iter(), at(now)), None);
+        assert!(shares[1].percent(now) < 10);
     }
 }

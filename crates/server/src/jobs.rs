@@ -251,6 +251,8 @@ pub struct Outbox {
     mail: Vec<Mail>,
     /// A bit for each of them that has some.
     has_mail: u64,
+    /// A bit for each of them whose mail waits for room.
+    waits: u64,
     /// Empty mail with room for what is next added to that of some receiver.
     spare: Vec<Mail>,
 }
@@ -262,6 +264,7 @@ impl Outbox {
             from,
             mail: (0..shards).map(|_| Mail::default()).collect(),
             has_mail: 0,
+            waits: 0,
             spare: Vec::new(),
         }
     }
@@ -308,13 +311,16 @@ impl Outbox {
             match inbox(to).post(self.from, mail) {
                 Ok(()) => {
                     self.has_mail &= !(1 << to);
+                    self.waits &= !(1 << to);
                     counts.mail_sent.add(1);
                     counts.jobs_sent.add(jobs);
                 }
                 Err(mail) => {
                     let empty = std::mem::replace(&mut self.mail[to], mail);
                     self.spare.push(empty);
-                    counts.mail_waited.add(1);
+                    // Counted once, however many turns it waits.
+                    counts.mail_waited.add((self.waits >> to & 1) ^ 1);
+                    self.waits |= 1 << to;
                 }
             }
         }

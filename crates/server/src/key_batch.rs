@@ -1,4 +1,5 @@
-//! One command for each of several keys of a shard: one job, and one reply for all.
+//! One command for each of several keys of a shard, or of several objects of one tree
+//! there: one job, and one reply for all. What is said of keys holds for objects, too.
 //!
 //! What it keeps true: a batch is executed in its order and in bounded pieces, of so
 //! many keys and about so many bytes; what the batches of a request have found never
@@ -7,11 +8,12 @@
 
 use crate::jobs::OwnedReply;
 use remora_arena::Journal;
-use remora_engine::command::Command;
+use remora_engine::command::{Command, ObjectId, TreeCommand};
 use remora_engine::{Download, Now, Outcome, Reply, Shard};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    JOB_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES, RESP_REQUESTS_AHEAD, STREAM_PIECE_BYTES,
+    JOB_KEYS_AT_ONCE, JOB_KEYS_PER_TURN, RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES,
+    RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN, STREAM_PIECE_BYTES,
 };
 use remora_layout::message::Status;
 use std::sync::Arc;
@@ -19,6 +21,49 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The command of one key.
 pub type KeyCommand = fn(&[u8]) -> Command<'_>;
+
+/// What is done with each of them.
+#[derive(Clone)]
+pub enum Each {
+    /// The command of a key.
+    Key(KeyCommand),
+    /// The object with this id is removed from the tree with this name.
+    Object(Arc<[u8]>),
+}
+
+/// A change of a tree takes the time of so many keys.
+const KEYS_PER_OBJECT: usize = RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN;
+
+impl Each {
+    /// The command for one of them.
+    #[inline]
+    pub fn command<'a>(&'a self, word: &'a [u8], scratch: &'a mut Vec<u8>) -> Command<'a> {
+        match self {
+            Self::Key(of) => of(word),
+            Self::Object(name) => {
+                let command = TreeCommand::Remove { id: ObjectId::of_text(word) };
+                let request = command.request(scratch).expect("any id can be asked for");
+                Command::Of { key: name, request }
+            }
+        }
+    }
+
+    /// Whether they are changed.
+    fn is_write(&self) -> bool {
+        match self {
+            Self::Key(of) => of(&[]).is_write(),
+            Self::Object(_) => true,
+        }
+    }
+
+    /// The time that one takes, in keys.
+    pub const fn cost(&self) -> usize {
+        match self {
+            Self::Key(_) => 1,
+            Self::Object(_) => KEYS_PER_OBJECT,
+        }
+    }
+}
 
 /// Bytes of the values that all batches of a request have found.
 #[derive(Clone, Default)]
@@ -53,7 +98,7 @@ impl Drop for WantedBytes {
 
 /// Several keys of one shard and one database.
 pub struct KeyBatch {
-    command: KeyCommand,
+    each: Each,
     found: FoundBytes,
     /// The keys, one after the other.
     bytes: Vec<u8>,
@@ -63,8 +108,8 @@ pub struct KeyBatch {
 
 impl KeyBatch {
     /// No keys yet.
-    pub const fn new(command: KeyCommand, found: FoundBytes) -> Self {
-        Self { command, found, bytes: Vec::new(), keys: Vec::new() }
+    pub const fn new(each: Each, found: FoundBytes) -> Self {
+        Self { each, found, bytes: Vec::new(), keys: Vec::new() }
     }
 
     /// Adds a key.
@@ -81,6 +126,11 @@ impl KeyBatch {
     /// How many keys.
     pub fn keys(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Whether it is executed at once.
+    pub fn is_small(&self) -> bool {
+        self.keys.len() * self.each.cost() <= JOB_KEYS_AT_ONCE
     }
 
     fn key(&self, at: usize) -> &[u8] {
@@ -163,13 +213,16 @@ pub struct KeyWork {
     wait: u64,
     /// The value of the last key, and bytes of it that are copied.
     download: Option<(Download, usize)>,
+    /// What a command is encoded in.
+    scratch: Vec<u8>,
 }
 
 impl KeyWork {
     /// Nothing is executed yet.
     pub fn new(batch: KeyBatch) -> Self {
         let found = KeyReplies(Vec::with_capacity(batch.keys() * REPLY_HEAD_BYTES));
-        Self { batch, done: 0, found, value_bytes: 0, wait: 0, download: None }
+        let scratch = Vec::new();
+        Self { batch, done: 0, found, value_bytes: 0, wait: 0, download: None, scratch }
     }
 
     /// Bytes of the answers so far.
@@ -193,7 +246,7 @@ impl KeyWork {
         }
         self.batch.found.add(self.value_bytes - value_bytes);
         // Changes are made to the end, also for a connection that is gone.
-        let is_read = !(self.batch.command)(&[]).is_write();
+        let is_read = !self.batch.each.is_write();
         if is_read && self.batch.found.is_too_large() {
             if let Some((download, _)) = self.download.take() {
                 shard.end_download(download, now);
@@ -215,13 +268,13 @@ impl KeyWork {
         (until, until_bytes): (usize, usize),
         now: Now,
     ) {
-        let Self { batch, found, .. } = self;
+        let Self { batch, found, scratch, .. } = self;
         let until = until.min(self.done + RESP_REQUESTS_AHEAD);
         let some = &batch.keys[self.done..until];
         some.iter().for_each(|(hash, _)| shard.prefetch(*hash));
         some.iter().for_each(|(hash, _)| shard.prefetch_record(*hash));
         for at in self.done..until {
-            let command = (batch.command)(batch.key(at));
+            let command = batch.each.command(batch.key(at), scratch);
             self.done += 1;
             match shard.execute_or_stream(&command, batch.keys[at].0, now) {
                 Outcome::Reply(Reply { status, number, value, wait, .. }) => {

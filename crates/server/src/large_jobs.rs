@@ -15,8 +15,7 @@ use remora_engine::command::Command;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    JOB_KEYS_AT_ONCE, JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES,
-    STREAM_PIECE_BYTES,
+    JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
 };
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
@@ -102,6 +101,8 @@ struct Replies {
     ready: VecDeque<(Token, OwnedReply)>,
     /// By the sequence that they wait for, then by number.
     held: BTreeMap<(u64, u64), (Token, OwnedReply)>,
+    /// Bytes of their values.
+    held_bytes: usize,
     number: u64,
     /// Some that may go have not gone yet.
     has_due: bool,
@@ -114,6 +115,7 @@ impl Replies {
             return self.ready.push_back((token, reply));
         }
         self.number += 1;
+        self.held_bytes += value_bytes(&reply);
         self.held.insert((wait, self.number), (token, reply));
     }
 
@@ -123,9 +125,14 @@ impl Replies {
             let due = self.held.first_entry().filter(|first| first.key().0 <= durable);
             self.has_due = due.is_some();
             let Some(due) = due.map(|due| due.remove()) else { return };
+            self.held_bytes -= value_bytes(&due.1);
             self.ready.push_back(due);
         }
     }
+}
+
+fn value_bytes(reply: &OwnedReply) -> usize {
+    reply.value.as_ref().map_or(0, Vec::len)
 }
 
 /// The large jobs under way, those that wait for them, and held replies.
@@ -155,10 +162,11 @@ impl LargeJobs {
         self.replies.held.len()
     }
 
-    /// Bytes that jobs under way have found and not replied yet.
+    /// Bytes that jobs have found and not replied yet: those under way, and replies that
+    /// are held back.
     pub fn found_bytes(&self) -> usize {
         let jobs = self.lines.iter().filter_map(|line| line.large.as_ref());
-        jobs.map(LargeJob::found_bytes).sum()
+        jobs.map(LargeJob::found_bytes).sum::<usize>() + self.replies.held_bytes
     }
 
     /// Executes a job, begins it if it is large, or lets it wait for an
@@ -269,7 +277,7 @@ fn begin<J: Journal>(
     let bytes = match order {
         Order::Execute(bytes) => bytes,
         Order::ExecuteEach(batch) => {
-            let is_small = batch.keys() <= JOB_KEYS_AT_ONCE;
+            let is_small = batch.is_small();
             let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
             return if is_small { advance(shard, large, replies, now) } else { Some(large) };
         }

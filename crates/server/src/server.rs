@@ -1,6 +1,7 @@
 //! Starting and ending a server.
 
 use crate::agent::AgentInbox;
+use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::{Config, Wanted};
 use crate::control::{self, Control};
@@ -176,7 +177,7 @@ impl Server {
                 held_replies: 0.into(),
                 found_bytes: 0.into(),
                 searches: Arc::default(),
-                busy_percent: 0.into(),
+                busy_share: BusyShare::default(),
                 connections: 0.into(),
                 thread: Default::default(),
             });

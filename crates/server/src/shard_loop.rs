@@ -88,6 +88,7 @@ impl ShardLoop {
     ) -> Self {
         let polling = Polling::new(shared.config.wake == Wake::Hybrid);
         let now = Instant::now();
+        let balance = Balance::new(shared.clock.started(), now);
         let marked = Arc::clone(&shared.shards[number].rung);
         Self {
             agent: Agent::new(Arc::clone(&shared), number),
@@ -98,7 +99,7 @@ impl ShardLoop {
             turns: 0,
             last_tick: now,
             last_idle_look: now,
-            balance: Balance::new(now),
+            balance,
             drains: None,
             stopping: false,
         }
@@ -339,9 +340,12 @@ impl ShardLoop {
         };
         let before = self.sleeper.sleeps();
         self.sleeper.sleep(timeout, || has_work(&self.connections, clients, agent));
-        count(&host.handle().sleeps, self.sleeper.sleeps() - before);
-        host.handle().thread.socket_looks.add(1);
-        self.turns = 0;
+        let sleeps = self.sleeper.sleeps() - before;
+        count(&host.handle().sleeps, sleeps);
+        host.handle().thread.socket_looks.add(sleeps);
+        if sleeps > 0 {
+            self.turns = 0;
+        }
         self.clients.take_doorbells(&mut self.sleeper);
         self.take_events();
         if timeout.is_some() {
@@ -397,9 +401,9 @@ impl ShardLoop {
     /// with several.
     fn give_away_connection(&mut self, instant: Instant) {
         let host = self.connections.host();
-        let Some((to, share)) = self.balance.look(&host.shared.shards, host.number, instant) else {
-            return;
-        };
+        let own = (host.number, host.handle().busy_ns.load(Ordering::Relaxed));
+        let shares = host.shared.shards.iter().map(|shard| &shard.busy_share);
+        let Some((to, share)) = self.balance.look(own, shares, instant) else { return };
         if self.drains.is_some() {
             return;
         }

@@ -1,6 +1,7 @@
 //! What all threads of the server know.
 
 use crate::agent::AgentInbox;
+use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::jobs::Inbox;
@@ -66,8 +67,8 @@ pub struct ShardHandle {
     pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.
     pub searches: Arc<OtherSearches>,
-    /// Share of the time that its thread was busy of late, percent.
-    pub busy_percent: AtomicU64,
+    /// Share of the time that its thread was busy of late.
+    pub busy_share: BusyShare,
     /// RESP connections that its thread serves or is about to.
     pub connections: AtomicU64,
     /// What its thread counts of them.

@@ -33,10 +33,15 @@ impl Counter {
 pub struct ThreadCounts {
     /// Commands.
     pub commands: Counter,
-    /// Commands that the thread's own shard executed at once.
+    /// Commands that the thread's own shard executed at once: in a request about many
+    /// keys, at least one of them.
     pub executed_here: Counter,
+    /// Keys that it executed at once in requests about many.
+    pub keys_here: Counter,
     /// Reads that were concluded in another shard's memory.
     pub optimistic_reads: Counter,
+    /// Values that were read so for GET or MGET: hits that the shard does not count.
+    pub hits: Counter,
     /// Reads of another shard's memory that did not conclude: it was asked.
     pub asked_reads: Counter,
     /// Turns of the thread in which there was something to do.

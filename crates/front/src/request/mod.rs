@@ -39,7 +39,7 @@ use crate::error::{CommandError, excerpt};
 use crate::object_reply::ObjectReply;
 use crate::resp::{Args, Words};
 use crate::table::{self, CommandSpec};
-use remora_engine::command::{Command, ObjectId, OwnedRequest, TreeCommand};
+use remora_engine::command::{Command, OwnedRequest, TreeCommand};
 use remora_geometry::Refine;
 use remora_layout::database::Database;
 use remora_layout::message::Status;
@@ -206,8 +206,8 @@ pub enum Request<'a> {
     TreeRemove {
         /// The tree's name.
         name: &'a [u8],
-        /// The objects' ids.
-        ids: Vec<ObjectId<'a>>,
+        /// The objects' ids, which are checked, as text.
+        ids: Keys<'a>,
     },
     /// One command about one GEO key, for the shard that owns it.
     Geo(GeoRequest<'a>),

@@ -2,7 +2,7 @@
 //! arguments; an error says which argument it is about.
 
 use super::expiry::Form;
-use super::keys::key;
+use super::keys::{Keys, key};
 use super::{Render, Request};
 use crate::error::{CommandError, excerpt};
 use crate::object_reply::{ListForm, ObjectReply, Shape as ReplyShape};
@@ -279,7 +279,8 @@ pub(crate) fn rtree_fget(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 pub(crate) fn rtree_rem(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let ids = (2..words.len()).map(|at| id(words.get(at))).collect::<Result<_, _>>()?;
+    let ids = Keys::all(words, 2);
+    ids.clone().try_for_each(|word| id(word).map(drop))?;
     Ok(Request::TreeRemove { name: key(words.get(1))?, ids })
 }
 

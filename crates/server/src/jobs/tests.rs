@@ -1,4 +1,5 @@
 use super::*;
+use crate::thread_counts::Counter;
 use remora_arena::{Mapping, Words};
 use std::sync::Arc;
 
@@ -37,6 +38,29 @@ fn mail_of_each_sender_comes_in_order_and_is_bounded() {
     assert_eq!((inbox.take_waiting(), inbox.take_waiting()), (0b100, 0), "once");
     assert_eq!(inbox.take(0).map(requests), Some(vec![7]));
     assert!(inbox.is_empty());
+}
+
+#[test]
+fn mail_that_waits_is_counted_once_however_long_it_waits() {
+    let (inbox, _words) = inbox(2);
+    let (mut outbox, counts) = (Outbox::new(1, 2), ThreadCounts::default());
+    let mut turn = |request| {
+        mail(request).jobs.into_iter().for_each(|job| outbox.add_job(0, job));
+        outbox.send(|_| &inbox, &counts);
+        [&counts.turns, &counts.mail_sent, &counts.mail_waited].map(Counter::get)
+    };
+    let room = MAIL_UNDER_WAY as u64;
+    for waits in 1..=2 {
+        for request in 0..room {
+            turn(request);
+        }
+        let waited = (0..10).map(|request| turn(room + request)[2]).collect::<Vec<_>>();
+        assert_eq!(waited, [waits; 10]);
+        let taken = || std::iter::from_fn(|| inbox.take(1)).map(requests).collect::<Vec<_>>();
+        assert_eq!(taken().len(), room as usize);
+        assert_eq!(turn(room + 10), [waits * (room + 11), waits * (room + 1), waits]);
+        assert_eq!(taken(), [(room..=room + 10).collect::<Vec<_>>()], "all of it goes at once");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies, WantedBytes};
+use crate::key_batch::{Each, KeyBatch, KeyCommand, KeyReplies, WantedBytes};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
 use remora_engine::{Durability, ShardOptions};
@@ -330,6 +330,7 @@ fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
         "nothing to do, none is told"
     );
     assert_eq!(world.jobs.held_replies(), 9);
+    assert_eq!(world.jobs.found_bytes(), 1 + large.len() + ENTRY_BYTES, "what they hold counts");
     world.shard.set_durable(1);
     world.turn();
     assert_eq!(world.answered(), [(1, 0, 0), (2, 0, 1)]);
@@ -345,7 +346,7 @@ fn replies_are_held_until_they_are_durable_and_only_those_that_depend_on_it() {
         .map(|(token, reply)| (token.request, reply.status))
         .collect();
     assert_eq!(statuses, [(0, Status::Ok), (1, Status::Ok), (2, Status::NotDone)]);
-    assert_eq!(world.jobs.held_replies(), 0);
+    assert_eq!((world.jobs.held_replies(), world.jobs.found_bytes()), (0, 0));
 }
 
 /// A digest of many keys goes in turns, between which others are answered.
@@ -435,7 +436,7 @@ fn job_of_keys(
     of: KeyCommand,
 ) -> WantedBytes {
     let wanted = WantedBytes::default();
-    let mut batch = KeyBatch::new(of, wanted.found());
+    let mut batch = KeyBatch::new(Each::Key(of), wanted.found());
     for key in keys {
         let hash = world.shard.hash_of(Database::ZERO, &of(key.as_bytes()));
         batch.push(key.as_bytes(), hash);

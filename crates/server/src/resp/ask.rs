@@ -108,20 +108,20 @@ impl<H: Host> Executor<H> {
             true
         });
         if is_answered != Some(true) {
-            let asked = asked_of(command, hash, home);
+            let asked = asked_of(command, hash, home, 0);
             connection.ask(asked, self.host.shards());
             connection.wait(Waiting::all(render, [asked]));
         }
     }
 
-    /// Executes one of a request's commands in the thread's own shard. `None` if
-    /// the reply comes later, for this part of the request.
-    pub(super) fn execute_part_here(
+    /// Executes one of a request's commands in the thread's own shard. What it asks,
+    /// and the reply, unless that comes later, for this part of the request.
+    fn execute_part_here(
         &mut self,
         connection: &mut Connection,
         (command, hash): (&Command<'_>, KeyHash),
         part: usize,
-    ) -> Option<OwnedReply> {
+    ) -> (Asked, Option<OwnedReply>) {
         self.host.counts().executed_here.add(1);
         let home = self.host.home();
         let token = self.token_of(connection, home, part);
@@ -136,10 +136,11 @@ impl<H: Host> Executor<H> {
             }
         });
         let reply = reply.flatten();
+        let asked = asked_of(command, hash, home, 0);
         if reply.is_none() {
-            connection.ask(asked_of(command, hash, home), self.host.shards());
+            connection.ask(asked, self.host.shards());
         }
-        reply
+        (asked, reply)
     }
 
     /// The same command for every shard.
@@ -169,15 +170,11 @@ impl<H: Host> Executor<H> {
             let hash = KeyHash::without_key(self.database);
             let is_here =
                 list.len() <= STREAM_BYTES && self.is_for_here(connection, shard, &command);
-            let reply = match is_here {
+            let (asked, reply) = match is_here {
                 true => self.execute_part_here(connection, (&command, hash), part),
-                false => {
-                    waiting.job_bytes += list.len();
-                    self.submit(connection, shard, part, &command);
-                    None
-                }
+                false => (self.submit(connection, shard, part, &command), None),
             };
-            waiting.add(asked_of(&command, hash, shard), reply);
+            waiting.add(asked, reply);
         }
         connection.wait(waiting);
     }
@@ -236,18 +233,18 @@ impl<H: Host> Executor<H> {
         }
         let token = self.token_of(connection, shard, part);
         let of_key = command.key().map(|_| hash);
+        let asked = asked_of(command, hash, shard, bytes.len());
         self.host.hand(shard, Job { most_objects, hash: of_key, ..Job::execute(bytes, token) });
-        let asked = asked_of(command, hash, shard);
         connection.ask(asked, self.host.shards());
         asked
     }
 }
 
-fn asked_of(command: &Command<'_>, hash: KeyHash, shard: usize) -> Asked {
+fn asked_of(command: &Command<'_>, hash: KeyHash, shard: usize, bytes: usize) -> Asked {
     let what = match command.key() {
         _ if command.is_write() => What::Write,
         Some(_) => What::Read(group(hash)),
         None => What::Other,
     };
-    Asked { shard, what }
+    Asked { shard, what, bytes }
 }

@@ -183,7 +183,7 @@ impl<H: Host> Executor<H> {
             Request::TreeCountRefined { name, refine } => {
                 self.count_refined(connection, (name, &refine.to_bytes()));
             }
-            Request::TreeRemove { name, ids } => self.remove_objects(connection, name, &ids),
+            Request::TreeRemove { name, ids } => self.remove_objects(connection, name, ids),
             own => self.own_answer(connection, own),
         }
     }

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, home_of};
-use crate::jobs::{Job, OwnedReply, Token};
+use crate::jobs::{OwnedReply, Token};
 use remora_engine::command::{Command, GeoCommand, Places};
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_engine::moving::Place;
@@ -195,7 +195,7 @@ impl<H: Host> Executor<H> {
             0,
             &mut command,
         );
-        self.host.hand(shard, Job::execute(command, token));
+        self.ask_last(token, (shard, command));
         None
     }
 }

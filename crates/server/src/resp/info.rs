@@ -46,6 +46,8 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         let sum: u64 = shared.shards.iter().map(|shard| field(&shard.thread).get()).sum();
         sum.to_string()
     };
+    let hits: u64 = stats.iter().map(|shard| shard.hits).sum();
+    let read_hits: u64 = shared.shards.iter().map(|shard| shard.thread.hits.get()).sum();
     let over_agents = |field: fn(&crate::shared::AgentCounts) -> &AtomicU64| {
         let sum: u64 = shared.agents.iter().map(|agent| number(field(agent))).sum();
         sum.to_string()
@@ -151,6 +153,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("optimistic_reads", threads(|t| &t.optimistic_reads)),
             ("asked_reads", threads(|t| &t.asked_reads)),
             ("commands_executed_here", threads(|t| &t.executed_here)),
+            ("keys_executed_here", threads(|t| &t.keys_here)),
             ("shard_turns", threads(|t| &t.turns)),
             ("jobs_sent", threads(|t| &t.jobs_sent)),
             ("mail_sent", threads(|t| &t.mail_sent)),
@@ -187,7 +190,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
                 "shard_busy_us",
                 (over_shards(|s| &s.busy_ns).parse::<u64>().unwrap_or(0) / 1000).to_string(),
             ),
-            ("keyspace_hits", sum(|s| s.hits)),
+            ("keyspace_hits", (hits + read_hits).to_string()),
             ("keyspace_misses", sum(|s| s.misses)),
             ("expired_keys", sum(|s| s.expired)),
             ("evicted_keys", sum(|s| s.evicted)),

@@ -37,7 +37,9 @@ fn part_of(token: &Token) -> Part {
 /// What is to be done with answers.
 #[derive(Default)]
 pub(super) struct KeyAnswers {
-    going_on: BTreeMap<Part, GoingOn>,
+    /// With the bytes of each one's job and of what it has found, which are counted among
+    /// those that are pending.
+    going_on: BTreeMap<Part, (GoingOn, usize)>,
     /// Random numbers that were drawn.
     drawn: u64,
 }
@@ -61,6 +63,18 @@ enum GoingOn {
     Moving(Box<Moving>),
     /// A key gets what was found.
     Storing(Box<Storing>),
+    /// The answer is the reply.
+    Last,
+}
+
+impl GoingOn {
+    /// Bytes that were found.
+    const fn found_bytes(&self) -> usize {
+        match self {
+            Self::Keys { found, .. } => found.len(),
+            _ => 0,
+        }
+    }
 }
 
 impl<H: Host> Executor<H> {
@@ -142,7 +156,19 @@ impl<H: Host> Executor<H> {
     /// A key gets what was found for the request that waits by this token.
     pub(super) fn store(&mut self, token: Token, storing: Storing) {
         let moving::Next::Ask(shard, command) = storing.first() else { return };
-        self.key_answers.going_on.insert(part_of(&token), GoingOn::Storing(Box::new(storing)));
+        self.ask_on(token, GoingOn::Storing(Box::new(storing)), (shard, command));
+    }
+
+    /// The last job of the request that waits by this token.
+    pub(super) fn ask_last(&mut self, token: Token, job: (usize, Vec<u8>)) {
+        self.ask_on(token, GoingOn::Last, job);
+    }
+
+    /// The next job of a request, and how it goes on with the answer.
+    fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
+        let bytes = command.len() + on.found_bytes();
+        self.counts().pending_bytes.change(0, bytes);
+        self.key_answers.going_on.insert(part_of(&token), (on, bytes));
         self.host.hand(shard, Job::execute(command, token));
     }
 
@@ -154,7 +180,7 @@ impl<H: Host> Executor<H> {
     /// The next request of a connection goes on so when its part is answered.
     fn go_on_with(&mut self, connection: &Connection, part: usize, on: GoingOn) {
         let part = (connection.slot, connection.serial, connection.next_request(), part);
-        self.key_answers.going_on.insert(part, on);
+        self.key_answers.going_on.insert(part, (on, 0));
     }
 
     /// Goes on with what a shard has answered: the reply if that is all, none if
@@ -169,7 +195,10 @@ impl<H: Host> Executor<H> {
             return Some(reply);
         }
         let part = part_of(&token);
-        let Some(mut on) = self.key_answers.going_on.remove(&part) else { return Some(reply) };
+        let Some((mut on, bytes)) = self.key_answers.going_on.remove(&part) else {
+            return Some(reply);
+        };
+        self.counts().pending_bytes.change(bytes, 0);
         let shards = self.host.shards();
         let next = match &mut on {
             GoingOn::Scan { shard, filter } => {
@@ -197,14 +226,14 @@ impl<H: Host> Executor<H> {
             }
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
+            GoingOn::Last => Next::Reply(reply),
         };
         match next {
             // What is under way to a key ends, though its connection has gone.
             Next::Ask(shard, command)
                 if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
             {
-                self.key_answers.going_on.insert(part, on);
-                self.host.hand(shard, Job::execute(command, token));
+                self.ask_on(token, on, (shard, command));
                 None
             }
             Next::Ask(..) => None,

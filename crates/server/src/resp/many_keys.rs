@@ -1,5 +1,6 @@
 //! Requests that do the same with each of many keys: MGET, DEL, EXISTS, TOUCH and
-//! DEBUG DIGEST-VALUE.
+//! DEBUG DIGEST-VALUE; and RTREE.REM, with many objects of one tree, of which holds what
+//! is said of keys.
 //!
 //! Keys of the thread's own shard are executed in place, reads of other shards' keys
 //! are tried in their memory. What is left goes as one job to each shard, which comes
@@ -16,7 +17,7 @@ use super::pending::{Part, write_reply};
 use super::read::Read;
 use super::unanswered::{Asked, What, group};
 use crate::jobs::{Job, Order, OwnedReply};
-use crate::key_batch::{KeyBatch, KeyCommand, KeyReplies, REPLY_HEAD_BYTES, WantedBytes};
+use crate::key_batch::{Each, KeyBatch, KeyCommand, KeyReplies, REPLY_HEAD_BYTES, WantedBytes};
 use crate::large_jobs::Here;
 use remora_engine::STREAM_CLASS;
 use remora_engine::command::{Command, Reply};
@@ -52,7 +53,7 @@ struct Group {
 
 /// A request that waits for some of its keys.
 pub struct ManyKeys {
-    of: KeyCommand,
+    each: Each,
     render: Render,
     keys: usize,
     /// Keys at the end of the request that no turn has taken yet.
@@ -70,13 +71,15 @@ pub struct ManyKeys {
     job_bytes: usize,
     /// The values are more than a reply may have: nothing more is read.
     is_too_large: bool,
+    /// It is counted among the commands that the own shard has executed.
+    is_counted: bool,
 }
 
 impl ManyKeys {
     /// No key is taken yet.
-    fn new(of: KeyCommand, render: Render, keys: usize, answers: Answers) -> Self {
+    fn new(each: Each, render: Render, keys: usize, answers: Answers) -> Self {
         Self {
-            of,
+            each,
             render,
             keys,
             left: keys,
@@ -87,6 +90,7 @@ impl ManyKeys {
             value_bytes: 0,
             job_bytes: 0,
             is_too_large: false,
+            is_counted: false,
         }
     }
 
@@ -119,7 +123,7 @@ impl ManyKeys {
     pub fn take(&mut self, part: usize, reply: OwnedReply, answered: impl FnMut(Asked)) {
         let group = &mut self.groups[part];
         let shard = group.shard;
-        group.keys.iter().map(|&(_, what)| Asked { shard, what }).for_each(answered);
+        group.keys.iter().map(|&(_, what)| Asked { shard, what, bytes: 0 }).for_each(answered);
         self.missing -= 1;
         self.job_bytes -= group.job_bytes;
         let heads = if group.is_list { group.keys.len() * REPLY_HEAD_BYTES } else { 0 };
@@ -186,17 +190,28 @@ impl<H: Host> Executor<H> {
     }
 
     /// One command for each key.
-    pub(super) fn each_key<'a>(
+    pub(super) fn each_key(
         &mut self,
         connection: &mut Connection,
-        mut keys: impl ExactSizeIterator<Item = &'a [u8]>,
+        keys: Keys<'_>,
         of: KeyCommand,
+        render: Render,
+    ) {
+        self.each(connection, keys, Each::Key(of), render);
+    }
+
+    /// The same with each.
+    pub(super) fn each(
+        &mut self,
+        connection: &mut Connection,
+        mut keys: Keys<'_>,
+        each: Each,
         render: Render,
     ) {
         let mut answers = std::mem::take(&mut self.answers);
         answers.replies.clear();
         answers.positions.clear();
-        let many = ManyKeys::new(of, render, keys.len(), answers);
+        let many = ManyKeys::new(each, render, keys.len(), answers);
         let many = self.take_keys(connection, many, &mut keys);
         if !many.is_complete() {
             return connection.wait_for_keys(many);
@@ -231,25 +246,36 @@ impl<H: Host> Executor<H> {
         keys: &mut impl Iterator<Item = &'a [u8]>,
     ) -> ManyKeys {
         let (jobs, job_of) = (Vec::new(), [NONE; MAX_SHARDS]);
+        let each = many.each.clone();
+        let place_of_all = match &each {
+            Each::Key(_) => None,
+            Each::Object(tree) => Some(self.route(tree)),
+        };
         let mut request = Request { many, jobs, job_of, may_here: None };
-        let mut most = request.many.left.min(RESP_KEYS_PER_TURN);
+        let mut most = RESP_KEYS_PER_TURN;
         let mut some = [(&[][..], (KeyHash(0), 0)); RESP_REQUESTS_AHEAD];
-        while most > 0 && !request.many.is_too_large {
+        let mut scratch = std::mem::take(&mut self.tree_scratch);
+        while most > 0 && request.many.left > 0 && !request.many.is_too_large {
             let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
             let mut count = 0;
-            for key in keys.take(RESP_REQUESTS_AHEAD.min(most)) {
-                places[count] = self.route(key);
+            for key in keys.take(RESP_REQUESTS_AHEAD.min(most).min(request.many.left)) {
+                places[count] = place_of_all.unwrap_or_else(|| self.route(key));
                 some[count] = (key, places[count]);
                 count += 1;
             }
             self.fetch_each(&places[..count]);
             let first = request.many.keys - request.many.left;
             for (at, &(key, place)) in some[..count].iter().enumerate() {
-                self.one_of_many(connection, &mut request, (key, place, (first + at) as u32));
+                let command = each.command(key, &mut scratch);
+                let key = (key, place, (first + at) as u32);
+                self.one_of_many(connection, &mut request, &command, key);
             }
             request.many.left -= count;
-            most -= count;
+            // What is handed out takes no longer for a tree.
+            let cost = if request.may_here == Some(true) { each.cost() } else { 1 };
+            most = most.saturating_sub(count * cost);
         }
+        self.tree_scratch = scratch;
         if request.many.is_too_large {
             request.many.left = 0;
         }
@@ -261,21 +287,22 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         request: &mut Request,
+        command: &Command<'_>,
         (key, (hash, shard), position): (&[u8], (KeyHash, usize), u32),
     ) {
-        let command = (request.many.of)(key);
         let is_home = shard == self.host.home();
         if is_home {
             let may = request.may_here;
-            let may = may.unwrap_or_else(|| self.is_for_here(connection, shard, &command));
+            let may = may.unwrap_or_else(|| self.is_for_here(connection, shard, command));
             request.may_here = Some(may);
             if may {
-                return self.execute_one_here(connection, request, (&command, hash), position);
+                return self.execute_one_here(connection, request, (command, hash), position);
             }
         } else if matches!(command, Command::Get { .. } | Command::Exists { .. })
             && let Read::Found { from, to, .. } = self.read(connection, key, (hash, shard))
         {
             let wants_value = matches!(command, Command::Get { .. });
+            self.host.counts().hits.add(wants_value.into());
             let value = wants_value.then(|| &self.record[from..to]);
             return request.answer(position, (Status::Ok, 1, value));
         }
@@ -293,7 +320,7 @@ impl<H: Host> Executor<H> {
         let part = *part;
         job.push(key, hash);
         request.many.groups[part].keys.push((position, what));
-        connection.ask(Asked { shard, what }, self.host.shards());
+        connection.ask(Asked { shard, what, bytes: 0 }, self.host.shards());
     }
 
     /// Executes one key's command in the thread's own shard.
@@ -304,7 +331,10 @@ impl<H: Host> Executor<H> {
         (command, hash): (&Command<'_>, KeyHash),
         position: u32,
     ) {
-        self.host.counts().executed_here.add(1);
+        self.host.counts().keys_here.add(1);
+        if !std::mem::replace(&mut request.many.is_counted, true) {
+            self.host.counts().executed_here.add(1);
+        }
         let home = self.host.home();
         let token = self.token_of(connection, home, request.many.groups.len());
         let is_answered = self.host.with_own(|shard, jobs, now| {
@@ -330,7 +360,7 @@ impl<H: Host> Executor<H> {
             is_list: false,
             job_bytes: 0,
         });
-        connection.ask(Asked { shard: home, what }, self.host.shards());
+        connection.ask(Asked { shard: home, what, bytes: 0 }, self.host.shards());
     }
 
     /// Hands out a turn's jobs.
@@ -377,7 +407,7 @@ impl Request {
             self.job_of[shard] = self.jobs.len() as u8;
             let found = self.many.wanted.get_or_insert_default().found();
             let part = self.many.groups.len();
-            self.jobs.push((part, Box::new(KeyBatch::new(self.many.of, found))));
+            self.jobs.push((part, Box::new(KeyBatch::new(self.many.each.clone(), found))));
             let keys = Vec::new();
             self.ask(Group { shard, keys, reply: None, is_list: true, job_bytes: 0 });
         }

@@ -138,7 +138,7 @@ pub struct Waiting {
     pub missing: usize,
     /// Bytes of the values that have come.
     pub bytes: usize,
-    /// Bytes of its jobs that are counted, as they are about many keys.
+    /// Bytes of its jobs that are not answered.
     pub job_bytes: usize,
     /// What each part asks.
     pub asked: SmallVec<[Asked; 1]>,
@@ -150,8 +150,9 @@ impl Waiting {
     /// One of which every part was asked for.
     pub fn all(render: Render, asked: impl IntoIterator<Item = Asked>) -> Self {
         let asked: SmallVec<[Asked; 1]> = asked.into_iter().collect();
-        let parts = smallvec![None; asked.len()];
-        Self { render, parts, missing: asked.len(), bytes: 0, job_bytes: 0, asked, rest: None }
+        let (parts, missing) = (smallvec![None; asked.len()], asked.len());
+        let job_bytes = asked.iter().map(|asked| asked.bytes).sum();
+        Self { render, parts, missing, bytes: 0, job_bytes, asked, rest: None }
     }
 
     /// One whose only part is there.
@@ -164,6 +165,7 @@ impl Waiting {
     /// Adds a part that was asked for, or whose reply is there.
     pub fn add(&mut self, asked: Asked, reply: Option<OwnedReply>) {
         self.missing += reply.is_none() as usize;
+        self.job_bytes += asked.bytes;
         self.bytes += reply.as_ref().and_then(|reply| reply.value.as_ref()).map_or(0, Vec::len);
         self.parts.push(reply);
         self.asked.push(asked);

@@ -48,7 +48,10 @@ impl<H: Host> Executor<H> {
         };
         let value = &self.record[from..to];
         match *command {
-            Command::Get { .. } => connection.reply(|out, _| encode::bulk(out, value)),
+            Command::Get { .. } => {
+                self.host.counts().hits.add(1);
+                connection.reply(|out, _| encode::bulk(out, value));
+            }
             Command::GetRange { start, end, .. } => {
                 let part = &value[range(value.len(), start.into(), end.into())];
                 connection.reply(|out, _| encode::bulk(out, part));
@@ -102,3 +105,6 @@ impl<H: Host> Executor<H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,11 +7,12 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Part, Waiting, write_reply};
+use super::pending::{Part, write_reply};
 use crate::jobs::{Job, OwnedReply, Token};
+use crate::key_batch::Each;
 use remora_engine::command::{Command, ObjectId, Reply, TreeCommand};
 use remora_engine::geo_read::Unread;
-use remora_front::request::{ObjectForm, Render};
+use remora_front::request::{Keys, ObjectForm, Render};
 use remora_front::resp::encode;
 use remora_front::tree_reply;
 use remora_index::hash::TableRef;
@@ -99,23 +100,20 @@ impl<H: Host> Executor<H> {
         self.tree_scratch = scratch;
     }
 
-    /// Removes objects of a tree, each by itself.
+    /// Removes objects of a tree, each by itself; most requests name one.
     pub(super) fn remove_objects(
         &mut self,
         connection: &mut Connection,
         name: &[u8],
-        ids: &[ObjectId<'_>],
+        ids: Keys<'_>,
     ) {
-        let (_, shard) = self.route(name);
-        let (mut asked, mut scratch) = (Vec::with_capacity(ids.len()), Vec::new());
-        for (part, &id) in ids.iter().enumerate() {
-            // Any id can be asked for.
-            if let Ok(request) = (TreeCommand::Remove { id }).request(&mut scratch) {
-                let command = Command::Of { key: name, request };
-                asked.push(self.submit(connection, shard, part, &command));
+        match (ids.len(), ids.clone().next()) {
+            (1, Some(id)) => {
+                let command = TreeCommand::Remove { id: ObjectId::of_text(id) };
+                self.tree(connection, (name, &command), Render::Sum, usize::MAX);
             }
+            _ => self.each(connection, ids, Each::Object(name.into()), Render::Sum),
         }
-        connection.wait(Waiting::all(Render::Sum, asked));
     }
 
     /// Answers a search from the shard's memory, if this session may read it

@@ -18,6 +18,8 @@ pub struct Asked {
     pub shard: usize,
     /// What it is to do.
     pub what: What,
+    /// Bytes of the job that asks it.
+    pub bytes: usize,
 }
 
 /// What a shard is asked to do.
@@ -125,7 +127,7 @@ mod tests {
         let may_read = |unanswered: &Unanswered| {
             [(0, key), (0, other), (1, key)].map(|(shard, hash)| unanswered.may_read(shard, hash))
         };
-        let of = |shard, what| Asked { shard, what };
+        let of = |shard, what| Asked { shard, what, bytes: 0 };
         assert_eq!(may_read(&unanswered), [true; 3]);
         let read = of(0, What::Read(group(key)));
         unanswered.ask(read, 2);

@@ -79,7 +79,10 @@ impl Connection {
             }
             _ => return,
         };
-        self.unanswered.answered(waiting.asked[token.part]);
+        let asked = waiting.asked[token.part];
+        self.unanswered.answered(asked);
+        waiting.job_bytes -= asked.bytes;
+        self.job_bytes -= asked.bytes;
         waiting.missing -= 1;
         waiting.rest = Some(token).filter(|_| reply.has_more);
         let bytes = reply.value.as_ref().map_or(0, Vec::len);
@@ -94,8 +97,8 @@ impl Connection {
         self.settle();
     }
 
-    /// Bytes of its jobs about many keys that are not answered, and of replies that wait
-    /// for a shard or for an earlier reply.
+    /// Bytes of its jobs that are not answered, and of replies that wait for a shard or for
+    /// an earlier reply.
     pub const fn pending_bytes(&self) -> usize {
         self.job_bytes + self.held_bytes
     }
@@ -113,7 +116,6 @@ impl Connection {
                 Some(Pending::Waiting(waiting, protocol)) if waiting.missing == 0 => {
                     let protocol = *protocol;
                     self.held_parts -= waiting.parts.len();
-                    self.job_bytes -= waiting.job_bytes;
                     if let [Some(part)] = &waiting.parts[..]
                         && !is_long(waiting.render)
                     {

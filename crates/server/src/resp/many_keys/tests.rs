@@ -1,7 +1,7 @@
 //! Requests of more keys than a turn takes, and what comes behind them.
 
-use crate::resp::trees::tests::{World, request};
-use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_PAUSE_JOB_BYTES};
+use crate::resp::trees::tests::{World, add_row, request};
+use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_PAUSE_JOB_BYTES, RESP_REQUESTS_PER_TURN};
 
 #[test]
 fn what_goes_in_turns_is_not_overtaken_by_what_is_executed_at_once() {
@@ -76,6 +76,47 @@ fn a_request_of_very_many_keys_takes_turns() {
     }
 }
 
+/// RTREE.REM names objects of one tree: they are handed out and removed as keys are, in
+/// place fewer in a turn.
+#[test]
+fn objects_of_a_tree_are_removed_in_turns() {
+    const OBJECTS: usize = 3_000;
+    const IDS: usize = 10_000;
+    let ids: String = (0..IDS).map(|id| format!(" {id}")).collect();
+    for (mut world, most_ids) in
+        [(World::at_home(2), RESP_REQUESTS_PER_TURN + 2), (World::new(2), RESP_KEYS_PER_TURN + 2)]
+    {
+        let is_home = most_ids < RESP_KEYS_PER_TURN;
+        assert_eq!(world.call(0, "RTREE.REM t 0 1 2\r\n").0, ":0\r\n", "there is no tree");
+        add_row(&mut world, OBJECTS);
+        // One alone is executed as any command.
+        assert_eq!(world.call(0, "RTREE.REM t 7\r\n"), (":1\r\n".into(), !is_home as usize));
+        let lines = request(&format!("RTREE.REM t{ids}")) + "RTREE.ADDPOINT t 8 0 0\r\n";
+        let (found, most) = serve_in_turns(&mut world, &(lines + "RTREE.COUNT t 0 0 9 9\r\n"));
+        assert_eq!(found, format!(":{}\r\n:1\r\n:1\r\n", OBJECTS - 1));
+        assert!((most_ids / 2..=most_ids).contains(&most), "{most} ids in a turn");
+        let (reply, jobs) = world.call(0, &request(&format!("RTREE.REM t{ids}")));
+        let most_jobs = if is_home { 0 } else { IDS.div_ceil(RESP_KEYS_PER_TURN) };
+        assert_eq!((reply, jobs), (":1\r\n".into(), most_jobs));
+        world.call(0, "SET s 1\r\n");
+        assert!(world.call(0, "RTREE.REM s 1 2\r\n").0.starts_with("-WRONGTYPE"));
+    }
+}
+
+/// Their jobs pause the connection, too.
+#[test]
+fn jobs_about_objects_are_counted() {
+    let mut world = World::new(1);
+    let ids: String = (0..60_000).map(|id| format!(" o{id}")).collect();
+    world.send(0, &request(&format!("RTREE.REM t{ids}")));
+    world.serve_until_idle();
+    let (ids, held) = world.waiting_keys();
+    assert!(ids < 60_000 && held > RESP_PAUSE_JOB_BYTES, "{ids} ids, {held} bytes");
+    assert_eq!(world.pending_bytes().0, held);
+    assert_eq!(world.call(0, "PING\r\n").0, ":0\r\n+PONG\r\n");
+    assert_eq!(world.pending_bytes(), (0, 0));
+}
+
 /// The jobs of one request pause it too, and its client may go meanwhile.
 #[test]
 fn jobs_of_a_request_are_handed_out_as_earlier_ones_are_answered() {
@@ -113,6 +154,64 @@ fn a_connection_with_many_keys_under_way_is_paused() {
     assert_eq!(rest, requests, "the others go on when those are answered");
     assert_eq!(replies, ":0\r\n".repeat(requests));
     assert_eq!(world.call(0, "PING\r\n").0, "+PONG\r\n");
+}
+
+/// So is what any command asks: a pipeline of long values does not gather in its shard.
+#[test]
+fn a_connection_with_long_jobs_under_way_is_paused() {
+    const VALUE_BYTES: usize = 60_000;
+    let mut world = World::new(1);
+    let value = "v".repeat(VALUE_BYTES);
+    for (request, reply) in [
+        (request(&format!("SET k {value}")), "+OK\r\n".to_string()),
+        (request(&format!("MSET k {value}")), "+OK\r\n".into()),
+        (request(&format!("HSET h f {value}")), ":0\r\n".into()),
+    ] {
+        world.call(0, "HSET h f 1\r\n");
+        world.send(0, &request.repeat(100));
+        let under_way = world.serve_until_idle();
+        assert_eq!(under_way, RESP_PAUSE_JOB_BYTES / VALUE_BYTES + 1);
+        let (held, found) = world.pending_bytes();
+        let whole = under_way * VALUE_BYTES;
+        assert!((whole..whole + whole / 10).contains(&held), "{held} bytes");
+        assert_eq!((world.call(0, "").0, found), (reply.repeat(100), 0));
+        assert_eq!(world.pending_bytes(), (0, 0));
+    }
+}
+
+/// A request that goes on with what a shard has answered counts what it has found and
+/// what it asks next, also if its client goes.
+#[test]
+fn bytes_of_requests_that_go_on_are_counted() {
+    let mut world = World::new(2);
+    let keys: String = (0..3_000).map(|key| format!(" key:{key:04} v")).collect();
+    world.call(0, &request(&format!("MSET{keys}")));
+    for is_cut in [false, true] {
+        world.send(0, "KEYS *\r\n");
+        world.serve_until_idle();
+        world.begin();
+        world.serve();
+        world.serve_until_idle();
+        let (held, _) = world.pending_bytes();
+        assert!((8_000..20_000).contains(&held), "{held} bytes of a thousand keys");
+        match is_cut {
+            false => assert!(world.call(0, "").0.starts_with("*3000\r\n")),
+            true => world.cut(0),
+        }
+        assert_eq!(world.pending_bytes(), (0, 0));
+    }
+    // A search's outcome that goes to another key.
+    let members: String = (0..500).map(|at| format!(" 1.5 1.5 m{at}")).collect();
+    world.call(1, &request(&format!("GEOADD g{members}")));
+    world.send(1, "GEOSEARCHSTORE to g FROMLONLAT 1 1 BYRADIUS 900 km\r\n");
+    world.serve_until_idle();
+    while world.pending_bytes().0 < 500 {
+        world.begin();
+        world.serve();
+    }
+    assert!(world.pending_bytes().0 > 500 * 16, "what is stored");
+    assert_eq!(world.call(1, "").0, ":500\r\n");
+    assert_eq!(world.pending_bytes(), (0, 0));
 }
 
 /// INFO's count goes up with the jobs, what they find and replies that wait, and down

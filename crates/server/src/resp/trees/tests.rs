@@ -308,7 +308,7 @@ impl World {
 
     /// Keys that were looked up so far or wait for the shard.
     pub fn keys_taken(&self) -> usize {
-        let here = self.connections.host().counts.executed_here.get();
+        let here = self.connections.host().counts.keys_here.get();
         (here + self.reads().0) as usize + self.waiting_keys().0
     }
 
@@ -324,13 +324,19 @@ impl World {
         (self.connections.wait_for_parts(), abandoned)
     }
 
+    /// Hits of reads in memory, and of the shard.
+    pub fn hits(&self) -> (u64, u64) {
+        let Fake { counts, shard, .. } = self.connections.host();
+        (counts.hits.get(), shard.stats().hits)
+    }
+
     pub fn reads(&self) -> (u64, u64) {
         let counts = &self.connections.host().counts;
         (counts.optimistic_reads.get(), counts.asked_reads.get())
     }
 }
 
-fn add_row(world: &mut World, count: usize) {
+pub(in crate::resp) fn add_row(world: &mut World, count: usize) {
     let lines: String = (0..count).map(|id| format!("RTREE.ADDPOINT t {id} {id} 0\r\n")).collect();
     assert_eq!(world.call(0, &lines).0, ":1\r\n".repeat(count));
 }
@@ -492,7 +498,9 @@ fn a_thread_executes_commands_of_its_own_shard_at_once() {
     assert_eq!(world.call(0, lines), (replies.into(), 0));
     assert_eq!(world.reads(), (0, 0));
     let counts = &world.connections.host().counts;
-    assert_eq!(counts.executed_here.get(), 4 + 3 + 3 + 2);
+    // Each command once, however many keys it names.
+    assert_eq!((counts.executed_here.get(), counts.commands.get()), (7, 7));
+    assert_eq!(counts.keys_here.get(), 3 + 3 + 2);
     assert_eq!(counts.writes.get(), 1, "the replies of a turn leave together");
 }
 
