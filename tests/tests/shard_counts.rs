@@ -159,15 +159,13 @@ fn what_comes_together_goes_together() {
     assert!(rises(|c| c.bytes, |c| c.writes) > 2.0, "bytes per write: {few:?} {many:?}");
 }
 
-/// Threads that find work with their last look before they sleep do not look at their
-/// sockets then.
+/// A thread looks at its sockets by sleeping, or when it has been busy for some turns.
 #[test]
 fn looks_at_sockets_are_sleeps_and_those_of_busy_threads() {
     let server = server();
     let mut connections: Vec<Resp> = (0..SESSIONS).map(|_| server.resp()).collect();
-    let sets: Vec<u8> = (0..BATCH)
-        .flat_map(|at| encode(&[b"SET", format!("key-{at}").as_bytes(), b"v"]))
-        .collect();
+    let sets: Vec<u8> =
+        (0..BATCH).flat_map(|at| encode(&[b"SET", format!("key-{at}").as_bytes(), b"v"])).collect();
     for _ in 0..10 * ROUNDS {
         connections.iter_mut().for_each(|resp| resp.send_raw(&sets).unwrap());
         for resp in &mut connections {

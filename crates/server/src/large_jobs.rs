@@ -15,8 +15,7 @@ use remora_engine::command::Command;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES,
-    STREAM_PIECE_BYTES,
+    JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
 };
 use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;

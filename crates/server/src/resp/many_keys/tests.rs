@@ -83,10 +83,9 @@ fn objects_of_a_tree_are_removed_in_turns() {
     const OBJECTS: usize = 3_000;
     const IDS: usize = 10_000;
     let ids: String = (0..IDS).map(|id| format!(" {id}")).collect();
-    for (mut world, most_ids) in [
-        (World::at_home(2), RESP_REQUESTS_PER_TURN + 2),
-        (World::new(2), RESP_KEYS_PER_TURN + 2),
-    ] {
+    for (mut world, most_ids) in
+        [(World::at_home(2), RESP_REQUESTS_PER_TURN + 2), (World::new(2), RESP_KEYS_PER_TURN + 2)]
+    {
         let is_home = most_ids < RESP_KEYS_PER_TURN;
         assert_eq!(world.call(0, "RTREE.REM t 0 1 2\r\n").0, ":0\r\n", "there is no tree");
         add_row(&mut world, OBJECTS);
