@@ -159,8 +159,7 @@ fn what_comes_together_goes_together() {
     assert!(rises(|c| c.bytes, |c| c.writes) > 2.0, "bytes per write: {few:?} {many:?}");
 }
 
-/// Threads that find work with their last look before they sleep do not look at their
-/// sockets then.
+/// A thread looks at its sockets by sleeping, or when it has been busy for some turns.
 #[test]
 fn looks_at_sockets_are_sleeps_and_those_of_busy_threads() {
     let server = server();

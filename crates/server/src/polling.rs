@@ -67,7 +67,7 @@ impl Polling {
 mod tests {
     use super::*;
 
-    /// Work comes `gaps` after the agent was done with what came before.
+    /// Work comes `gaps` after the thread was done with what came before.
     /// How often it polled for it.
     fn polls(polling: &mut Polling, gaps: impl IntoIterator<Item = Duration>) -> u32 {
         let mut now = Instant::now();
@@ -78,7 +78,7 @@ mod tests {
             now += gap;
             // What comes later than the spin finds it asleep.
             if gap > SPIN {
-                assert!(!polling.polls_on(now), "an idle agent does not poll");
+                assert!(!polling.polls_on(now), "an idle thread does not poll");
             }
         }
         polls

@@ -18,9 +18,8 @@ pub const RESP_PIECE_BYTES: usize = 256 << 10;
 /// Requests of one RESP connection that wait for shards, above which its
 /// further requests wait too.
 pub const RESP_PAUSE_PENDING: usize = 1024;
-/// Bytes of the jobs of one RESP connection about many keys, above which its further
-/// requests wait until some are answered: with one request more, what it can have
-/// other shards hold.
+/// Bytes of the jobs of one RESP connection, above which its further requests wait
+/// until some are answered: with one request more, what it can have other shards hold.
 pub const RESP_PAUSE_JOB_BYTES: usize = 1 << 20;
 /// A RESP client that has not read this much of its replies is cut off. The
 /// longest reply, with the lengths of its parts, fits behind what pauses and

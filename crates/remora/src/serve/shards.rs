@@ -5,7 +5,7 @@
 //! more of them than physical cores: hardware threads of one core share its
 //! units, and a thread that waits for its turn holds up every request to its
 //! data. Some cores stay free for what is not a shard: the kernel's network work,
-//! the control thread, the agent, and clients of this machine. Of two cores that
+//! the control thread, the acceptor, and clients of this machine. Of two cores that
 //! is one: two shards would forward half of all writes to each other and take
 //! turns with their clients. And a shard that has too little memory refuses
 //! values that one with all of it would take.
