@@ -23,7 +23,7 @@ use remora_fabric::shm::{Bell, Doorbell, ShmLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, Transport};
 use remora_index::hash::TableRef;
 use remora_layout::hello::ServerHello;
-use remora_layout::limits::MAX_CLIENT_SESSIONS;
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_SEARCH_REPLY_BYTES, SEARCH_REPLY_ARENAS};
 use remora_layout::session::WITHDRAWN_WORD;
 use remora_layout::slot::SlotTable;
 use std::os::unix::net::UnixStream;
@@ -152,6 +152,8 @@ pub(crate) struct Connection {
     pub pointer_table: Option<PointerTable>,
     /// Each shard's table, as it was when the process connected.
     pub tables: Vec<TableRef>,
+    /// Bytes of all replies to one search, at most.
+    pub search_bytes: u64,
     /// Seed of the rings.
     seed: u64,
     /// By number; each is made when a session first stands there.
@@ -200,7 +202,9 @@ impl Connection {
             Carrier::Shm { .. } => hello.ring_sets().expect("looked at when the client connected"),
             Carrier::Far(_) | Carrier::Other(_) => 1,
         };
+        let largest = tables.iter().map(|table| table.region_bytes).max().unwrap_or(0);
         Ok(Self {
+            search_bytes: largest.saturating_mul(SEARCH_REPLY_ARENAS).min(MAX_SEARCH_REPLY_BYTES),
             guard: ForkGuard::new()?,
             number: hello.session.get(),
             life: hello.life.get(),

@@ -46,6 +46,8 @@ struct Abandoned {
     request: RequestAt,
     /// The memory that the reply may fill.
     part: Option<Part>,
+    /// It is a search, whose replies still come in parts.
+    is_search: bool,
 }
 
 /// What the session's own thread uses.
@@ -67,6 +69,12 @@ pub(crate) struct Inbox {
     /// Requests whose replies are still in a ring, and `HELD`: 0 means that the number
     /// can be given out.
     users: AtomicU32,
+    /// The search that the session waits for, as [`search_number`]; 0 without one. It
+    /// sends one at a time.
+    search: AtomicU32,
+    /// Bytes of the replies to searches that were followed by another, since the last
+    /// search began.
+    part_bytes: AtomicUsize,
     /// How the session's thread waits: the constants above.
     waits: AtomicU32,
     /// Other threads lock it only while a request is abandoned.
@@ -96,6 +104,7 @@ impl Inbox {
         drop(own);
         self.waiting.store(0, Ordering::Relaxed);
         self.abandoned.store(0, Ordering::Relaxed);
+        self.search.store(0, Ordering::Relaxed);
         self.waits.store(0, Ordering::Relaxed);
         true
     }
@@ -122,6 +131,35 @@ impl Inbox {
     /// The last reply to a request was taken out of the ring by its own session.
     pub fn took_reply(&self) {
         self.users.fetch_sub(1, Ordering::Release);
+    }
+
+    /// A search is about to be sent: it may have several replies.
+    pub fn begin_search(&self, request: RequestAt) {
+        self.part_bytes.store(0, Ordering::Relaxed);
+        self.search.store(search_number(request), Ordering::Release);
+    }
+
+    /// Its last reply was taken, or it was not sent.
+    pub fn end_search(&self) {
+        self.search.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a reply of so many bytes may come that is followed by another to the
+    /// same request: only a search has such, and all of them together no more than `most`
+    /// bytes. Called by the thread that takes the reply out of the ring.
+    pub fn admits_part(&self, to: RequestAt, bytes: usize, most: u64) -> bool {
+        let is_search = self.search.load(Ordering::Acquire) == search_number(to)
+            || self.is_abandoned_search(to);
+        let before = self.part_bytes.fetch_add(bytes, Ordering::Relaxed);
+        is_search && (before + bytes) as u64 <= most
+    }
+
+    fn is_abandoned_search(&self, request: RequestAt) -> bool {
+        self.abandoned.load(Ordering::Relaxed) > 0
+            && lock(&self.own)
+                .abandoned
+                .iter()
+                .any(|late| late.request == request && late.is_search)
     }
 
     /// Another thread took this session's reply out of a ring. Says whether
@@ -157,9 +195,14 @@ impl Inbox {
 
     /// The session no longer waits for the reply to this request.
     pub fn abandon(&self, request: RequestAt) {
+        let is_search = self.search.load(Ordering::Relaxed) == search_number(request);
         let mut own = lock(&self.own);
-        own.abandoned.push(Abandoned { request, part: None });
+        own.abandoned.push(Abandoned { request, part: None, is_search });
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
+        if is_search {
+            // Whoever finds it gone finds the entry.
+            self.search.store(0, Ordering::Release);
+        }
         // A thread that delivers the last reply from here on finds the entry.
         fence(Ordering::SeqCst);
         own.take_in(&self.delivered);
@@ -207,7 +250,7 @@ impl Inbox {
     }
 
     /// Whether one of this shard's does.
-    fn has_reply_of(&self, shard: usize) -> bool {
+    pub fn has_reply_of(&self, shard: usize) -> bool {
         self.has_reply() && {
             let mut own = lock(&self.own);
             own.take_in(&self.delivered);
@@ -228,7 +271,8 @@ impl Inbox {
         Some(reply.payload)
     }
 
-    /// The thread is about to sleep in the kernel; false if it must not.
+    /// The thread has looked at the rings, and is about to sleep in the kernel; false if
+    /// it must not.
     pub fn may_sleep_in_kernel(&self, shard: usize) -> bool {
         self.waits.fetch_or(IN_KERNEL, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -297,10 +341,15 @@ impl Inbox {
     }
 }
 
+/// A request as a number that is not 0.
+fn search_number(request: RequestAt) -> u32 {
+    (request.shard as u32 + 1) << 16 | request.sequence as u32
+}
+
 impl Own {
     /// Takes in what was delivered.
     fn take_in(&mut self, delivered: &SegQueue<Delivered>) {
-        // Bounded by what is in flight.
+        // Bounded by what is in flight, and by what a search may give.
         while let Some(reply) = delivered.pop() {
             self.replies.push_back(reply);
         }

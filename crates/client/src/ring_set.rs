@@ -209,12 +209,12 @@ impl RingSet {
         }
     }
 
-    /// Whether a reply may have come that nobody is taking: the last look before
-    /// a sleep.
+    /// Whether a reply may have come that nobody is taking, or that somebody is about to
+    /// deliver: the last look at the rings before a sleep.
     pub fn has_reply(&self, connection: &Connection) -> bool {
         connection.over().is_some()
             || self.lanes.iter().any(|lane| {
-                lane.outstanding.load(Ordering::Relaxed) > 0
+                lane.outstanding.load(Ordering::Acquire) > 0
                     && (try_lock(&lane.receiving).is_none_or(|ring| ring.receiver.has_frame())
                         || lane.may_push_on(connection))
             })
