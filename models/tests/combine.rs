@@ -15,6 +15,8 @@ use std::convert::Infallible;
 struct Shared {
     left: [AtomicU64; 2],
     ring: Mutex<[u64; 2]>,
+    /// A combiner has let another thread look, which waits.
+    is_handed_on: AtomicU64,
 }
 
 impl Shared {
@@ -31,21 +33,38 @@ impl Shared {
             Ok::<_, Infallible>(true)
         };
         let waits = || left() != seen.get();
-        combine(waits, || self.ring.try_lock().ok(), drain).unwrap();
+        let hand_on = || self.is_handed_on.store(1, Ordering::Relaxed);
+        combine(waits, || self.ring.try_lock().ok(), drain, hand_on).unwrap();
     }
 }
 
-/// Two threads send so many messages each. Whether in any run one of them is left.
+/// Two threads send so many messages each.
+fn send_both(messages: [u64; 2]) -> Arc<Shared> {
+    let shared = Arc::new(Shared::default());
+    let other = Arc::clone(&shared);
+    let other = thread::spawn(move || {
+        (1..=messages[1]).for_each(|message| other.send(1, message));
+    });
+    (1..=messages[0]).for_each(|message| shared.send(0, message));
+    other.join().unwrap();
+    shared
+}
+
+/// Two threads send so many messages each. Whether in any run one of them is left, and
+/// no thread was let look for it.
 fn is_lost(messages: [u64; 2], preemptions: Option<usize>) -> bool {
     any_run(preemptions, move || {
-        let shared = Arc::new(Shared::default());
-        let other = Arc::clone(&shared);
-        let other = thread::spawn(move || {
-            (1..=messages[1]).for_each(|message| other.send(1, message));
-        });
-        (1..=messages[0]).for_each(|message| shared.send(0, message));
-        other.join().unwrap();
-        *shared.ring.lock().unwrap() != messages
+        let shared = send_both(messages);
+        let is_left = *shared.ring.lock().unwrap() != messages;
+        is_left && shared.is_handed_on.load(Ordering::Relaxed) == 0
+    })
+}
+
+/// The same; whether in any run a thread was let look.
+fn is_handed_on(messages: [u64; 2], preemptions: Option<usize>) -> bool {
+    any_run(preemptions, move || {
+        let shared = send_both(messages);
+        shared.is_handed_on.load(Ordering::Relaxed) == 1
     })
 }
 
@@ -61,4 +80,10 @@ fn nothing_is_left_and_the_model_can_tell() {
         assert!(is_lost(messages, preemptions), "{messages:?}: stores that overtake loads");
         WITHOUT_FENCES.set(false);
     }
+    // The bound is reached.
+    let (messages, preemptions) = ([2, 1], Some(3));
+    assert!(is_handed_on(messages, preemptions));
+    choose(Some(Plant::LeaveWithoutLook));
+    assert!(is_lost(messages, preemptions), "a combiner that leaves without a last look");
+    choose(None);
 }

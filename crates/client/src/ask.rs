@@ -72,7 +72,7 @@ impl Session {
 
     fn try_collect(&mut self, shard: usize, ticket: Ticket) -> Result<Answer, Error> {
         // Before a look at what has arrived: it may take replies for the room.
-        let flushed = self.flush();
+        let flushed = self.send_gathered();
         let arrived = &mut self.shards[shard].arrived;
         if let Some(at) = arrived.iter().position(|(flight, _)| flight.ticket == ticket) {
             let (flight, reply) = arrived.remove(at).expect("it was found there");
@@ -126,7 +126,7 @@ impl Session {
         let Some(&shard) = self.order.front() else { return Ok(false) };
         let shard = shard as usize;
         // Before a look at what has arrived, as in `collect`.
-        let flushed = self.flush();
+        let flushed = self.send_gathered();
         let taken = match self.shards[shard].arrived.pop_front() {
             Some((flight, reply)) => {
                 self.reply = reply;

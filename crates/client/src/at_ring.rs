@@ -1,6 +1,7 @@
 //! One session at the receiving end of one ring: it takes frames out, keeps its
 //! own replies and delivers the others'.
 
+use crate::ask::DOES_NOT_FIT;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::in_flight::{RequestAt, RequestId};
@@ -14,8 +15,6 @@ use remora_ring::{Poll, WRITE_ID};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use zerocopy::FromBytes;
-
-const TOO_MANY_REPLIES: &str = "more replies than its request can have";
 
 /// A frame that was taken out of a ring.
 pub(crate) enum Taken {
@@ -96,7 +95,7 @@ impl AtRing<'_> {
         let most = self.connection.search_bytes;
         match inbox.is_some_and(|inbox| inbox.admits_part(to, self.reply.len(), most)) {
             true => Ok(()),
-            false => Err(self.connection.end(Error::Protocol(TOO_MANY_REPLIES))),
+            false => Err(self.connection.end(DOES_NOT_FIT)),
         }
     }
 

@@ -155,7 +155,7 @@ impl Session {
         path: Path,
     ) -> Result<Got<'_>, Error> {
         self.check()?;
-        self.flush()?;
+        self.send_gathered()?;
         let cost = Counts { operations: 1, ..Counts::default() };
         if path == Path::Ask {
             let begun = self.begin_given(Way::Ask)?;

@@ -198,9 +198,9 @@ impl RingSet {
         }
     }
 
-    /// The thread that slept in the kernel for all no longer does: one of those
-    /// who wait has to.
-    pub fn hand_over_sleep(&self) {
+    /// Lets one of those who are parked look around: the thread that slept in the kernel
+    /// for all no longer does, or one that sent for all goes on with its own work.
+    pub fn nudge_one(&self) {
         Words::full_fence();
         for inbox in self.inboxes() {
             if inbox.nudge_if_parked() {

@@ -38,6 +38,11 @@ const HYBRID_SPIN: Duration = Duration::from_micros(50);
 /// A poller looks after the server's life this often.
 const LIFE_LOOK: Duration = Duration::from_millis(10);
 
+/// While requests wait for room in a ring a parked thread looks for it this often: who
+/// sleeps in the kernel may have gone there before they were handed over, and credit
+/// need not wake it.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
+
 /// A thread that has polled this long counts itself among those who poll, so that
 /// these are no more than there are cores. Requests that are answered before meet
 /// at nothing that other threads write.
@@ -104,7 +109,7 @@ impl Session {
             let waited = self.wait_for_reply(shard, began_ns);
             if self.inbox.take_nudge() {
                 // The nudge was for whoever would sleep in the kernel next.
-                self.set.hand_over_sleep();
+                self.set.nudge_one();
             }
             waited?;
         }
@@ -300,25 +305,37 @@ impl Session {
     /// parked while another thread does that.
     fn sleep(&mut self, shard: usize, timeout: Duration) -> Result<(), Error> {
         let set = Arc::clone(&self.set);
-        let sleep = try_lock(&set.sleep).or_else(|| {
+        let mut sleep = try_lock(&set.sleep);
+        if sleep.is_none() {
             self.inbox.announce_parking();
-            let late = try_lock(&set.sleep);
-            if late.is_none() && self.connection.over().is_none() {
-                self.inbox.park(shard, timeout);
+            sleep = try_lock(&set.sleep);
+            let pushed = match sleep {
+                None => self.push_before_parking(),
+                Some(_) => Ok(()),
+            };
+            if sleep.is_none() && pushed.is_ok() && self.connection.over().is_none() {
+                let for_room = set.waits_for_room();
+                self.inbox.park(shard, if for_room { timeout.min(ROOM_LOOK) } else { timeout });
             } else {
                 self.inbox.awake();
             }
-            late
-        });
+            pushed?;
+        }
         let Some(mut sleep) = sleep else { return Ok(()) };
         // Whoever nudged wanted somebody here.
         self.inbox.take_nudge();
         let slept = self.sleep_for_all(shard, &mut sleep, timeout);
         drop(sleep);
         if !planted(Plant::KeepSleepToOneself) {
-            self.set.hand_over_sleep();
+            self.set.nudge_one();
         }
         slept
+    }
+
+    /// Whoever sends for all may go on with its own work from here on, and finds the
+    /// parking announced; or this thread finds that it has (`crate::combine`).
+    fn push_before_parking(&mut self) -> Result<(), Error> {
+        if planted(Plant::ParkWithoutPush) { Ok(()) } else { self.push_all_on() }
     }
 
     /// Sleeps in the kernel, again and again, and delivers every reply that

@@ -8,6 +8,7 @@
 //! number that it carries.
 
 mod endless;
+mod flush;
 mod network;
 
 use super::*;
@@ -23,7 +24,7 @@ use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES};
 use remora_layout::message::{ReplyHeader, RequestHeader, Status};
-use remora_layout::session::{mailbox_bytes, ring_number, ring_offset, set_offset};
+use remora_layout::session::{credit_word, mailbox_bytes, ring_number, ring_offset, set_offset};
 use remora_layout::slot::SlotTable;
 use remora_ring::Poll;
 use remora_ring::{Receiver, Sender};

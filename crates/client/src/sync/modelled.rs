@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Few: each is a step of its own here, and threads are to come to sleep.
 pub const POLLS_PER_CLOCK: u32 = 2;
 
+/// Few: threads are to reach the bound.
+pub const COMBINE_ROUNDS: usize = 1;
+
 /// Sleeps in the kernel in all runs.
 pub static SLEEPS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 

@@ -3,7 +3,6 @@
 use super::*;
 use remora_engine::command::TreeCommand;
 use remora_layout::message::{HAS_VALUE, MORE};
-use remora_layout::session::credit_word;
 use shuttle::sync::atomic::AtomicBool;
 
 /// Long frames: few steps fill a ring.
