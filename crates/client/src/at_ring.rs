@@ -10,7 +10,6 @@ use crate::ring_set::{Lane, Receiving, RingSet};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::immediate;
 use remora_layout::message::{MORE, ReplyHeader};
-use remora_layout::plant::{Plant, planted};
 use remora_ring::{Poll, WRITE_ID};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -71,16 +70,12 @@ impl AtRing<'_> {
         if !is_last {
             self.admit_part(id)?;
         }
-        let is_early = planted(Plant::TakenBeforeDelivered);
-        if is_last && is_early {
-            self.lane.outstanding.fetch_sub(1, Ordering::Relaxed);
-        }
         if !is_own {
             self.deliver(id)?;
         }
         // Not before its session has it: who sleeps for all looks at this ring for as long
         // as a reply is due in it, and into its inbox afterwards.
-        if is_last && !is_early {
+        if is_last {
             self.lane.outstanding.fetch_sub(1, Ordering::Release);
         }
         Ok(Some(if is_own { Taken::Own(id) } else { Taken::Delivered }))

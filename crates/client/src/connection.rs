@@ -20,7 +20,7 @@ use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use remora_arena::{ForkGuard, ReadView, Words};
 use remora_fabric::far;
 use remora_fabric::shm::{Bell, Doorbell, ShmLink};
-use remora_fabric::{Address, AnyLink, Connected, Link, Transport};
+use remora_fabric::{Address, AnyLink, Connected, Link, LockWaits, Transport};
 use remora_index::hash::TableRef;
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_SEARCH_REPLY_BYTES, SEARCH_REPLY_ARENAS};
@@ -105,11 +105,18 @@ impl Client {
         self.connection.tables.len()
     }
 
-    /// Times that a thread had to wait for another to get at a ring. Over shared
-    /// memory none has to, as long as there are no more sessions than ring sets; over
-    /// a network none ever has to.
+    /// Times that a thread had to wait for another at a lock that a request or its reply
+    /// goes by: at a ring, an inbox, the memory for large replies, and over a network at
+    /// the connection and what it delivers. Over shared memory none has to, as long as
+    /// there are no more sessions than ring sets and no large replies. Over TCP
+    /// locks are held for a copy of frames, never for a system call.
     pub fn lock_waits(&self) -> u64 {
-        self.connection.sets().map(|set| set.lock_waits()).sum()
+        let at_rings: u64 = self.connection.sets().map(|set| set.lock_waits.get()).sum();
+        let over_network = match &self.connection.carrier {
+            Carrier::Far(carrier) => carrier.lock_waits(),
+            Carrier::Shm { .. } | Carrier::Other(_) => 0,
+        };
+        at_rings + self.connection.data_buffers.lock_waits() + over_network
     }
 
     /// What the process's sessions have sent so far.
@@ -353,6 +360,15 @@ impl Connection {
 /// reported there, the rings stay usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`]; counts if another thread has the lock.
+#[inline]
+pub(crate) fn lock_counted<'m, T>(mutex: &'m Mutex<T>, waits: &LockWaits) -> MutexGuard<'m, T> {
+    try_lock(mutex).unwrap_or_else(|| {
+        waits.add();
+        lock(mutex)
+    })
 }
 
 /// Locks, if nobody else holds the lock.

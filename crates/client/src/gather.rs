@@ -98,8 +98,8 @@ impl Session {
         true
     }
 
-    /// Sends what was submitted and not sent yet: when it returns, all requests are in
-    /// the rings, and the shards execute them whatever this process's threads do.
+    /// Sends what was submitted and not sent yet: when it returns, all requests are put
+    /// into the rings, and none waits for another thread of this process to do that.
     ///
     /// # Errors
     /// See [`Error`]. After [`Error::TimedOut`] some requests may be sent later.

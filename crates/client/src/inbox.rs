@@ -8,11 +8,12 @@
 //!   session's thread waits; that thread writes how it waits and then looks for a reply;
 //!   both have a full fence between the two.
 
-use crate::connection::lock;
+use crate::connection::lock_counted;
 use crate::data_buffers::Part;
 use crate::in_flight::RequestAt;
-use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, fence};
+use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
 use crossbeam_queue::SegQueue;
+use remora_fabric::LockWaits;
 use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -84,9 +85,19 @@ pub(crate) struct Inbox {
     /// Held by the session's thread from its last look until it waits.
     parking: Mutex<()>,
     condvar: Condvar,
+    lock_waits: LockWaits,
 }
 
 impl Inbox {
+    /// An inbox; times that a thread waits for another here are counted.
+    pub fn new(lock_waits: LockWaits) -> Self {
+        Self { lock_waits, ..Self::default() }
+    }
+
+    fn lock_own(&self) -> MutexGuard<'_, Own> {
+        lock_counted(&self.own, &self.lock_waits)
+    }
+
     /// Takes the session number that this inbox stands for, if nobody holds
     /// it and no reply to its former holder is still to come.
     pub fn take_if_free(&self) -> bool {
@@ -98,7 +109,7 @@ impl Inbox {
             return false;
         }
         // What was delivered while the former holder left.
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         own.take_in(&self.delivered);
         *own = Own::default();
         drop(own);
@@ -111,7 +122,7 @@ impl Inbox {
 
     /// Gives the number back. What replies may still fill stays.
     pub fn give_back(&self) {
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         own.take_in(&self.delivered);
         own.replies = VecDeque::new();
         drop(own);
@@ -156,7 +167,8 @@ impl Inbox {
 
     fn is_abandoned_search(&self, request: RequestAt) -> bool {
         self.abandoned.load(Ordering::Relaxed) > 0
-            && lock(&self.own)
+            && self
+                .lock_own()
                 .abandoned
                 .iter()
                 .any(|late| late.request == request && late.is_search)
@@ -196,7 +208,7 @@ impl Inbox {
     /// The session no longer waits for the reply to this request.
     pub fn abandon(&self, request: RequestAt) {
         let is_search = self.search.load(Ordering::Relaxed) == search_number(request);
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         own.abandoned.push(Abandoned { request, part: None, is_search });
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
         if is_search {
@@ -217,7 +229,7 @@ impl Inbox {
     /// Keeps the memory that an abandoned request's reply may fill until that
     /// reply has come; if it has, the memory is free.
     pub fn keep(&self, request: RequestAt, part: Part) {
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         if let Some(late) = own.abandoned.iter_mut().find(|late| late.request == request) {
             late.part = Some(part);
         }
@@ -228,7 +240,7 @@ impl Inbox {
         if self.abandoned.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         let at = own.abandoned.iter().position(|late| late.request == request);
         let answered = at.map(|at| own.abandoned.swap_remove(at));
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
@@ -240,7 +252,7 @@ impl Inbox {
     /// Whether a request was abandoned. The answer may lag: then one reply more is kept.
     fn is_abandoned(&self, request: RequestAt) -> bool {
         self.abandoned.load(Ordering::Relaxed) > 0
-            && lock(&self.own).abandoned.iter().any(|late| late.request == request)
+            && self.lock_own().abandoned.iter().any(|late| late.request == request)
     }
 
     /// Whether any reply waits here.
@@ -252,7 +264,7 @@ impl Inbox {
     /// Whether one of this shard's does.
     pub fn has_reply_of(&self, shard: usize) -> bool {
         self.has_reply() && {
-            let mut own = lock(&self.own);
+            let mut own = self.lock_own();
             own.take_in(&self.delivered);
             own.place_of(shard).is_some()
         }
@@ -263,7 +275,7 @@ impl Inbox {
         if !self.has_reply() {
             return None;
         }
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         own.take_in(&self.delivered);
         let at = own.place_of(shard)?;
         let reply = own.replies.remove(at)?;
@@ -296,7 +308,7 @@ impl Inbox {
     /// Parks, after it was announced, until a reply of this shard has come,
     /// somebody nudges, or `timeout` has passed.
     pub fn park(&self, shard: usize, timeout: Duration) {
-        let parking = lock(&self.parking);
+        let parking = lock_counted(&self.parking, &self.lock_waits);
         let waits = |_: &mut ()| {
             self.waits.load(Ordering::Relaxed) & NUDGED == 0 && !self.has_reply_of(shard)
         };
@@ -336,7 +348,7 @@ impl Inbox {
     /// Wakes the thread on the condition variable. One that has not seen what it is woken
     /// for holds the lock until it waits.
     fn wake(&self) {
-        drop(lock(&self.parking));
+        drop(lock_counted(&self.parking, &self.lock_waits));
         self.condvar.notify_one();
     }
 }

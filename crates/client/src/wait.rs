@@ -309,10 +309,9 @@ impl Session {
         if sleep.is_none() {
             self.inbox.announce_parking();
             sleep = try_lock(&set.sleep);
-            let pushed = match sleep {
-                None => self.push_before_parking(),
-                Some(_) => Ok(()),
-            };
+            // Who sends for all may go on with its own work from here on, and finds the
+            // parking announced; or this thread finds that it has (`crate::combine`).
+            let pushed = self.push_all_on();
             if sleep.is_none() && pushed.is_ok() && self.connection.over().is_none() {
                 let for_room = set.waits_for_room();
                 self.inbox.park(shard, if for_room { timeout.min(ROOM_LOOK) } else { timeout });
@@ -332,12 +331,6 @@ impl Session {
         slept
     }
 
-    /// Whoever sends for all may go on with its own work from here on, and finds the
-    /// parking announced; or this thread finds that it has (`crate::combine`).
-    fn push_before_parking(&mut self) -> Result<(), Error> {
-        if planted(Plant::ParkWithoutPush) { Ok(()) } else { self.push_all_on() }
-    }
-
     /// Sleeps in the kernel, again and again, and delivers every reply that
     /// comes, until one is for this session and shard.
     fn sleep_for_all(
@@ -348,6 +341,8 @@ impl Session {
     ) -> Result<(), Error> {
         let started_ns = self.connection.time.now_ns();
         while !self.inbox.has_reply_of(shard) {
+            let is_early = planted(Plant::SleepWithoutInbox);
+            let may_sleep = !is_early || self.inbox.may_sleep_in_kernel(shard);
             let left = timeout.saturating_sub(self.connection.time.since(started_ns));
             if left.is_zero() {
                 break;
@@ -358,8 +353,6 @@ impl Session {
             // Fresh credit ends no sleep.
             let left = if set.waits_for_room() { left.min(PAUSE) } else { left };
             let inbox = &self.inbox;
-            let is_early = planted(Plant::SleepWithoutInbox);
-            let may_sleep = !is_early || inbox.may_sleep_in_kernel(shard);
             // The signals that count are those from here on, and the thread is announced
             // within: no signal is given that does not count.
             let slept = sleep.sleep(&mut self.link, left, || {

@@ -156,7 +156,8 @@ pub const OUTBOUND_KEPT_BYTES: usize = 16 << 10;
 /// bytes for each.
 pub const UNSIGNALLED_WRITES: u64 = 64;
 /// Writes to a socket, or doorbells, that a shard makes in a row because others
-/// have added frames while it did. It leaves what is then there to the agent.
+/// have added frames while it did. It leaves what is then there to the agent. A client's
+/// thread leaves it to the thread that reads the socket.
 pub const SENDS_IN_A_ROW: u32 = 4;
 /// Regions that one end can expose to its peer: arenas and a mailbox.
 pub const MAX_REGIONS: usize = 256;

@@ -125,19 +125,14 @@ pub enum Plant {
     /// A client's thread that sleeps in the kernel for all looks into its inbox before it
     /// looks at the rings, and not after.
     SleepWithoutInbox = 51,
-    /// A reply that is taken out of a ring counts as taken before its session has it.
-    TakenBeforeDelivered = 52,
     /// A thread that has put others' requests into a ring often enough goes on with its own
     /// work without a last look.
-    LeaveWithoutLook = 53,
-    /// A thread parks without trying once more to put what it has handed over into the
-    /// ring.
-    ParkWithoutPush = 54,
+    LeaveWithoutLook = 52,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 54] = [
+    pub const ALL: [(&'static str, Self); 52] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -189,9 +184,7 @@ impl Plant {
         ("combine-once", Self::CombineOnce),
         ("word-before-place", Self::WordBeforePlace),
         ("sleep-without-inbox", Self::SleepWithoutInbox),
-        ("taken-before-delivered", Self::TakenBeforeDelivered),
         ("leave-without-look", Self::LeaveWithoutLook),
-        ("park-without-push", Self::ParkWithoutPush),
     ];
 }
 
