@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 pub use loom::sync::atomic::{AtomicU64, Ordering};
 
+/// As the client's, and few: a combiner is to reach the bound.
+pub const COMBINE_ROUNDS: usize = 2;
+
 thread_local! {
     /// A control arm: fences of models that this thread runs do nothing.
     pub static WITHOUT_FENCES: Cell<bool> = const { Cell::new(false) };

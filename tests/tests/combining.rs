@@ -1,5 +1,6 @@
 //! Over a network the sessions of a process share one ring pair for each shard: no
-//! thread waits for another to send, and frames of several leave by one doorbell.
+//! thread waits for another to send, few for one that copies, and frames of several leave
+//! by one doorbell.
 
 use remora_client::{Client, Error, Options, Path, SendCounts, Session, SetOptions, Wake, Wanted};
 use remora_engine::Command;
@@ -37,8 +38,14 @@ fn per_doorbell(SendCounts { frames, doorbells, .. }: SendCounts) -> f64 {
     frames as f64 / doorbells as f64
 }
 
+/// Threads meet at locks that are held for a copy. A lock that is held while a thread
+/// sends, or waits, would make nearly each request wait.
+fn assert_few(waits: u64, sends: SendCounts) {
+    assert!(waits * 4 < sends.frames, "{waits} waits for a lock, {sends:?}");
+}
+
 #[test]
-fn frames_of_several_threads_leave_by_one_doorbell_and_nobody_waits_for_a_lock() {
+fn frames_of_several_threads_leave_by_one_doorbell_and_few_wait_for_a_lock() {
     let server = ServerProcess::start(&FLAGS);
     let alone = client(&server, Wake::Event);
     count(&alone, 1, 500);
@@ -52,11 +59,12 @@ fn frames_of_several_threads_leave_by_one_doorbell_and_nobody_waits_for_a_lock()
             frames += 16 * 500;
             per_doorbell(client.sends()) > 1.0
         });
-        let sends = client.sends();
+        let (sends, waits) = (client.sends(), client.lock_waits());
         println!("{wake:?}: {sends:?}, {:.3} frames for each doorbell", per_doorbell(sends));
+        println!("{waits} waits for a lock");
         assert_eq!(sends.frames, frames);
         assert!(sends.handed_over > 0);
-        assert_eq!(client.lock_waits(), 0);
+        assert_few(waits, sends);
     }
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
@@ -97,7 +105,7 @@ fn full_rings_stop_nobody() {
             });
         }
     });
-    assert_eq!(client.lock_waits(), 0);
+    assert_few(client.lock_waits(), client.sends());
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
 
@@ -128,7 +136,6 @@ fn a_session_that_panics_or_leaves_stops_nobody() {
     wait_until("all requests are executed", || {
         session.get(b"n", Path::Ask).unwrap().value == Some(&b"2480"[..])
     });
-    assert_eq!(client.lock_waits(), 0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use remora_layout::frame::{
 };
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
-use remora_layout::message::{HAS_VALUE, IN_BUFFER, ReplyHeader, Status};
+use remora_layout::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_layout::session::{mailbox_bytes, ring_offset};
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
@@ -151,4 +151,34 @@ fn replies_to_a_session_that_has_not_asked() {
     bed.reply(1 << 16, 0, 0, b"");
     bed.reply(1 << 16, 0, 0, b"");
     assert_eq!(first.exists(b"key"), Err(TO_NOBODY));
+}
+
+/// They would pile up without end, with the request's own session and in the inbox of
+/// another.
+#[test]
+fn a_reply_that_another_follows_to_what_is_no_search() {
+    let submitted = Command::Exists { key: b"submitted" };
+    for flags in [MORE, MORE | HAS_VALUE] {
+        let mut bed = Bed::new();
+        let mut session = bed.session();
+        session.submit(&submitted).unwrap();
+        (0..100).for_each(|_| bed.reply(0, flags, 0, b""));
+        assert_eq!(session.exists(b"key"), Err(DOES_NOT_FIT), "{flags}");
+
+        let mut bed = Bed::new();
+        let (mut first, mut second) = (bed.session(), bed.session());
+        second.submit(&submitted).unwrap();
+        (0..100).for_each(|_| bed.reply(1 << 16, flags, 0, b""));
+        assert_eq!(first.exists(b"key"), Err(DOES_NOT_FIT), "{flags}");
+    }
+}
+
+/// A reply to a later request than the oldest one.
+#[test]
+fn a_reply_out_of_order() {
+    let mut bed = Bed::new();
+    let mut session = bed.session();
+    session.submit(&Command::Exists { key: b"submitted" }).unwrap();
+    (0..2).for_each(|_| bed.reply(1, 0, 0, b""));
+    assert_eq!(session.exists(b"key"), Err(DOES_NOT_FIT));
 }

@@ -1,6 +1,7 @@
-//! One connection, one ring pair for each shard, whatever the number of
-//! threads of a client process: replies reach the thread that asked, nobody
-//! sleeps on, and a thread that leaves disturbs nobody.
+//! One connection, whatever the number of threads of a client process. Over shared memory
+//! each of these threads has rings of its own, over TCP they share one ring pair for each
+//! shard: replies reach the thread that asked, nobody sleeps on, and a thread that leaves
+//! disturbs nobody.
 
 use remora_client::{Client, Error, Options, Path, SetOptions, Wake, Wanted};
 use remora_engine::command::Command;
@@ -62,8 +63,8 @@ fn hammer(server: &ServerProcess, wake: Wake, transport: Wanted, threads: u64) {
     }
 }
 
-/// A lost wake-up would end in `Error::TimedOut`; see `hand_over.rs`, which plants
-/// one.
+/// Over shared memory each thread sleeps on a futex of its own. A lost wake-up would end in
+/// `Error::TimedOut`; see `hand_over.rs`, which plants one where threads share rings.
 #[test]
 fn replies_reach_the_thread_that_asked_in_every_way_of_waiting() {
     let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=3", "--wake=event"]);

@@ -3,7 +3,7 @@
 use crate::api::{Counts, Ticket};
 use crate::data_buffers::Part;
 use crate::error::Error;
-use crate::in_flight::{InFlight, RequestId};
+use crate::in_flight::{InFlight, RequestAt, RequestId};
 use crate::session::Session;
 use remora_engine::Reply;
 use remora_engine::command::Command;
@@ -32,6 +32,9 @@ pub(crate) struct Answer {
     /// What this request cost.
     pub counts: Counts,
 }
+
+/// A reply of another form than its request has.
+pub(crate) const DOES_NOT_FIT: Error = Error::Protocol("a reply that does not fit its request");
 
 /// Flags of a reply that is a part of a search's.
 const PART: u8 = HAS_VALUE | MORE;
@@ -69,7 +72,7 @@ impl Session {
 
     fn try_collect(&mut self, shard: usize, ticket: Ticket) -> Result<Answer, Error> {
         // Before a look at what has arrived: it may take replies for the room.
-        let flushed = self.flush();
+        let flushed = self.send_gathered();
         let arrived = &mut self.shards[shard].arrived;
         if let Some(at) = arrived.iter().position(|(flight, _)| flight.ticket == ticket) {
             let (flight, reply) = arrived.remove(at).expect("it was found there");
@@ -123,7 +126,7 @@ impl Session {
         let Some(&shard) = self.order.front() else { return Ok(false) };
         let shard = shard as usize;
         // Before a look at what has arrived, as in `collect`.
-        let flushed = self.flush();
+        let flushed = self.send_gathered();
         let taken = match self.shards[shard].arrived.pop_front() {
             Some((flight, reply)) => {
                 self.reply = reply;
@@ -200,6 +203,10 @@ impl Session {
         header.form |= if part.is_some() { form::BUFFER } else { 0 };
         let inline = if in_pieces { none } else { value };
         let parts = [header.as_bytes(), key, inline, name];
+        let is_search = is_search(command);
+        if is_search {
+            self.inbox.begin_search(RequestAt { shard, sequence: id.sequence });
+        }
         if !self.gather(shard, &parts) {
             self.put_into_ring(shard, &parts, true)?;
         }
@@ -228,7 +235,7 @@ impl Session {
             sent_ns: self.clock_ns,
             request_bytes: frame_bytes(length) as u32,
             buffer_bytes: part.map_or(0, Part::bytes) as u32,
-            is_search: is_search(command),
+            is_search,
             is_abandoned: false,
         };
         if is_write && let Some(hash) = hash {
@@ -264,12 +271,13 @@ impl Session {
         };
         let fits = match header.flags {
             0 | HAS_VALUE => rest.len() == value_bytes,
-            PART => rest.len() == value_bytes && flight.is_search,
+            // A refusal is the last reply.
+            PART => rest.len() == value_bytes && flight.is_search && status == Status::Ok,
             IN_BUFFER => rest.is_empty() && value_bytes <= flight.buffer_bytes as usize,
             _ => false,
         };
         if !fits || header.id.get() != flight.id.to_number() {
-            return Err(self.end(Error::Protocol("a reply that does not fit its request")));
+            return Err(self.end(DOES_NOT_FIT));
         }
         if self.right.renew_by_reply(header.life.get(), flight.sent_ns).is_err() {
             return Err(self.end(Error::SessionEnded));

@@ -1,6 +1,7 @@
 //! One session at the receiving end of one ring: it takes frames out, keeps its
 //! own replies and delivers the others'.
 
+use crate::ask::DOES_NOT_FIT;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::in_flight::{RequestAt, RequestId};
@@ -57,9 +58,6 @@ impl AtRing<'_> {
             Poll::Violated(violation) => return Err(self.connection.end(violation.into())),
             Poll::Empty | Poll::Torn => return Ok(None),
         }
-        if !is_followed(self.reply) {
-            self.lane.outstanding.fetch_sub(1, Ordering::Relaxed);
-        }
         if let Some(consumed) = receiving.receiver.credit_due() {
             self.give_credit(&mut receiving.credit_link, consumed)?;
         }
@@ -67,11 +65,33 @@ impl AtRing<'_> {
             return Err(self.connection.end(Error::Protocol("a reply without a header")));
         };
         let id = RequestId::from_number(header.id.get());
-        if id.session == self.number {
-            return Ok(Some(Taken::Own(id)));
+        let is_own = id.session == self.number;
+        let is_last = !is_followed(self.reply);
+        if !is_last {
+            self.admit_part(id)?;
         }
-        self.deliver(id)?;
-        Ok(Some(Taken::Delivered))
+        if !is_own {
+            self.deliver(id)?;
+        }
+        // Not before its session has it: who sleeps for all looks at this ring for as long
+        // as a reply is due in it, and into its inbox afterwards.
+        if is_last {
+            self.lane.outstanding.fetch_sub(1, Ordering::Release);
+        }
+        Ok(Some(if is_own { Taken::Own(id) } else { Taken::Delivered }))
+    }
+
+    /// Ends the connection unless the request that the reply in `self.reply` answers may
+    /// have it, and another one.
+    #[cold]
+    fn admit_part(&self, id: RequestId) -> Result<(), Error> {
+        let inbox = self.set.inbox(id.session);
+        let to = RequestAt { shard: self.shard, sequence: id.sequence };
+        let most = self.connection.search_bytes;
+        match inbox.is_some_and(|inbox| inbox.admits_part(to, self.reply.len(), most)) {
+            true => Ok(()),
+            false => Err(self.connection.end(DOES_NOT_FIT)),
+        }
     }
 
     /// Puts the payload in `self.reply` into the inbox of the session that made
@@ -101,6 +121,13 @@ impl AtRing<'_> {
         link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);
         self.connection.pass_over_writes(link)
     }
+}
+
+/// Which request a reply answers.
+#[inline(always)]
+pub(crate) fn answered(reply: &[u8]) -> Option<RequestId> {
+    let (header, _) = ReplyHeader::ref_from_prefix(reply).ok()?;
+    Some(RequestId::from_number(header.id.get()))
 }
 
 /// Whether another reply to the same request follows this one.

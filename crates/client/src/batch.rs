@@ -81,7 +81,7 @@ impl Session {
         each: &mut Each<'_>,
     ) -> Result<Counts, Error> {
         self.check()?;
-        self.flush()?;
+        self.send_gathered()?;
         let before = self.totals;
         // Taken out of the session while it is in use.
         let mut batch = std::mem::take(&mut self.batch);

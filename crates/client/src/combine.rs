@@ -10,24 +10,28 @@
 //! ```
 //! Whichever fence comes second sees the other side's step: a thread that finds the
 //! role taken has left its message before the combiner's last look.
+//!
+//! A combiner goes on with its own work after some rounds, so that others do not keep it
+//! at theirs. If its last look finds a message then, it hands the role on: to a thread
+//! that is parked, and takes the role when it wakes. A thread that is about to park tries
+//! to take the role once more after it has announced that, with a full fence between, so
+//! that the combiner finds it, or it finds the role free.
 
-use crate::sync::{Ordering, fence};
+use crate::sync::{COMBINE_ROUNDS, Ordering, fence};
 use remora_layout::plant::{Plant, planted};
-
-/// Times that a thread takes the role again because more was left meanwhile. Then it
-/// goes on with its own work: threads that wait for replies look, too.
-const ROUNDS: usize = 16;
 
 /// Makes the thread the combiner, if something was left and no thread is. `take` tries to
 /// take the role, `drain` puts into the ring what was left, and says whether there was
 /// room for all of it; without room, the threads that wait for replies try again.
+/// `hand_on` lets another thread do so, if one waits and does not look by itself.
 #[inline]
 pub fn combine<R, E>(
     waits: impl Fn() -> bool,
     mut take: impl FnMut() -> Option<R>,
     mut drain: impl FnMut(&mut R) -> Result<bool, E>,
+    hand_on: impl FnOnce(),
 ) -> Result<(), E> {
-    for _ in 0..ROUNDS {
+    for _ in 0..COMBINE_ROUNDS {
         fence(Ordering::SeqCst);
         if !waits() {
             return Ok(());
@@ -38,6 +42,10 @@ pub fn combine<R, E>(
         if !had_room || planted(Plant::CombineOnce) {
             return Ok(());
         }
+    }
+    fence(Ordering::SeqCst);
+    if waits() && !planted(Plant::LeaveWithoutLook) {
+        hand_on();
     }
     Ok(())
 }
@@ -73,7 +81,7 @@ mod tests {
                 }
                 Ok::<_, Infallible>(true)
             };
-            combine(|| !left.borrow().is_empty(), || take(&ring), drain)
+            combine(|| !left.borrow().is_empty(), || take(&ring), drain, || ())
         };
         assert!(catch_unwind(AssertUnwindSafe(push_on)).is_err());
         panics.set(false);
@@ -94,7 +102,8 @@ mod tests {
                 }
                 Ok::<_, Infallible>(left.borrow().is_empty())
             };
-            combine(|| !left.borrow().is_empty(), || take(&ring), drain).expect("it cannot fail");
+            let waits = || !left.borrow().is_empty();
+            combine(waits, || take(&ring), drain, || ()).expect("it cannot fail");
         };
         for (has_room, sent) in [(0, 0), (0, 0), (2, 2), (2, 2), (3, 3)] {
             room.set(has_room);
@@ -104,5 +113,24 @@ mod tests {
         assert_eq!(drains.get(), 5, "it does not spin for room");
         push_on();
         assert_eq!(drains.get(), 5, "nothing is left");
+    }
+
+    #[test]
+    fn a_combiner_to_which_others_leave_more_and_more_hands_the_role_on() {
+        let (left, ring) = (Cell::new(1), Mutex::new(Vec::new()));
+        let is_handed_on = Cell::new(false);
+        for (more, is_left) in [(COMBINE_ROUNDS - 1, false), (COMBINE_ROUNDS, true)] {
+            left.set(1);
+            let rounds = Cell::new(0);
+            let drain = |_: &mut std::sync::MutexGuard<'_, Vec<u32>>| {
+                left.set((rounds.get() < more) as u32);
+                rounds.set(rounds.get() + 1);
+                Ok::<_, Infallible>(true)
+            };
+            combine(|| left.get() > 0, || take(&ring), drain, || is_handed_on.set(true))
+                .expect("it cannot fail");
+            assert_eq!(rounds.get(), COMBINE_ROUNDS);
+            assert_eq!(is_handed_on.take(), is_left);
+        }
     }
 }

@@ -20,10 +20,10 @@ use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use remora_arena::{ForkGuard, ReadView, Words};
 use remora_fabric::far;
 use remora_fabric::shm::{Bell, Doorbell, ShmLink};
-use remora_fabric::{Address, AnyLink, Connected, Link, Transport};
+use remora_fabric::{Address, AnyLink, Connected, Link, LockWaits, Transport};
 use remora_index::hash::TableRef;
 use remora_layout::hello::ServerHello;
-use remora_layout::limits::MAX_CLIENT_SESSIONS;
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_SEARCH_REPLY_BYTES, SEARCH_REPLY_ARENAS};
 use remora_layout::session::WITHDRAWN_WORD;
 use remora_layout::slot::SlotTable;
 use std::os::unix::net::UnixStream;
@@ -105,11 +105,18 @@ impl Client {
         self.connection.tables.len()
     }
 
-    /// Times that a thread had to wait for another to get at a ring. Over shared
-    /// memory none has to, as long as there are no more sessions than ring sets; over
-    /// a network none ever has to.
+    /// Times that a thread had to wait for another at a lock that a request or its reply
+    /// goes by: at a ring, an inbox, the memory for large replies, and over a network at
+    /// the connection and what it delivers. Over shared memory none has to, as long as
+    /// there are no more sessions than ring sets and no large replies. Over TCP
+    /// locks are held for a copy of frames, never for a system call.
     pub fn lock_waits(&self) -> u64 {
-        self.connection.sets().map(|set| set.lock_waits()).sum()
+        let at_rings: u64 = self.connection.sets().map(|set| set.lock_waits.get()).sum();
+        let over_network = match &self.connection.carrier {
+            Carrier::Far(carrier) => carrier.lock_waits(),
+            Carrier::Shm { .. } | Carrier::Other(_) => 0,
+        };
+        at_rings + self.connection.data_buffers.lock_waits() + over_network
     }
 
     /// What the process's sessions have sent so far.
@@ -152,6 +159,8 @@ pub(crate) struct Connection {
     pub pointer_table: Option<PointerTable>,
     /// Each shard's table, as it was when the process connected.
     pub tables: Vec<TableRef>,
+    /// Bytes of all replies to one search, at most.
+    pub search_bytes: u64,
     /// Seed of the rings.
     seed: u64,
     /// By number; each is made when a session first stands there.
@@ -200,7 +209,9 @@ impl Connection {
             Carrier::Shm { .. } => hello.ring_sets().expect("looked at when the client connected"),
             Carrier::Far(_) | Carrier::Other(_) => 1,
         };
+        let largest = tables.iter().map(|table| table.region_bytes).max().unwrap_or(0);
         Ok(Self {
+            search_bytes: largest.saturating_mul(SEARCH_REPLY_ARENAS).min(MAX_SEARCH_REPLY_BYTES),
             guard: ForkGuard::new()?,
             number: hello.session.get(),
             life: hello.life.get(),
@@ -349,6 +360,15 @@ impl Connection {
 /// reported there, the rings stay usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`]; counts if another thread has the lock.
+#[inline]
+pub(crate) fn lock_counted<'m, T>(mutex: &'m Mutex<T>, waits: &LockWaits) -> MutexGuard<'m, T> {
+    try_lock(mutex).unwrap_or_else(|| {
+        waits.add();
+        lock(mutex)
+    })
 }
 
 /// Locks, if nobody else holds the lock.

@@ -12,9 +12,10 @@
 //! buffers that nobody uses go when the limit has sunk below what there is.
 
 use crate::clock::Clock;
-use crate::connection::lock;
-use crate::sync::Mutex;
+use crate::connection::lock_counted;
+use crate::sync::{Mutex, MutexGuard};
 use remora_arena::ReadView;
+use remora_fabric::LockWaits;
 use remora_fabric::verbs::{DataMemory, NotRegistered};
 use remora_layout::limits::{DATA_BUFFER_STEP_BYTES, PAGE_BYTES};
 use remora_layout::message::BufferName;
@@ -83,6 +84,7 @@ pub(crate) struct DataBuffers {
     registrar: Option<Box<dyn Registrar>>,
     clock: Clock,
     pool: Mutex<Pool>,
+    lock_waits: LockWaits,
 }
 
 struct Pool {
@@ -136,21 +138,35 @@ impl DataBuffers {
         let looked_ns = clock.now_ns();
         let (line, next_ticket) = (VecDeque::new(), 0);
         let pool = Pool { held, bytes, limit_bytes, looked_ns, line, next_ticket };
-        Arc::new(Self { registrar, clock, pool: Mutex::new(pool) })
+        Arc::new(Self {
+            registrar,
+            clock,
+            pool: Mutex::new(pool),
+            lock_waits: LockWaits::default(),
+        })
     }
 
     /// Stands in line for a part of this length.
     pub fn line_up(self: &Arc<Self>, bytes: usize) -> Place {
-        let mut pool = lock(&self.pool);
+        let mut pool = self.lock_pool();
         let ticket = pool.next_ticket;
         pool.next_ticket += 1;
         pool.line.push_back(ticket);
         Place { buffers: Arc::clone(self), ticket, bytes: bytes.next_multiple_of(8).max(8) }
     }
 
+    fn lock_pool(&self) -> MutexGuard<'_, Pool> {
+        lock_counted(&self.pool, &self.lock_waits)
+    }
+
+    /// Times that a thread had to wait for another here.
+    pub fn lock_waits(&self) -> u64 {
+        self.lock_waits.get()
+    }
+
     /// How much there is.
     pub fn counts(&self) -> DataBufferCounts {
-        let pool = lock(&self.pool);
+        let pool = self.lock_pool();
         let busy = pool.held.iter().flat_map(|held| &held.busy);
         DataBufferCounts {
             bytes: pool.bytes,
@@ -161,7 +177,7 @@ impl DataBuffers {
 
     fn give_back(&self, part: &Part) {
         let unused = {
-            let mut pool = lock(&self.pool);
+            let mut pool = self.lock_pool();
             let held = pool.held.iter_mut().find(|held| Arc::ptr_eq(&held.buffer, &part.buffer));
             let held = held.expect("a buffer with a busy part stays");
             held.busy.retain(|busy| *busy != part.range);
@@ -248,7 +264,7 @@ impl Place {
     pub fn try_take(&self) -> Result<Option<Part>, NotRegistered> {
         let (buffers, registrar) = (&self.buffers, self.buffers.registrar.as_deref());
         let (plan, unused) = {
-            let mut pool = lock(&buffers.pool);
+            let mut pool = buffers.lock_pool();
             if pool.line.front() != Some(&self.ticket) {
                 return Ok(None);
             }
@@ -264,7 +280,7 @@ impl Place {
         };
         // It takes a while: others give parts back meanwhile.
         let registered = registrar.expect("it planned to").register(grow);
-        let mut pool = lock(&buffers.pool);
+        let mut pool = buffers.lock_pool();
         match registered {
             Ok(buffer) => {
                 pool.bytes = pool.bytes - grow + buffer.view.bytes();
@@ -283,7 +299,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.buffers.pool).line.retain(|ticket| *ticket != self.ticket);
+        self.buffers.lock_pool().line.retain(|ticket| *ticket != self.ticket);
     }
 }
 

@@ -98,12 +98,20 @@ impl Session {
         true
     }
 
-    /// Sends what was submitted and not sent yet.
+    /// Sends what was submitted and not sent yet: when it returns, all requests are put
+    /// into the rings, and none waits for another thread of this process to do that.
     ///
     /// # Errors
-    /// See [`Error`].
-    #[inline(always)]
+    /// See [`Error`]. After [`Error::TimedOut`] some requests may be sent later.
     pub fn flush(&mut self) -> Result<(), Error> {
+        self.send_gathered()?;
+        (0..self.shards.len()).try_for_each(|shard| self.settle(shard))
+    }
+
+    /// Sends what is gathered, or hands it over to a thread that sends: enough for a
+    /// session that waits for replies, because it pushes on then.
+    #[inline(always)]
+    pub(crate) fn send_gathered(&mut self) -> Result<(), Error> {
         if self.gathered == 0 { Ok(()) } else { self.flush_shards() }
     }
 
@@ -150,12 +158,7 @@ impl Session {
     /// from other sessions' requests.
     fn make_room(&mut self, shard: usize, began_ns: &mut Option<u64>) -> Result<(), Error> {
         if self.shards[shard].awaited() == 0 {
-            let time = &self.connection.time;
-            let began_ns = *began_ns.get_or_insert_with(|| time.now_ns());
-            if time.since(began_ns) >= self.options.timeout {
-                return Err(self.time_is_up());
-            }
-            return self.help(shard);
+            return self.help_in_time(shard, began_ns);
         }
         // A late reply makes room, too.
         if let Some(flight) = self.take_next(shard, &mut None)? {
@@ -163,6 +166,20 @@ impl Session {
             self.shards[shard].arrived.push_back((flight, reply));
         }
         Ok(())
+    }
+
+    /// As [`Session::help`], within the session's timeout since `began_ns`.
+    pub(crate) fn help_in_time(
+        &mut self,
+        shard: usize,
+        began_ns: &mut Option<u64>,
+    ) -> Result<(), Error> {
+        let time = &self.connection.time;
+        let began_ns = *began_ns.get_or_insert_with(|| time.now_ns());
+        if time.since(began_ns) >= self.options.timeout {
+            return Err(self.time_is_up());
+        }
+        self.help(shard)
     }
 
     /// Sends one frame if the ring has room, and wakes the shard.

@@ -4,7 +4,9 @@
 //! What it keeps true:
 //! * requests of one session go into a ring in the order in which they were made;
 //! * what is handed over goes out with the combiner's next WRITE, or is put into the
-//!   ring by a thread that waits for a reply; it counts as sent;
+//!   ring by a thread that waits for a reply. A session that leaves or goes on to other
+//!   things waits until it has ([`Session::flush`]): the combiner may find the ring full,
+//!   and return with its own reply;
 //! * no more is handed over than a ring holds: without room a session tries again
 //!   while it takes replies out, as it does when the ring is full;
 //! * a thread that panics as the combiner gives the role back, and what it has not put
@@ -78,8 +80,10 @@ fn add(counter: &AtomicU64, more: usize) {
 #[derive(Default)]
 pub(crate) struct HandedOver {
     queue: SegQueue<Vec<u8>>,
-    /// Messages that are not in the ring; counted before they are there.
-    messages: AtomicUsize,
+    /// Messages ever; counted before they are there.
+    handed: AtomicUsize,
+    /// As many of them, the oldest, are in the ring.
+    sent: AtomicUsize,
     /// Bytes of their frames.
     bytes: AtomicUsize,
 }
@@ -88,7 +92,17 @@ impl HandedOver {
     /// Whether something is not in the ring.
     #[inline]
     pub fn is_waiting(&self) -> bool {
-        self.messages.load(Ordering::Relaxed) > 0
+        self.sent.load(Ordering::Relaxed) != self.handed.load(Ordering::Relaxed)
+    }
+
+    /// Messages so far, those that other threads are about to hand over too.
+    fn handed(&self) -> usize {
+        self.handed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the first so many messages are in the ring.
+    fn has_sent(&self, messages: usize) -> bool {
+        self.sent.load(Ordering::Relaxed).wrapping_sub(messages) as isize >= 0
     }
 
     /// Makes room for a frame of this length; false if there is none.
@@ -102,7 +116,7 @@ impl HandedOver {
     }
 
     fn push(&self, message: Vec<u8>) {
-        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.handed.fetch_add(1, Ordering::Relaxed);
         self.queue.push(message);
     }
 }
@@ -137,7 +151,7 @@ impl Lane {
             add(&self.sends.handed_over, sent);
             let bytes = left.drain(..sent).map(|message| frame_bytes(message.len())).sum();
             handed.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            handed.messages.fetch_sub(sent, Ordering::Relaxed);
+            handed.sent.fetch_add(sent, Ordering::Relaxed);
             if !left.is_empty() {
                 return Ok(false);
             }
@@ -179,8 +193,26 @@ impl Session {
             lane.handed_over.push(message);
             handed += 1;
         }
+        if handed > 0 {
+            self.shards[shard].handed = Some(lane.handed_over.handed());
+        }
         self.push_on(shard)?;
         Ok(handed)
+    }
+
+    /// Waits until what the session has handed over is in the shard's ring.
+    pub(crate) fn settle(&mut self, shard: usize) -> Result<(), Error> {
+        let Some(handed) = self.shards[shard].handed else { return Ok(()) };
+        self.check()?;
+        self.push_on(shard)?;
+        let set = Arc::clone(&self.set);
+        let mut began_ns = None;
+        // Bounded by the session's timeout.
+        while !set.lanes[shard].handed_over.has_sent(handed) {
+            self.help_in_time(shard, &mut began_ns)?;
+        }
+        self.shards[shard].handed = None;
+        Ok(())
     }
 
     /// Puts into a ring what threads have handed over, if no other thread does.
@@ -192,6 +224,7 @@ impl Session {
             || lane.handed_over.is_waiting(),
             || try_lock(&lane.sending),
             |sending| lane.drain(connection, sending, link),
+            || set.nudge_one(),
         )
     }
 

@@ -155,7 +155,7 @@ impl Session {
         path: Path,
     ) -> Result<Got<'_>, Error> {
         self.check()?;
-        self.flush()?;
+        self.send_gathered()?;
         let cost = Counts { operations: 1, ..Counts::default() };
         if path == Path::Ask {
             let begun = self.begin_given(Way::Ask)?;
@@ -255,7 +255,7 @@ impl Session {
     ) -> Result<(Vec<u8>, Counts), Error> {
         let ticket = self.send_to(shard, &Command::Of { key, request: command.request() })?;
         let (mut list, mut counts) = (Vec::new(), Counts::default());
-        // Bounded by the server, which ends every read.
+        // Bounded by the bytes that a search may give.
         loop {
             let answer = self.collect(shard, ticket)?;
             let answer = self.accepted(answer)?;

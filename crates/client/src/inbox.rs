@@ -8,11 +8,12 @@
 //!   session's thread waits; that thread writes how it waits and then looks for a reply;
 //!   both have a full fence between the two.
 
-use crate::connection::lock;
+use crate::connection::lock_counted;
 use crate::data_buffers::Part;
 use crate::in_flight::RequestAt;
-use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, fence};
+use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
 use crossbeam_queue::SegQueue;
+use remora_fabric::LockWaits;
 use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -46,6 +47,8 @@ struct Abandoned {
     request: RequestAt,
     /// The memory that the reply may fill.
     part: Option<Part>,
+    /// It is a search, whose replies still come in parts.
+    is_search: bool,
 }
 
 /// What the session's own thread uses.
@@ -67,6 +70,12 @@ pub(crate) struct Inbox {
     /// Requests whose replies are still in a ring, and `HELD`: 0 means that the number
     /// can be given out.
     users: AtomicU32,
+    /// The search that the session waits for, as [`search_number`]; 0 without one. It
+    /// sends one at a time.
+    search: AtomicU32,
+    /// Bytes of the replies to searches that were followed by another, since the last
+    /// search began.
+    part_bytes: AtomicUsize,
     /// How the session's thread waits: the constants above.
     waits: AtomicU32,
     /// Other threads lock it only while a request is abandoned.
@@ -76,9 +85,19 @@ pub(crate) struct Inbox {
     /// Held by the session's thread from its last look until it waits.
     parking: Mutex<()>,
     condvar: Condvar,
+    lock_waits: LockWaits,
 }
 
 impl Inbox {
+    /// An inbox; times that a thread waits for another here are counted.
+    pub fn new(lock_waits: LockWaits) -> Self {
+        Self { lock_waits, ..Self::default() }
+    }
+
+    fn lock_own(&self) -> MutexGuard<'_, Own> {
+        lock_counted(&self.own, &self.lock_waits)
+    }
+
     /// Takes the session number that this inbox stands for, if nobody holds
     /// it and no reply to its former holder is still to come.
     pub fn take_if_free(&self) -> bool {
@@ -90,19 +109,20 @@ impl Inbox {
             return false;
         }
         // What was delivered while the former holder left.
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         own.take_in(&self.delivered);
         *own = Own::default();
         drop(own);
         self.waiting.store(0, Ordering::Relaxed);
         self.abandoned.store(0, Ordering::Relaxed);
+        self.search.store(0, Ordering::Relaxed);
         self.waits.store(0, Ordering::Relaxed);
         true
     }
 
     /// Gives the number back. What replies may still fill stays.
     pub fn give_back(&self) {
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         own.take_in(&self.delivered);
         own.replies = VecDeque::new();
         drop(own);
@@ -122,6 +142,36 @@ impl Inbox {
     /// The last reply to a request was taken out of the ring by its own session.
     pub fn took_reply(&self) {
         self.users.fetch_sub(1, Ordering::Release);
+    }
+
+    /// A search is about to be sent: it may have several replies.
+    pub fn begin_search(&self, request: RequestAt) {
+        self.part_bytes.store(0, Ordering::Relaxed);
+        self.search.store(search_number(request), Ordering::Release);
+    }
+
+    /// Its last reply was taken, or it was not sent.
+    pub fn end_search(&self) {
+        self.search.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a reply of so many bytes may come that is followed by another to the
+    /// same request: only a search has such, and all of them together no more than `most`
+    /// bytes. Called by the thread that takes the reply out of the ring.
+    pub fn admits_part(&self, to: RequestAt, bytes: usize, most: u64) -> bool {
+        let is_search = self.search.load(Ordering::Acquire) == search_number(to)
+            || self.is_abandoned_search(to);
+        let before = self.part_bytes.fetch_add(bytes, Ordering::Relaxed);
+        is_search && (before + bytes) as u64 <= most
+    }
+
+    fn is_abandoned_search(&self, request: RequestAt) -> bool {
+        self.abandoned.load(Ordering::Relaxed) > 0
+            && self
+                .lock_own()
+                .abandoned
+                .iter()
+                .any(|late| late.request == request && late.is_search)
     }
 
     /// Another thread took this session's reply out of a ring. Says whether
@@ -157,9 +207,14 @@ impl Inbox {
 
     /// The session no longer waits for the reply to this request.
     pub fn abandon(&self, request: RequestAt) {
-        let mut own = lock(&self.own);
-        own.abandoned.push(Abandoned { request, part: None });
+        let is_search = self.search.load(Ordering::Relaxed) == search_number(request);
+        let mut own = self.lock_own();
+        own.abandoned.push(Abandoned { request, part: None, is_search });
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
+        if is_search {
+            // Whoever finds it gone finds the entry.
+            self.search.store(0, Ordering::Release);
+        }
         // A thread that delivers the last reply from here on finds the entry.
         fence(Ordering::SeqCst);
         own.take_in(&self.delivered);
@@ -174,7 +229,7 @@ impl Inbox {
     /// Keeps the memory that an abandoned request's reply may fill until that
     /// reply has come; if it has, the memory is free.
     pub fn keep(&self, request: RequestAt, part: Part) {
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         if let Some(late) = own.abandoned.iter_mut().find(|late| late.request == request) {
             late.part = Some(part);
         }
@@ -185,7 +240,7 @@ impl Inbox {
         if self.abandoned.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         let at = own.abandoned.iter().position(|late| late.request == request);
         let answered = at.map(|at| own.abandoned.swap_remove(at));
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
@@ -197,7 +252,7 @@ impl Inbox {
     /// Whether a request was abandoned. The answer may lag: then one reply more is kept.
     fn is_abandoned(&self, request: RequestAt) -> bool {
         self.abandoned.load(Ordering::Relaxed) > 0
-            && lock(&self.own).abandoned.iter().any(|late| late.request == request)
+            && self.lock_own().abandoned.iter().any(|late| late.request == request)
     }
 
     /// Whether any reply waits here.
@@ -207,9 +262,9 @@ impl Inbox {
     }
 
     /// Whether one of this shard's does.
-    fn has_reply_of(&self, shard: usize) -> bool {
+    pub fn has_reply_of(&self, shard: usize) -> bool {
         self.has_reply() && {
-            let mut own = lock(&self.own);
+            let mut own = self.lock_own();
             own.take_in(&self.delivered);
             own.place_of(shard).is_some()
         }
@@ -220,7 +275,7 @@ impl Inbox {
         if !self.has_reply() {
             return None;
         }
-        let mut own = lock(&self.own);
+        let mut own = self.lock_own();
         own.take_in(&self.delivered);
         let at = own.place_of(shard)?;
         let reply = own.replies.remove(at)?;
@@ -228,7 +283,8 @@ impl Inbox {
         Some(reply.payload)
     }
 
-    /// The thread is about to sleep in the kernel; false if it must not.
+    /// The thread has looked at the rings, and is about to sleep in the kernel; false if
+    /// it must not.
     pub fn may_sleep_in_kernel(&self, shard: usize) -> bool {
         self.waits.fetch_or(IN_KERNEL, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -252,7 +308,7 @@ impl Inbox {
     /// Parks, after it was announced, until a reply of this shard has come,
     /// somebody nudges, or `timeout` has passed.
     pub fn park(&self, shard: usize, timeout: Duration) {
-        let parking = lock(&self.parking);
+        let parking = lock_counted(&self.parking, &self.lock_waits);
         let waits = |_: &mut ()| {
             self.waits.load(Ordering::Relaxed) & NUDGED == 0 && !self.has_reply_of(shard)
         };
@@ -292,15 +348,20 @@ impl Inbox {
     /// Wakes the thread on the condition variable. One that has not seen what it is woken
     /// for holds the lock until it waits.
     fn wake(&self) {
-        drop(lock(&self.parking));
+        drop(lock_counted(&self.parking, &self.lock_waits));
         self.condvar.notify_one();
     }
+}
+
+/// A request as a number that is not 0.
+fn search_number(request: RequestAt) -> u32 {
+    (request.shard as u32 + 1) << 16 | request.sequence as u32
 }
 
 impl Own {
     /// Takes in what was delivered.
     fn take_in(&mut self, delivered: &SegQueue<Delivered>) {
-        // Bounded by what is in flight.
+        // Bounded by what is in flight, and by what a search may give.
         while let Some(reply) = delivered.pop() {
             self.replies.push_back(reply);
         }

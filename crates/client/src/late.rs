@@ -64,6 +64,9 @@ impl Session {
             end.writes -= withdrawn.is_write as u32;
             end.next_sequence = withdrawn.id.sequence;
             self.gathered -= 1;
+            if withdrawn.is_search {
+                self.inbox.end_search();
+            }
             return;
         }
         let flight = &mut end.in_flight[at];

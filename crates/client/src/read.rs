@@ -50,7 +50,7 @@ impl Session {
     #[inline]
     pub fn get(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, Error> {
         self.check()?;
-        self.flush()?;
+        self.send_gathered()?;
         let cost = Counts { operations: 1, ..Counts::default() };
         if path == Path::Ask {
             let begun = self.begin_given(Way::Ask)?;

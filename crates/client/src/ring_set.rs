@@ -13,19 +13,19 @@
 //! * a session number is given out again only after every reply to its former
 //!   holder has come.
 
-use crate::connection::{Connection, lock, try_lock};
+use crate::connection::{Connection, lock_counted, try_lock};
 use crate::hand_over::{HandedOver, Sending, Sends};
 use crate::inbox::Inbox;
 use crate::sync::{AtomicU32, Mutex, MutexGuard, OwnBell};
 use remora_arena::{ReadView, Words};
 use remora_fabric::shm::Woken;
-use remora_fabric::{AnyLink, Link, Waited};
+use remora_fabric::{AnyLink, Link, LockWaits, Waited};
 use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
 use remora_layout::limits::MAX_CLIENT_SESSIONS;
 use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset};
 use remora_ring::{Receiver, Sender};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ pub(crate) struct RingSet {
     pub sleep: Mutex<Sleep>,
     /// Wakes that thread, over shared memory.
     bell: Option<OwnBell>,
-    /// Times that a thread had to wait for another to get at a ring.
-    lock_waits: AtomicU64,
+    /// Times that a thread had to wait for another at a ring or an inbox.
+    pub lock_waits: LockWaits,
 }
 
 /// How one thread sleeps for all that stand at a ring set.
@@ -129,7 +129,7 @@ impl RingSet {
             other_inboxes: OnceLock::new(),
             sleep: Mutex::new(sleep),
             bell,
-            lock_waits: AtomicU64::new(0),
+            lock_waits: LockWaits::default(),
         }
     }
 
@@ -142,7 +142,7 @@ impl RingSet {
                 (1..MAX_CLIENT_SESSIONS / self.sets).map(|_| OnceLock::new()).collect()
             })[at],
         };
-        let inbox = inbox.get_or_init(Arc::default);
+        let inbox = inbox.get_or_init(|| Arc::new(Inbox::new(self.lock_waits.clone())));
         inbox.take_if_free().then(|| Arc::clone(inbox))
     }
 
@@ -168,17 +168,11 @@ impl RingSet {
     /// handed over to it.
     #[inline]
     pub fn sending<'l>(&self, lane: &'l Lane) -> Option<MutexGuard<'l, Sending>> {
-        try_lock(&lane.sending).or_else(|| {
-            (!self.hands_over).then(|| {
-                self.lock_waits.fetch_add(1, Ordering::Relaxed);
-                lock(&lane.sending)
-            })
-        })
-    }
-
-    /// Times that a thread had to wait for another to get at a ring.
-    pub fn lock_waits(&self) -> u64 {
-        self.lock_waits.load(Ordering::Relaxed)
+        if self.hands_over {
+            try_lock(&lane.sending)
+        } else {
+            Some(lock_counted(&lane.sending, &self.lock_waits))
+        }
     }
 
     /// Whether requests that were handed over wait for room in a ring.
@@ -198,9 +192,9 @@ impl RingSet {
         }
     }
 
-    /// The thread that slept in the kernel for all no longer does: one of those
-    /// who wait has to.
-    pub fn hand_over_sleep(&self) {
+    /// Lets one of those who are parked look around: the thread that slept in the kernel
+    /// for all no longer does, or one that sent for all goes on with its own work.
+    pub fn nudge_one(&self) {
         Words::full_fence();
         for inbox in self.inboxes() {
             if inbox.nudge_if_parked() {
@@ -209,12 +203,12 @@ impl RingSet {
         }
     }
 
-    /// Whether a reply may have come that nobody is taking: the last look before
-    /// a sleep.
+    /// Whether a reply may have come that nobody is taking, or that somebody is about to
+    /// deliver: the last look at the rings before a sleep.
     pub fn has_reply(&self, connection: &Connection) -> bool {
         connection.over().is_some()
             || self.lanes.iter().any(|lane| {
-                lane.outstanding.load(Ordering::Relaxed) > 0
+                lane.outstanding.load(Ordering::Acquire) > 0
                     && (try_lock(&lane.receiving).is_none_or(|ring| ring.receiver.has_frame())
                         || lane.may_push_on(connection))
             })

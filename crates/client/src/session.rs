@@ -96,6 +96,9 @@ pub(crate) struct Shard {
     /// executed, so it counts until its late reply has come.
     pub writes: u32,
     pub next_sequence: u16,
+    /// The last message that was handed over and may not be in the ring yet, by its
+    /// number among those of all sessions.
+    pub handed: Option<usize>,
     /// An abandoned request whose value has not been sent to its end.
     pub cut_off: Option<RequestId>,
 }
@@ -133,6 +136,7 @@ impl Session {
             arrived: VecDeque::new(),
             writes: 0,
             next_sequence: 0,
+            handed: None,
             cut_off: None,
         });
         let link = connection.link(set.number);
@@ -370,9 +374,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // If it fails, what was not sent is never executed.
+        // If it fails, what was not sent may never be executed.
         let _ = self.flush();
         self.call_off_all();
+        let _ = self.flush();
         self.inbox.give_back();
     }
 }

@@ -20,6 +20,10 @@ pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(test))]
 pub use std::thread::yield_now;
 
+/// Times that a thread sends for others in a row because more was left meanwhile, before it
+/// goes on with its own work (`crate::combine`).
+#[cfg(not(test))]
+pub const COMBINE_ROUNDS: usize = 16;
 /// Empty polls between two looks at the clock.
 #[cfg(not(test))]
 pub const POLLS_PER_CLOCK: u32 = 128;

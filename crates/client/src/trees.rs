@@ -343,7 +343,7 @@ impl Session {
         path: Path,
     ) -> Result<TreeFound<'_>, Error> {
         self.check()?;
-        self.flush()?;
+        self.send_gathered()?;
         if query.checked().is_err() {
             return Err(Error::Refused(Status::BadRectangle));
         }

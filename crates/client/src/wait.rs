@@ -10,10 +10,15 @@
 //!   for the sleeper's lock once more, the sleeper gives the lock back and then
 //!   looks for parked threads;
 //! * the thread in the kernel went there only after a look at every lane that
-//!   a reply is due in, with nobody else at its receiver.
+//!   a reply is due in, with nobody else at its receiver, and then into its own inbox:
+//!   what another thread took out of a lane before the look stands there. Behind the look
+//!   at the inbox a thread that delivers finds it announced, and wakes it over shared
+//!   memory. Over a network there is no need: such a reply was not in the ring yet, and
+//!   what arrives after the look ends the wait of its link.
 
 use crate::api::Wake;
-use crate::at_ring::{AtRing, Taken, is_followed};
+use crate::ask::DOES_NOT_FIT;
+use crate::at_ring::{AtRing, Taken, answered, is_followed};
 use crate::connection::{Connection, try_lock};
 use crate::error::Error;
 use crate::in_flight::InFlight;
@@ -21,6 +26,8 @@ use crate::ring_set::{RingSet, Sleep};
 use crate::session::{PAUSE, Session};
 use crate::sync::{AtomicUsize, POLLS_PER_CLOCK, spin_loop};
 use remora_fabric::{Completion, Link, Waited};
+use remora_layout::frame::frame_bytes;
+use remora_layout::limits::RING_BYTES;
 use remora_layout::plant::{Plant, planted};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -30,6 +37,11 @@ use std::time::Duration;
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
 /// A poller looks after the server's life this often.
 const LIFE_LOOK: Duration = Duration::from_millis(10);
+
+/// While requests wait for room in a ring a parked thread looks for it this often: who
+/// sleeps in the kernel may have gone there before they were handed over, and credit
+/// need not wake it.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
 
 /// A thread that has polled this long counts itself among those who poll, so that
 /// these are no more than there are cores. Requests that are answered before meet
@@ -97,18 +109,25 @@ impl Session {
             let waited = self.wait_for_reply(shard, began_ns);
             if self.inbox.take_nudge() {
                 // The nudge was for whoever would sleep in the kernel next.
-                self.set.hand_over_sleep();
+                self.set.nudge_one();
             }
             waited?;
         }
         let in_flight = &mut self.shards[shard].in_flight;
-        // A search's replies but the last leave the request under way.
-        let is_followed = is_followed(&self.reply);
-        let flight = match is_followed {
-            true => in_flight.front().copied(),
-            false => in_flight.pop_front(),
+        let Some(&flight) = in_flight.front() else {
+            return Err(self.end(Error::Protocol("a reply to nothing")));
         };
-        let flight = flight.ok_or_else(|| self.end(Error::Protocol("a reply to nothing")))?;
+        let is_followed = is_followed(&self.reply);
+        if answered(&self.reply) != Some(flight.id) || is_followed && !flight.is_search {
+            return Err(self.end(DOES_NOT_FIT));
+        }
+        // A search's replies but the last leave the request under way.
+        if !is_followed {
+            in_flight.pop_front();
+            if flight.is_search {
+                self.inbox.end_search();
+            }
+        }
         if flight.is_abandoned {
             self.drop_late(&flight, is_followed)?;
             return Ok(None);
@@ -255,8 +274,13 @@ impl Session {
     fn empty_ring(&mut self, set: &RingSet, shard: usize) -> Result<(), Error> {
         let Some(mut receiving) = try_lock(&set.lanes[shard].receiving) else { return Ok(()) };
         let mut at = AtRing { set, lane: &set.lanes[shard], ..self.at_ring(shard) };
-        // Bounded by what is outstanding.
-        while let Some(taken) = at.take_frame(&mut receiving)? {
+        // What is there now is no more than a ring; a search's parts come without end
+        // as long as they are taken, and its thread waits for the lock.
+        let mut bytes = 0;
+        while bytes < RING_BYTES
+            && let Some(taken) = at.take_frame(&mut receiving)?
+        {
+            bytes += frame_bytes(at.reply.len());
             if let Taken::Own(id) = taken {
                 at.deliver(id)?;
             }
@@ -281,23 +305,28 @@ impl Session {
     /// parked while another thread does that.
     fn sleep(&mut self, shard: usize, timeout: Duration) -> Result<(), Error> {
         let set = Arc::clone(&self.set);
-        let sleep = try_lock(&set.sleep).or_else(|| {
+        let mut sleep = try_lock(&set.sleep);
+        if sleep.is_none() {
             self.inbox.announce_parking();
-            let late = try_lock(&set.sleep);
-            if late.is_none() && self.connection.over().is_none() {
-                self.inbox.park(shard, timeout);
+            sleep = try_lock(&set.sleep);
+            // Who sends for all may go on with its own work from here on, and finds the
+            // parking announced; or this thread finds that it has (`crate::combine`).
+            let pushed = self.push_all_on();
+            if sleep.is_none() && pushed.is_ok() && self.connection.over().is_none() {
+                let for_room = set.waits_for_room();
+                self.inbox.park(shard, if for_room { timeout.min(ROOM_LOOK) } else { timeout });
             } else {
                 self.inbox.awake();
             }
-            late
-        });
+            pushed?;
+        }
         let Some(mut sleep) = sleep else { return Ok(()) };
         // Whoever nudged wanted somebody here.
         self.inbox.take_nudge();
         let slept = self.sleep_for_all(shard, &mut sleep, timeout);
         drop(sleep);
         if !planted(Plant::KeepSleepToOneself) {
-            self.set.hand_over_sleep();
+            self.set.nudge_one();
         }
         slept
     }
@@ -311,7 +340,9 @@ impl Session {
         timeout: Duration,
     ) -> Result<(), Error> {
         let started_ns = self.connection.time.now_ns();
-        while self.inbox.may_sleep_in_kernel(shard) {
+        while !self.inbox.has_reply_of(shard) {
+            let is_early = planted(Plant::SleepWithoutInbox);
+            let may_sleep = !is_early || self.inbox.may_sleep_in_kernel(shard);
             let left = timeout.saturating_sub(self.connection.time.since(started_ns));
             if left.is_zero() {
                 break;
@@ -321,7 +352,14 @@ impl Session {
             self.push_all_on()?;
             // Fresh credit ends no sleep.
             let left = if set.waits_for_room() { left.min(PAUSE) } else { left };
-            let slept = sleep.sleep(&mut self.link, left, || set.has_reply(&connection));
+            let inbox = &self.inbox;
+            // The signals that count are those from here on, and the thread is announced
+            // within: no signal is given that does not count.
+            let slept = sleep.sleep(&mut self.link, left, || {
+                set.has_reply(&connection)
+                    || !may_sleep
+                    || !is_early && !inbox.may_sleep_in_kernel(shard)
+            });
             self.inbox.awake();
             self.check()?;
             self.now()?;

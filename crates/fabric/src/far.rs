@@ -100,6 +100,14 @@ impl Carrier {
         }
     }
 
+    /// Times that threads have waited for each other at what they share of it.
+    pub fn lock_waits(&self) -> u64 {
+        match self {
+            Self::Tcp(connection) => connection.lock_waits(),
+            Self::Verbs(connection) => connection.lock_waits(),
+        }
+    }
+
     /// Ends it in both directions.
     pub fn close(&self) {
         match self {

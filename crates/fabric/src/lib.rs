@@ -32,6 +32,7 @@ mod connect;
 pub mod detect;
 pub mod far;
 mod ledger;
+mod lock_waits;
 mod patience;
 pub mod shm;
 pub mod sim;
@@ -45,6 +46,7 @@ pub use address::{Address, UnknownAddress};
 pub use answer::{answer, elsewhere, hello_of, refusal};
 pub use any::AnyLink;
 pub use connect::{ConnectError, Connected, client_hello, connect};
+pub use lock_waits::LockWaits;
 
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::time::Duration;

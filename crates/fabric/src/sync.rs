@@ -8,6 +8,8 @@ mod modelled;
 #[cfg(test)]
 pub use modelled::*;
 #[cfg(not(test))]
+pub use remora_layout::limits::SENDS_IN_A_ROW;
+#[cfg(not(test))]
 pub use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(test))]

@@ -15,8 +15,8 @@
 //! Whichever fence comes second sees the other side's step, as with the bells
 //! of shared memory: no wake-up is lost.
 
-use crate::LinkError;
 use crate::sync::{AtomicUsize, Condvar, Instant, Mutex, MutexGuard, Ordering, fence};
+use crate::{LinkError, LockWaits};
 use remora_layout::plant::{Plant, planted};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 use std::time::Duration;
@@ -115,13 +115,19 @@ pub(crate) struct Delivered {
 pub(crate) struct Handle {
     delivered: Mutex<Delivered>,
     changed: Condvar,
+    waits: LockWaits,
 }
 
 impl Handle {
+    /// A link's; times that a thread waits for another here are counted.
+    pub fn new(waits: LockWaits) -> Self {
+        Self { waits, ..Self::default() }
+    }
+
     /// Bytes of the oldest unfinished READ, and operations that are complete.
     /// Nothing is delivered any more once the link has failed.
     pub fn deliver(&self, bytes: &[u8], executed: u64) {
-        let mut delivered = lock(&self.delivered);
+        let mut delivered = self.waits.lock(&self.delivered);
         if delivered.failure.is_some() {
             return;
         }
@@ -134,14 +140,14 @@ impl Handle {
 
     /// Fails what is not yet executed.
     pub fn fail(&self, reason: LinkError) {
-        let mut delivered = lock(&self.delivered);
+        let mut delivered = self.waits.lock(&self.delivered);
         delivered.failure.get_or_insert(reason);
         self.notify(&mut delivered);
     }
 
     /// Wakes the link's thread, for whatever it then finds.
     pub fn wake(&self) {
-        self.notify(&mut lock(&self.delivered));
+        self.notify(&mut self.waits.lock(&self.delivered));
     }
 
     /// Notifying is a system call even if nobody sleeps: that is looked at
@@ -155,19 +161,19 @@ impl Handle {
 
     /// Takes what has come: bytes are swapped against `into`, which is empty.
     pub fn take(&self, into: &mut Vec<u8>) -> (u64, Option<LinkError>) {
-        let mut delivered = lock(&self.delivered);
+        let mut delivered = self.waits.lock(&self.delivered);
         std::mem::swap(&mut delivered.bytes, into);
         (std::mem::take(&mut delivered.executed), delivered.failure)
     }
 
     /// From here on every change wakes the next [`Self::sleep`].
     pub fn arm(&self) {
-        lock(&self.delivered).woken = false;
+        self.waits.lock(&self.delivered).woken = false;
     }
 
     /// Sleeps until something has changed since [`Self::arm`].
     pub fn sleep(&self, timeout: Option<Duration>) {
-        let mut delivered = lock(&self.delivered);
+        let mut delivered = self.waits.lock(&self.delivered);
         delivered.is_asleep = true;
         let asleep = |delivered: &mut Delivered| !delivered.woken;
         let mut delivered = match timeout {
@@ -213,19 +219,25 @@ impl Handles {
 pub(crate) struct Waiters {
     count: AtomicUsize,
     list: Mutex<Vec<Arc<Handle>>>,
+    waits: LockWaits,
 }
 
 impl Waiters {
+    /// A connection's; times that a thread waits for another here are counted.
+    pub fn new(waits: LockWaits) -> Self {
+        Self { waits, ..Self::default() }
+    }
+
     /// Enters the list. What is looked at afterwards is not missed.
     pub fn enter(&self, handle: &Arc<Handle>) {
-        lock(&self.list).push(Arc::clone(handle));
+        self.waits.lock(&self.list).push(Arc::clone(handle));
         self.count.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
     /// Leaves the list.
     pub fn leave(&self, handle: &Arc<Handle>) {
-        lock(&self.list).retain(|other| !Arc::ptr_eq(other, handle));
+        self.waits.lock(&self.list).retain(|other| !Arc::ptr_eq(other, handle));
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -237,7 +249,7 @@ impl Waiters {
         }
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) > 0
-            && let Some(next) = lock(&self.list).first()
+            && let Some(next) = self.waits.lock(&self.list).first()
         {
             next.wake();
         }
@@ -247,7 +259,7 @@ impl Waiters {
     pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) > 0 {
-            lock(&self.list).iter().for_each(|handle| handle.wake());
+            self.waits.lock(&self.list).iter().for_each(|handle| handle.wake());
         }
     }
 }

@@ -122,11 +122,17 @@ pub enum Plant {
     /// The thread that marks a parked client sets the summary word before the client's
     /// own bit.
     WordBeforePlace = 50,
+    /// A client's thread that sleeps in the kernel for all looks into its inbox before it
+    /// looks at the rings, and not after.
+    SleepWithoutInbox = 51,
+    /// A thread that has put others' requests into a ring often enough goes on with its own
+    /// work without a last look.
+    LeaveWithoutLook = 52,
 }
 
 impl Plant {
     /// All plants with their names on the command line.
-    pub const ALL: [(&'static str, Self); 50] = [
+    pub const ALL: [(&'static str, Self); 52] = [
         ("skip-record-validation", Self::SkipRecordValidation),
         ("trust-former-life", Self::TrustFormerLife),
         ("sleep-without-scan", Self::SleepWithoutScan),
@@ -177,6 +183,8 @@ impl Plant {
         ("park-without-scan", Self::ParkWithoutScan),
         ("combine-once", Self::CombineOnce),
         ("word-before-place", Self::WordBeforePlace),
+        ("sleep-without-inbox", Self::SleepWithoutInbox),
+        ("leave-without-look", Self::LeaveWithoutLook),
     ];
 }
 

@@ -7,10 +7,16 @@
 //! few lines: it takes requests out of the rings and answers each with the
 //! number that it carries.
 
+mod endless;
+mod flush;
+mod network;
+
 use super::*;
 use crate::api::Wake;
 use crate::ask::Answer;
+use crate::session::PAUSE;
 use crate::sync::{OwnBell, SLEEPS};
+use network::{Arrivals, NetworkLink};
 use remora_arena::Mapping;
 use remora_engine::command::Command;
 use remora_index::hash::TableRef;
@@ -18,7 +24,7 @@ use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES};
 use remora_layout::message::{ReplyHeader, RequestHeader, Status};
-use remora_layout::session::{mailbox_bytes, ring_number, ring_offset, set_offset};
+use remora_layout::session::{credit_word, mailbox_bytes, ring_number, ring_offset, set_offset};
 use remora_layout::slot::SlotTable;
 use remora_ring::Poll;
 use remora_ring::{Receiver, Sender};
@@ -33,18 +39,33 @@ const SHARDS: usize = 2;
 const LIFE: u64 = 7;
 const SEED: u64 = 0x5eed;
 
+/// What carries the connection.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    /// Shared memory, with so many ring sets.
+    Shm(usize),
+    /// Links that sleep until something arrives.
+    Network,
+}
+
 /// The parts of a connection that the server has too.
 struct Bed {
     client: Client,
     sets: usize,
     to_server: Words,
     to_client: Words,
+    /// Over a network.
+    arrivals: Option<Arc<Arrivals>>,
     /// Its end would be the session's.
     _socket: UnixStream,
 }
 
 impl Bed {
-    fn new(sets: usize) -> Self {
+    fn new(over: Over) -> Self {
+        let sets = match over {
+            Over::Shm(sets) => sets,
+            Over::Network => 1,
+        };
         let to_server = Words::new(Mapping::heap(sets * mailbox_bytes(SHARDS)));
         let to_client = Words::new(Mapping::heap(sets * mailbox_bytes(SHARDS)));
         let mut hello = ServerHello::new_zeroed();
@@ -56,11 +77,22 @@ impl Bed {
         let arenas: Vec<ReadView> =
             (0..SHARDS).map(|_| Words::new(Mapping::heap(ARENA_HEADER_BYTES)).view()).collect();
         let (socket, of_server) = UnixStream::pair().expect("a pair of sockets");
-        let carrier = Carrier::Shm {
-            socket,
-            to_server: to_server.clone(),
-            bells: arenas.iter().map(|a| Bell::new(a.clone(), 0, Arc::clone(&eventfd))).collect(),
-            arenas,
+        let arrivals = matches!(over, Over::Network).then(Arc::<Arrivals>::default);
+        let carrier = match &arrivals {
+            None => Carrier::Shm {
+                socket,
+                to_server: to_server.clone(),
+                bells: arenas
+                    .iter()
+                    .map(|a| Bell::new(a.clone(), 0, Arc::clone(&eventfd)))
+                    .collect(),
+                arenas,
+            },
+            Some(arrivals) => {
+                let (to_server, arrivals) = (to_server.clone(), Arc::clone(arrivals));
+                let link = move || NetworkLink::new(&to_server, &arrivals);
+                Carrier::Other(Box::new(move || AnyLink::Other(Box::new(link()))))
+            }
         };
         let mut page = vec![0; ARENA_HEADER_BYTES];
         for at in [word::BUCKETS, word::BASE_BUCKETS] {
@@ -86,23 +118,35 @@ impl Bed {
             ..Options::default()
         };
         let client = Client { connection: Arc::new(connection), options, admission: None };
-        Self { client, sets, to_server, to_client, _socket: of_server }
+        Self { client, sets, to_server, to_client, arrivals, _socket: of_server }
+    }
+
+    /// The server has written a reply: wakes the thread that sleeps at this ring set.
+    fn wake(&self, set: usize) {
+        match &self.arrivals {
+            None => OwnBell::new(self.to_server.clone(), SHARDS, set).ring(),
+            Some(arrivals) => arrivals.tell(),
+        }
+    }
+
+    /// The server's ends of a ring pair.
+    fn ends(&self, set: usize, shard: usize) -> (Receiver, Sender) {
+        let ring = set_offset(SHARDS, set) + ring_offset(shard);
+        let seed = |direction| ring_seed(SEED, ring_number(set, shard), direction);
+        let requests = Receiver::new(self.to_server.view(), ring, seed(0));
+        let replies = Sender::new(0, ring as u64, seed(1));
+        match self.arrivals {
+            None => (requests.in_short_laps(), replies.in_short_laps()),
+            Some(_) => (requests, replies),
+        }
     }
 
     /// Answers so many requests.
     fn serve(&self, requests: u32) {
         let mut link = ShmLink::new(None);
         link.add_writable(0, self.to_client.clone());
-        let mut ends: Vec<(Receiver, Sender)> = (0..self.sets * SHARDS)
-            .map(|at| {
-                let (set, shard) = (at / SHARDS, at % SHARDS);
-                let ring = set_offset(SHARDS, set) + ring_offset(shard);
-                let seed = |direction| ring_seed(SEED, ring_number(set, shard), direction);
-                let requests = Receiver::new(self.to_server.view(), ring, seed(0));
-                let replies = Sender::new(0, ring as u64, seed(1));
-                (requests.in_short_laps(), replies.in_short_laps())
-            })
-            .collect();
+        let mut ends: Vec<(Receiver, Sender)> =
+            (0..self.sets * SHARDS).map(|at| self.ends(at / SHARDS, at % SHARDS)).collect();
         let mut answered = 0;
         while answered < requests {
             // It takes its time: threads are to come to sleep.
@@ -118,7 +162,7 @@ impl Bed {
                 reply.number = request.argument;
                 reply.life.set(LIFE);
                 sender.send(&mut link, &[reply.as_bytes()]).expect("room");
-                OwnBell::new(self.to_server.clone(), SHARDS, at / SHARDS).ring();
+                self.wake(at / SHARDS);
                 answered += 1;
             }
         }
@@ -137,10 +181,10 @@ static TIMED_OUT: Count = Count::new(0);
 /// Requests that one thread handed over to another, in all runs.
 static HANDED_OVER: Count = Count::new(0);
 
-/// Lets threads ask, at so many ring sets. If `gives_up` says so, the time of the
+/// Lets threads ask. If `gives_up` says so, the time of the
 /// first one's requests is up after some looks at the clock.
-fn share(sets: usize, askers: &[Asker], ask: Ask, gives_up: bool) {
-    let bed = Bed::new(sets);
+fn share(over: Over, askers: &[Asker], ask: Ask, gives_up: bool) {
+    let bed = Bed::new(over);
     let threads: Vec<_> = (0i64..)
         .zip(askers)
         .map(|(thread, &(wake, times))| {
@@ -177,7 +221,8 @@ fn share(sets: usize, askers: &[Asker], ask: Ask, gives_up: bool) {
     let sends = bed.client.sends();
     assert!(sends.frames >= requests.into() && sends.doorbells <= sends.frames);
     HANDED_OVER.fetch_add(sends.handed_over as usize, Ordering::Relaxed);
-    if sets == 1 {
+    // Those who share a set wait for whoever parks, and at its ring for who sends.
+    if bed.sets >= askers.len() && !gives_up {
         assert_eq!(bed.client.lock_waits(), 0);
     }
 }
@@ -186,12 +231,12 @@ fn share(sets: usize, askers: &[Asker], ask: Ask, gives_up: bool) {
 const RUNS: usize = 1_000;
 
 fn run(scheduler: impl Scheduler + 'static, askers: &'static [Asker], ask: Ask) {
-    run_with(scheduler, 1, askers, ask, false);
+    run_with(scheduler, Over::Shm(1), askers, ask, false);
 }
 
 fn run_with(
     scheduler: impl Scheduler + 'static,
-    sets: usize,
+    over: Over,
     askers: &'static [Asker],
     ask: Ask,
     gives_up: bool,
@@ -200,7 +245,7 @@ fn run_with(
     config.stack_size = 1 << 18;
     // A thread that sleeps for ever is a deadlock, or the server waits in vain.
     config.max_steps = MaxSteps::FailAfter(200_000);
-    Runner::new(scheduler, config).run(move || share(sets, askers, ask, gives_up));
+    Runner::new(scheduler, config).run(move || share(over, askers, ask, gives_up));
 }
 
 const CROWDS: [&[Asker]; 6] = {
@@ -231,6 +276,20 @@ fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
     assert!(handed_over > RUNS, "one thread sends for others: {handed_over}");
 }
 
+/// Who sleeps for all is woken by what arrives, and by nothing else.
+#[test]
+fn threads_that_share_a_network_connection_lose_no_reply_and_no_wake_up() {
+    let _guard = lock_for_test();
+    for askers in CROWDS {
+        let random = RandomScheduler::new_from_seed(1, RUNS);
+        run_with(random, Over::Network, askers, Session::ask, false);
+        let pct = PctScheduler::new_from_seed(2, 3, RUNS);
+        run_with(pct, Over::Network, askers, Session::ask, false);
+    }
+    let sleeps = network::SLEEPS.load(Ordering::Relaxed);
+    assert!(sleeps > CROWDS.len() * RUNS, "they did sleep by their links: {sleeps}");
+}
+
 /// With rings of their own no thread waits for another, and with fewer sets than
 /// threads some share.
 #[test]
@@ -239,14 +298,9 @@ fn threads_with_rings_of_their_own_lose_no_reply_and_no_wake_up() {
     for sets in [2, 4] {
         for askers in CROWDS {
             let random = RandomScheduler::new_from_seed(1, RUNS / 4);
-            run_with(random, sets, askers, Session::ask, false);
-            run_with(
-                PctScheduler::new_from_seed(2, 3, RUNS / 4),
-                sets,
-                askers,
-                Session::ask,
-                false,
-            );
+            run_with(random, Over::Shm(sets), askers, Session::ask, false);
+            let pct = PctScheduler::new_from_seed(2, 3, RUNS / 4);
+            run_with(pct, Over::Shm(sets), askers, Session::ask, false);
         }
     }
 }
@@ -279,9 +333,9 @@ fn a_thread_that_gives_up_disturbs_nobody() {
     ];
     for askers in crowds {
         let before = TIMED_OUT.load(Ordering::Relaxed);
-        for sets in [1, 2] {
-            run_with(RandomScheduler::new_from_seed(1, RUNS), sets, askers, Session::ask, true);
-            run_with(PctScheduler::new_from_seed(2, 3, RUNS), sets, askers, Session::ask, true);
+        for over in [Over::Shm(1), Over::Shm(2), Over::Network] {
+            run_with(RandomScheduler::new_from_seed(1, RUNS), over, askers, Session::ask, true);
+            run_with(PctScheduler::new_from_seed(2, 3, RUNS), over, askers, Session::ask, true);
         }
         let timed_out = TIMED_OUT.load(Ordering::Relaxed) - before;
         assert!(timed_out > RUNS / 4, "{askers:?}: {timed_out} requests timed out");
@@ -294,31 +348,51 @@ fn a_thread_that_gives_up_disturbs_nobody() {
 fn a_late_reply_gives_its_part_of_the_buffer_back() {
     let _guard = lock_for_test();
     let before = TIMED_OUT.load(Ordering::Relaxed);
-    for sets in [1, 4] {
-        run_with(RandomScheduler::new_from_seed(1, RUNS), sets, LARGE_CROWD, ask_for_large, true);
-        run_with(PctScheduler::new_from_seed(2, 3, RUNS), sets, LARGE_CROWD, ask_for_large, true);
+    for over in [Over::Shm(1), Over::Shm(4), Over::Network] {
+        run_with(RandomScheduler::new_from_seed(1, RUNS), over, LARGE_CROWD, ask_for_large, true);
+        run_with(PctScheduler::new_from_seed(2, 3, RUNS), over, LARGE_CROWD, ask_for_large, true);
     }
     let timed_out = TIMED_OUT.load(Ordering::Relaxed) - before;
     assert!(timed_out > RUNS / 4, "{timed_out} requests timed out");
 }
 
+/// Whether the checker finds that threads of this crowd are stuck.
 #[cfg(feature = "plants")]
-#[test]
-fn a_sleep_that_is_not_handed_on_is_found() {
-    use remora_layout::plant::{Plant, choose};
+fn finds(plant: remora_layout::plant::Plant, over: Over, askers: &'static [Asker]) -> bool {
+    use remora_layout::plant::choose;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    let _guard = lock_for_test();
-    choose(Some(Plant::KeepSleepToOneself));
-    let stuck = CROWDS.map(|askers| {
-        let scheduler = RandomScheduler::new_from_seed(1, RUNS);
-        catch_unwind(AssertUnwindSafe(|| run(scheduler, askers, Session::ask))).err()
-    });
+    choose(Some(plant));
+    let share = || {
+        let random = RandomScheduler::new_from_seed(1, 4 * RUNS);
+        run_with(random, over, askers, Session::ask, false);
+        let pct = PctScheduler::new_from_seed(2, 3, 8 * RUNS);
+        run_with(pct, over, askers, Session::ask, false);
+    };
+    let stuck = catch_unwind(AssertUnwindSafe(share));
     choose(None);
-    for (askers, stuck) in CROWDS.iter().zip(stuck) {
-        let panic = stuck.unwrap_or_else(|| panic!("{askers:?}: nobody was stuck"));
+    stuck.is_err_and(|panic| {
         let message = panic.downcast_ref::<String>().map_or("", String::as_str);
         assert!(message.contains("deadlock") || message.contains("max_steps"), "{message}");
+        true
+    })
+}
+
+#[cfg(feature = "plants")]
+#[test]
+fn mistakes_of_threads_that_sleep_are_found() {
+    use remora_layout::plant::Plant;
+
+    let _guard = lock_for_test();
+    for over in [Over::Shm(1), Over::Network] {
+        for askers in CROWDS {
+            let found = finds(Plant::KeepSleepToOneself, over, askers);
+            assert!(found, "{over:?}, {askers:?}");
+        }
+    }
+    for (over, askers) in [(Over::Shm(1), CROWDS[4]), (Over::Network, CROWDS[4])] {
+        let found = finds(Plant::SleepWithoutInbox, over, askers);
+        assert!(found, "{over:?}");
     }
 }
 

@@ -242,7 +242,7 @@ fn threads_share_memory_and_everybody_gets_a_part() {
         let counts = buffers.counts();
         assert_eq!((counts.bytes, counts.busy_bytes), (device.bytes(), 0));
         assert!(counts.bytes <= 2 << 20, "{counts:?}");
-        assert!(lock(&buffers.pool).line.is_empty());
+        assert!(buffers.lock_pool().line.is_empty());
     };
     shuttle::check_random(crowd, 500);
     shuttle::check_pct(crowd, 500, 3);

@@ -148,3 +148,33 @@ fn a_reply_wakes_who_is_parked_and_nobody_parks_over_one() {
         100,
     );
 }
+
+#[test]
+fn only_a_search_has_several_replies_and_no_more_bytes_than_it_may() {
+    shuttle::check_random(
+        || {
+            let (inbox, search, most) = (held(), RequestAt { shard: 1, sequence: 0 }, 100);
+            inbox.expect_replies(2);
+            assert!(!inbox.admits_part(at(0), 1, most) && !inbox.admits_part(search, 1, most));
+            inbox.begin_search(search);
+            assert!(inbox.admits_part(search, 60, most) && inbox.admits_part(search, 40, most));
+            assert!(!inbox.admits_part(search, 1, most), "they are too many");
+            inbox.begin_search(search);
+            assert!(inbox.admits_part(search, 60, most), "this is another one");
+            // Its parts still come, and are dropped.
+            inbox.abandon(search);
+            assert!(inbox.admits_part(search, 40, most));
+            assert!(!inbox.admits_part(search, 1, most) && !inbox.admits_part(at(0), 0, most));
+            inbox.begin_search(at(0));
+            assert!(inbox.admits_part(search, 0, most) && inbox.admits_part(at(0), 0, most));
+            inbox.deliver(search, b"the last", false);
+            assert!(!inbox.admits_part(search, 0, most), "it was answered");
+            inbox.end_search();
+            assert!(!inbox.admits_part(at(0), 0, most));
+            // An abandoned request that is no search.
+            inbox.abandon(at(2));
+            assert!(!inbox.admits_part(at(2), 0, most));
+        },
+        1,
+    );
+}

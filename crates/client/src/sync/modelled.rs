@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Few: each is a step of its own here, and threads are to come to sleep.
 pub const POLLS_PER_CLOCK: u32 = 2;
 
+/// Few: threads are to reach the bound.
+pub const COMBINE_ROUNDS: usize = 1;
+
 /// Sleeps in the kernel in all runs.
 pub static SLEEPS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
@@ -26,8 +29,9 @@ shuttle::lazy_static! {
 #[derive(Default)]
 struct Futex {
     is_asleep: AtomicBool,
-    /// Stays until a sleeper takes it.
-    is_signalled: Mutex<bool>,
+    /// How often somebody has signalled. No more than a word: a signal from before the
+    /// sleeper has read it ends no sleep.
+    signals: Mutex<u32>,
     changed: Condvar,
 }
 
@@ -53,20 +57,20 @@ impl OwnBell {
 
     /// Wakes the sleeper whether it sleeps or not.
     pub fn signal(&self) {
-        *FUTEXES[self.set].is_signalled.lock().unwrap() = true;
+        *FUTEXES[self.set].signals.lock().unwrap() += 1;
         FUTEXES[self.set].changed.notify_one();
     }
 
     /// Sleeps until somebody signals, unless `scan` finds something.
     pub fn sleep(&self, _timeout: Duration, scan: impl FnOnce() -> bool) -> Woken {
         let futex = &FUTEXES[self.set];
+        let seen = *futex.signals.lock().unwrap();
         futex.is_asleep.store(true, Ordering::SeqCst);
         let found = scan();
         if !found {
             SLEEPS.fetch_add(1, Ordering::Relaxed);
-            let signalled = futex.is_signalled.lock().unwrap();
-            let waited = futex.changed.wait_while(signalled, |signalled| !*signalled);
-            *waited.unwrap() = false;
+            let signals = futex.signals.lock().unwrap();
+            drop(futex.changed.wait_while(signals, |signals| *signals == seen).unwrap());
         }
         futex.is_asleep.store(false, Ordering::SeqCst);
         if found { Woken::Found } else { Woken::Signalled }

@@ -112,7 +112,7 @@ impl Session {
         let request = command.request(&mut scratch).map_err(Error::Refused)?;
         let ticket = self.send_to(shard, &Command::Of { key: name, request })?;
         let mut counts = Counts::default();
-        // Bounded by the server, which ends every search.
+        // Bounded by the bytes that a search may give.
         loop {
             let answer = self.collect(shard, ticket)?;
             let answer = self.accepted(answer)?;

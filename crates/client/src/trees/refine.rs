@@ -124,7 +124,7 @@ impl Session {
         counts: bool,
     ) -> Result<Refinement, Error> {
         self.check()?;
-        self.flush()?;
+        self.send_gathered()?;
         let mut classes = std::mem::take(&mut tree.classes);
         let class = classes.get(ClassKey::refined(&refine.window(), counts));
         let refined = self.refine_by(tree, refine, (path, counts), class);

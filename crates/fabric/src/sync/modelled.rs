@@ -11,6 +11,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LockResult, PoisonError};
 use std::time::Duration;
 
+/// One: threads are to reach the bound.
+pub const SENDS_IN_A_ROW: u32 = 1;
+
 /// Plants are switched on for the whole process: one test that meets them at
 /// a time.
 pub fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {

@@ -6,10 +6,10 @@ use super::outbound::{Outbound, Sent};
 use super::regions::{Exposed, Regions};
 use super::socket::Socket;
 use super::traffic::{Counters, Traffic};
-use crate::LinkError;
-use crate::sync::{AtomicBool, Mutex};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, SENDS_IN_A_ROW, fence};
 use crate::waiting::{Handle, Handles, Turns, Waiters, lock};
-use remora_layout::limits::{SENDS_IN_A_ROW, STREAM_AHEAD_BYTES};
+use crate::{LinkError, LockWaits};
+use remora_layout::limits::STREAM_AHEAD_BYTES;
 use remora_layout::plant::{Plant, planted};
 use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
@@ -55,7 +55,7 @@ pub struct Connection {
     pub(super) socket: Socket,
     pub(super) regions: Regions,
     pub(super) out: Mutex<Outbound>,
-    inbound: Mutex<Inbound>,
+    pub(super) inbound: Mutex<Inbound>,
     handles: Handles,
     pub(super) waiters: Waiters,
     /// WRITEs of the peer that are stored.
@@ -65,9 +65,13 @@ pub struct Connection {
     pumping: Pumping,
     /// Set under the lock of `out`.
     leader_sleeps: AtomicBool,
+    /// A thread that has sent for others for long has left the rest to the one that has
+    /// the pump, which sends it when it lets the pump go.
+    is_left: AtomicBool,
     /// Lets the agent serve the connection soon.
     wake_agent: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) counters: Counters,
+    pub(super) lock_waits: LockWaits,
 }
 
 impl Connection {
@@ -81,19 +85,22 @@ impl Connection {
     }
 
     pub(super) fn over(socket: Socket, pumping: Pumping) -> Self {
+        let lock_waits = LockWaits::default();
         Self {
             socket,
             regions: Regions::new(),
             out: Mutex::new(Outbound::new()),
             inbound: Mutex::new(Inbound::new()),
             handles: Handles::default(),
-            waiters: Waiters::default(),
+            waiters: Waiters::new(lock_waits.clone()),
             arrivals: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
             pumping,
             leader_sleeps: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
             wake_agent: OnceLock::new(),
             counters: Counters::default(),
+            lock_waits,
         }
     }
 
@@ -124,6 +131,7 @@ impl Connection {
             self.refuse(&mut inbound, Refused::Withdrawn);
             self.tell(&mut inbound);
             drop(inbound);
+            self.send_left();
             self.waiters.hand_over();
         }
     }
@@ -135,7 +143,7 @@ impl Connection {
 
     /// Why this end's operations fail, if they do.
     pub fn failure(&self) -> Option<LinkError> {
-        lock(&self.out).failure
+        self.lock_out().failure
     }
 
     /// What lets the agent call [`Self::serve`] although no event of the socket
@@ -147,6 +155,15 @@ impl Connection {
     /// What has gone over the connection so far.
     pub fn traffic(&self) -> Traffic {
         self.counters.read()
+    }
+
+    /// Times that threads have waited for each other at what they share of it.
+    pub fn lock_waits(&self) -> u64 {
+        self.lock_waits.get()
+    }
+
+    pub(super) fn lock_out(&self) -> MutexGuard<'_, Outbound> {
+        self.lock_waits.lock(&self.out)
     }
 
     /// One turn of the agent, never blocking: one receive, executes all frames
@@ -177,7 +194,7 @@ impl Connection {
     /// Whether bytes wait for the socket to take them: call
     /// [`Self::serve`] again when it is writable.
     pub fn wants_write(&self) -> bool {
-        lock(&self.out).pending_bytes() > 0
+        self.lock_out().pending_bytes() > 0
     }
 
     /// Whether a link has waited for room since the last call, and there is
@@ -185,7 +202,7 @@ impl Connection {
     pub fn takes_more_again(&self) -> bool {
         use std::sync::atomic::Ordering::SeqCst;
         self.room_wanted.load(SeqCst)
-            && lock(&self.out).pending_bytes() <= STREAM_AHEAD_BYTES
+            && self.lock_out().pending_bytes() <= STREAM_AHEAD_BYTES
             && self.room_wanted.swap(false, SeqCst)
     }
 
@@ -199,7 +216,7 @@ impl Connection {
 
     /// Bytes that go out before any frame: the hello.
     pub(super) fn begin_with(&self, bytes: &[u8]) {
-        lock(&self.out).begin_with(bytes);
+        self.lock_out().begin_with(bytes);
         self.flush();
     }
 
@@ -209,7 +226,7 @@ impl Connection {
 
     /// Fails all links of this end; what the peer asks for is still served.
     pub(super) fn fail(&self, reason: LinkError) {
-        if !lock(&self.out).fail(reason) {
+        if !self.lock_out().fail(reason) {
             return;
         }
         self.handles.fail(reason);
@@ -229,10 +246,10 @@ impl Connection {
     pub(super) fn flush(&self) -> bool {
         let mut rounds = 0;
         loop {
-            let Some(mut sending) = lock(&self.out).begin_sending() else { return true };
+            let Some(mut sending) = self.lock_out().begin_sending() else { return true };
             let (sent, bytes) = sending.send(&self.socket);
             self.counters.sent(bytes);
-            let mut out = lock(&self.out);
+            let mut out = self.lock_out();
             let has_more = out.end_sending(sending, bytes);
             match sent {
                 Sent::Broken => {
@@ -241,7 +258,7 @@ impl Connection {
                     return false;
                 }
                 Sent::Some => {
-                    if self.leader_sleeps.load(std::sync::atomic::Ordering::Relaxed) {
+                    if self.leader_sleeps.load(Ordering::Relaxed) {
                         self.socket.kick();
                     }
                     return true;
@@ -249,14 +266,53 @@ impl Connection {
                 Sent::All if !has_more || planted(Plant::LeaveAddedFrames) => return true,
                 Sent::All => {}
             }
+            let leader_sleeps = self.leader_sleeps.load(Ordering::Relaxed);
             drop(out);
             rounds += 1;
-            if rounds == SENDS_IN_A_ROW
-                && let Some(wake) = self.wake_agent.get()
-            {
-                wake();
+            if rounds % SENDS_IN_A_ROW == 0 && self.leave_rest(leader_sleeps) {
                 return true;
             }
+        }
+    }
+
+    /// Leaves what was added to the agent, or to the thread that has the pump; false if
+    /// there is neither. Then the thread sends on: while nobody pumps no reply and no
+    /// credit comes in, so that others add no more than they may have under way.
+    pub(super) fn leave_rest(&self, leader_sleeps: bool) -> bool {
+        if let Some(wake) = self.wake_agent.get() {
+            wake();
+            return true;
+        }
+        if self.pumping == Pumping::ByAgent {
+            return false;
+        }
+        self.is_left.store(true, Ordering::Relaxed);
+        // Either this thread finds the pump free, or who lets it go finds the mark.
+        fence(Ordering::SeqCst);
+        match self.inbound.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                if leader_sleeps {
+                    self.socket.kick();
+                }
+                self.counters.left_rest();
+                true
+            }
+            // It is let go as it was found.
+            Ok(_) | Err(TryLockError::Poisoned(_)) => {
+                self.is_left.store(false, Ordering::Relaxed);
+                self.waiters.hand_over();
+                false
+            }
+        }
+    }
+
+    /// The pump was let go: sends what was left to the thread that had it.
+    pub(super) fn send_left(&self) {
+        fence(Ordering::SeqCst);
+        let is_left =
+            self.is_left.load(Ordering::Relaxed) && self.is_left.swap(false, Ordering::Relaxed);
+        if is_left {
+            self.flush();
         }
     }
 
@@ -269,6 +325,7 @@ impl Connection {
             Ok(mut inbound) => {
                 self.pump_for_link(&mut inbound);
                 drop(inbound);
+                self.send_left();
                 self.waiters.hand_over();
             }
             Err(TryLockError::WouldBlock) => {}
@@ -282,10 +339,10 @@ impl Connection {
     }
 
     fn sleep_on_socket(&self, timeout: Option<Duration>) {
-        use std::sync::atomic::Ordering::Relaxed;
+        use Ordering::Relaxed;
         let wants_room = {
             // Under the lock: who posts later sees that we sleep.
-            let out = lock(&self.out);
+            let out = self.lock_out();
             self.leader_sleeps.store(true, Relaxed);
             out.wants_room()
         };
@@ -311,6 +368,8 @@ impl Turns for Connection {
             self.sleep_on_socket(timeout);
             self.pump_for_link(&mut inbound);
         }
+        drop(inbound);
+        self.send_left();
         // No hand-over: the caller leads again, or hands over when it leaves.
         true
     }

@@ -7,7 +7,6 @@ use super::frame::{Frame, Refused, Violation, parse};
 use super::inbound::{Expect, Inbound, Received};
 use super::outbound::Flight;
 use crate::LinkError;
-use crate::waiting::lock;
 use remora_arena::Words;
 use remora_layout::limits::TCP_PIECE_BYTES;
 use remora_layout::wire::WIRE_HEADER_BYTES;
@@ -137,7 +136,7 @@ impl Connection {
         if inbound.refused {
             return Ok(());
         }
-        if !lock(&self.out).reserve_answer(bytes) {
+        if !self.lock_out().reserve_answer(bytes) {
             return Err(Violation("it asks for more than the window"));
         }
         let copied = inbound.answers.add_data(inbound.executed, bytes, |into| {
@@ -154,7 +153,7 @@ impl Connection {
                 }
             }
             Err(why) => {
-                lock(&self.out).unreserve_answer(bytes);
+                self.lock_out().unreserve_answer(bytes);
                 self.refuse(inbound, why);
             }
         }
@@ -218,7 +217,7 @@ impl Connection {
     fn data(&self, inbound: &mut Inbound, number: u64, bytes: usize) -> Result<(), Violation> {
         let mut finished = Vec::new();
         let handle = {
-            let mut out = lock(&self.out);
+            let mut out = self.lock_out();
             if out.failure.is_some() {
                 None
             } else {
@@ -242,7 +241,7 @@ impl Connection {
         let left = left - piece;
         let mut complete = 0;
         if left == 0 && handle.is_some() {
-            complete = lock(&self.out).data_arrived().is_some_and(|flight| flight.last) as u64;
+            complete = self.lock_out().data_arrived().is_some_and(|flight| flight.last) as u64;
         }
         if let Some(handle) = handle {
             handle.deliver(&inbound.bytes()[..piece], complete);
@@ -258,7 +257,7 @@ impl Connection {
     fn done(&self, executed: u64) -> Result<(), Violation> {
         let mut finished = Vec::new();
         {
-            let mut out = lock(&self.out);
+            let mut out = self.lock_out();
             if out.failure.is_none() {
                 out.done(executed, &mut finished).map_err(Violation)?;
             }
@@ -270,7 +269,7 @@ impl Connection {
     /// The peer refuses our next request.
     fn failed(&self, executed: u64, why: Refused) -> Result<(), Violation> {
         self.done(executed)?;
-        let refused = lock(&self.out).refused();
+        let refused = self.lock_out().refused();
         let reason = match (why, refused) {
             (Refused::Withdrawn, _) => LinkError::Withdrawn,
             (_, None) => return Err(Violation("it refuses what nobody posted")),
@@ -291,7 +290,7 @@ impl Connection {
     /// and flushes.
     pub(super) fn tell(&self, inbound: &mut Inbound) {
         let is_awaited = std::mem::take(&mut inbound.is_awaited);
-        lock(&self.out).hand_over(&mut inbound.answers, inbound.executed, is_awaited);
+        self.lock_out().hand_over(&mut inbound.answers, inbound.executed, is_awaited);
         inbound.over |= !self.flush();
     }
 }

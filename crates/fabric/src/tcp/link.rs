@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::outbound::Posted;
 use crate::ledger::Ledger;
-use crate::waiting::{self, Handle, lock};
+use crate::waiting::{self, Handle};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, STREAM_AHEAD_BYTES};
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ pub struct TcpLink {
 impl TcpLink {
     /// A further link on this connection.
     pub fn new(connection: Arc<Connection>) -> Self {
-        let handle = Arc::new(Handle::default());
+        let handle = Arc::new(Handle::new(connection.lock_waits.clone()));
         connection.register(&handle);
         Self {
             connection,
@@ -78,7 +78,7 @@ impl TcpLink {
     /// Whether a large value may go on: not too much waits for the socket. If
     /// it may not, the agent is told that somebody waits for room.
     pub fn has_room(&self) -> bool {
-        let has_room = || lock(&self.connection.out).pending_bytes() <= STREAM_AHEAD_BYTES;
+        let has_room = || self.connection.lock_out().pending_bytes() <= STREAM_AHEAD_BYTES;
         if has_room() {
             return true;
         }
@@ -145,7 +145,7 @@ impl Link for TcpLink {
             return;
         }
         let connection = Arc::clone(&self.connection);
-        let mut out = lock(&connection.out);
+        let mut out = connection.lock_out();
         for work in batch {
             // A link that failed by itself sends nothing more.
             let taken = match self.ledger.failure().or(out.failure) {

@@ -17,6 +17,9 @@ pub struct Traffic {
     pub received_bytes: u64,
     /// Frames that were in them.
     pub frames: u64,
+    /// Times that a client's thread had sent for others for long, and left the rest to
+    /// the thread that had the pump.
+    pub left: u64,
 }
 
 impl AddAssign for Traffic {
@@ -26,6 +29,7 @@ impl AddAssign for Traffic {
         self.receives += more.receives;
         self.received_bytes += more.received_bytes;
         self.frames += more.frames;
+        self.left += more.left;
     }
 }
 
@@ -37,6 +41,7 @@ pub(super) struct Counters {
     receives: AtomicU64,
     received_bytes: AtomicU64,
     frames: AtomicU64,
+    left: AtomicU64,
 }
 
 impl Counters {
@@ -57,6 +62,11 @@ impl Counters {
         add(&self.frames, frames as u64);
     }
 
+    /// The rest was left to another thread; no longer as the one that sends.
+    pub fn left_rest(&self) {
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn read(&self) -> Traffic {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Traffic {
@@ -65,6 +75,7 @@ impl Counters {
             receives: load(&self.receives),
             received_bytes: load(&self.received_bytes),
             frames: load(&self.frames),
+            left: load(&self.left),
         }
     }
 }

@@ -19,9 +19,9 @@ use super::queue_pair::{QueuePair, RECEIVE};
 use super::reasons::{cause, told_by};
 use super::registration::Registration;
 use super::window::Window;
-use crate::LinkError;
 use crate::sync::Mutex;
 use crate::waiting::{Handle, Handles, Waiters, lock};
+use crate::{LinkError, LockWaits};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::{SENDS_IN_A_ROW, STREAM_AHEAD_BYTES};
 use remora_layout::verbs::WITHDRAWN;
@@ -83,6 +83,7 @@ pub struct Connection {
     on_immediate: Box<dyn Fn(u32) + Send + Sync>,
     handles: Handles,
     pub(super) waiters: Waiters,
+    pub(super) lock_waits: LockWaits,
     /// Immediates that have come.
     pub(super) arrivals: AtomicU64,
     /// A link waits for room.
@@ -121,6 +122,7 @@ impl Connection {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let kick = eventfd(0, flags).map_err(|error| system(error.into()))?;
         let rounds = parts.pair.entries() as usize / BATCH + 1;
+        let lock_waits = LockWaits::default();
         Ok(Arc::new(Self {
             rounds,
             completions: Arc::clone(&parts.pair.completions),
@@ -130,7 +132,7 @@ impl Connection {
                 pair: parts.pair,
                 out: Outbound::new(staging),
             })),
-            intake: Intake::default(),
+            intake: Intake::new(lock_waits.clone()),
             domain: parts.domain,
             peer: parts.peer,
             shards: parts.shards,
@@ -138,7 +140,8 @@ impl Connection {
             _exposed: parts.exposed,
             on_immediate: parts.on_immediate,
             handles: Handles::default(),
-            waiters: Waiters::default(),
+            waiters: Waiters::new(lock_waits.clone()),
+            lock_waits,
             arrivals: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
             leads: Mutex::new(()),
@@ -183,6 +186,11 @@ impl Connection {
 
     pub(super) fn register(&self, handle: &Arc<Handle>) {
         self.handles.enter(handle, || self.failure());
+    }
+
+    /// Times that threads have waited for each other at what they share of it.
+    pub fn lock_waits(&self) -> u64 {
+        self.lock_waits.get()
     }
 
     /// Why this end's operations fail, if they do.
@@ -260,7 +268,7 @@ impl Connection {
     fn take_completions(&self, may_arm: bool) -> Option<Taken> {
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
-        let mut device = lock(&self.device);
+        let mut device = self.lock_waits.lock(&self.device);
         let Device { pair, out, .. } = device.as_mut()?;
         let count = self.completions.poll(&mut taken);
         let (mut told, mut failed) = (Vec::new(), cause(&taken[..count]));
@@ -395,7 +403,7 @@ impl Connection {
     /// `all` the next completion of any kind.
     pub(super) fn arm_completions(&self, all: bool) {
         // While others cannot: it must not be armed for less after they have.
-        let device = lock(&self.device);
+        let device = self.lock_waits.lock(&self.device);
         self.completions.arm(!(all || self.wants_completions(&device)));
     }
 

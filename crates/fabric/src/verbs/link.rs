@@ -33,7 +33,7 @@ pub struct VerbsLink {
 impl VerbsLink {
     /// A further link on this connection.
     pub fn new(connection: Arc<Connection>) -> Self {
-        let handle = Arc::new(Handle::default());
+        let handle = Arc::new(Handle::new(connection.lock_waits.clone()));
         connection.register(&handle);
         Self {
             connection,

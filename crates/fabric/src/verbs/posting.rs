@@ -5,9 +5,9 @@
 use super::peer::{Ranges, Remote};
 use super::queue_pair::Verb;
 use super::registration::Registration;
-use crate::LinkError;
 use crate::sync::Mutex;
-use crate::waiting::{Handle, lock, try_lock};
+use crate::waiting::{Handle, try_lock};
+use crate::{LinkError, LockWaits};
 use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES};
 use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
@@ -114,9 +114,15 @@ pub(super) struct Intake {
     posted: AtomicUsize,
     /// Bytes of WRITEs that the device has not been given.
     waiting_bytes: AtomicUsize,
+    waits: LockWaits,
 }
 
 impl Intake {
+    /// A connection's; times that a thread waits for another here are counted.
+    pub fn new(waits: LockWaits) -> Self {
+        Self { waits, ..Self::default() }
+    }
+
     /// Whether so many bytes more may be posted behind what a link posts. Links
     /// that ask at the same time may each be told so.
     ///
@@ -140,12 +146,12 @@ impl Intake {
         self.posted.fetch_add(posting.pieces.len(), Ordering::Relaxed);
         let bytes = std::mem::take(&mut posting.write_bytes);
         self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        lock(&self.pieces).append(&mut posting.pieces);
+        self.waits.lock(&self.pieces).append(&mut posting.pieces);
     }
 
     /// Whether something was posted and not taken in.
     pub fn has_some(&self) -> bool {
-        !lock(&self.pieces).is_empty()
+        !self.waits.lock(&self.pieces).is_empty()
     }
 
     /// Lets `act` at the device, again and again while something has been posted
@@ -169,7 +175,7 @@ impl Intake {
 
     /// Moves what was posted behind this.
     pub fn take_into(&self, waiting: &mut VecDeque<Piece>) {
-        let mut pieces = lock(&self.pieces);
+        let mut pieces = self.waits.lock(&self.pieces);
         if waiting.is_empty() {
             std::mem::swap(waiting, &mut pieces);
         } else {
@@ -302,7 +308,8 @@ mod tests {
             })
             .collect();
         links.into_iter().for_each(|link| link.join().expect("it ended"));
-        let posted: Vec<u64> = lock(&device).iter().map(|piece| piece.remote.0).collect();
+        let posted: Vec<u64> =
+            crate::waiting::lock(&device).iter().map(|piece| piece.remote.0).collect();
         for link in 0..3 {
             let own: Vec<u64> = posted.iter().copied().filter(|at| at / POSTS == link).collect();
             let expected: Vec<u64> = (link * POSTS..(link + 1) * POSTS).collect();

@@ -17,7 +17,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner, thread};
 use socket::{SLEEPS, Socket};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What the thread of one link does.
@@ -205,10 +205,14 @@ fn share(tasks: &[Task]) {
     is_told.store(true, Ordering::SeqCst);
     far.socket.kick();
     stay.into_iter().for_each(join);
+    LEFT.fetch_add(near.traffic().left as usize, Ordering::Relaxed);
     near.close();
     join(last);
     agent.join().expect("it ended");
 }
+
+/// Times that a thread left the rest to the one that had the pump, in all runs.
+static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 /// Orders of steps that are tried with each of two schedulers.
 const RUNS: usize = 2_000;
@@ -244,6 +248,35 @@ fn links_that_share_a_connection_lose_no_wake_up() {
     }
     let sleeps = SLEEPS.load(Ordering::Relaxed);
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep on the socket: {sleeps}");
+    let left = LEFT.load(Ordering::Relaxed);
+    assert!(left > RUNS / 10, "no thread sends for the others without end: {left}");
+}
+
+/// What a thread has left is sent by the one that has the pump, and not by itself; without
+/// such a thread it is not left.
+#[test]
+fn what_is_left_to_the_thread_that_pumps_is_sent_when_it_lets_go() {
+    let _guard = one_at_a_time();
+    let once = || {
+        let [near, far] = Socket::pair();
+        let near = Arc::new(Connection::over(near, Pumping::ByLinks));
+        let _far = Connection::over(far, Pumping::ByAgent);
+        let mut link = TcpLink::new(Arc::clone(&near));
+        link.hold();
+        write(&mut link);
+        assert!(!near.leave_rest(false), "nobody pumps");
+        near.send_left();
+        assert_eq!((near.traffic().writes, near.traffic().left), (0, 0));
+        let pump = near.inbound.lock().expect("nobody panics");
+        assert!(near.leave_rest(false));
+        drop(pump);
+        assert_eq!((near.traffic().writes, near.traffic().left), (0, 1));
+        near.send_left();
+        assert_eq!(near.traffic().writes, 1);
+        near.send_left();
+        assert_eq!(near.traffic().writes, 1, "it was left once");
+    };
+    Runner::new(RandomScheduler::new_from_seed(1, 1), Config::new()).run(once);
 }
 
 /// A thread that sends while another adds frames must look again: else these stay
