@@ -17,9 +17,10 @@ use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
 use crate::config::Wake;
-use crate::jobs::Message;
+use crate::jobs::{Mail, Message};
+use crate::mail_queues::receive;
 use crate::polling::Polling;
-use crate::resp::{Connections, Handed, ShardHost, bits};
+use crate::resp::{Connections, Handed, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::shared::{Shared, count};
@@ -231,24 +232,14 @@ impl ShardLoop {
 
     /// Takes the jobs and replies of other shards' threads. Whether there were any.
     fn take_mail(&mut self) -> bool {
-        let senders = self.host().handle().inbox.take_senders();
-        for from in bits(senders) {
-            // Bounded by what may be under way.
-            while let Some(mail) = self.host().handle().inbox.take(from) {
-                mail.jobs.into_iter().for_each(|job| self.connections.host_mut().take(job));
-                for (token, reply) in mail.replies {
-                    self.connections.take_reply(token, reply);
-                }
+        let take = |own: &mut Self, mail: Mail| {
+            mail.jobs.into_iter().for_each(|job| own.connections.host_mut().take(job));
+            for (token, reply) in mail.replies {
+                own.connections.take_reply(token, reply);
             }
-        }
-        if senders != 0 {
-            let host = self.host();
-            let waiting = host.handle().inbox.take_waiting();
-            bits(waiting).for_each(|from| {
-                host.shared.shards[from].inbox.ring();
-            });
-        }
-        senders != 0
+        };
+        let ring = |own: &mut Self, from: usize| _ = own.host().shared.shards[from].inbox.ring();
+        receive(self, |own| own.host().handle().inbox.mail(), take, ring)
     }
 
     /// Takes the replies of the thread's own shard that did not come at once.
