@@ -23,7 +23,7 @@ use crate::polling::Polling;
 use crate::resp::{Connections, Handed, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
-use crate::shared::{Shared, count};
+use crate::shared::{Shared, count, count_alone};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
@@ -166,7 +166,7 @@ impl ShardLoop {
         let mail = self.take_mail();
         let host = self.connections.host_mut();
         let jobs = host.execute_jobs();
-        count(&host.handle().jobs, jobs);
+        count_alone(&host.handle().jobs, jobs);
         if host.shard.wants_release() {
             host.shard.release_some(now);
         }
@@ -188,10 +188,10 @@ impl ShardLoop {
         let ended = Instant::now();
         let busy = (ended - started).as_nanos() as u64;
         let handle = self.host().handle();
-        count(&handle.busy_ns, busy);
+        count_alone(&handle.busy_ns, busy);
         if let Some(others) = served.checked_sub(1) {
             let for_others = busy as u128 * others as u128 / served as u128;
-            count(&handle.waited_ns2, (busy as u128 * for_others) as u64);
+            count_alone(&handle.waited_ns2, (busy as u128 * for_others) as u64);
         }
         ended
     }
@@ -282,10 +282,10 @@ impl ShardLoop {
         let Served { frames, looks, rings, .. } = served;
         if frames > 0 {
             let handle = self.host().handle();
-            count(&handle.frames, frames);
-            count(&handle.ring_turns, 1);
-            count(&handle.clients_looked_at, looks);
-            count(&handle.rings_looked_at, rings);
+            count_alone(&handle.frames, frames);
+            count_alone(&handle.ring_turns, 1);
+            count_alone(&handle.clients_looked_at, looks);
+            count_alone(&handle.rings_looked_at, rings);
         }
         served
     }
@@ -325,7 +325,7 @@ impl ShardLoop {
         };
         let before = self.sleeper.sleeps();
         self.sleeper.sleep(timeout, || has_work(&self.connections, clients, agent));
-        count(&host.handle().sleeps, self.sleeper.sleeps() - before);
+        count_alone(&host.handle().sleeps, self.sleeper.sleeps() - before);
         host.handle().thread.socket_looks.add(1);
         self.turns = 0;
         self.clients.take_doorbells(&mut self.sleeper);
@@ -415,7 +415,7 @@ impl ShardLoop {
         let host = self.host();
         let held = held + host.large_jobs.held_replies();
         let handle = host.handle();
-        count(&handle.doorbells, rung);
+        count_alone(&handle.doorbells, rung);
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
