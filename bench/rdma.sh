@@ -20,11 +20,12 @@
 # REMORA_RDMA_TRAFFIC_CLASS, REMORA_RDMA_SERVICE_LEVEL, REMORA_RDMA_PKEY_INDEX,
 # REMORA_RDMA_MTU. See docs/rdma.md, "Your first hour".
 #
-# Exit: 0 all ran, 1 something failed (the file says what), 2 wrong usage, 3 no
-# RDMA device here. Needs python3; ssh and scp without a password for HOST. The
-# server and the body's target listen without authentication while this runs: on
-# a network you trust.
-set -euo pipefail
+# Exit: 0 all ran, 1 something failed, 2 wrong usage, 3 no RDMA device here.
+# However it ends, but for wrong usage, the file says what ran, what failed and
+# where. Needs python3; ssh and scp without a password for HOST. The server and
+# the body's target listen without authentication while this runs: on a network
+# you trust.
+set -Eeuo pipefail
 
 host="" running="" target="" address="" port="" transport=verbs divisor=1 out=""
 usage() {
@@ -59,21 +60,88 @@ done
 if [ -n "$out" ]; then out="$(realpath -m "$out")"; fi
 # shellcheck source=bench/lib.sh
 . "$(dirname "$0")/lib.sh"
+cd "$(dirname "$0")/.."
+: "${out:=target/rdma.json}"
+remora="${CARGO_TARGET_DIR:-target}/release/remora"
 
+# For the file, if the script ends early: what it was about to do, the command
+# that failed, and the reason where it is a known one.
+doing="start" failed_command="" reason="" is_reported=""
+work="" remote_dir="" target_ssh="" settings="" left_out=()
+
+# give_up EXIT LINE...: ends, for a reason that people can mend.
+give_up() {
+  local code="$1" line
+  shift
+  reason="$1"
+  for line in "$@"; do say "rdma: $line"; done
+  exit "$code"
+}
+
+# report EXIT: writes the file. Fails if something has.
+report() {
+  is_reported=yes
+  if ! mkdir -p "$(dirname "$out")"; then return 1; fi
+  if ! command -v python3 >/dev/null; then
+    printf '{"ended_early": {"exit": %d, "while": "%s", "reason": "%s"}}\n' \
+      "$1" "$doing" "${reason//[\"\\]/}" >"$out"
+    return 1
+  fi
+  VERSION="$("$remora" version 2>/dev/null || true)" TRANSPORT="$transport" SETTINGS="$settings" \
+    LEFT_OUT="${left_out[*]-}" DOING="$doing" COMMAND="$failed_command" REASON="$reason" \
+    python3 bench/rdma_report.py "$1" "$out" "$work"
+}
+
+at_end() {
+  local code=$?
+  trap - ERR
+  set +e
+  if [ -n "$target_ssh" ]; then kill "$target_ssh" 2>/dev/null; fi
+  if [ -n "$remote_dir" ]; then
+    # The server ends with its standard input.
+    { exec 9>&-; } 2>/dev/null
+    wait
+    there "rm -rf '$remote_dir'"
+  fi
+  if [ -z "$is_reported" ]; then report "$code"; fi
+  if [ -n "$work" ]; then rm -rf "$work"; fi
+}
+trap at_end EXIT
+trap 'reason="it was interrupted"; exit 130' INT TERM
+# The first failure is the cause of what fails after it.
+trap ': "${failed_command:=line $LINENO: $BASH_COMMAND}"' ERR
+
+doing="make a directory for results"
+work="$(mktemp -d)"
+
+# note NAME COMMAND...: its output and exit code, for the file. Fails as it does.
+note() {
+  local name="$1" code=0
+  shift
+  say "$name"
+  doing="$name"
+  "$@" >"$work/$name.out" 2>"$work/$name.err" </dev/null || code=$?
+  echo "$code" >"$work/$name.code"
+  if [ "$code" != 0 ]; then
+    say "rdma: $name failed ($code):"
+    tail -n 5 "$work/$name.err" >&2
+  fi
+  return "$code"
+}
+# try NAME COMMAND...: as note; what comes after does not depend on it.
+try() { note "$@" || true; }
+
+doing="look for RDMA devices and tools"
 if [ "$transport" = verbs ] && ! ls /sys/class/infiniband/* >/dev/null 2>&1; then
-  say "rdma: this host has no RDMA device (/sys/class/infiniband is empty)."
-  say "  A card: install its driver (mlx5_ib, irdma, bnxt_re) and libibverbs1 ibverbs-providers, set its port up."
-  say "  Without a card: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev DEVICE (its speed says nothing)."
-  say "  docs/rdma.md goes on from there; --transport tcp tries this script without one."
-  exit 3
+  give_up 3 "this host has no RDMA device (/sys/class/infiniband is empty)." \
+    "  A card: install its driver (mlx5_ib, irdma, bnxt_re) and libibverbs1 ibverbs-providers, set its port up." \
+    "  Without a card: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev DEVICE (its speed says nothing)." \
+    "  docs/rdma.md goes on from there; --transport tcp tries this script without one."
 fi
 tools=(cargo python3)
 if [ -n "$host" ]; then tools+=(ssh scp getent); fi
 for tool in "${tools[@]}"; do
-  if ! command -v "$tool" >/dev/null; then
-    say "rdma: $tool is missing here."
-    exit 1
-  fi
+  if ! command -v "$tool" >/dev/null; then give_up 1 "$tool is missing here."; fi
 done
 
 # A host that is gone is noticed.
@@ -83,45 +151,23 @@ ssh_options=(-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o 
 there() { ssh "${ssh_options[@]}" "$host" "$@"; }
 if [ -n "$host" ]; then
   : "${address:=$(getent ahostsv4 "${host#*@}" | awk '{ print $1; exit }')}"
-  if ! there true; then
-    say "rdma: ssh does not reach $host without a password (ssh -o BatchMode=yes $host true)."
-    say "  Without ssh: --running, see docs/rdma.md, \"Your first hour\"."
-    exit 1
+  if ! note ssh there true; then
+    give_up 1 "ssh does not reach $host without a password (ssh -o BatchMode=yes $host true)." \
+      "  Without ssh: --running, see docs/rdma.md, \"Your first hour\"."
   fi
-  if [ -z "$address" ]; then usage "the address of $host is unknown here: give --address IP"; fi
+  if [ -z "$address" ]; then give_up 2 "the address of $host is unknown here: give --address IP"; fi
 fi
-if [ -n "$running" ]; then wait_for_server "$running"; fi
-start_bench
-: "${out:=target/rdma.json}"
-
-remote_dir="" target_ssh=""
-# Called by lib.sh.
-# shellcheck disable=SC2329
-at_end() {
-  if [ -n "$target_ssh" ]; then kill "$target_ssh" 2>/dev/null || true; fi
-  if [ -n "$remote_dir" ]; then
-    # The server ends with its standard input.
-    exec 9>&- || true
-    wait
-    there "rm -rf '$remote_dir'" || true
-  fi
-}
-
-# note NAME COMMAND...: its output and exit code, for the file.
-note() {
-  local name="$1" code=0
-  shift
-  say "$name"
-  "$@" >"$work/$name.out" 2>"$work/$name.err" </dev/null || code=$?
-  echo "$code" >"$work/$name.code"
-}
+if [ -n "$running" ]; then
+  doing="look for a server at $running"
+  wait_for_server "$running"
+fi
+if ! note build cargo build --release -p remora; then give_up 1 "remora does not build here"; fi
 
 fabric_port=0 target_port=0
 if [ -n "$port" ]; then fabric_port=$((port + 1)) target_port=$((port + 2)); fi
 : "${port:=0}"
 
 # The settings as words for the other host's shell.
-settings=""
 for name in DEVICES TRAFFIC_CLASS SERVICE_LEVEL PKEY_INDEX MTU; do
   variable="REMORA_RDMA_$name"
   if [ -n "${!variable:-}" ]; then settings+="$variable=$(printf %q "${!variable}") "; fi
@@ -129,8 +175,12 @@ done
 
 features=()
 if [ "$transport" = verbs ]; then features=(--features rxe); fi
-body="$(cargo test --quiet --release --package remora-fabric "${features[@]}" --test "${transport}_conformance" \
-  --no-run --message-format json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)"
+try build-conformance cargo test --quiet --release --package remora-fabric "${features[@]}" \
+  --test "${transport}_conformance" --no-run --message-format json
+# Empty if it does not build: then it is left out everywhere.
+body="$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$work/build-conformance.out" | tail -n 1)"
+# What cargo says of every crate is of no use in the file.
+: >"$work/build-conformance.out"
 # The body's test that has its target elsewhere: the target, and who uses it.
 elsewhere=(--exact conforms_with_a_target_elsewhere --nocapture --test-threads 1)
 
@@ -145,6 +195,7 @@ wait_for() {
 
 # Starts the body's target on HOST, and runs the body from here against it.
 between_the_two() {
+  doing="start the conformance body's target on $host"
   there "REMORA_TEST_LISTEN=$address:$target_port ${settings}$remote_dir/$(basename "$body") ${elsewhere[*]}" \
     </dev/null >"$work/target-there.out" 2>"$work/target-there.err" &
   target_ssh=$!
@@ -155,7 +206,7 @@ between_the_two() {
     cat "$work/target-there.out" "$work/target-there.err" >&2
     kill "$target_ssh" 2>/dev/null || true
   else
-    note conformance-between env "REMORA_TEST_TARGET=$target" "$body" "${elsewhere[@]}"
+    try conformance-between env "REMORA_TEST_TARGET=$target" "$body" "${elsewhere[@]}"
   fi
   # It ends with its peer, or two minutes later if none has come.
   local code=0
@@ -164,25 +215,36 @@ between_the_two() {
   echo "$code" >"$work/target-there.code"
 }
 
-note doctor-here "$remora" doctor --json
-note conformance-here "$body" --nocapture --test-threads 1
+try doctor-here "$remora" doctor --json
+if [ -n "$body" ]; then
+  try conformance-here "$body" --nocapture --test-threads 1
+else
+  left_out+=(conformance-here conformance-there conformance-between)
+fi
 
-left_out=()
 if [ -n "$running" ]; then
   server="$running"
-  left_out=(doctor-there conformance-there)
-  if [ -n "$target" ]; then
-    note conformance-between env "REMORA_TEST_TARGET=$target" "$body" "${elsewhere[@]}"
-  else
+  left_out+=(doctor-there conformance-there)
+  if [ -n "$target" ] && [ -n "$body" ]; then
+    try conformance-between env "REMORA_TEST_TARGET=$target" "$body" "${elsewhere[@]}"
+  elif [ -z "$target" ]; then
     say "rdma: the conformance body between the two hosts is left out: no --target"
     left_out+=(conformance-between)
   fi
 else
-  remote_dir="$(there mktemp -d)"
-  scp -q "${ssh_options[@]}" "$remora" "$body" "$host:$remote_dir/"
-  note doctor-there there "${settings}$remote_dir/remora doctor --json"
-  note conformance-there there "${settings}$remote_dir/$(basename "$body") --nocapture --test-threads 1"
-  between_the_two
+  if ! note directory-there there mktemp -d; then give_up 1 "no directory can be made on $host"; fi
+  remote_dir="$(cat "$work/directory-there.out")"
+  files=("$remora")
+  if [ -n "$body" ]; then files+=("$body"); fi
+  if ! note copy-there scp -q "${ssh_options[@]}" "${files[@]}" "$host:$remote_dir/"; then
+    give_up 1 "the programs cannot be copied to $host"
+  fi
+  try doctor-there there "${settings}$remote_dir/remora doctor --json"
+  if [ -n "$body" ]; then
+    try conformance-there there "${settings}$remote_dir/$(basename "$body") --nocapture --test-threads 1"
+    between_the_two
+  fi
+  doing="start the server on $host"
   mkfifo "$work/stdin"
   there "${settings}$remote_dir/remora serve --owned-by-parent --bind $address --port $port \
     --fabric-address $address:$fabric_port \
@@ -205,7 +267,7 @@ fi
 measure() {
   local what="$1" name="$2"
   shift 2
-  note "run.$what.$name" "$remora" bench "$what" --json --server "$server" --transport "$transport" "$@"
+  try "run.$what.$name" "$remora" bench "$what" --json --server "$server" --transport "$transport" "$@"
 }
 clients_of_runs=(1 4)
 if [ -z "$server" ]; then clients_of_runs=(); fi
@@ -224,47 +286,5 @@ for clients in "${clients_of_runs[@]}"; do
     --records $((1000000 / divisor)) --ops $((4000000 / divisor))
 done
 
-mkdir -p "$(dirname "$out")"
-VERSION="$("$remora" version)" TRANSPORT="$transport" SETTINGS="$settings" LEFT_OUT="${left_out[*]}" \
-  python3 - "$work" "$out" <<'P'
-import json, os, pathlib, re, sys
-
-work, out = pathlib.Path(sys.argv[1]), sys.argv[2]
-steps = {}
-for code in sorted(work.glob("*.code")):
-    name = code.name.removesuffix(".code")
-    text = (work / f"{name}.out").read_text(errors="replace")
-    step = {"exit": int(code.read_text())}
-    try:
-        step["result"] = json.loads(text)
-    except ValueError:
-        step["output"] = text[-8192:]
-    if step["exit"]:
-        step["error"] = (work / f"{name}.err").read_text(errors="replace")[-8192:]
-    steps[name] = step
-log = work / "server.log"
-whole = {
-    "version": os.environ["VERSION"],
-    "kernel": os.uname().release,
-    "transport": os.environ["TRANSPORT"],
-    "settings": os.environ["SETTINGS"].split(),
-    "left_out": os.environ["LEFT_OUT"].split(),
-    "server_log": log.read_text(errors="replace")[-8192:] if log.exists() else None,
-    "steps": steps,
-}
-pathlib.Path(out).write_text(json.dumps(whole, indent=1) + "\n")
-bodies = {
-    name: f"{len(re.findall('conformance: [a-z_]+: ok', text))} checks ok"
-    for name, step in steps.items()
-    if "conformance: " in (text := step.get("output", "")) and not name.startswith("target")
-}
-failed = [name for name, step in steps.items() if step["exit"]]
-for name, step in steps.items():
-    result = step.get("result", {})
-    if name.startswith("run.") and "ops_per_s" in result:
-        print(f"{name:32} {result['ops_per_s']:12.0f} /s  p50 {result['p50_us']:8.2f} us  p99 {result['p99_us']:8.2f} us")
-for name, said in bodies.items():
-    print(f"{name:32} {said}")
-print(f"{out}: {len(steps) - len(failed)} of {len(steps)} steps passed" + "".join(f"; failed: {name}" for name in failed))
-sys.exit(bool(failed))
-P
+doing="write the file"
+report 0

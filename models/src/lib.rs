@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering;
 pub mod asleep;
 #[path = "../../crates/client/src/combine.rs"]
 pub mod combine;
+#[path = "../../crates/server/src/mail_queues.rs"]
+pub mod mail_queues;
 #[path = "../../crates/fabric/src/shm/mark.rs"]
 pub mod mark;
 #[path = "../../crates/client/src/pointer_cache.rs"]

@@ -2,8 +2,9 @@
 
 use remora_layout::limits::CACHE_LINE_BYTES;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +20,53 @@ thread_local! {
 pub fn fence(order: Ordering) {
     if !WITHOUT_FENCES.get() {
         loom::sync::atomic::fence(order);
+    }
+}
+
+/// As `crossbeam_queue::ArrayQueue` with one sender and one receiver, and with no more
+/// order between threads than it promises: who takes an item sees what was done before it was
+/// put. Crossbeam's own has full fences, which the protocols around it must not need.
+pub struct ArrayQueue<T> {
+    /// Items put and taken so far.
+    put: AtomicU64,
+    taken: AtomicU64,
+    room: u64,
+    /// No step of a model: what the counts say is there.
+    items: Mutex<VecDeque<T>>,
+}
+
+impl<T> ArrayQueue<T> {
+    /// Without items, with room for so many.
+    pub fn new(room: usize) -> Self {
+        let (put, taken) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { put, taken, room: room as u64, items: Mutex::default() }
+    }
+
+    /// Puts an item, or gives it back if there is no room.
+    pub fn push(&self, item: T) -> Result<(), T> {
+        let put = self.put.load(Ordering::Relaxed);
+        if put - self.taken.load(Ordering::Acquire) == self.room {
+            return Err(item);
+        }
+        self.items.lock().unwrap_or_else(PoisonError::into_inner).push_back(item);
+        self.put.store(put + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the oldest item.
+    pub fn pop(&self) -> Option<T> {
+        let taken = self.taken.load(Ordering::Relaxed);
+        if self.put.load(Ordering::Acquire) == taken {
+            return None;
+        }
+        let item = self.items.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        self.taken.store(taken + 1, Ordering::Release);
+        item
+    }
+
+    /// Whether there is no room, for the sender.
+    pub fn is_full(&self) -> bool {
+        self.put.load(Ordering::Relaxed) - self.taken.load(Ordering::Relaxed) == self.room
     }
 }
 

@@ -25,7 +25,7 @@ tests_of() {
         --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 conformance=$(tests_of remora-fabric conformance) || exit 1
-verbs=$(tests_of remora-fabric security stranger reasons objects assumptions | tr '\n' ' ') || exit 1
+verbs=$(tests_of remora-fabric security stranger reasons objects assumptions polling | tr '\n' ' ') || exit 1
 large=$(tests_of remora-client data_buffers) || exit 1
 many=$(tests_of remora-tests many) || exit 1
 

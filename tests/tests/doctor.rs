@@ -18,6 +18,16 @@ fn json_is_one_object_and_the_exit_code_says_whether_anything_is_broken() {
 }
 
 #[test]
+fn packet_settings_come_from_flags_and_the_environment() {
+    let finished = run(remora().args(["doctor", "--rdma-mtu", "1500"]));
+    assert_eq!(finished.code, Some(2), "{}", finished.err);
+    assert!(finished.err.contains("rdma_mtu: 1500 is not"), "{}", finished.err);
+    let finished = run(remora().arg("doctor").env("REMORA_RDMA_SERVICE_LEVEL", "16"));
+    assert_eq!(finished.code, Some(2), "{}", finished.err);
+    assert!(finished.err.contains("rdma_service_level"), "{}", finished.err);
+}
+
+#[test]
 fn every_finding_has_a_line() {
     let finished = run(remora().arg("doctor"));
     let json = run(remora().args(["doctor", "--json"]));

@@ -4,7 +4,7 @@ use crate::failure::usage;
 use clap::Args;
 use remora_client::{Mtu, Packets};
 
-/// Flags of RDMA packets, of commands that are clients.
+/// Flags of RDMA packets, of commands that are clients, and of `doctor`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PacketArgs {
     /// Over RDMA: traffic class of what this process sends, 0 to 255; with

@@ -11,7 +11,7 @@
 //!   shard from its other work;
 //! * another shard is woken once for the frames of a turn, not once for each.
 
-use crate::shared::{AgentCounts, Shared, count};
+use crate::shared::{AgentCounts, Shared, count, count_alone};
 use crossbeam_queue::SegQueue;
 use remora_fabric::LinkError;
 use remora_fabric::far::Carrier;
@@ -192,7 +192,7 @@ impl Agent {
         }
         if moved.connections > 0 {
             self.wake_shards();
-            count(&self.shared.agents[self.number].turns, moved.connections);
+            count_alone(&self.shared.agents[self.number].turns, moved.connections);
         }
         moved
     }
@@ -277,8 +277,8 @@ impl Agent {
             let shard = shards.trailing_zeros() as usize;
             shards &= shards - 1;
             let had_to_signal = self.shared.shards[shard].inbox.ring();
-            count(&counts.rings, 1);
-            count(&counts.signals, had_to_signal as u64);
+            count_alone(&counts.rings, 1);
+            count_alone(&counts.signals, had_to_signal as u64);
         }
     }
 

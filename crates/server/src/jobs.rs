@@ -2,25 +2,25 @@
 //!
 //! Each shard's thread has an [`Inbox`]. Other shards' threads put *mail* into
 //! it: jobs for its shard, and replies to jobs that it handed out itself. Each
-//! pair of threads has a bounded queue of its own ([`Mail`] is what one turn of
-//! the sender gathers for one receiver), so that no two threads write the same
-//! line of it, and a turn rings the receiver once, however much it sends.
+//! pair of threads has a bounded queue of its own ([`MailQueues`]; [`Mail`] is what
+//! one turn of the sender gathers for one receiver), so that no two threads write the
+//! same line of it, and a turn rings the receiver once, however much it sends.
 //! Threads without a shard (control, the acceptor) send a [`Message`].
 //!
 //! What wakes the receiver is the protocol of the rings:
 //! [`remora_fabric::shm::asleep`].
 
 use crate::key_batch::KeyBatch;
-use crate::resp::{Handed, bits};
+use crate::mail_queues::{MailQueues, bits};
+use crate::resp::Handed;
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
-use crossbeam_queue::{ArrayQueue, SegQueue};
+use crossbeam_queue::SegQueue;
 use remora_engine::Reply;
 use remora_fabric::shm::Bell;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAIL_UNDER_WAY;
 use remora_layout::message::Status;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::Sender;
 
 /// What threads without a shard tell a shard's thread.
@@ -157,20 +157,15 @@ impl<W: Wake> Wake for std::sync::Arc<W> {
 /// What other threads tell the thread of one shard.
 pub struct Inbox<W = Bell> {
     messages: SegQueue<Message>,
-    /// Mail by the number of the shard that sends it.
-    mail: Box<[ArrayQueue<Mail>]>,
-    /// A bit for each shard that has sent mail since this was last taken.
-    senders: AtomicU64,
-    /// A bit for each shard that has mail for which there was no room.
-    waiting: AtomicU64,
+    /// By the number of the shard that sends it.
+    mail: MailQueues<Mail>,
     bell: W,
 }
 
 impl<W: Wake> Inbox<W> {
     /// An inbox of a server with so many shards; its thread is woken by `bell`.
     pub fn new(shards: usize, bell: W) -> Self {
-        let mail = (0..shards).map(|_| ArrayQueue::new(MAIL_UNDER_WAY)).collect();
-        Self { messages: SegQueue::new(), mail, senders: 0.into(), waiting: 0.into(), bell }
+        Self { messages: SegQueue::new(), mail: MailQueues::new(shards, MAIL_UNDER_WAY), bell }
     }
 
     /// Tells the thread something.
@@ -188,47 +183,15 @@ impl<W: Wake> Inbox<W> {
     ///
     /// # Errors
     /// Too much of it has not been taken yet: the mail is given back, to be
-    /// sent with what comes. That thread is to be woken when there is room:
-    /// [`Inbox::take_waiting`] names it.
+    /// sent with what comes. The receiver rings for that shard's thread when there
+    /// is room.
     pub fn post(&self, from: usize, mail: Mail) -> Result<(), Mail> {
-        if let Err(mail) = self.mail[from].push(mail) {
-            self.waiting.fetch_or(1 << from, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            // Whichever fence comes second sees the other side's step: there is
-            // room now, or the receiver sees the bit.
-            self.mail[from].push(mail)?;
-        }
-        self.senders.fetch_or(1 << from, Ordering::Release);
-        self.bell.ring();
-        Ok(())
+        self.mail.post(from, mail, || _ = self.bell.ring())
     }
 
-    /// Whether there is room for mail from this shard's thread.
-    pub fn has_room(&self, from: usize) -> bool {
-        !self.mail[from].is_full()
-    }
-
-    /// After mail was taken: the shards whose threads wait for room, a bit each.
-    pub fn take_waiting(&self) -> u64 {
-        fence(Ordering::SeqCst);
-        match self.waiting.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.waiting.swap(0, Ordering::SeqCst),
-        }
-    }
-
-    /// The shards that have sent mail since this was last asked, a bit each.
-    pub fn take_senders(&self) -> u64 {
-        // A load first: a thread that polls does not write the line.
-        match self.senders.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.senders.swap(0, Ordering::Acquire),
-        }
-    }
-
-    /// The next mail of a shard.
-    pub fn take(&self, from: usize) -> Option<Mail> {
-        self.mail[from].pop()
+    /// The mail of other shards' threads.
+    pub fn mail(&self) -> &MailQueues<Mail> {
+        &self.mail
     }
 
     /// Wakes the thread if it sleeps: somebody wrote into its rings. Whether it
@@ -239,7 +202,7 @@ impl<W: Wake> Inbox<W> {
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.senders.load(Ordering::Relaxed) == 0
+        self.messages.is_empty() && self.mail.is_empty()
     }
 }
 
@@ -291,9 +254,10 @@ impl Outbox {
         }
     }
 
-    /// Whether there is room for mail that had to wait.
+    /// Whether there is room for mail that had to wait. To be asked in the last scan
+    /// before the thread sleeps.
     pub fn may_send<'i, W: Wake + 'i>(&self, inbox: impl Fn(usize) -> &'i Inbox<W>) -> bool {
-        bits(self.has_mail).any(|to| inbox(to).has_room(self.from))
+        bits(self.has_mail).any(|to| inbox(to).mail.has_room(self.from))
     }
 
     /// The end of a turn: sends its mail. What cannot be sent, as a receiver has not

@@ -14,7 +14,7 @@ use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, Counts, PointerTable, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
 use crate::touch_hints::TouchHints;
-use crate::traffic::TcpTraffic;
+use crate::traffic::TrafficSums;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
@@ -202,7 +202,8 @@ impl Server {
             control: OnceLock::new(),
             counts: Counts::default(),
             agents: (0..shards).map(|_| AgentCounts::default()).collect(),
-            tcp_traffic: TcpTraffic::default(),
+            tcp_traffic: TrafficSums::default(),
+            verbs_traffic: TrafficSums::default(),
         });
         // A client of a former life may read its memory as fresh until its
         // right has lapsed; nothing may be acknowledged before.

@@ -163,6 +163,7 @@ impl Session {
         (connection, marks): (Arc<verbs::Connection>, Arc<[ReadyMark]>),
         to_server: ReadView,
     ) -> Self {
+        shared.verbs_traffic.enter(granted.0, Arc::clone(&connection));
         Self::over(shared, granted, (far::Carrier::Verbs(connection), marks), to_server)
     }
 
@@ -309,6 +310,7 @@ impl Session {
             }
         }
         shared.tcp_traffic.leave(self.number);
+        shared.verbs_traffic.leave(self.number);
         for shard in &shared.shards {
             shard.inbox.push(Message::Detach(self.number));
         }

@@ -17,12 +17,13 @@ use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
 use crate::config::Wake;
-use crate::jobs::Message;
+use crate::jobs::{Mail, Message};
+use crate::mail_queues::receive;
 use crate::polling::Polling;
-use crate::resp::{Connections, Handed, ShardHost, bits};
+use crate::resp::{Connections, Handed, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
-use crate::shared::{Shared, count};
+use crate::shared::{Shared, count, count_alone};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
@@ -166,7 +167,7 @@ impl ShardLoop {
         let mail = self.take_mail();
         let host = self.connections.host_mut();
         let jobs = host.execute_jobs();
-        count(&host.handle().jobs, jobs);
+        count_alone(&host.handle().jobs, jobs);
         if host.shard.wants_release() {
             host.shard.release_some(now);
         }
@@ -188,10 +189,10 @@ impl ShardLoop {
         let ended = Instant::now();
         let busy = (ended - started).as_nanos() as u64;
         let handle = self.host().handle();
-        count(&handle.busy_ns, busy);
+        count_alone(&handle.busy_ns, busy);
         if let Some(others) = served.checked_sub(1) {
             let for_others = busy as u128 * others as u128 / served as u128;
-            count(&handle.waited_ns2, (busy as u128 * for_others) as u64);
+            count_alone(&handle.waited_ns2, (busy as u128 * for_others) as u64);
         }
         ended
     }
@@ -232,25 +233,15 @@ impl ShardLoop {
 
     /// Takes the jobs and replies of other shards' threads. Whether there were any.
     fn take_mail(&mut self) -> bool {
-        let senders = self.host().handle().inbox.take_senders();
-        for from in bits(senders) {
-            // Bounded by what may be under way.
-            while let Some(mut mail) = self.host().handle().inbox.take(from) {
-                mail.jobs.drain(..).for_each(|job| self.connections.host_mut().take(job));
-                for (token, reply) in mail.replies.drain(..) {
-                    self.connections.take_reply(token, reply);
-                }
-                self.connections.host_mut().keep(mail);
+        let take = |own: &mut Self, mut mail: Mail| {
+            mail.jobs.drain(..).for_each(|job| own.connections.host_mut().take(job));
+            for (token, reply) in mail.replies.drain(..) {
+                own.connections.take_reply(token, reply);
             }
-        }
-        if senders != 0 {
-            let host = self.host();
-            let waiting = host.handle().inbox.take_waiting();
-            bits(waiting).for_each(|from| {
-                host.shared.shards[from].inbox.ring();
-            });
-        }
-        senders != 0
+            own.connections.host_mut().keep(mail);
+        };
+        let ring = |own: &mut Self, from: usize| _ = own.host().shared.shards[from].inbox.ring();
+        receive(self, |own| own.host().handle().inbox.mail(), take, ring)
     }
 
     /// Takes the replies of the thread's own shard that did not come at once.
@@ -297,10 +288,10 @@ impl ShardLoop {
         let Served { frames, looks, rings, .. } = served;
         if frames > 0 {
             let handle = self.host().handle();
-            count(&handle.frames, frames);
-            count(&handle.ring_turns, 1);
-            count(&handle.clients_looked_at, looks);
-            count(&handle.rings_looked_at, rings);
+            count_alone(&handle.frames, frames);
+            count_alone(&handle.ring_turns, 1);
+            count_alone(&handle.clients_looked_at, looks);
+            count_alone(&handle.rings_looked_at, rings);
         }
         served
     }
@@ -341,7 +332,7 @@ impl ShardLoop {
         let before = self.sleeper.sleeps();
         self.sleeper.sleep(timeout, || has_work(&self.connections, clients, agent));
         let sleeps = self.sleeper.sleeps() - before;
-        count(&host.handle().sleeps, sleeps);
+        count_alone(&host.handle().sleeps, sleeps);
         host.handle().thread.socket_looks.add(sleeps);
         if sleeps > 0 {
             self.turns = 0;
@@ -447,7 +438,7 @@ impl ShardLoop {
         let host = self.host();
         let held = held + host.large_jobs.held_replies();
         let handle = host.handle();
-        count(&handle.doorbells, rung);
+        count_alone(&handle.doorbells, rung);
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);

@@ -7,11 +7,11 @@ use crate::config::Config;
 use crate::jobs::Inbox;
 use crate::thread_counts::ThreadCounts;
 use crate::touch_hints::TouchHints;
-use crate::traffic::TcpTraffic;
+use crate::traffic::TrafficSums;
 use remora_arena::{ReadView, Region};
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
-use remora_fabric::{Transport, verbs};
+use remora_fabric::{Transport, tcp, verbs};
 use remora_layout::immediate::{self, Kind};
 use remora_layout::slot::SlotTable;
 use std::net::SocketAddr;
@@ -150,7 +150,9 @@ pub struct Shared {
     /// Counts of each agent, by number.
     pub agents: Vec<AgentCounts>,
     /// What has gone over sessions' TCP connections.
-    pub tcp_traffic: TcpTraffic,
+    pub tcp_traffic: TrafficSums<tcp::Connection>,
+    /// The same of their connections over RDMA.
+    pub verbs_traffic: TrafficSums<verbs::Connection>,
 }
 
 /// Counts of the server.
@@ -164,6 +166,8 @@ pub struct Counts {
     pub sessions_verbs: AtomicU64,
     /// Queue pairs of clients that have no session yet, now.
     pub half_open: AtomicU64,
+    /// Shards that slept and had to be signalled for what came over RDMA.
+    pub verbs_signals: AtomicU64,
     /// Threads of clients over RDMA that have asked something.
     pub client_threads: AtomicU64,
     /// Sessions granted since the start.
@@ -259,8 +263,10 @@ impl Shared {
 
     /// As [`Shared::mark`]; wakes the shard, too.
     pub fn mark_and_ring(&self, marks: &[ReadyMark], imm: u32) {
-        if let Some(shard) = self.mark(marks, imm) {
-            self.shards[shard].inbox.ring();
+        if let Some(shard) = self.mark(marks, imm)
+            && self.shards[shard].inbox.ring()
+        {
+            count(&self.counts.verbs_signals, 1);
         }
     }
 
@@ -270,7 +276,13 @@ impl Shared {
     }
 }
 
-/// Adds to a counter that only statistics read.
+/// Adds to a counter that only statistics read, and that several threads write.
 pub fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// The same by the only thread that writes it: without a locked instruction.
+#[inline(always)]
+pub fn count_alone(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }

@@ -1,23 +1,53 @@
-//! What has gone over the TCP connections of sessions, for INFO.
+//! What has gone over the connections of sessions, for INFO.
 
-use remora_fabric::tcp::{Connection, Traffic};
+use remora_fabric::{tcp, verbs};
 use std::collections::HashMap;
+use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Sums over the connections that are there, and those that were.
-#[derive(Default)]
-pub struct TcpTraffic(Mutex<Sums>);
+/// A connection that counts.
+pub trait Counting {
+    /// What it counts.
+    type Traffic: AddAssign + Copy + Default;
 
-#[derive(Default)]
-struct Sums {
-    /// By the session's number.
-    live: HashMap<u64, Arc<Connection>>,
-    ended: Traffic,
+    /// What it has counted so far.
+    fn traffic(&self) -> Self::Traffic;
 }
 
-impl TcpTraffic {
+impl Counting for tcp::Connection {
+    type Traffic = tcp::Traffic;
+
+    fn traffic(&self) -> tcp::Traffic {
+        Self::traffic(self)
+    }
+}
+
+impl Counting for verbs::Connection {
+    type Traffic = verbs::Traffic;
+
+    fn traffic(&self) -> verbs::Traffic {
+        Self::traffic(self)
+    }
+}
+
+/// Sums over the connections that are there, and those that were.
+pub struct TrafficSums<C: Counting>(Mutex<Sums<C>>);
+
+struct Sums<C: Counting> {
+    /// By the session's number.
+    live: HashMap<u64, Arc<C>>,
+    ended: C::Traffic,
+}
+
+impl<C: Counting> Default for TrafficSums<C> {
+    fn default() -> Self {
+        Self(Mutex::new(Sums { live: HashMap::new(), ended: C::Traffic::default() }))
+    }
+}
+
+impl<C: Counting> TrafficSums<C> {
     /// A session has this connection.
-    pub fn enter(&self, session: u64, connection: Arc<Connection>) {
+    pub fn enter(&self, session: u64, connection: Arc<C>) {
         self.lock().live.insert(session, connection);
     }
 
@@ -30,14 +60,14 @@ impl TcpTraffic {
     }
 
     /// All of it.
-    pub fn sum(&self) -> Traffic {
+    pub fn sum(&self) -> C::Traffic {
         let sums = self.lock();
         let mut sum = sums.ended;
         sums.live.values().for_each(|connection| sum += connection.traffic());
         sum
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sums> {
+    fn lock(&self) -> MutexGuard<'_, Sums<C>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -46,6 +46,12 @@ has '^ok +port rxe0/1 +Ethernet, state ACTIVE' '^ok +gid rxe0/1/[0-9]+ +rank 1: 
     '^ok +gid rxe1/1/[0-9]+ +rank 2: 10.0.0.2' '^ok +loopback rxe0 ' '^ok +loopback rxe1 ' '^unknown +ecn veth0' \
     '^unknown +pfc veth0' '^warn +device rxe0 +in software'
 
+# Devices are tried with the settings of packets, by flags or from the environment.
+run 0 env REMORA_RDMA_TRAFFIC_CLASS=104 "$remora" doctor --rdma-mtu 256
+has '^ok +loopback rxe0 .*in packets of at most 256 bytes, traffic class 104,'
+run 1 env REMORA_RDMA_PKEY_INDEX=9 "$remora" doctor
+has '^broken +loopback rxe0 .*has no P_Key at index 9'
+
 chmod 666 /dev/infiniband/uverbs* # as udev makes them
 
 rxe_unplug 1

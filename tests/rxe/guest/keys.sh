@@ -66,6 +66,13 @@ bench_kill
 (($(wakeups) > 0)) || fail "GETs that ask, and the shard never ran"
 passed "GETs that ask: the shard's thread ran $(wakeups) times"
 
+# What the server gave to its device, what came, and how often that woke a shard.
+posts=$(info verbs_posts) pieces=$(info verbs_pieces)
+immediates=$(info verbs_immediates) signals=$(info verbs_signals)
+((posts > 0 && pieces >= posts)) || fail "$pieces pieces by $posts posts"
+((signals > 0 && signals <= immediates)) || fail "$signals signals for $immediates immediates"
+passed "$pieces pieces by $posts posts, $immediates immediates, $signals signals"
+
 # A run gives the same counts over verbs as over shared memory. A machine that
 # stands still for 200 ms lets a reading right lapse, and then the client asks:
 # it counts these, and the counts are the same without them.

@@ -15,9 +15,11 @@ use super::objects::Domain;
 use super::outbound::{Outbound, STAGING_BYTES};
 use super::peer::PeerRegion;
 use super::posting::{Intake, Posting};
+use super::pumping::{IfTaken, Pumped, Taken, pump};
 use super::queue_pair::{QueuePair, RECEIVE};
 use super::reasons::{cause, told_by};
 use super::registration::Registration;
+use super::traffic::{Counters, Traffic};
 use super::window::Window;
 use crate::sync::Mutex;
 use crate::waiting::{Handle, Handles, Waiters, lock};
@@ -73,6 +75,7 @@ pub struct Connection {
     /// The queue pair's number.
     number: u32,
     intake: Intake,
+    counters: Arc<Counters>,
     pub(super) completions: Arc<Completions>,
     pub(super) domain: Arc<Domain>,
     peer: Vec<PeerRegion>,
@@ -100,16 +103,6 @@ pub struct Connection {
     over: OnceLock<LinkError>,
 }
 
-/// What a batch of completions came to.
-struct Taken {
-    /// There may be more.
-    is_full: bool,
-    /// Something waits for the device to have room.
-    waits: bool,
-    /// Why the connection fails, if it does.
-    failed: Option<LinkError>,
-}
-
 impl Connection {
     /// A connection of these parts.
     ///
@@ -123,6 +116,7 @@ impl Connection {
         let kick = eventfd(0, flags).map_err(|error| system(error.into()))?;
         let rounds = parts.pair.entries() as usize / BATCH + 1;
         let lock_waits = LockWaits::default();
+        let counters = Arc::default();
         Ok(Arc::new(Self {
             rounds,
             completions: Arc::clone(&parts.pair.completions),
@@ -130,9 +124,10 @@ impl Connection {
             device: Mutex::new(Some(Device {
                 _windows: parts.windows,
                 pair: parts.pair,
-                out: Outbound::new(staging),
+                out: Outbound::new(staging, Arc::clone(&counters)),
             })),
             intake: Intake::new(lock_waits.clone()),
+            counters,
             domain: parts.domain,
             peer: parts.peer,
             shards: parts.shards,
@@ -159,6 +154,11 @@ impl Connection {
     /// The name of its device.
     pub fn device(&self) -> &str {
         &self.domain.context.name
+    }
+
+    /// What it has handed to the device, and what came.
+    pub fn traffic(&self) -> Traffic {
+        self.counters.read(self.arrivals.load(Ordering::Relaxed))
     }
 
     /// Whether so many bytes may be posted behind what a link posts.
@@ -231,45 +231,33 @@ impl Connection {
     }
 
     /// Takes what has completed and come, and hands on what waits for room and
-    /// what was posted meanwhile.
+    /// what was posted meanwhile. For who has armed the completion queue.
     pub fn pump(&self) {
+        self.look(IfTaken::Wait);
+    }
+
+    /// The same for who polls: not while another thread has the device (`pumping`).
+    pub(super) fn poll(&self) {
+        self.look(IfTaken::Leave);
+    }
+
+    fn look(&self, if_taken: IfTaken) {
         self.domain.context.look_now_and_then();
         self.look_after_device();
-        let mut rounds = self.rounds;
-        let mut may_arm = true;
-        let failed = loop {
-            rounds -= 1;
-            let Some(Taken { is_full, waits, failed }) = self.take_completions(may_arm) else {
-                return;
-            };
-            // What completed before it was armed tells nobody: one more look.
-            let goes_on = is_full || self.intake.has_some() || (waits && may_arm);
-            may_arm &= !waits;
-            if failed.is_some() || !goes_on {
-                break failed;
-            }
-            if rounds == 0 {
-                // What has come meanwhile has signalled the channel; what was
-                // posted has not.
-                if self.intake.has_some() {
-                    self.wake_driver();
-                }
-                break None;
-            }
-        };
-        if let Some(reason) = failed {
-            self.end(self.ended().unwrap_or(reason));
+        let take = |device: &mut Device, may_arm| self.take_completions(device, may_arm);
+        match pump(&self.device, &self.intake, if_taken, self.rounds, take) {
+            Pumped::Done => {}
+            Pumped::Left => self.wake_driver(),
+            Pumped::Failed(reason) => self.end(self.ended().unwrap_or(reason)),
         }
     }
 
-    /// One batch of completions, and what they make room for; `None` if it has
-    /// ended. If something still waits for room, the next completion tells of itself,
-    /// where that `may_arm`.
-    fn take_completions(&self, may_arm: bool) -> Option<Taken> {
+    /// One batch of completions, and what they make room for. If something still waits
+    /// for room, the next completion tells of itself, where that `may_arm`.
+    fn take_completions(&self, device: &mut Device, may_arm: bool) -> Taken {
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
-        let mut device = self.lock_waits.lock(&self.device);
-        let Device { pair, out, .. } = device.as_mut()?;
+        let Device { pair, out, .. } = device;
         let count = self.completions.poll(&mut taken);
         let (mut told, mut failed) = (Vec::new(), cause(&taken[..count]));
         for completion in &taken[..count] {
@@ -301,7 +289,7 @@ impl Connection {
         if !told.is_empty() {
             self.waiters.wake_all();
         }
-        Some(Taken { is_full: count == BATCH, waits, failed })
+        Taken { is_full: count == BATCH, waits, failed }
     }
 
     /// Looks whether the peer has ended the session, or has gone.

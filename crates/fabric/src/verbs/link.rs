@@ -172,7 +172,7 @@ impl Link for VerbsLink {
         if let Some(completion) = self.next() {
             return Some(completion);
         }
-        self.connection.pump();
+        self.connection.poll();
         self.absorb();
         self.next()
     }

@@ -4,6 +4,7 @@
 use super::errors::VerbsError;
 use super::memlock::NotRegistered;
 use super::objects::{Context, Domain};
+use super::packets::{Packets, mtu_bytes};
 use super::places::Place;
 use super::queue_pair::{QueuePair, Request, Verb};
 use super::registration::Registration;
@@ -50,14 +51,18 @@ pub struct Loopback {
     pub bytes: usize,
     /// From posting the READ to its completion; the first on a connection.
     pub read: Duration,
+    /// Bytes that a packet's payload had at most.
+    pub mtu: u32,
 }
 
 /// READs from memory that is registered as an arena is, then WRITEs through a
-/// window into memory that is registered as a mailbox is.
+/// window into memory that is registered as a mailbox is, in packets as these settings
+/// want them.
 ///
 /// # Errors
-/// One of that does not work, or brings wrong bytes.
-pub fn loopback(place: &Place) -> Result<Loopback, LoopbackError> {
+/// One of that does not work, or brings wrong bytes, or the port has no such
+/// partition key.
+pub fn loopback(place: &Place, packets: &Packets) -> Result<Loopback, LoopbackError> {
     let domain = Domain::new(Context::open(&place.device)?)?;
     // Declared before the queue pairs, and so dropped after them.
     let [arena, mailbox] = [(); 2].map(|()| Words::new(Mapping::heap(BYTES)));
@@ -67,7 +72,8 @@ pub fn loopback(place: &Place) -> Result<Loopback, LoopbackError> {
     let readable = Registration::readable(&domain, &arena.view(), 0..BYTES)?;
     let writable = Registration::of(&domain, &mailbox, access::BY_WINDOW)?;
     let landing = Registration::own(&domain, BYTES)?;
-    let (far, near) = (Unconnected::new(&domain, place)?, Unconnected::new(&domain, place)?);
+    let unconnected = || Unconnected::with_packets(&domain, place, packets);
+    let (far, near) = (unconnected()?, unconnected()?);
     let (far_end, near_end) = (far.end(), near.end());
     let (far, near) = (far.connect(&near_end)?, near.connect(&far_end)?);
     let window = bind_window(&domain, &far, &writable)?;
@@ -97,7 +103,7 @@ pub fn loopback(place: &Place) -> Result<Loopback, LoopbackError> {
     if (0..BYTES / 8).any(|at| mailbox.load_acquire(at) != pattern(at)) {
         return Err(LoopbackError::Wrong("WRITE through a memory window"));
     }
-    Ok(Loopback { bytes: BYTES, read })
+    Ok(Loopback { bytes: BYTES, read, mtu: mtu_bytes(near_end.mtu) })
 }
 
 /// A word that says where it stands; none is zero.

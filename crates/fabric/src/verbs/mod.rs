@@ -35,11 +35,13 @@ mod packets;
 mod peer;
 mod places;
 mod posting;
+mod pumping;
 mod queue_pair;
 mod reasons;
 mod registration;
 mod session;
 mod setup;
+mod traffic;
 mod window;
 
 pub use arenas::read_arenas;
@@ -62,6 +64,7 @@ pub use registration::Registration;
 pub use session::ClientSide;
 pub(crate) use session::{BeginError, begin};
 pub use setup::{Unconnected, access, bind_window, key_of, open};
+pub use traffic::Traffic;
 pub use window::Window;
 
 /// Whether libibverbs can be had on this machine.

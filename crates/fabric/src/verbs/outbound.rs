@@ -8,10 +8,12 @@
 use super::posting::{Intake, Local, Piece};
 use super::queue_pair::{QueuePair, Request};
 use super::registration::Registration;
+use super::traffic::Counters;
 use crate::LinkError;
 use remora_layout::limits::READ_WINDOW_BYTES;
 use remora_verbs_sys::IBV_WC_LOC_QP_OP_ERR;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Memory that WRITEs are sent from. What does not fit waits in plain memory.
 pub const STAGING_BYTES: usize = 256 << 10;
@@ -19,9 +21,52 @@ pub const STAGING_BYTES: usize = 256 << 10;
 /// Every so many pieces of a batch one asks for a completion.
 const SIGNAL_EVERY: usize = 64;
 
+/// What chains of requests are posted to.
+pub trait SendQueue {
+    /// Operations that may be under way.
+    fn depth(&self) -> usize;
+
+    /// As [`QueuePair::post`].
+    ///
+    /// # Safety
+    /// As for [`QueuePair::post`].
+    unsafe fn post(&self, requests: &[Request]) -> usize;
+}
+
+impl SendQueue for QueuePair {
+    fn depth(&self) -> usize {
+        self.send_depth() as usize
+    }
+
+    unsafe fn post(&self, requests: &[Request]) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { Self::post(self, requests) }
+    }
+}
+
+/// Memory that a device sends from, [`STAGING_BYTES`] long.
+pub trait Staging {
+    /// Copies bytes to this place.
+    fn store(&self, at: usize, bytes: &[u8]);
+
+    /// Its address and key.
+    fn place(&self) -> (u64, u32);
+}
+
+impl Staging for Registration {
+    fn store(&self, at: usize, bytes: &[u8]) {
+        Self::store(self, at, bytes);
+    }
+
+    fn place(&self) -> (u64, u32) {
+        (self.address(), self.lkey())
+    }
+}
+
 /// See the module's text.
-pub struct Outbound {
-    staging: Registration,
+pub struct Outbound<S = Registration> {
+    staging: S,
+    counters: Arc<Counters>,
     /// First used byte of the staging memory, and how many are used from
     /// there on, round its end.
     used_from: usize,
@@ -36,11 +81,12 @@ pub struct Outbound {
     first: u64,
 }
 
-impl Outbound {
-    /// Nothing posted; `staging` is [`STAGING_BYTES`] long.
-    pub fn new(staging: Registration) -> Self {
+impl<S: Staging> Outbound<S> {
+    /// Nothing posted; what is posted is counted.
+    pub(super) fn new(staging: S, counters: Arc<Counters>) -> Self {
         Self {
             staging,
+            counters,
             used_from: 0,
             used: 0,
             waiting: VecDeque::new(),
@@ -60,10 +106,14 @@ impl Outbound {
     ///
     /// # Errors
     /// It does not take it: the connection is broken.
-    pub fn flush(&mut self, pair: &QueuePair, intake: &Intake) -> Result<(), LinkError> {
+    pub(super) fn flush(
+        &mut self,
+        queue: &impl SendQueue,
+        intake: &Intake,
+    ) -> Result<(), LinkError> {
         intake.take_into(&mut self.waiting);
         let mut requests: Vec<Request> = Vec::new();
-        let depth = pair.send_depth() as usize;
+        let depth = queue.depth();
         while self.under_way.len() < depth
             && let Some(mut piece) = self.waiting.pop_front()
         {
@@ -89,7 +139,8 @@ impl Outbound {
         // SAFETY: `under_way` keeps the landing memory, `self` the staging
         // memory, until the completion has come or the queue pair is gone;
         // links look at landing memory only after their completions.
-        let posted = unsafe { pair.post(&requests) };
+        let posted = unsafe { queue.post(&requests) };
+        self.counters.posted(posted);
         // It never takes less than it promised, unless it is broken.
         if posted == requests.len() { Ok(()) } else { Err(LinkError::Device(IBV_WC_LOC_QP_OP_ERR)) }
     }
@@ -118,7 +169,8 @@ impl Outbound {
         let taken = skipped + bytes.len();
         self.used += taken;
         piece.local = Local::Staged(taken);
-        Some((self.staging.address() + at as u64, self.staging.lkey()))
+        let (address, lkey) = self.staging.place();
+        Some((address + at as u64, lkey))
     }
 
     /// The piece with this number, and all before it, are complete.

@@ -54,6 +54,11 @@ impl Mtu {
     }
 }
 
+/// The length of the number by which a peer is told.
+pub(super) fn mtu_bytes(told: u8) -> u32 {
+    128 << told.clamp(Mtu::Bytes256 as u8, Mtu::Bytes4096 as u8)
+}
+
 impl Packets {
     /// What is wrong with these settings on any device.
     pub fn objection(&self) -> Option<String> {
@@ -100,6 +105,7 @@ mod tests {
         assert_eq!(told(None, 5), 5);
         assert_eq!(told(Some(Mtu::Bytes1024), 5), 3);
         assert_eq!(told(Some(Mtu::Bytes4096), 3), 3);
+        assert!(Mtu::ALL.into_iter().all(|mtu| mtu_bytes(told(Some(mtu), 5)) == mtu.bytes()));
     }
 
     #[test]

@@ -202,8 +202,12 @@ fn pieces(bytes: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outbound::{Outbound, SendQueue, Staging};
+    use super::super::queue_pair::Request;
+    use super::super::traffic::Traffic;
     use super::*;
     use crate::sync::one_at_a_time;
+    use std::cell::RefCell;
 
     #[test]
     fn pieces_cover_everything_once_and_nothing_is_one_piece() {
@@ -250,6 +254,32 @@ mod tests {
         shuttle::check_random(counts, 1);
     }
 
+    /// The chains of requests that a device would have been given, each by one doorbell.
+    #[derive(Default)]
+    struct Doorbells(RefCell<Vec<Vec<Request>>>);
+
+    impl SendQueue for Doorbells {
+        fn depth(&self) -> usize {
+            256
+        }
+
+        unsafe fn post(&self, requests: &[Request]) -> usize {
+            self.0.borrow_mut().push(requests.to_vec());
+            requests.len()
+        }
+    }
+
+    /// Of no device.
+    struct NoMemory;
+
+    impl Staging for NoMemory {
+        fn store(&self, _at: usize, _bytes: &[u8]) {}
+
+        fn place(&self) -> (u64, u32) {
+            (0, 0)
+        }
+    }
+
     /// 64 sessions share a queue pair. The first finds the device free; the others post
     /// one frame each while it rings the doorbell.
     #[test]
@@ -264,13 +294,14 @@ mod tests {
                 posting.write(&handle, to(session), &[1; 8], Some(0));
                 intake.post(&mut posting);
             };
-            let mut frames_by_doorbell = Vec::new();
+            let doorbells = Doorbells::default();
+            let counters = Arc::default();
+            let mut out = Outbound::new(NoMemory, Arc::clone(&counters));
             post(0);
+            let mut is_first = true;
             let is_done = intake.drive(&device, |()| {
-                let mut pieces = VecDeque::new();
-                intake.take_into(&mut pieces);
-                frames_by_doorbell.push(pieces.len());
-                if frames_by_doorbell.len() == 1 {
+                out.flush(&doorbells, &intake).unwrap();
+                if std::mem::take(&mut is_first) {
                     for session in 1..SESSIONS {
                         post(session);
                         let is_done = intake.drive(&device, |()| panic!("the device is taken"));
@@ -280,7 +311,17 @@ mod tests {
                 true
             });
             assert!(is_done);
-            assert_eq!(frames_by_doorbell, [1, 63], "64 frames, two doorbells");
+            let chains = doorbells.0.into_inner();
+            let frames: Vec<usize> = chains.iter().map(Vec::len).collect();
+            assert_eq!(frames, [1, 63], "64 frames, two doorbells");
+            let sessions = chains.iter().flatten().map(|request| request.remote.0);
+            assert!(sessions.eq(0..SESSIONS), "in the order in which they were posted");
+            for chain in &chains {
+                let signalled = chain.iter().filter(|request| request.is_signalled).count();
+                assert!(signalled == 1 && chain.last().is_some_and(|last| last.is_signalled));
+            }
+            let Traffic { posts, pieces, .. } = counters.read(0);
+            assert_eq!((posts, pieces), (2, SESSIONS));
         };
         shuttle::check_random(counts, 1);
     }

@@ -6,6 +6,7 @@ mod flow;
 mod local;
 mod rdma;
 
+use crate::rdma_packets::PacketArgs;
 use anyhow::bail;
 use clap::Args;
 use finding::{Finding, Verdict};
@@ -18,6 +19,9 @@ pub struct DoctorArgs {
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
+    /// Settings of the packets that devices are tried with.
+    #[command(flatten)]
+    packets: PacketArgs,
 }
 
 #[derive(Serialize)]
@@ -31,10 +35,11 @@ struct Report {
 /// Looks at everything, and tries what can be tried without a peer.
 ///
 /// # Errors
-/// Something that is there does not work.
+/// A setting that there is not, or something that is there does not work.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    let packets = args.packets.packets()?;
     let mut findings = local::findings();
-    findings.extend(rdma::findings());
+    findings.extend(rdma::findings(&packets));
     let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Broken).count();
     let report = Report { version: env!("CARGO_PKG_VERSION"), broken, findings };
     let mut out = io::stdout().lock();

@@ -6,11 +6,11 @@ use super::finding::{Finding, Verdict};
 use super::flow;
 use crate::serve::{DEFAULT_MAX_MEMORY, Size, default_shards};
 use remora_fabric::verbs::memlock::{self, Locked};
-use remora_fabric::verbs::{self, Loopback, LoopbackError, Place, Port};
+use remora_fabric::verbs::{self, Loopback, LoopbackError, Packets, Place, Port};
 use std::collections::BTreeSet;
 
-/// All of it.
-pub fn findings() -> Vec<Finding> {
+/// All of it; devices are tried with these settings of packets.
+pub fn findings(packets: &Packets) -> Vec<Finding> {
     let (places, ports) = (verbs::places(), verbs::ports());
     let usable = verbs::ranked(places.clone(), None);
     let library = verbs::check_library();
@@ -42,7 +42,10 @@ pub fn findings() -> Vec<Finding> {
     }
     found.push(locked_memory(Locked::now(), best.len() as u64));
     if library.is_ok() {
-        found.extend(best.iter().map(|place| loopback(place, verbs::loopback(place))));
+        found.extend(best.iter().map(|place| {
+            let tried = verbs::loopback(place, packets);
+            loopback(place, packets, tried)
+        }));
     }
     found
 }
@@ -141,26 +144,41 @@ fn locked_memory(locked: Locked, devices: u64) -> Finding {
     Finding::new("memlock", verdict, found).change(memlock::REMEDY.join("\n"))
 }
 
-fn loopback(place: &Place, tried: Result<Loopback, LoopbackError>) -> Finding {
+fn loopback(place: &Place, packets: &Packets, tried: Result<Loopback, LoopbackError>) -> Finding {
     let topic = format!("loopback {}", place.device);
     match tried {
-        Ok(Loopback { bytes, read }) => Finding::new(
-            topic,
-            Verdict::Ok,
-            format!(
-                "a READ of {bytes} bytes came back right, the first in {} us; a WRITE through a memory window too",
-                read.as_micros()
-            ),
-        ),
+        Ok(Loopback { bytes, read, mtu }) => {
+            let found = format!(
+                "a READ of {bytes} bytes came back right, the first in {} us; a WRITE through a memory window too; {}",
+                read.as_micros(),
+                in_packets(packets, mtu)
+            );
+            match packets.mtu.filter(|wanted| wanted.bytes() > mtu) {
+                None => Finding::new(topic, Verdict::Ok, found),
+                Some(wanted) => Finding::new(topic, Verdict::Warn, found).change(format!(
+                    "rdma_mtu is {}, and the port has {mtu} active: raise the network device's MTU (ip link set DEVICE mtu), or lower rdma_mtu",
+                    wanted.bytes()
+                )),
+            }
+        }
         Err(error) => Finding::new(topic, Verdict::Broken, error.to_string())
             .change("docs/rdma.md says what each message means"),
     }
 }
 
+/// The settings of packets that a device was tried with; `mtu` is what came of that
+/// one. What a switch makes of class and level, no loopback shows.
+fn in_packets(packets: &Packets, mtu: u32) -> String {
+    let Packets { traffic_class, service_level, pkey_index, .. } = packets;
+    format!(
+        "in packets of at most {mtu} bytes, traffic class {traffic_class}, service level {service_level}, P_Key index {pkey_index}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remora_fabric::verbs::{Carriage, VerbsError};
+    use remora_fabric::verbs::{Carriage, Mtu, VerbsError};
     use std::time::Duration;
 
     fn place(device: &str, last: u8, is_active: bool) -> Place {
@@ -231,10 +249,28 @@ mod tests {
     #[test]
     fn a_loopback_that_fails_is_broken() {
         let place = place("a", 1, true);
-        let works = Loopback { bytes: 4096, read: Duration::from_micros(7) };
-        assert_eq!(loopback(&place, Ok(works)).verdict, Verdict::Ok);
+        let works = Loopback { bytes: 4096, read: Duration::from_micros(7), mtu: 1024 };
+        let loopback = |tried| loopback(&place, &Packets::default(), tried);
+        assert_eq!(loopback(Ok(works)).verdict, Verdict::Ok);
         let error = VerbsError::NoDevice("a".into()).into();
-        assert_eq!(loopback(&place, Err(error)).verdict, Verdict::Broken);
-        assert_eq!(loopback(&place, Err(LoopbackError::Wrong("READ"))).verdict, Verdict::Broken);
+        assert_eq!(loopback(Err(error)).verdict, Verdict::Broken);
+        assert_eq!(loopback(Err(LoopbackError::Wrong("READ"))).verdict, Verdict::Broken);
+    }
+
+    #[test]
+    fn a_loopback_says_in_which_packets_it_went() {
+        let place = place("a", 1, true);
+        let tried = |wanted, mtu| {
+            let packets = Packets { traffic_class: 104, mtu: wanted, ..Packets::default() };
+            loopback(&place, &packets, Ok(Loopback { bytes: 4096, read: Duration::ZERO, mtu }))
+        };
+        let shorter = tried(Some(Mtu::Bytes256), 256);
+        assert_eq!(shorter.verdict, Verdict::Ok);
+        let said =
+            "in packets of at most 256 bytes, traffic class 104, service level 0, P_Key index 0";
+        assert!(shorter.found.ends_with(said), "{}", shorter.found);
+        let too_long = tried(Some(Mtu::Bytes4096), 1024);
+        assert_eq!(too_long.verdict, Verdict::Warn);
+        assert!(too_long.change.unwrap().contains("rdma_mtu is 4096, and the port has 1024"));
     }
 }

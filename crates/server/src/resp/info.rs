@@ -52,7 +52,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
         let sum: u64 = shared.agents.iter().map(|agent| number(field(agent))).sum();
         sum.to_string()
     };
-    let tcp = shared.tcp_traffic.sum();
+    let (tcp, rdma) = (shared.tcp_traffic.sum(), shared.verbs_traffic.sum());
     let node = |node: Option<u32>| node.map_or_else(|| "any".into(), |node| node.to_string());
     let nodes = shared.shards.iter().map(|shard| node(shard.node)).enumerate();
     let nodes: Vec<_> = nodes.map(|(at, node)| (format!("shard{at}_node"), node)).collect();
@@ -180,6 +180,10 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("tcp_receives", tcp.receives.to_string()),
             ("tcp_received_bytes", tcp.received_bytes.to_string()),
             ("tcp_frames", tcp.frames.to_string()),
+            ("verbs_posts", rdma.posts.to_string()),
+            ("verbs_pieces", rdma.pieces.to_string()),
+            ("verbs_immediates", rdma.immediates.to_string()),
+            ("verbs_signals", load(&counts.verbs_signals)),
             ("agents", shared.agents.len().to_string()),
             ("agent_turns", over_agents(|agent| &agent.turns)),
             ("agent_rings", over_agents(|agent| &agent.rings)),

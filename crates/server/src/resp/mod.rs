@@ -27,4 +27,4 @@ pub use connection::Connection;
 pub use connections::Connections;
 pub use host::Host;
 pub use remora_front::request::Sections;
-pub(crate) use shard_host::{ShardHost, bits};
+pub(crate) use shard_host::ShardHost;

@@ -19,15 +19,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The numbers of the bits that are set.
-pub fn bits(mut left: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = (left != 0).then_some(left.trailing_zeros() as usize);
-        left &= left.wrapping_sub(1);
-        bit
-    })
-}
-
 /// See the module's text.
 pub struct ShardHost {
     /// What all threads know.

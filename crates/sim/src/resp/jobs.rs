@@ -6,8 +6,9 @@ use remora_engine::evict::Eviction;
 use remora_engine::{Now, Shard};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::limits::{JOBS_PER_TURN, TOUCH_HINTS};
-use remora_server::jobs::{Inbox, Job, Outbox, OwnedReply, Token, Wake};
+use remora_server::jobs::{Inbox, Job, Mail, Outbox, OwnedReply, Token, Wake};
 use remora_server::large_jobs::LargeJobs;
+use remora_server::mail_queues::receive;
 use remora_server::thread_counts::ThreadCounts;
 use remora_server::touch_hints::TouchHints;
 use std::collections::VecDeque;
@@ -135,21 +136,14 @@ impl ShardJobs {
 
     /// Takes the jobs and replies of other shards' threads.
     pub fn take_mail(&mut self) {
-        let Self { number, all, queue, replies, .. } = self;
-        let own = &all[*number];
-        let senders = own.inbox.take_senders();
-        for from in (0..all.len()).filter(|from| senders & 1 << from != 0) {
-            while let Some(mail) = own.inbox.take(from) {
-                queue.extend(mail.jobs);
-                replies.extend(mail.replies);
-            }
-        }
-        if senders != 0 {
-            let waiting = own.inbox.take_waiting();
-            let waiting = (0..all.len()).filter(|from| waiting & 1 << from != 0);
-            waiting.for_each(|from| _ = all[from].inbox.ring());
+        let take = |own: &mut Self, mail: Mail| {
+            own.queue.extend(mail.jobs);
+            own.replies.extend(mail.replies);
+        };
+        let ring = |own: &mut Self, from: usize| _ = own.all[from].inbox.ring();
+        if receive(self, |own| own.own().inbox.mail(), take, ring) {
             // Both tasks are the one thread.
-            own.bell.ring();
+            self.own().bell.ring();
         }
     }
 

@@ -1,0 +1,86 @@
+//! Taking completions of a device that the links of a process share.
+//!
+//! A thread that has armed the completion queue must look after that, and so waits for
+//! the device: what completed before tells nobody, and the thread that has the device may
+//! only post. A thread that polls arms nothing. If it finds the device taken it leaves:
+//!
+//! * nothing is lost: completions stay in the queue until some thread takes them, and
+//!   that thread delivers each to the link that it belongs to;
+//! * no wake-up is lost: the poller's look is none of those by which a sleeper decides.
+//!   Before a link sleeps, it or the thread that sleeps for all has armed the queue and
+//!   looked. What completes later signals the channel;
+//! * who polls on finds the device free some time: it is held for bounded steps, by
+//!   threads that take completions or post, and what may be posted is bounded.
+
+use super::posting::Intake;
+use crate::LinkError;
+use crate::sync::Mutex;
+use crate::waiting::{lock, try_lock};
+
+/// What a thread does that finds the device taken when it first looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum IfTaken {
+    /// Waits for it: the thread has armed the queue.
+    Wait,
+    /// Leaves: the thread polls.
+    Leave,
+}
+
+/// What a batch of completions came to.
+pub(super) struct Taken {
+    /// There may be more.
+    pub is_full: bool,
+    /// Something waits for the device to have room.
+    pub waits: bool,
+    /// Why the connection fails, if it does.
+    pub failed: Option<LinkError>,
+}
+
+/// What looking came to.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Pumped {
+    /// All there was is taken, or the connection has ended.
+    Done,
+    /// Something that was posted meanwhile is left.
+    Left,
+    /// The connection fails.
+    Failed(LinkError),
+}
+
+/// Takes completions in so many batches at most, by `take`, which hands on what waits for
+/// room and what was posted meanwhile. If something still waits and `take` may arm the
+/// queue, the next completion of any kind tells of itself.
+pub(super) fn pump<D>(
+    device: &Mutex<Option<D>>,
+    intake: &Intake,
+    if_taken: IfTaken,
+    rounds: usize,
+    mut take: impl FnMut(&mut D, bool) -> Taken,
+) -> Pumped {
+    let mut may_arm = true;
+    for round in 0..rounds {
+        let held = match if_taken {
+            IfTaken::Leave if round == 0 => try_lock(device),
+            _ => Some(lock(device)),
+        };
+        let Some(mut held) = held else { return Pumped::Done };
+        let Some(device) = held.as_mut() else { return Pumped::Done };
+        let Taken { is_full, waits, failed } = take(device, may_arm);
+        drop(held);
+        if let Some(reason) = failed {
+            return Pumped::Failed(reason);
+        }
+        // What completed before it was armed tells nobody: one more look. What others
+        // have posted while this thread had the device is seen from here on.
+        let goes_on = is_full || intake.has_some() || (waits && may_arm);
+        if !goes_on {
+            return Pumped::Done;
+        }
+        may_arm &= !waits;
+    }
+    // What has come meanwhile has signalled the channel; what was posted has not.
+    if intake.has_some() { Pumped::Left } else { Pumped::Done }
+}
+
+#[cfg(test)]
+mod tests;
