@@ -269,8 +269,11 @@ impl Connection {
             let leader_sleeps = self.leader_sleeps.load(Ordering::Relaxed);
             drop(out);
             rounds += 1;
-            if rounds % SENDS_IN_A_ROW == 0 && self.leave_rest(leader_sleeps) {
-                return true;
+            if rounds == SENDS_IN_A_ROW {
+                if self.leave_rest(leader_sleeps) {
+                    return true;
+                }
+                rounds = 0;
             }
         }
     }

@@ -6,7 +6,7 @@ use remora_layout::message::{HAS_VALUE, MORE};
 use shuttle::sync::atomic::AtomicBool;
 
 /// Long frames: few steps fill a ring.
-const PART: [u8; 20_000] = [0; 20_000];
+static PART: [u8; 20_000] = [0; 20_000];
 
 /// Answers request `id` of shard 0 by one part after the other, as fast as they are taken.
 fn answer_without_end(bed: &Bed, id: u32, is_over: &AtomicBool) {
