@@ -65,7 +65,8 @@ pub struct ThreadCounts {
     /// Requests that were given up because no more of them came.
     pub requests_abandoned: Counter,
     /// Bytes that the connections' jobs and replies hold, now
-    /// ([`Connection::pending_bytes`](crate::resp::Connection::pending_bytes)).
+    /// ([`Connection::pending_bytes`](crate::resp::Connection::pending_bytes)), and the
+    /// jobs of requests that go on with an answer, with what these have found.
     pub pending_bytes: Counter,
     /// Connections that went to a thread that had less to do.
     pub connections_moved: Counter,

@@ -293,11 +293,24 @@ pub fn walk_locally<'s>(
     kind: Kind,
     scratch: &'s mut Vec<u8>,
 ) -> Result<Verified<'s>, AskReason> {
+    let found = find_locally(memory, table, key, hash, kind, scratch)?;
+    Ok(found.record(scratch))
+}
+
+/// As [`walk_locally`], which gives the record: where it lies, and what `scratch` holds.
+pub fn find_locally(
+    memory: &impl Memory,
+    table: &mut TableRef,
+    key: &[u8],
+    hash: KeyHash,
+    kind: Kind,
+    scratch: &mut Vec<u8>,
+) -> Result<Found, AskReason> {
     let mut lookup = Lookup::begin(key, hash, kind, table);
     // Bounded: every walk is (limits READ_RETRIES, CHAIN_BUCKETS, WALK_CANDIDATES).
     loop {
         match local::run(&mut lookup, memory, &mut Unwatched, scratch) {
-            End::Found(found) => return Ok(found.record(scratch)),
+            End::Found(found) => return Ok(found),
             End::Ask(reason) => return Err(reason),
             End::Restart | End::Stale | End::Beyond => {
                 if let Some(newer) = TableRef::read(table.region, memory) {

@@ -173,9 +173,7 @@ impl<H: Host> Executor<H> {
             }
             Request::Geo(request) => self.geo(connection, &request),
             Request::Object { key, request, reply } => {
-                let command = Command::Of { key, request: request.request() };
-                let at = self.route(key);
-                self.ask_one(connection, (&command, at), Render::Object(reply), usize::MAX);
+                self.object_command(connection, (key, request.request()), reply);
             }
             Request::TreeRefine { name, refine, form, most } => {
                 self.refine_tree(connection, (name, &refine.to_bytes()), form, most);

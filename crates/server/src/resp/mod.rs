@@ -10,6 +10,7 @@ mod connection;
 mod connections;
 mod execute;
 mod geo;
+mod hashes;
 mod host;
 mod info;
 mod keys;

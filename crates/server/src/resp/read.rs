@@ -33,6 +33,7 @@ impl<H: Host> Executor<H> {
             Command::Get { key }
             | Command::Ttl { key }
             | Command::StrLen { key }
+            | Command::Type { key }
             | Command::GetRange { key, .. }
             | Command::GetBit { key, .. } => key,
             // Writes, and what GETEX asks without changing anything: the
@@ -51,6 +52,10 @@ impl<H: Host> Executor<H> {
             Command::Get { .. } => {
                 self.host.counts().hits.add(1);
                 connection.reply(|out, _| encode::bulk(out, value));
+            }
+            // What is no string is the owner's to say.
+            Command::Type { .. } => {
+                connection.reply(|out, _| encode::simple(out, Kind::STRING.name()));
             }
             Command::GetRange { start, end, .. } => {
                 let part = &value[range(value.len(), start.into(), end.into())];

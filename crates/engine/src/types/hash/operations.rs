@@ -176,7 +176,7 @@ fn scan_options(value: &[u8]) -> Result<Items<'_>, Status> {
 
 impl<'a> HashCommand<'a> {
     /// What a request of this type asks.
-    pub(super) fn of(request: Request<'a>) -> Self {
+    pub fn of(request: Request<'a>) -> Self {
         let Request { op, flags, argument, value, .. } = request;
         Self::decode(op, flags, argument, value).expect("checked when it was made")
     }

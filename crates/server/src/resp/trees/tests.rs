@@ -87,6 +87,8 @@ struct Fake {
     words: ReadView,
     waiting: VecDeque<Job>,
     counts: ThreadCounts,
+    /// The time of the connections' thread.
+    now: Now,
 }
 
 impl Host for Fake {
@@ -98,7 +100,7 @@ impl Host for Fake {
     }
 
     fn now(&self) -> Now {
-        Now::default()
+        self.now
     }
 
     fn with_own<R>(
@@ -172,6 +174,7 @@ impl World {
             jobs: LargeJobs::default(),
             waiting: VecDeque::new(),
             counts: ThreadCounts::default(),
+            now: Now::default(),
         };
         let mut world = Self { connections: Connections::new(host), pipes: vec![] };
         for serial in 1..=connections as u64 {
@@ -310,6 +313,11 @@ impl World {
     pub fn keys_taken(&self) -> usize {
         let here = self.connections.host().counts.keys_here.get();
         (here + self.reads().0) as usize + self.waiting_keys().0
+    }
+
+    /// The connections' thread has this time, Unix ms.
+    pub fn set_time(&mut self, unix_ms: u64) {
+        self.connections.host_mut().now.unix_ms = unix_ms;
     }
 
     /// A second goes by, and requests may be idle for so many.

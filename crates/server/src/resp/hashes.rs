@@ -1,0 +1,161 @@
+//! Hashes in another shard's memory: a field of any hash, and what is asked of a small
+//! one, which lies whole in its record.
+//!
+//! What it keeps true: a field of a large hash counts only with the hash's root record,
+//! which is looked at behind it. What does not conclude is the owner's to say.
+
+use super::connection::Connection;
+use super::execute::Executor;
+use super::host::Host;
+use super::pending::Waiting;
+use crate::jobs::OwnedReply;
+use remora_engine::command::{Command, Items, Request};
+use remora_engine::types::hash::HashCommand;
+use remora_front::object_reply::{self, ObjectReply};
+use remora_front::request::Render;
+use remora_index::hash::{ObjectRef, find_locally};
+use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_layout::limits::JOB_KEYS_PER_TURN;
+use remora_layout::message::Status;
+use remora_layout::packed;
+use remora_layout::record::ROOT_WORDS_BYTES;
+use remora_walk::local::{self, Unwatched};
+use remora_walk::{End, Memory};
+
+/// A hash that was found; its record is in the scratch.
+enum Held {
+    /// Whole in its record, from here to there.
+    Whole(usize, usize),
+    /// Its fields are found through its own table.
+    Parts(Box<ObjectRef>),
+}
+
+impl<H: Host> Executor<H> {
+    /// One operation on the object of a key: executed, read or asked.
+    pub(super) fn object_command(
+        &mut self,
+        connection: &mut Connection,
+        (key, request): (&[u8], Request<'_>),
+        form: &'static ObjectReply,
+    ) {
+        let at = self.route(key);
+        let may_read = at.1 != self.host.home() && connection.may_read(at.1, at.0);
+        if may_read && self.read_hash(connection, (key, at), request, form) {
+            return;
+        }
+        let command = Command::Of { key, request };
+        self.ask_one(connection, (&command, at), Render::Object(form), usize::MAX);
+    }
+
+    /// Answers a read of a hash from its shard's memory, if that concludes. Whether it did.
+    fn read_hash(
+        &mut self,
+        connection: &mut Connection,
+        (key, at): (&[u8], (KeyHash, usize)),
+        request: Request<'_>,
+        form: &'static ObjectReply,
+    ) -> bool {
+        if request.type_id() != Kind::HASH.0 || request.is_write() {
+            return false;
+        }
+        let command = HashCommand::of(request);
+        let is_few = |names: Items<'_>| names.iter().count() <= JOB_KEYS_PER_TURN;
+        let may = match command {
+            HashCommand::GetMany { names } => is_few(names),
+            HashCommand::Get { .. }
+            | HashCommand::Exists { .. }
+            | HashCommand::ValueLength { .. }
+            | HashCommand::Length => true,
+            _ => false,
+        };
+        let is_read = may && self.answer_hash(connection, (key, at), command, form).is_some();
+        let counts = self.host.counts();
+        counts.optimistic_reads.add(is_read.into());
+        counts.asked_reads.add((may && !is_read).into());
+        is_read
+    }
+
+    fn answer_hash(
+        &mut self,
+        connection: &mut Connection,
+        (key, at): (&[u8], (KeyHash, usize)),
+        command: HashCommand<'_>,
+        form: &'static ObjectReply,
+    ) -> Option<()> {
+        let held = self.find_hash(key, at)?;
+        let whole = match held {
+            Held::Whole(from, to) => Some(&self.record[from..to]),
+            Held::Parts(_) => None,
+        };
+        let (number, value) = match command {
+            HashCommand::Length => (packed::pairs(whole?).count(), None),
+            HashCommand::GetMany { names } => {
+                let (mut list, whole) = (Vec::new(), whole?);
+                for name in names.iter().flatten() {
+                    match packed::find(whole, name) {
+                        Some(value) => Items::push(&mut list, value),
+                        None => Items::push_none(&mut list),
+                    }
+                }
+                let (number, value) = (names.iter().count() as i64, Some(list));
+                let reply = OwnedReply { number, value, ..OwnedReply::status(Status::Ok) };
+                connection.wait(Waiting::answered(Render::Object(form), reply));
+                return Some(());
+            }
+            HashCommand::Get { name }
+            | HashCommand::Exists { name }
+            | HashCommand::ValueLength { name } => {
+                let value = match held {
+                    Held::Whole(from, to) => packed::find(&self.record[from..to], name)?,
+                    Held::Parts(object) => self.find_field(at.1, &object, name)?,
+                };
+                let is_length = matches!(command, HashCommand::ValueLength { .. });
+                (if is_length { value.len() } else { 1 }, Some(value))
+            }
+            _ => return None,
+        };
+        let answer = (Status::Ok, number as i64, value);
+        connection.reply(|out, protocol| object_reply::write(out, protocol, form, answer));
+        Some(())
+    }
+
+    /// The hash of a key, if it has not expired.
+    fn find_hash(&mut self, key: &[u8], (hash, shard): (KeyHash, usize)) -> Option<Held> {
+        let (memory, table) = (self.host.memory(shard), &mut self.tables[shard]);
+        let found = find_locally(memory, table, key, hash, Kind::HASH, &mut self.record).ok()?;
+        self.is_live(found.mutable.expires_at_ms).then_some(())?;
+        self.host.touched(shard, found.pointer);
+        if !found.kind.is_root() {
+            return Some(Held::Whole(found.value_from(), found.pointer.length as usize));
+        }
+        let record = &self.record[..found.fetched_bytes];
+        let (table, seed) = (&self.tables[shard], self.host.hash_seed());
+        ObjectRef::of_record(table, seed, &found.record(record), record)
+            .map(Box::new)
+            .map(Held::Parts)
+    }
+
+    /// The value of a field of a large hash.
+    fn find_field(&mut self, shard: usize, object: &ObjectRef, name: &[u8]) -> Option<&[u8]> {
+        let mut lookup = object.begin(name, Kind::HASH_FIELD)?;
+        let memory = self.host.memory(shard);
+        let End::Found(field) = local::run(&mut lookup, memory, &mut Unwatched, &mut self.record)
+        else {
+            return None;
+        };
+        let ((root, _), mut words) = (object.root_range(), [0; ROOT_WORDS_BYTES]);
+        memory.fetch_after(root, &mut words).then_some(())?;
+        let root = object.check_root(&words).ok()?;
+        self.is_live(root.expires_at_ms).then_some(())?;
+        Some(&self.record[field.value_from()..field.pointer.length as usize])
+    }
+
+    /// Whether something with this expiry has not expired. The owner removes what has.
+    const fn is_live(&self, expires_at_ms: u64) -> bool {
+        expires_at_ms == 0 || expires_at_ms > self.now_ms
+    }
+}
+
+#[cfg(test)]
+mod tests;
