@@ -391,13 +391,6 @@ pub const NEAREST_AGAIN_WORK: u64 = 8192;
 pub const NEAREST_WAITING_NODES: usize = 1 << 17;
 /// Most objects in one reply of a search.
 pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
-/// What a client takes as replies to one search or list, in the server's largest arenas:
-/// what it gives lies in one arena, and what moves meanwhile may be given again. A
-/// server that sends more ends the connection.
-pub const SEARCH_REPLY_ARENAS: u64 = 2;
-/// The same at most, bytes, however large an arena a server claims to have: a hundred
-/// million objects.
-pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 /// Nodes that a search visits in one turn of its shard: less than 0.1 ms.
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.

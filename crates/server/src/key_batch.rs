@@ -8,7 +8,7 @@
 
 use crate::jobs::OwnedReply;
 use remora_arena::Journal;
-use remora_engine::command::{Command, ObjectId, TreeCommand};
+use remora_engine::command::{Command, Request};
 use remora_engine::{Download, Now, Outcome, Reply, Shard};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -21,18 +21,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The command of one key.
 pub type KeyCommand = fn(&[u8]) -> Command<'_>;
+/// The request that changes the part of an object with this name; the memory is for it.
+pub type PartRequest = for<'a> fn(&'a [u8], &'a mut Vec<u8>) -> Request<'a>;
 
 /// What is done with each of them.
 #[derive(Clone)]
 pub enum Each {
     /// The command of a key.
     Key(KeyCommand),
-    /// The object with this id is removed from the tree with this name.
-    Object(Arc<[u8]>),
+    /// A request about a part of the object with this key.
+    Part(Arc<[u8]>, PartRequest),
 }
 
-/// A change of a tree takes the time of so many keys.
-const KEYS_PER_OBJECT: usize = RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN;
+/// A change of a large object takes the time of so many keys.
+const KEYS_PER_PART: usize = RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN;
 
 impl Each {
     /// The command for one of them.
@@ -40,11 +42,7 @@ impl Each {
     pub fn command<'a>(&'a self, word: &'a [u8], scratch: &'a mut Vec<u8>) -> Command<'a> {
         match self {
             Self::Key(of) => of(word),
-            Self::Object(name) => {
-                let command = TreeCommand::Remove { id: ObjectId::of_text(word) };
-                let request = command.request(scratch).expect("any id can be asked for");
-                Command::Of { key: name, request }
-            }
+            Self::Part(key, request) => Command::Of { key, request: request(word, scratch) },
         }
     }
 
@@ -52,7 +50,7 @@ impl Each {
     fn is_write(&self) -> bool {
         match self {
             Self::Key(of) => of(&[]).is_write(),
-            Self::Object(_) => true,
+            Self::Part(..) => true,
         }
     }
 
@@ -60,7 +58,7 @@ impl Each {
     pub const fn cost(&self) -> usize {
         match self {
             Self::Key(_) => 1,
-            Self::Object(_) => KEYS_PER_OBJECT,
+            Self::Part(..) => KEYS_PER_PART,
         }
     }
 }

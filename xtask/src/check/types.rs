@@ -36,7 +36,11 @@ struct More {
 }
 
 const MORE: &[More] = &[
-    More { folder: "hash", words: &[], places: &["crates/index/src/hash/object.rs"] },
+    More {
+        folder: "hash",
+        words: &[],
+        places: &["crates/index/src/hash/object.rs", "crates/server/src/resp/hashes"],
+    },
     More {
         folder: "geo",
         words: &[],
@@ -120,6 +124,11 @@ const EXCEPT: &[Except] = &[
     except("crates/layout/src/plant.rs", TREES, "lists planted bugs, some of which are of trees"),
     except("crates/client/src/choose/classes.rs", TREES, "the cost of a search has classes"),
     except("crates/client/src/session.rs", TREES, "a session keeps what it knows of trees"),
+    except(
+        "crates/client/src/connection/models/endless.rs",
+        TREES,
+        "a search is what a server may answer without end",
+    ),
     except("crates/client/src/error.rs", TREES, "the text of the status NoTree"),
 ];
 

@@ -39,6 +39,13 @@ pub const KEPT_UNPARKED: usize = 4;
 /// A busy shard with parked processes looks for their doorbells this often, in
 /// microseconds: the system call then takes less than 2 % of its time.
 pub const DOORBELL_LOOK_US: u64 = 50;
+/// What a client takes as replies to one search or list, in the server's largest arenas:
+/// what it gives lies in one arena, and what moves meanwhile may be given again. A
+/// server that sends more ends the connection.
+pub const SEARCH_REPLY_ARENAS: u64 = 2;
+/// The same at most, bytes, however large an arena a server claims to have: a hundred
+/// million objects.
+pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
 const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
 const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));

@@ -249,12 +249,12 @@ impl<H: Host> Executor<H> {
         let each = many.each.clone();
         let place_of_all = match &each {
             Each::Key(_) => None,
-            Each::Object(tree) => Some(self.route(tree)),
+            Each::Part(key, _) => Some(self.route(key)),
         };
         let mut request = Request { many, jobs, job_of, may_here: None };
         let mut most = RESP_KEYS_PER_TURN;
         let mut some = [(&[][..], (KeyHash(0), 0)); RESP_REQUESTS_AHEAD];
-        let mut scratch = std::mem::take(&mut self.tree_scratch);
+        let mut scratch = Vec::new();
         while most > 0 && request.many.left > 0 && !request.many.is_too_large {
             let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
             let mut count = 0;
@@ -271,11 +271,10 @@ impl<H: Host> Executor<H> {
                 self.one_of_many(connection, &mut request, &command, key);
             }
             request.many.left -= count;
-            // What is handed out takes no longer for a tree.
+            // What is handed out takes no longer for a part of an object.
             let cost = if request.may_here == Some(true) { each.cost() } else { 1 };
             most = most.saturating_sub(count * cost);
         }
-        self.tree_scratch = scratch;
         if request.many.is_too_large {
             request.many.left = 0;
         }

@@ -10,7 +10,7 @@ use super::host::Host;
 use super::pending::{Part, write_reply};
 use crate::jobs::{Job, OwnedReply, Token};
 use crate::key_batch::Each;
-use remora_engine::command::{Command, ObjectId, Reply, TreeCommand};
+use remora_engine::command::{Command, ObjectId, Reply, Request, TreeCommand};
 use remora_engine::geo_read::Unread;
 use remora_front::request::{Keys, ObjectForm, Render};
 use remora_front::resp::encode;
@@ -112,7 +112,7 @@ impl<H: Host> Executor<H> {
                 let command = TreeCommand::Remove { id: ObjectId::of_text(id) };
                 self.tree(connection, (name, &command), Render::Sum, usize::MAX);
             }
-            _ => self.each(connection, ids, Each::Object(name.into()), Render::Sum),
+            _ => self.each(connection, ids, Each::Part(name.into(), removal), Render::Sum),
         }
     }
 
@@ -207,6 +207,12 @@ impl<H: Host> Executor<H> {
             None => places.remove(&name),
         };
     }
+}
+
+/// The request that removes an object.
+fn removal<'a>(id: &'a [u8], scratch: &'a mut Vec<u8>) -> Request<'a> {
+    let command = TreeCommand::Remove { id: ObjectId::of_text(id) };
+    command.request(scratch).expect("any id can be asked for")
 }
 
 /// What trees in a shard's memory are bound to.
