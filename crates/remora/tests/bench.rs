@@ -128,7 +128,9 @@ fn a_trace_is_replayed() {
             trace.display()
         ));
         assert_eq!((&report["records"], &report["ops"]), (&100.into(), &3000.into()));
-        assert_eq!((asked_in_time(&report), count(&report, "hits")), (100, 2900));
+        // A thread that lost its processor may ask for a key once more.
+        let (asked, hits) = (asked_in_time(&report), count(&report, "hits"));
+        assert!((100..=110).contains(&asked) && hits >= 2_890, "{report}");
     }
 }
 
