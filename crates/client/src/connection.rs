@@ -23,7 +23,9 @@ use remora_fabric::shm::{Bell, Doorbell, ShmLink};
 use remora_fabric::{Address, AnyLink, Connected, Link, LockWaits, Transport};
 use remora_index::hash::TableRef;
 use remora_layout::hello::ServerHello;
-use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_SEARCH_REPLY_BYTES, SEARCH_REPLY_ARENAS};
+use remora_layout::limits::{
+    MAX_CLIENT_SESSIONS, MAX_SEARCH_REPLY_BYTES, MIN_SEARCH_REPLY_BYTES, SEARCH_REPLY_ARENAS,
+};
 use remora_layout::session::WITHDRAWN_WORD;
 use remora_layout::slot::SlotTable;
 use std::os::unix::net::UnixStream;
@@ -211,7 +213,9 @@ impl Connection {
         };
         let largest = tables.iter().map(|table| table.region_bytes).max().unwrap_or(0);
         Ok(Self {
-            search_bytes: largest.saturating_mul(SEARCH_REPLY_ARENAS).min(MAX_SEARCH_REPLY_BYTES),
+            search_bytes: largest
+                .saturating_mul(SEARCH_REPLY_ARENAS)
+                .clamp(MIN_SEARCH_REPLY_BYTES, MAX_SEARCH_REPLY_BYTES),
             guard: ForkGuard::new()?,
             number: hello.session.get(),
             life: hello.life.get(),

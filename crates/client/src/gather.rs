@@ -99,7 +99,9 @@ impl Session {
     }
 
     /// Sends what was submitted and not sent yet: when it returns, all requests are put
-    /// into the rings, and none waits for another thread of this process to do that.
+    /// into the rings, and none waits for another thread of this process to do that. Over
+    /// TCP and RDMA what the socket or the device has no room for leaves when a session of
+    /// the process next waits for something.
     ///
     /// # Errors
     /// See [`Error`]. After [`Error::TimedOut`] some requests may be sent later.

@@ -150,9 +150,12 @@ impl Inbox {
         self.search.store(search_number(request), Ordering::Release);
     }
 
-    /// Its last reply was taken, or it was not sent.
-    pub fn end_search(&self) {
-        self.search.store(0, Ordering::Relaxed);
+    /// The last reply to this search was taken, or it was not sent. Another one may have
+    /// begun, if this one was abandoned.
+    pub fn end_search(&self, request: RequestAt) {
+        let (own, none) = (search_number(request), 0);
+        // Only the session's own thread begins and ends searches.
+        let _ = self.search.compare_exchange(own, none, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Whether a reply of so many bytes may come that is followed by another to the

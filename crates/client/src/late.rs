@@ -65,7 +65,7 @@ impl Session {
             end.next_sequence = withdrawn.id.sequence;
             self.gathered -= 1;
             if withdrawn.is_search {
-                self.inbox.end_search();
+                self.inbox.end_search(withdrawn.at());
             }
             return;
         }

@@ -125,7 +125,7 @@ impl Session {
         if !is_followed {
             in_flight.pop_front();
             if flight.is_search {
-                self.inbox.end_search();
+                self.inbox.end_search(flight.at());
             }
         }
         if flight.is_abandoned {

@@ -166,10 +166,11 @@ fn only_a_search_has_several_replies_and_no_more_bytes_than_it_may() {
             assert!(inbox.admits_part(search, 40, most));
             assert!(!inbox.admits_part(search, 1, most) && !inbox.admits_part(at(0), 0, most));
             inbox.begin_search(at(0));
+            inbox.end_search(search);
             assert!(inbox.admits_part(search, 0, most) && inbox.admits_part(at(0), 0, most));
             inbox.deliver(search, b"the last", false);
             assert!(!inbox.admits_part(search, 0, most), "it was answered");
-            inbox.end_search();
+            inbox.end_search(at(0));
             assert!(!inbox.admits_part(at(0), 0, most));
             // An abandoned request that is no search.
             inbox.abandon(at(2));

@@ -292,21 +292,18 @@ impl Connection {
         self.is_left.store(true, Ordering::Relaxed);
         // Either this thread finds the pump free, or who lets it go finds the mark.
         fence(Ordering::SeqCst);
-        match self.inbound.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                if leader_sleeps {
-                    self.socket.kick();
-                }
-                self.counters.left_rest();
-                true
+        // If it was free it is let go at once, before anybody is told of it.
+        let is_taken = matches!(self.inbound.try_lock(), Err(TryLockError::WouldBlock));
+        if is_taken {
+            if leader_sleeps {
+                self.socket.kick();
             }
-            // It is let go as it was found.
-            Ok(_) | Err(TryLockError::Poisoned(_)) => {
-                self.is_left.store(false, Ordering::Relaxed);
-                self.waiters.hand_over();
-                false
-            }
+            self.counters.left_rest();
+        } else {
+            self.is_left.store(false, Ordering::Relaxed);
+            self.waiters.hand_over();
         }
+        is_taken
     }
 
     /// The pump was let go: sends what was left to the thread that had it.

@@ -1,6 +1,6 @@
 //! Bounds of message rings, and of how a shard looks at them.
 
-use super::{CACHE_LINE_BYTES, MAX_CLIENT_SESSIONS};
+use super::{CACHE_LINE_BYTES, MAX_CLIENT_SESSIONS, RESP_MAX_REPLY_BYTES};
 
 /// One message ring; 256 KiB for each connection, as Catfish 5.2 uses.
 pub const RING_BYTES: usize = 256 << 10;
@@ -40,13 +40,18 @@ pub const KEPT_UNPARKED: usize = 4;
 /// microseconds: the system call then takes less than 2 % of its time.
 pub const DOORBELL_LOOK_US: u64 = 50;
 /// What a client takes as replies to one search or list, in the server's largest arenas:
-/// what it gives lies in one arena, and what moves meanwhile may be given again. A
+/// what a search gives lies in one arena, and what moves meanwhile may be given again. A
 /// server that sends more ends the connection.
 pub const SEARCH_REPLY_ARENAS: u64 = 2;
+/// The same at least, bytes, however small the arenas: a list may name one field many
+/// times, and has [`RESP_MAX_REPLY_BYTES`] whatever the arena; late replies to earlier
+/// searches count, too.
+pub const MIN_SEARCH_REPLY_BYTES: u64 = 1 << 28;
 /// The same at most, bytes, however large an arena a server claims to have: a hundred
 /// million objects.
 pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
+const _: () = assert!(4 * RESP_MAX_REPLY_BYTES as u64 <= MIN_SEARCH_REPLY_BYTES);
 const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
 const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
 const _: () = assert!(RING_LAP_BYTES < RING_BYTES && LAP_CREDIT_BYTES <= CREDIT_BYTES);

@@ -84,7 +84,7 @@ pub struct Connection {
     /// earlier one: not yet output, but as good as.
     held_parts: usize,
     held_bytes: usize,
-    /// Bytes of jobs about many keys that are not answered.
+    /// Bytes of its jobs that are not answered.
     job_bytes: usize,
     /// The request at the front of the input, if it has keys that no turn has taken.
     keys_left: Option<KeysLeft>,
@@ -177,25 +177,37 @@ impl Connection {
         self.quit = true;
     }
 
-    /// One turn: send, read, execute, send.
-    pub fn serve<H: Host>(
+    /// The last turn in which it reads: send, read what has arrived, also behind requests
+    /// that wait, execute, send.
+    pub fn serve_last<H: Host>(
         &mut self,
         stream: &mut (impl Read + Write),
         executor: &mut Executor<H>,
     ) -> Flow {
         let mut scratch = std::mem::take(&mut executor.scratch);
-        let taken = self.take(stream, executor.counts(), &mut scratch);
+        self.may_have_more = true;
+        let taken = self.take_up(stream, executor.counts(), &mut scratch, true);
         let flow = self.go_on(stream, executor, taken, &scratch[..taken.bytes]);
         executor.scratch = scratch;
         flow
     }
 
-    /// The first half of a turn: sends what is left, and reads.
+    /// The first half of a turn: sends what is left, and reads unless whole requests wait.
     pub fn take(
         &mut self,
         stream: &mut (impl Read + Write),
         counts: &ThreadCounts,
         scratch: &mut [u8],
+    ) -> Taken {
+        self.take_up(stream, counts, scratch, false)
+    }
+
+    fn take_up(
+        &mut self,
+        stream: &mut (impl Read + Write),
+        counts: &ThreadCounts,
+        scratch: &mut [u8],
+        behind_requests: bool,
     ) -> Taken {
         self.may_send = RESP_SEND_BYTES_PER_TURN;
         if !self.flush(stream, counts) {
@@ -203,7 +215,8 @@ impl Connection {
             return Taken { is_over: true, ..Taken::default() };
         }
         // What is not read now raises no event of its own later: it stays noted.
-        if !self.may_have_more || self.closing || self.is_paused() || self.may_parse() {
+        let waits = self.may_parse() && !behind_requests;
+        if !self.may_have_more || self.closing || self.is_paused() || waits {
             return Taken::default();
         }
         match self.read(stream, scratch) {

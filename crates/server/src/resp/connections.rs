@@ -238,8 +238,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
     /// The same for the connection of one slot.
     pub fn stop_reading_of(&mut self, slot: usize, closed: impl FnMut(S)) {
         let stop = |stream: &mut S, connection: &mut Connection, executor: &mut _| {
-            connection.announce();
-            let flow = connection.serve(stream, executor);
+            let flow = connection.serve_last(stream, executor);
             connection.stop_reading();
             if flow == Flow::Close { Flow::Close } else { Flow::Again }
         };

@@ -198,6 +198,11 @@ impl World {
         self.connections.serve(drop);
     }
 
+    /// The server ends: what has arrived is still read.
+    pub fn stop_reading(&mut self) {
+        self.connections.stop_reading(drop);
+    }
+
     /// The shard begins what it was asked, and does one turn.
     pub fn begin(&mut self) {
         let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();

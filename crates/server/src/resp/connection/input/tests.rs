@@ -74,3 +74,15 @@ fn a_turn_that_only_a_reply_asks_for_reads_nothing() {
         assert_eq!((world.written(0).as_str(), world.looks(0)), ("+OK\r\n", reads));
     }
 }
+
+#[test]
+fn a_server_that_ends_reads_also_what_has_come_behind_requests_that_wait() {
+    let mut world = World::at_home(1);
+    world.send(0, &"PING\r\n".repeat(RESP_REQUESTS_PER_TURN + 70));
+    world.serve();
+    world.send(0, &"PING\r\n".repeat(10));
+    world.stop_reading();
+    world.serve_until_idle();
+    let pongs = world.written(0).matches("+PONG").count();
+    assert_eq!((pongs, world.unread(0)), (RESP_REQUESTS_PER_TURN + 80, 0));
+}
