@@ -72,7 +72,7 @@ fn send_both(messages: [u64; 2], pushes: bool) -> Arc<Shared> {
     shared
 }
 
-/// Whether in any run a message is left, and nobody was woken for it.
+/// Whether in any run a message is left, and no thread was woken for it.
 fn is_lost(messages: [u64; 2], preemptions: Option<usize>, pushes: bool) -> bool {
     any_run(preemptions, move || {
         let shared = send_both(messages, pushes);

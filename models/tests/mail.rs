@@ -21,7 +21,7 @@ struct Known {
     /// It was signalled since it last slept.
     signalled: bool,
     sleeps: bool,
-    /// It signals nobody any more.
+    /// It sends no more signals.
     has_ended: bool,
 }
 

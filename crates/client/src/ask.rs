@@ -94,7 +94,7 @@ impl Session {
     /// Makes one request and does not wait. Its reply is taken by
     /// [`Session::next_reply`]; requests to one shard are executed in order.
     /// A request that follows others is sent together with some that follow
-    /// it, or by the session's next operation of another kind; a thread that
+    /// it, or by the session's next wait for a reply; a thread that
     /// goes on to other things calls [`Session::flush`].
     ///
     /// # Errors

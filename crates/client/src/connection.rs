@@ -111,7 +111,7 @@ impl Client {
     /// goes by: at a ring, an inbox, the memory for large replies, and over a network at
     /// the connection and what it delivers. Over shared memory none has to, as long as
     /// there are no more sessions than ring sets and no large replies. Over TCP
-    /// locks are held for a copy of frames, never for a system call.
+    /// locks are held for a copy of frames, and for the signal to their receiver.
     pub fn lock_waits(&self) -> u64 {
         let at_rings: u64 = self.connection.sets().map(|set| set.lock_waits.get()).sum();
         let over_network = match &self.connection.carrier {

@@ -70,8 +70,8 @@ pub(crate) struct Inbox {
     /// Requests whose replies are still in a ring, and `HELD`: 0 means that the number
     /// can be given out.
     users: AtomicU32,
-    /// The search that the session waits for, as [`search_number`]; 0 without one. It
-    /// sends one at a time.
+    /// The search that the session waits for, as [`search_number`]; 0 without one. An
+    /// earlier one that it gave up may still be answered.
     search: AtomicU32,
     /// Bytes of the replies to searches that were followed by another, since the last
     /// search began.
@@ -215,7 +215,7 @@ impl Inbox {
         own.abandoned.push(Abandoned { request, part: None, is_search });
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
         if is_search {
-            // Whoever finds it gone finds the entry.
+            // A thread that finds it gone finds the entry.
             self.search.store(0, Ordering::Release);
         }
         // A thread that delivers the last reply from here on finds the entry.

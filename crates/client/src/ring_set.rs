@@ -203,7 +203,7 @@ impl RingSet {
         }
     }
 
-    /// Whether a reply may have come that nobody is taking, or that somebody is about to
+    /// Whether a reply may have come that no thread is taking, or that one is about to
     /// deliver: the last look at the rings before a sleep.
     pub fn has_reply(&self, connection: &Connection) -> bool {
         connection.over().is_some()

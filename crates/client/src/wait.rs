@@ -10,7 +10,7 @@
 //!   for the sleeper's lock once more, the sleeper gives the lock back and then
 //!   looks for parked threads;
 //! * the thread in the kernel went there only after a look at every lane that
-//!   a reply is due in, with nobody else at its receiver, and then into its own inbox:
+//!   a reply is due in, with no other thread at its receiver, and then into its own inbox:
 //!   what another thread took out of a lane before the look stands there. Behind the look
 //!   at the inbox a thread that delivers finds it announced, and wakes it over shared
 //!   memory. Over a network there is no need: such a reply was not in the ring yet, and

@@ -56,7 +56,7 @@ impl<T> MailQueues<T> {
         !self.queues[from].is_full()
     }
 
-    /// Whether nobody has sent mail since it was last received.
+    /// Whether no mail was sent since it was last received.
     pub fn is_empty(&self) -> bool {
         self.senders.load(Ordering::Relaxed) == 0
     }

@@ -221,7 +221,7 @@ fn share(over: Over, askers: &[Asker], ask: Ask, gives_up: bool) {
     let sends = bed.client.sends();
     assert!(sends.frames >= requests.into() && sends.doorbells <= sends.frames);
     HANDED_OVER.fetch_add(sends.handed_over as usize, Ordering::Relaxed);
-    // Those who share a set wait for whoever parks, and at its ring for who sends.
+    // Sessions that share a set wait for the one that parks, and at its ring for a sender.
     if bed.sets >= askers.len() && !gives_up {
         assert_eq!(bed.client.lock_waits(), 0);
     }

@@ -279,7 +279,7 @@ impl Connection {
     }
 
     /// Leaves what was added to the agent, or to the thread that has the pump; false if
-    /// there is neither. Then the thread sends on: while nobody pumps no reply and no
+    /// there is neither. Then the thread sends on: without a thread that pumps no reply and no
     /// credit comes in, so that others add no more than they may have under way.
     pub(super) fn leave_rest(&self, leader_sleeps: bool) -> bool {
         if let Some(wake) = self.wake_agent.get() {
@@ -292,7 +292,7 @@ impl Connection {
         self.is_left.store(true, Ordering::Relaxed);
         // Either this thread finds the pump free, or who lets it go finds the mark.
         fence(Ordering::SeqCst);
-        // If it was free it is let go at once, before anybody is told of it.
+        // If it was free it is let go at once, before another thread hears of it.
         let is_taken = matches!(self.inbound.try_lock(), Err(TryLockError::WouldBlock));
         if is_taken {
             if leader_sleeps {

@@ -217,7 +217,7 @@ impl Connection {
         });
         match failed {
             Some(reason) => self.end(reason),
-            // What completed before it was armed tells nobody.
+            // What completed before it was armed raises no event.
             None if has_waiting => self.pump(),
             None if is_done => {}
             None => self.wake_driver(),
@@ -236,7 +236,7 @@ impl Connection {
         self.look(IfTaken::Wait);
     }
 
-    /// The same for who polls: not while another thread has the device (`pumping`).
+    /// The same for a thread that polls: its first round leaves a taken device alone (`pumping`).
     pub(super) fn poll(&self) {
         self.look(IfTaken::Leave);
     }

@@ -54,7 +54,7 @@ impl Mtu {
     }
 }
 
-/// The length of the number by which a peer is told.
+/// Bytes of the number that names a wanted packet length to the peer.
 pub(super) fn mtu_bytes(told: u8) -> u32 {
     128 << told.clamp(Mtu::Bytes256 as u8, Mtu::Bytes4096 as u8)
 }
@@ -67,7 +67,7 @@ impl Packets {
             .then(|| format!("a service level of {level} is not in 0..={MAX_SERVICE_LEVEL}"))
     }
 
-    /// The number by which a peer is told of the largest packet, where the port
+    /// The number that names the largest packet to the peer, where the port
     /// has `active`.
     pub(super) fn mtu_told(&self, active: u8) -> u8 {
         self.mtu.map_or(active, |mtu| active.min(mtu as u8))

@@ -1,7 +1,7 @@
 //! Taking completions of a device that the links of a process share.
 //!
 //! A thread that has armed the completion queue must look after that, and so waits for
-//! the device: what completed before tells nobody, and the thread that has the device may
+//! the device: what completed before raises no event, and the thread that has the device may
 //! only post. A thread that polls arms nothing. If it finds the device taken it leaves:
 //!
 //! * nothing is lost: completions stay in the queue until some thread takes them, and
@@ -70,7 +70,7 @@ pub(super) fn pump<D>(
         if let Some(reason) = failed {
             return Pumped::Failed(reason);
         }
-        // What completed before it was armed tells nobody: one more look. What others
+        // What completed before it was armed raises no event: one more look. What others
         // have posted while this thread had the device is seen from here on.
         let goes_on = is_full || intake.has_some() || (waits && may_arm);
         if !goes_on {
