@@ -73,6 +73,15 @@ impl<J: Journal> Owner<J> {
         unsafe { std::slice::from_raw_parts(self.base.add(offset), bytes) }
     }
 
+    /// As [`Owner::slice`]; `None` where others store to words of the range, or it does
+    /// not lie in the region.
+    #[inline(always)]
+    pub fn try_slice(&self, offset: usize, bytes: usize) -> Option<&[u8]> {
+        let is_own = offset >= self.sliced_from
+            && offset.checked_add(bytes).is_some_and(|end| end <= self.view.bytes());
+        is_own.then(|| self.slice(offset, bytes))
+    }
+
     /// The addresses of its bytes: whether a slice is of the region, and where, can be
     /// told by it.
     pub fn addresses(&self) -> Range<usize> {
@@ -209,6 +218,16 @@ mod tests {
         fn fenced(&mut self) {
             self.1.push(self.0.len());
         }
+    }
+
+    #[test]
+    fn only_bytes_that_are_the_owners_alone_are_lent() {
+        // SAFETY: fresh memory that nobody else knows.
+        let owner = unsafe { Owner::new(&Mapping::heap(128), 64, NoJournal) };
+        assert_eq!(owner.try_slice(64, 64), Some(&[0; 64][..]));
+        assert_eq!(owner.try_slice(56, 8), None, "others store there");
+        assert_eq!(owner.try_slice(64, 72), None, "beyond the end");
+        assert_eq!(owner.try_slice(usize::MAX, 8), None);
     }
 
     #[test]

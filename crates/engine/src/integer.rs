@@ -22,42 +22,10 @@ pub fn parse(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// An integer's text, without allocation.
-pub struct Text {
-    bytes: [u8; 20],
-    from: usize,
-}
-
-impl Text {
-    /// The text of `value`.
-    pub fn of(value: i64) -> Self {
-        let mut text = Self { bytes: [0; 20], from: 20 };
-        let mut rest = value.unsigned_abs();
-        loop {
-            text.from -= 1;
-            text.bytes[text.from] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        if value < 0 {
-            text.from -= 1;
-            text.bytes[text.from] = b'-';
-        }
-        text
-    }
-
-    /// Its bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[self.from..]
-    }
-}
-
 /// Appends an integer's text.
 #[inline]
 pub fn write(out: &mut Vec<u8>, value: i64) {
-    out.extend_from_slice(Text::of(value).as_bytes());
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 #[cfg(test)]

@@ -203,14 +203,13 @@ impl<'a> VerifiedNode<'a> {
     /// Its entries. Their rectangles are what the owner wrote.
     #[inline(always)]
     pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry> + use<'a> {
-        let (chunks, _) = self.entries.as_chunks::<ENTRY_BYTES>();
-        chunks.iter().map(Entry::from_bytes)
+        self.entry_bytes().iter().map(Entry::from_bytes)
     }
 
-    /// One of its entries.
+    /// Its entries as bytes, at any address.
     #[inline(always)]
-    pub fn entry(&self, index: usize) -> Entry {
-        Entry::from_bytes(&self.entries.as_chunks::<ENTRY_BYTES>().0[index])
+    pub fn entry_bytes(&self) -> &'a [[u8; ENTRY_BYTES]] {
+        self.entries.as_chunks().0
     }
 }
 
@@ -224,6 +223,12 @@ pub(crate) fn word_at(bytes: &[u8], index: usize) -> u64 {
 /// as the node there did in this version.
 pub fn is_version(bytes: &[u8], at: NodeRef, version: u64) -> bool {
     bytes.len() >= VERSIONED_BYTES && check_head(bytes, at) == Ok(version)
+}
+
+/// The version of bytes that begin as a node; odd if they are too short for one.
+#[inline(always)]
+pub fn version_of(bytes: &[u8]) -> u64 {
+    if bytes.len() < VERSIONED_BYTES { 1 } else { word_at(bytes, word::VERSION) }
 }
 
 /// Guardian and version, of a node or header alike; gives the version.

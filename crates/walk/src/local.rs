@@ -1,11 +1,12 @@
 //! Feeding a walk from memory that this process maps.
 //!
 //! Words and records are copied. Of a node as much is copied as is in use, with
-//! its version afterwards; what is proved so has no checksum computed.
+//! its version afterwards; what is proved so has no checksum computed. The owner's
+//! own thread reads a node where it lies.
 
 use crate::{End, Memory, Proof, Step, Walk, Want, What};
 use remora_layout::limits::{READ_SEARCH_NODE_BYTES, READ_SEARCH_OBJECTS, SEARCH_TURN_NODES};
-use remora_layout::node::{NodeRef, VERSIONED_BYTES, is_version, word};
+use remora_layout::node::{NodeRef, VERSIONED_BYTES, is_version, version_of, word};
 
 /// What a walk may cost, all its beginnings together. What it meets may be
 /// forged: a client that can read an arena knows the secret of its checksums.
@@ -123,13 +124,10 @@ pub fn run<W: Walk>(
         if !watch.admits(want.bytes, results) {
             return End::Beyond;
         }
-        if scratch.len() < want.bytes {
-            scratch.resize(want.bytes, 0);
-        }
         let Some((bytes, proof)) = fetch(walk, memory, &want, scratch) else {
             return End::Ask(W::OUT_OF_REGION);
         };
-        let step = walk.feed(want, &scratch[..bytes], proof);
+        let step = walk.feed(want, bytes, proof);
         if let What::Node { at, level } = want.what
             && let Proof::VersionAfter(version) = proof
         {
@@ -146,25 +144,29 @@ pub fn run<W: Walk>(
     End::Ask(W::OUT_OF_REGION)
 }
 
-/// Copies what is wanted: how many bytes, and their proof.
+/// What is wanted, in `scratch` or where it lies, and its proof.
 #[inline(always)]
-fn fetch<W: Walk>(
+fn fetch<'a, W: Walk>(
     walk: &W,
-    memory: &impl Memory,
+    memory: &'a impl Memory,
     want: &Want<W::Tag>,
-    scratch: &mut [u8],
-) -> Option<(usize, Proof)> {
-    match want.what {
-        What::Words | What::Beside | What::Record => memory
-            .fetch(want.offset, &mut scratch[..want.bytes])
-            .then_some((want.bytes, Proof::Checksum)),
-        What::Node { .. } => {
-            // A shape that is being changed fails with the version.
-            let mut shape = [0; 8];
-            memory.fetch(want.offset + 8 * word::SHAPE as u64, &mut shape).then_some(())?;
-            let bytes = walk.bytes_in_use(want, u64::from_le_bytes(shape)).min(want.bytes);
-            let version = memory.fetch_versioned(want.offset, &mut scratch[..bytes])?;
-            Some((bytes, Proof::VersionAfter(version)))
-        }
+    scratch: &'a mut Vec<u8>,
+) -> Option<(&'a [u8], Proof)> {
+    let is_node = matches!(want.what, What::Node { .. });
+    if is_node && let Some(node) = memory.borrow(want.offset, want.bytes) {
+        return Some((node, Proof::VersionAfter(version_of(node))));
     }
+    if scratch.len() < want.bytes {
+        scratch.resize(want.bytes, 0);
+    }
+    if !is_node {
+        let bytes = &mut scratch[..want.bytes];
+        return memory.fetch(want.offset, bytes).then_some((&*bytes, Proof::Checksum));
+    }
+    // A shape that is being changed fails with the version.
+    let mut shape = [0; 8];
+    memory.fetch(want.offset + 8 * word::SHAPE as u64, &mut shape).then_some(())?;
+    let bytes = walk.bytes_in_use(want, u64::from_le_bytes(shape)).min(want.bytes);
+    let version = memory.fetch_versioned(want.offset, &mut scratch[..bytes])?;
+    Some((&scratch[..bytes], Proof::VersionAfter(version)))
 }

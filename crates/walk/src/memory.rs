@@ -1,6 +1,6 @@
 //! The owner's memory, as other threads and processes that map it read it.
 
-use remora_arena::ReadView;
+use remora_arena::{Journal, Owner, ReadView};
 
 /// Memory that its owner may change at any time, as a reader copies it without
 /// asking. The server hands in the mapping itself.
@@ -23,6 +23,13 @@ pub trait Memory {
 
     /// Asks for bytes ahead of their use; a hint, wherever they lie.
     fn prefetch(&self, _offset: u64, _bytes: usize) {}
+
+    /// The bytes themselves, where nobody changes them while they are borrowed: the
+    /// memory of an owner, in its own thread. `None`: they are to be copied.
+    #[inline(always)]
+    fn borrow(&self, _offset: u64, _bytes: usize) -> Option<&[u8]> {
+        None
+    }
 
     /// As [`Memory::fetch`], of something with a version in its second word:
     /// what that word was after everything had been copied. `None` if the
@@ -57,8 +64,37 @@ impl<M: Memory> Memory for &M {
     }
 
     #[inline(always)]
+    fn borrow(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        (*self).borrow(offset, bytes)
+    }
+
+    #[inline(always)]
     fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
         (*self).fetch_versioned(offset, into)
+    }
+}
+
+/// The owner's own memory: nodes are read where they lie.
+impl<J: Journal> Memory for Owner<J> {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.region_bytes()
+    }
+
+    #[inline(always)]
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.view().fetch(offset, into)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, offset: u64, bytes: usize) {
+        self.view().prefetch_range(offset, bytes);
+    }
+
+    #[inline(always)]
+    fn borrow(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        let start = self.view().check(offset, bytes).ok()?;
+        self.try_slice(start, bytes)
     }
 }
 

@@ -51,7 +51,7 @@ impl<'a> ObjectId<'a> {
     /// Hands its text over.
     pub fn with_text<T>(self, take: impl FnOnce(&[u8]) -> T) -> T {
         match self {
-            Self::Number(number) => take(integer::Text::of(number as i64).as_bytes()),
+            Self::Number(number) => take(itoa::Buffer::new().format(number as i64).as_bytes()),
             Self::Name(name) => take(name),
         }
     }

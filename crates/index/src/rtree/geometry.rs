@@ -27,7 +27,7 @@ pub(super) fn least_growth(entries: &[Entry], added: &Rect) -> (usize, bool) {
     let mut smallest = Best::default();
     let mut from = 0;
     for part in entries.chunks(AT_A_TIME) {
-        for index in test.hits(part.iter().map(|entry| entry.rect)) {
+        for index in test.hits(part, |entry| entry.rect) {
             smallest.offer(from + index, [part[index].rect.area(), 0.0]);
         }
         from += part.len();

@@ -129,6 +129,11 @@ impl<M: Memory> LocalWalk<M> {
     pub fn walk(&self) -> &Search {
         &self.walk
     }
+
+    /// As [`LocalWalk::walk`], to be kept.
+    pub fn into_walk(self) -> Search {
+        self.walk
+    }
 }
 
 /// Searches a tree in memory that this process maps, to the end.

@@ -48,12 +48,12 @@ impl Test {
         )
     }
 
-    /// The answers for up to [`AT_A_TIME`] rectangles, one bit each.
+    /// The answers for up to [`AT_A_TIME`] entries, one bit each.
     #[inline(always)]
-    pub fn hits(&self, rects: impl Iterator<Item = Rect>) -> Hits {
+    pub fn hits<E>(&self, entries: &[E], rect: impl Fn(&E) -> Rect) -> Hits {
         let mut mask = 0;
-        for (index, rect) in rects.enumerate() {
-            mask |= (self.holds(&rect) as u64) << index;
+        for (index, entry) in entries.iter().enumerate() {
+            mask |= (self.holds(&rect(entry)) as u64) << index;
         }
         Hits(mask)
     }
@@ -113,9 +113,9 @@ mod tests {
                     let expected = |holds: &dyn Fn(&Rect) -> bool| -> Vec<usize> {
                         (0..part.len()).filter(|&index| holds(&part[index])).collect()
                     };
-                    let hits: Vec<usize> = object.hits(part.iter().copied()).collect();
+                    let hits: Vec<usize> = object.hits(part, |rect| *rect).collect();
                     assert_eq!(hits, expected(&|rect| predicate.holds(rect, window)));
-                    let ways: Vec<usize> = way.hits(part.iter().copied()).collect();
+                    let ways: Vec<usize> = way.hits(part, |rect| *rect).collect();
                     assert_eq!(ways, expected(&|rect| predicate.may_hold_below(rect, window)));
                 }
             }

@@ -212,12 +212,12 @@ impl Tree {
             for &mut (at, level) in &mut batch[..count] {
                 let entries = entries_in(owner, at);
                 for part in entries.chunks(AT_A_TIME) {
-                    let rects = part.iter().map(|entry| entry.rect);
                     if level == 0 {
-                        object.hits(rects).for_each(|index| found(&part[index]));
+                        let hits = object.hits(part, |entry| entry.rect);
+                        hits.for_each(|index| found(&part[index]));
                         continue;
                     }
-                    for index in way.hits(rects) {
+                    for index in way.hits(part, |entry| entry.rect) {
                         let child = NodeRef::from_word(part[index].word);
                         prefetch_node(owner, child, capacity);
                         cursor.waiting.push((child, level - 1));

@@ -12,7 +12,9 @@ use super::scan::{AT_A_TIME, Test};
 use super::search::{Candidate, Object, Predicate};
 use remora_layout::arena_header::{durable_of, word};
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WORD_BYTES};
-use remora_layout::node::{Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node};
+use remora_layout::node::{
+    Entry, Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node,
+};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeHeader;
@@ -187,10 +189,9 @@ impl Search {
             0 => Test::of_object(predicate, window),
             _ => Test::of_way(predicate, window),
         };
-        let mut rects = node.entries().map(|entry| entry.rect);
-        for from in (0..rects.len()).step_by(AT_A_TIME) {
-            let hits = test.hits(rects.by_ref().take(AT_A_TIME));
-            let entries = hits.map(|index| node.entry(from + index));
+        for part in node.entry_bytes().chunks(AT_A_TIME) {
+            let hits = test.hits(part, |bytes| Entry::from_bytes(bytes).rect);
+            let entries = hits.map(|index| Entry::from_bytes(&part[index]));
             if level == 0 {
                 self.results.extend(entries);
             } else {

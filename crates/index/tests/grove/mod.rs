@@ -218,10 +218,15 @@ impl<J: Journal> Grove<J> {
         ids
     }
 
-    /// What a walk says, and the nodes that it visited.
+    /// What a walk says, and the nodes that it visited: over copies, as others walk, and
+    /// over the nodes themselves, as the owner's thread does.
     pub fn walk(&self, query: Query) -> Result<(Vec<u64>, u64), AskReason> {
         let walk = walk_locally(self.owner.view(), HOME, self.tree.at(), query, &mut Vec::new())?;
         assert_eq!(walk.retries(), 0);
+        let mut scratch = Vec::new();
+        let own = walk_locally(&self.owner, HOME, self.tree.at(), query, &mut scratch)?;
+        assert_eq!((own.results(), own.nodes()), (walk.results(), walk.nodes()));
+        assert!(scratch.is_empty(), "the owner has copied a node");
         Ok((walk.results().iter().map(|object| object.word).collect(), walk.nodes()))
     }
 

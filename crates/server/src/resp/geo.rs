@@ -134,18 +134,16 @@ impl<H: Host> Executor<H> {
         let known = self.geo_answers.places(self.database).get(request.key);
         let root = known.and_then(|&at| RootPlace::of(at, request.key.len()));
         let Some(root) = root else { return false };
-        let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
+        let home = home_of(&self.tables[shard]);
         let found = &mut self.geo_answers.found;
         found.clear();
+        let (at, what) = ((root, self.now_ms), (&search, form.is_bare()));
         let buffers = (&mut self.record, &mut *found);
-        match read_members(
-            memory,
-            home,
-            (root, self.now_ms),
-            (&search, form.is_bare()),
-            LIMITS,
-            buffers,
-        ) {
+        let read = match self.host.own_memory(shard) {
+            Some(own) => read_members(own, home, at, what, LIMITS, buffers),
+            None => read_members(self.host.memory(shard), home, at, what, LIMITS, buffers),
+        };
+        match read {
             Ok(()) => {
                 self.host.counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());

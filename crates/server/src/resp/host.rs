@@ -3,7 +3,7 @@
 use crate::jobs::Job;
 use crate::large_jobs::LargeJobs;
 use crate::thread_counts::ThreadCounts;
-use remora_arena::Journal;
+use remora_arena::{Journal, Owner};
 use remora_engine::{Now, Shard};
 use remora_front::request::Sections;
 use remora_layout::database::Database;
@@ -44,6 +44,10 @@ pub trait Host {
 
     /// A shard's arena.
     fn memory(&self, shard: usize) -> &Self::Memory;
+
+    /// The arena of the own shard, as its owner reads it; `None` for another shard, and
+    /// where the shard cannot be borrowed for so long.
+    fn own_memory(&self, shard: usize) -> Option<&Owner<Self::Journal>>;
 
     /// Hands a job to a shard, the own one or another. A shard executes the jobs
     /// of one thread in their order.

@@ -8,7 +8,7 @@ use crate::jobs::{Job, Mail, Outbox, OwnedReply, Token};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
-use remora_arena::{NoJournal, ReadView};
+use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard};
 use remora_front::request::Sections;
 use remora_layout::database::Database;
@@ -150,6 +150,10 @@ impl Host for ShardHost {
 
     fn memory(&self, shard: usize) -> &ReadView {
         &self.shared.shards[shard].view
+    }
+
+    fn own_memory(&self, shard: usize) -> Option<&Owner<NoJournal>> {
+        (shard == self.number).then(|| self.shard.owner())
     }
 
     fn hand(&mut self, shard: usize, job: Job) {

@@ -16,7 +16,7 @@ use remora_front::request::{Keys, ObjectForm, Render};
 use remora_front::resp::encode;
 use remora_front::tree_reply;
 use remora_index::hash::TableRef;
-use remora_index::rtree::{LocalWalk, Query};
+use remora_index::rtree::{LocalWalk, Query, Search};
 use remora_layout::database::{DATABASES, Database};
 use remora_layout::limits::READ_SEARCH_OBJECTS;
 use remora_layout::node::{Home, NodeRef};
@@ -145,13 +145,18 @@ impl<H: Host> Executor<H> {
                 return false;
             }
         };
-        let (memory, home) = (self.host.memory(shard), home_of(&self.tables[shard]));
+        let home = home_of(&self.tables[shard]);
         let Some(root) = RootPlace::of(at, name.len()) else { return false };
-        match walk_tree(memory, home, (root, self.now_ms), query, &mut self.record) {
+        let (at, scratch) = ((root, self.now_ms), &mut self.record);
+        let walked = match self.host.own_memory(shard) {
+            Some(own) => walk_tree(own, home, at, query, scratch),
+            None => walk_tree(self.host.memory(shard), home, at, query, scratch),
+        };
+        match walked {
             Ok(walk) => {
                 self.host.counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
-                let found = walk.walk().results();
+                let found = walk.results();
                 let found = &found[..found.len().min(most)];
                 connection.reply(|out, protocol| match render {
                     Render::TreeObjects(form) => {
@@ -227,12 +232,12 @@ fn walk_tree<M: Memory>(
     at: (RootPlace, u64),
     query: Query,
     scratch: &mut Vec<u8>,
-) -> Result<LocalWalk<M>, Unread> {
+) -> Result<Search, Unread> {
     let mut walk = LocalWalk::begin_at(memory, home, at, query)?;
     let is_whole = walk.run_within(&WalkLimits::ONE_TURN, scratch)?;
     // What the id of a surrogate is only the owner knows.
     let is_known = !walk.walk().results().iter().any(|object| is_surrogate(object.word));
-    (is_whole && is_known).then_some(walk).ok_or(Unread::Ask)
+    (is_whole && is_known).then_some(walk.into_walk()).ok_or(Unread::Ask)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::faults::{Fault, Faults};
 use crate::node::{Node, NodeTime};
 use crate::probes::{Probe, Probes};
 use crate::tasks::Coroutines;
-use remora_arena::ReadView;
+use remora_arena::{Owner, ReadView};
 use remora_engine::{Now, Shard};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::database::Database;
@@ -150,6 +150,12 @@ impl Host for SimHost {
 
     fn memory(&self, shard: usize) -> &BesideMemory {
         &self.shards[shard]
+    }
+
+    /// The shard lies within its node, which nobody may hold while it reads: worlds
+    /// read it as another thread would.
+    fn own_memory(&self, _: usize) -> Option<&Owner<SimJournal>> {
+        None
     }
 
     fn hand(&mut self, shard: usize, job: Job) {

@@ -149,7 +149,8 @@ impl Hashes {
             },
         };
         let Some(after) = before.checked_add(by) else { return Reply::status(Status::Overflow) };
-        match self.set_one(store, (on, held), name, integer::Text::of(after).as_bytes()) {
+        let mut text = itoa::Buffer::new();
+        match self.set_one(store, (on, held), name, text.format(after).as_bytes()) {
             Status::Ok => Reply::number(after),
             status => Reply::status(status),
         }

@@ -92,8 +92,9 @@ impl<J: Journal> Store<J> {
             return Reply::status(Status::Overflow);
         };
         let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
-        let text = integer::Text::of(after);
-        let new = New { key, hash, kind: Kind::STRING, value: text.as_bytes(), expires_at_ms };
+        let mut text = itoa::Buffer::new();
+        let value = text.format(after).as_bytes();
+        let new = New { key, hash, kind: Kind::STRING, value, expires_at_ms };
         match self.put(new, found, now) {
             Ok(_) => Reply::number(after),
             Err(ArenaFull { .. }) => Reply::status(Status::OutOfMemory),

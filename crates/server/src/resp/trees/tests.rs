@@ -128,6 +128,10 @@ impl Host for Fake {
         &self.words
     }
 
+    fn own_memory(&self, shard: usize) -> Option<&Owner<NoJournal>> {
+        (shard == self.home).then(|| self.shard.owner())
+    }
+
     fn hand(&mut self, _: usize, job: Job) {
         self.waiting.push_back(job);
     }
