@@ -290,7 +290,7 @@ print_messages() {
   heading "Messages" \
     "Rings of frames, posted buffers with completion queues (SEND and RECEIVE, H18), and one buffer each way between" \
     "two indicator words (H14 to H17), all over shared memory, in the bench's own server and client, one thread for" \
-    "each shard; product is what Remora itself does, whose clients share one connection. $message_records records of" \
+    "each shard; product is what Remora itself does. $message_records records of" \
     "16 + 32 bytes, $asking_clients client(s) with one request each, one shard. A figure is how many times the throughput of" \
     "a form the ring has; in brackets are the form's p50 and server CPU for each operation."
   table_head "Lookups, keys" "ring ops/s" "over sendrecv" "over indicator" "over product" \
@@ -326,8 +326,8 @@ measure_clients() {
 print_clients() {
   local transport path count key
   heading "Clients" \
-    "A client is a thread of one process. All of them share its connection: one pair of rings for each shard, or one" \
-    "TCP connection. $client_records records of 16 + 32 bytes, zipf:0.99, lookups only, one request each, one shard." \
+    "A client is a thread of one process, with a session of its own: over shared memory each has its own pair of rings" \
+    "for each shard, over TCP all share one connection. $client_records records of 16 + 32 bytes, zipf:0.99, lookups only, one request each, one shard." \
     "Those that read have a pointer cache each, which is warm. Rates are of all clients together."
   table_head Transport Path Clients ops/s "over one client" "p50 us" "p99 us" "server CPU us/op"
   for transport in shm tcp; do

@@ -1,4 +1,5 @@
-//! Searching a GEO key in the memory of its shard, from another thread.
+//! Searching a GEO key in the memory of its shard, from a thread that has RESP
+//! connections: another one, or the shard's own.
 //!
 //! The tree gives slots and positions; the names are fetched from the slots. No
 //! checksum says whose they are, as scores are changed in place. What does is

@@ -395,8 +395,9 @@ pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.
 pub const SEARCH_TURN_BYTES: usize = 24 << 10;
-/// Bytes of nodes that a thread copies for one search of a tree that it does not
-/// own: 256 nodes of 30 entries. A larger search is its owner's, who copies none.
+/// Bytes of nodes that a thread reads by a walk for one search of a tree, its own
+/// shard's or another's: 256 nodes of 30 entries. A larger search goes in turns of its
+/// owner, who walks over plain references.
 pub const READ_SEARCH_NODE_BYTES: usize = 320 << 10;
 /// Objects of such a search: they are kept until its end, and fit one reply.
 pub const READ_SEARCH_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;

@@ -174,7 +174,8 @@ pub enum Proof {
     /// By the checksum: a READ, whose words come in any order.
     Checksum,
     /// By the version word, loaded once more after the bytes were copied:
-    /// whoever orders its own loads.
+    /// whoever orders its own loads. Where nobody changes the bytes meanwhile, it is
+    /// their own.
     VersionAfter(u64),
 }
 

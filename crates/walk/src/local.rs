@@ -110,7 +110,8 @@ impl Watch for Watched {
 }
 
 /// Feeds a walk until it ends, or `watch` stops it ([`End::Beyond`]). `scratch`
-/// is grown as needed, and holds what was fed last.
+/// is grown as needed, and holds what was fed last, unless memory lent it, as only
+/// nodes are.
 #[inline(always)]
 pub fn run<W: Walk>(
     walk: &mut W,

@@ -1,9 +1,10 @@
-//! The owner's memory, as other threads and processes that map it read it.
+//! The owner's memory, as other threads and processes that map it read it, and as its
+//! own thread does.
 
 use remora_arena::{Journal, Owner, ReadView};
 
 /// Memory that its owner may change at any time, as a reader copies it without
-/// asking. The server hands in the mapping itself.
+/// asking; the owner's own thread borrows nodes instead. The server hands in the mapping itself.
 pub trait Memory {
     /// Its size in bytes.
     fn bytes(&self) -> usize;

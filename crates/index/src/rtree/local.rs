@@ -27,8 +27,8 @@ pub fn read_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<Tree
     verify_header(&bytes, home, at, Proof::Checksum)
 }
 
-/// A search of a tree in memory that this process maps: another thread of the
-/// server, or a client on the same host.
+/// A search of a tree in memory that this process maps: a thread of the server,
+/// another one or the owner's, or a client on the same host.
 pub struct LocalWalk<M> {
     walk: Search,
     memory: M,

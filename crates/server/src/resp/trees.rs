@@ -241,4 +241,6 @@ fn walk_tree<M: Memory>(
 }
 
 #[cfg(test)]
+mod own_tests;
+#[cfg(test)]
 pub(super) mod tests;

@@ -58,6 +58,22 @@ fn small_searches_are_read_once_the_place_is_known() {
     assert_eq!(world.call(0, "ZCARD to\r\n").0, ":1\r\n");
 }
 
+/// What the shard's own thread reads where it lies is what other threads copy.
+#[test]
+fn the_own_shards_key_is_read_where_it_lies() {
+    let (mut own, mut other) = (World::at_home(1), World::new(1));
+    for world in [&mut own, &mut other] {
+        add_row(world, 200);
+        world.call(0, &around(7, ""));
+    }
+    let (before, _) = own.reads();
+    for member in 0..100 {
+        let search = around(member, "WITHDIST WITHCOORD ASC");
+        assert_eq!(own.call(0, &search).0, other.call(0, &search).0, "{search}");
+    }
+    assert_eq!(own.reads(), (before + 100, 0), "all were read");
+}
+
 #[test]
 fn small_keys_are_asked_for() {
     let mut world = World::new(1);
