@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn only_bytes_that_are_the_owners_alone_are_lent() {
-        // SAFETY: fresh memory that nobody else knows.
+        // SAFETY: fresh memory without another owner or reader.
         let owner = unsafe { Owner::new(&Mapping::heap(128), 64, NoJournal) };
         assert_eq!(owner.try_slice(64, 64), Some(&[0; 64][..]));
         assert_eq!(owner.try_slice(56, 8), None, "others store there");

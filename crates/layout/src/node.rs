@@ -173,9 +173,9 @@ impl Home {
 pub enum Proof {
     /// By the checksum: a READ, whose words come in any order.
     Checksum,
-    /// By the version word, loaded once more after the bytes were copied:
-    /// whoever orders its own loads. Where nobody changes the bytes meanwhile, it is
-    /// their own.
+    /// By the version word, loaded once more after the bytes were copied, by a reader
+    /// that orders its own loads. The owner's thread gives the version in the bytes: no
+    /// other thread changes them.
     VersionAfter(u64),
 }
 

@@ -5,9 +5,9 @@
 //! does no I/O, keeps no time and draws no random numbers. A *driver* fetches
 //! the bytes. Each driver is written once and feeds every walk:
 //!
-//! * [`local`]: validated copies from memory that this process maps; for other
-//!   threads of the server, and for clients of the same host. The shard's own
-//!   thread is fed its nodes where they lie;
+//! * [`local`]: memory that this process maps: validated copies for other threads
+//!   of the server and for clients of the same host, the nodes themselves for the
+//!   shard's own thread;
 //! * [`remote`]: READs over a fabric: one at a time ([`remote::follow`]), many
 //!   walks in step ([`remote::InStep`]), or all that one walk wants at once,
 //!   with a cache of its upper nodes ([`remote::Wide`]).

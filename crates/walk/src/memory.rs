@@ -25,8 +25,8 @@ pub trait Memory {
     /// Asks for bytes ahead of their use; a hint, wherever they lie.
     fn prefetch(&self, _offset: u64, _bytes: usize) {}
 
-    /// The bytes themselves, where nobody changes them while they are borrowed: the
-    /// memory of an owner, in its own thread. `None`: they are to be copied.
+    /// The bytes themselves, where they cannot change while they are borrowed: in an
+    /// owner's memory, read by its own thread. `None`: the reader copies them.
     #[inline(always)]
     fn borrow(&self, _offset: u64, _bytes: usize) -> Option<&[u8]> {
         None

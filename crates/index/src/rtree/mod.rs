@@ -5,7 +5,7 @@
 //! sorted by `sort`, `change`
 //! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
 //! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf. `search` and `nearest` are the owner's way to
-//! read, `walk` everybody else's, `local` that of who maps the memory. The paper locks nodes against other writers
+//! read, `walk` that of all others and of small searches by RESP, `local` that of who maps the memory. The paper locks nodes against other writers
 //! (C8); here there is one writer.
 
 mod bulk;

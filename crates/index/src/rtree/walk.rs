@@ -1,5 +1,5 @@
 //! The reader's side of all trees: a search that names the nodes that it wants
-//! and is fed copies of them, one after the other or many at once (C20, C23).
+//! and is fed their bytes, one after the other or many at once (C20, C23).
 //!
 //! What it keeps true: it believes a node only if guardian, generation,
 //! version and checksum agree (C22), and its results only if no node said that

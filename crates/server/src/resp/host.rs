@@ -46,7 +46,7 @@ pub trait Host {
     fn memory(&self, shard: usize) -> &Self::Memory;
 
     /// The arena of the own shard, as its owner reads it; `None` for another shard, and
-    /// where the shard cannot be borrowed for so long.
+    /// for a host that cannot lend its shard.
     fn own_memory(&self, shard: usize) -> Option<&Owner<Self::Journal>>;
 
     /// Hands a job to a shard, the own one or another. A shard executes the jobs

@@ -152,8 +152,8 @@ impl Host for SimHost {
         &self.shards[shard]
     }
 
-    /// The shard lies within its node, which nobody may hold while it reads: worlds
-    /// read it as another thread would.
+    /// `None`: the shard lies in the node's cell, which a read cannot keep borrowed. Worlds
+    /// read it as another thread does.
     fn own_memory(&self, _: usize) -> Option<&Owner<SimJournal>> {
         None
     }
