@@ -28,7 +28,7 @@ use remora_layout::immediate::shard_of;
 use remora_layout::limits::{SENDS_IN_A_ROW, STREAM_AHEAD_BYTES};
 use remora_layout::verbs::WITHDRAWN;
 use remora_verbs_sys::*;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,6 +37,9 @@ use std::sync::{Arc, OnceLock};
 
 /// Completions taken at a time.
 const BATCH: usize = 32;
+
+/// For how long a client waits to hear why its peer's device has refused an operation.
+const WORD_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// What a connection is made of. If it comes to none they are dropped in this
 /// order: windows before their queue pair, both before the memory.
@@ -216,7 +219,7 @@ impl Connection {
             failed.is_none() && !has_waiting && !(is_for_agent && rounds == SENDS_IN_A_ROW)
         });
         match failed {
-            Some(reason) => self.end(reason),
+            Some(reason) => self.end_after(reason),
             // What completed before it was armed raises no event.
             None if has_waiting => self.pump(),
             None if is_done => {}
@@ -248,8 +251,22 @@ impl Connection {
         match pump(&self.device, &self.intake, if_taken, self.rounds, take) {
             Pumped::Done => {}
             Pumped::Left => self.wake_driver(),
-            Pumped::Failed(reason) => self.end(self.ended().unwrap_or(reason)),
+            Pumped::Failed(reason) => self.end_after(reason),
         }
+    }
+
+    /// Ends the connection whose device has failed: for what the peer has said, if it has.
+    ///
+    /// A refused operation mostly means that the peer has withdrawn the session. It has
+    /// sent the word first, but the device may be faster than the socket, so a client
+    /// waits for the word. An agent serves other peers and does not wait.
+    fn end_after(&self, reason: LinkError) {
+        if reason == LinkError::Denied && self.driver.get() != Some(&Driver::Agent) {
+            let mut control = [PollFd::new(&self.control, PollFlags::IN)];
+            // Interrupted: the reason is less exact.
+            let _ = poll(&mut control, Some(&WORD_WAIT));
+        }
+        self.end(self.ended().unwrap_or(reason));
     }
 
     /// One batch of completions, and what they make room for. If something still waits
@@ -308,10 +325,12 @@ impl Connection {
         }
     }
 
-    /// What the control connection tells of the session's end.
+    /// What the control connection tells of the session's end. The word stays there:
+    /// each thread that asks gets the same answer.
     fn ended(&self) -> Option<LinkError> {
         let mut word = [0u8; WITHDRAWN.len()];
-        match rustix::net::recv(&self.control, &mut word[..], RecvFlags::DONTWAIT) {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        match rustix::net::recv(&self.control, &mut word[..], flags) {
             Ok((_, length)) if length == word.len() && word == WITHDRAWN => {
                 Some(LinkError::Withdrawn)
             }
