@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_engine::command::{Command, Pairs};
+use remora_protocol::{Command, Pairs};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 fuzz_target!(|bytes: &[u8]| {

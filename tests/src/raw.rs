@@ -1,13 +1,13 @@
 //! A client of the rings by hand, for what an honest client never does.
 
 use remora_arena::Words;
-use remora_engine::Command;
 use remora_fabric::shm::{self, Connected};
 use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use remora_layout::frame::{FRAME_HEADER_BYTES, first_word, frame_checksum, ring_seed};
 use remora_layout::hello::{ClientHello, ServerHello};
-use remora_layout::message::{Op, PIECE, RequestHeader, form};
 use remora_layout::session::{WITHDRAWN_WORD, credit_word, ring_offset};
+use remora_protocol::Command;
+use remora_protocol::message::{Op, PIECE, RequestHeader, form};
 use remora_ring::{Poll, Receiver, SendError, Sender, WRITE_ID};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::io::{Error, ErrorKind, IoSliceMut, Result, Write};

@@ -2,7 +2,7 @@
 //! trips.
 
 use remora_client::{Counts, Options, Path, Session, SetOptions, Via, Wake};
-use remora_engine::{Condition, Expiry};
+use remora_protocol::{Condition, Expiry};
 use remora_tests::{ServerProcess, long_leases, wait_for, wait_until, while_right_lapses};
 use std::time::{SystemTime, UNIX_EPOCH};
 

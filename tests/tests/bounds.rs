@@ -2,14 +2,14 @@
 //! and what one session sees of another.
 
 use remora_client::{Counts, Error, Options, Path, Session, SetOptions, Via, Wake};
-use remora_engine::{Command, Condition, Expiry};
 use remora_layout::limits::{
     MAX_INLINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, RING_BYTES, STREAM_BYTES,
 };
+use remora_protocol::{Command, Condition, Expiry};
 
 /// Longest value that this client sends with any key of these tests but the longest.
 const MOST: usize = MAX_INLINE_BYTES - 16;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use remora_tests::{
     DEADLINE, ServerProcess, Value, long_leases, wait_for, wait_until, while_right_lapses,
 };

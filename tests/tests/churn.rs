@@ -3,7 +3,7 @@
 //! what was allowed and never runs out as long as what is alive fits.
 
 use remora_client::{Path, Session, SetOptions};
-use remora_engine::{Condition, Expiry};
+use remora_protocol::{Condition, Expiry};
 use remora_tests::proc::resident_kib;
 use remora_tests::{Random, Resp, ServerProcess, Value};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -2,13 +2,13 @@
 //! sessions, and the others are served on.
 
 use remora_client::{ConnectError, Path, Session, SetOptions};
-use remora_engine::Command;
 use remora_fabric::shm;
 use remora_layout::frame::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, first_word};
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal};
 use remora_layout::limits::{RIGHT_MS, TORN_FRAME_MS};
-use remora_layout::message::{ReplyHeader, RequestHeader};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
+use remora_protocol::Command;
+use remora_protocol::message::{ReplyHeader, RequestHeader};
 use remora_tests::proc::{anonymous_kib, descriptors};
 use remora_tests::{DEADLINE, Random, RawSession, Role, ServerProcess, greet, role, wait_until};
 use std::io::{Read, Write};

@@ -3,8 +3,8 @@
 //! by one doorbell.
 
 use remora_client::{Client, Error, Options, Path, SendCounts, Session, SetOptions, Wake, Wanted};
-use remora_engine::Command;
 use remora_layout::limits::RING_BYTES;
+use remora_protocol::Command;
 use remora_tests::{ServerProcess, wait_until};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,8 @@ fn full_rings_stop_nobody() {
                         session.submit(&Command::Incr { key: number.as_bytes(), by: 1 }).unwrap();
                     }
                     let mut numbers = Vec::new();
-                    let mut keep = |_, reply: &remora_engine::Reply<'_>| numbers.push(reply.number);
+                    let mut keep =
+                        |_, reply: &remora_protocol::Reply<'_>| numbers.push(reply.number);
                     while session.next_reply(&mut keep).unwrap() {}
                     // In the order in which they were made.
                     let half = IN_FLIGHT as i64 / 2;

@@ -1,7 +1,7 @@
 //! A server over its limit of memory, with each setting of `eviction`.
 
 use remora_client::{Error, Path, SetOptions};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use remora_tests::{ServerProcess, Value, wait_until};
 
 const LIMIT: &str = "--max-memory=4MiB";

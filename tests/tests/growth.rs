@@ -111,6 +111,6 @@ fn readers_follow_while_the_table_grows_and_empties() {
 }
 
 fn only_if_absent() -> SetOptions {
-    let condition = remora_engine::command::Condition::IfAbsent;
+    let condition = remora_protocol::Condition::IfAbsent;
     SetOptions { condition, ..SetOptions::default() }
 }

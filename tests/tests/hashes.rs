@@ -4,7 +4,7 @@
 use remora_client::{Error, Path, Session, Via};
 use remora_front::Value as Front;
 use remora_front::resp::ParsedValue;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use remora_tests::{
     Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, options, while_right_lapses,
 };

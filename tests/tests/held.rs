@@ -3,9 +3,9 @@
 //! what waits is bounded.
 
 use remora_client::{Path, Session};
-use remora_engine::Command;
 use remora_layout::limits::{HELD_REPLIES, RESP_PAUSE_PENDING};
-use remora_layout::message::{ReplyHeader, Status};
+use remora_protocol::Command;
+use remora_protocol::message::{ReplyHeader, Status};
 use remora_server::{Config, Server};
 use remora_tests::{RawSession, Resp, Value, encode, options, own_config, wait_for, wait_until};
 use std::io::ErrorKind;

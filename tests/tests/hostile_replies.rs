@@ -2,7 +2,6 @@
 
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_client::{Client, Clock, Error, Options, Parts, Path, Session};
-use remora_engine::command::Command;
 use remora_engine::{Shard, ShardOptions};
 use remora_fabric::AnyLink;
 use remora_fabric::sim::{SimLink, SimOptions, SimTarget, SimWorld};
@@ -11,8 +10,9 @@ use remora_layout::frame::{
 };
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
-use remora_layout::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_layout::session::{mailbox_bytes, ring_offset};
+use remora_protocol::Command;
+use remora_protocol::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 

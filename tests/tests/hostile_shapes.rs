@@ -5,8 +5,8 @@
 use remora_client::{OpenTree, Path, Refine, Session, Shape};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS};
-use remora_layout::message::{MORE, ReplyHeader, RequestHeader, Status};
 use remora_layout::rect::Rect;
+use remora_protocol::message::{MORE, ReplyHeader, RequestHeader, Status};
 use remora_tests::{Random, RawSession, ServerProcess, wait_until};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

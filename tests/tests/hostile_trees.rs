@@ -3,14 +3,15 @@
 
 use remora_arena::ReadView;
 use remora_client::{Client, Options, Path, Predicate, Query, Rect, TreeSettings, Via};
-use remora_engine::command::{Command, TreeCommand};
 use remora_layout::arena_header::word::{RECORD_SECRET, REGION};
-use remora_layout::message::{ReplyHeader, Status};
 use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NodeRef, NodeShape, Part, node_bytes,
 };
 use remora_layout::record::{Guardian, ROOT_WORDS_BYTES, State};
 use remora_layout::tree::{RootPlace, TreeHeader, TreeKind};
+use remora_protocol::Command;
+use remora_protocol::message::{ReplyHeader, Status};
+use remora_protocol::tree::TreeCommand;
 use remora_tests::proc::peak_resident_kib;
 use remora_tests::{RawSession, Resp, ServerProcess, Value, wait_until};
 use zerocopy::{FromBytes, IntoBytes};
@@ -130,7 +131,7 @@ fn answer(session: &mut RawSession) -> (u8, bool, Vec<Entry>) {
     let (header, rest) = ReplyHeader::read_from_prefix(&reply).unwrap();
     let objects = rest[..header.value_bytes.get() as usize].as_chunks::<ENTRY_BYTES>().0;
     let objects = objects.iter().map(Entry::from_bytes).collect();
-    (header.status, header.flags & remora_layout::message::MORE != 0, objects)
+    (header.status, header.flags & remora_protocol::message::MORE != 0, objects)
 }
 
 #[test]

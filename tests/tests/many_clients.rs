@@ -269,7 +269,7 @@ fn a_thread_too_many_and_a_request_too_many_are_refused_with_the_reason() {
     assert_eq!(text, "this process has 4096 sessions on one connection: drop some");
     all.truncate(1);
     let mut session = client.session().expect("there is room again");
-    let get = remora_engine::Command::Get { key: b"k" };
+    let get = remora_protocol::Command::Get { key: b"k" };
     let refused = (0..=MAX_IN_FLIGHT).map(|_| session.submit(&get)).find_map(Result::err);
     assert_eq!(refused, Some(Error::TooManySubmitted));
     let text = refused.unwrap().to_string();

@@ -2,9 +2,9 @@
 //! how many sessions there are, over TCP neither, and no thread waits for another.
 
 use remora_client::{Client, Options, Path, Session, SetOptions, Wake, Wanted};
-use remora_engine::Command;
 use remora_layout::limits::{KEPT_UNPARKED, MAX_RING_SETS};
 use remora_layout::session::ready_word;
+use remora_protocol::Command;
 use remora_tests::{RawSession, Resp, ServerProcess, Value, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;

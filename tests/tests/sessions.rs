@@ -3,8 +3,8 @@
 use remora_client::{
     Client, Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake, Wanted,
 };
-use remora_engine::{Command, Condition, Expiry};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 use remora_tests::{Random, ServerProcess, wait_until};
 use std::collections::{HashMap, VecDeque};
 

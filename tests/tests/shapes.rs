@@ -6,7 +6,7 @@ use remora_client::{
     Client, Error, Issue, OpenTree, Options, Path, Rect, Refine, Session, Shape, TreeRead,
     TreeSettings, Via, Wanted,
 };
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use remora_tests::{DEADLINE, Random, Resp, ServerProcess, Value, wait_until, while_right_lapses};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

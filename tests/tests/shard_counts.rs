@@ -2,8 +2,8 @@
 //! by the counters in INFO. All by counts.
 
 use remora_client::{Client, Options, Path, Session, SetOptions, Wanted};
-use remora_engine::Command;
 use remora_layout::limits::TURNS_PER_SOCKET_LOOK;
+use remora_protocol::Command;
 use remora_tests::{Resp, ServerProcess, Value, encode};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! disturbs nobody.
 
 use remora_client::{Client, Error, Options, Path, SetOptions, Wake, Wanted};
-use remora_engine::command::Command;
+use remora_protocol::Command;
 use remora_tests::{ServerProcess, wait_until};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! Clients that send a part of something large, and then no more: what they
 //! held serves others, and they are told, over rings and over RESP.
 
-use remora_engine::Command;
 use remora_layout::limits::MAX_STREAMS;
-use remora_layout::message::{Op, ReplyHeader, Status};
+use remora_protocol::Command;
+use remora_protocol::message::{Op, ReplyHeader, Status};
 use remora_tests::proc::anonymous_kib;
 use remora_tests::{RawSession, Resp, ServerProcess, Value, encode, wait_until};
 use std::collections::BTreeMap;

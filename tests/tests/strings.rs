@@ -3,7 +3,7 @@
 
 use remora_client::{Error, Path, Session, SetOptions, Via};
 use remora_layout::limits::{MAX_INLINE_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use remora_tests::{Random, Resp, ServerProcess, Value};
 
 fn server() -> ServerProcess {

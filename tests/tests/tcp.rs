@@ -4,12 +4,12 @@ use remora_arena::ReadView;
 use remora_client::{
     Client, ConnectError, Error, Options, Path, Session, SetOptions, Via, Wake, Wanted,
 };
-use remora_engine::command::Command;
 use remora_fabric::verbs::Packets;
 use remora_fabric::{AnyLink, Connected, Link, RemoteAddress, Waited, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
 use remora_layout::session::ring_offset;
+use remora_protocol::Command;
 use remora_ring::{Poll, Receiver, Sender};
 use remora_tests::{ServerProcess, Value, wait_until};
 use std::io::{Read, Write};

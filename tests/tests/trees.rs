@@ -5,9 +5,9 @@ use remora_client::{
     Client, Error, Issue, Object, OpenTree, Options, Path, Predicate, Query, Rect, Session,
     TreeKind, TreeRead, TreeSettings, Via, Wanted,
 };
-use remora_layout::message::Status;
 use remora_layout::node::node_bytes;
 use remora_layout::record::state_offset;
+use remora_protocol::message::Status;
 use remora_tests::{Random, Role, ServerProcess, Value, role, wait_for, wait_until};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -7,9 +7,10 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_client::{Options, Path, Session, SetOptions, Wanted};
-use remora_engine::command::{Command, Condition, Expiry, TreeCommand};
+use remora_protocol::{Command, Condition, Expiry};
+use remora_protocol::tree::TreeCommand;
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_index::rtree::Predicate;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use std::hint::black_box;
 
@@ -156,7 +157,7 @@ fn put(shard: &mut Shard, id: u64) {
     let (x, y) = point(id);
     let rect = Rect::point(x, y).expect("finite");
     #[cfg(not(feature = "before"))]
-    tree(shard, TreeCommand::Put(remora_engine::command::PutObject::new(id, rect)));
+    tree(shard, TreeCommand::Put(remora_protocol::tree::PutObject::new(id, rect)));
     #[cfg(feature = "before")]
     tree(shard, TreeCommand::Put { id, rect, data: None, geometry: None });
 }

@@ -1,7 +1,8 @@
 //! Rectangles, windows, and a tree with an arena of its own.
 
 use remora_arena::{NoJournal, Owner, Slots};
-use remora_index::rtree::{Arena, Predicate, Query, Tree, TreeOptions, walk_locally};
+use remora_index::rtree::{Arena, Query, Tree, TreeOptions, walk_locally};
+use remora_layout::rect::Predicate;
 use remora_layout::limits::PAGE_BYTES;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::rect::Rect;

@@ -2,12 +2,12 @@
 
 use crate::admission::Coordination;
 use crate::choose::Policy;
-use remora_engine::command::{Condition, Expiry};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
 pub use remora_fabric::{Address, Wake};
 pub use remora_layout::database::Database;
 use remora_layout::limits::DATA_BUFFER_BYTES;
+use remora_protocol::{Condition, Expiry};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -5,15 +5,15 @@ use crate::data_buffers::Part;
 use crate::error::Error;
 use crate::in_flight::{InFlight, RequestAt, RequestId};
 use crate::session::Session;
-use remora_engine::Reply;
-use remora_engine::command::Command;
 use remora_layout::frame::frame_bytes;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{LEASE_MIN_S, MAX_INLINE_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::{
+use remora_layout::pointer::RemotePointer;
+use remora_protocol::Command;
+use remora_protocol::Reply;
+use remora_protocol::message::{
     HAS_VALUE, IN_BUFFER, MORE, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, ReplyHeader, Status, form,
 };
-use remora_layout::pointer::RemotePointer;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A reply, owned where it has to be.

@@ -9,7 +9,7 @@ use crate::inbox::Inbox;
 use crate::ring_set::{Lane, Receiving, RingSet};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::immediate;
-use remora_layout::message::{MORE, ReplyHeader};
+use remora_protocol::message::{MORE, ReplyHeader};
 use remora_ring::{Poll, WRITE_ID};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;

@@ -9,13 +9,13 @@ use crate::api::{Counts, Each, Path, Ticket, Via};
 use crate::choose::{Decision, Spent, Way, key_class};
 use crate::error::Error;
 use crate::session::{PIPELINE_CHUNK, Session};
-use remora_engine::command::Command;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, Wanted, verify};
+use remora_protocol::Command;
+use remora_protocol::message::Status;
 use remora_walk::remote::Reads;
 
 /// Working memory of batches, kept between them.

@@ -3,8 +3,8 @@
 use remora_fabric::LinkError;
 use remora_fabric::verbs::NotRegistered;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_KEY_BYTES};
-use remora_layout::message::Status;
 use remora_layout::plant::{Plant, planted};
+use remora_protocol::message::Status;
 use remora_ring::Violation;
 
 pub use remora_fabric::ConnectError;

@@ -14,13 +14,13 @@ use crate::choose::{Way, key_class};
 use crate::error::Error;
 use crate::read::{Found, Place, Reading};
 use crate::session::Session;
-use remora_engine::command::{Command, Items};
-use remora_engine::types::hash::{HashCommand, Told};
 use remora_index::hash::ObjectRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_KEPT_RECORDS;
-use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
+use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items};
 use std::collections::BTreeMap;
 
 /// What has happened to the reads of a hash's fields.

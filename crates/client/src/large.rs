@@ -9,9 +9,9 @@ use crate::ask::Answer;
 use crate::data_buffers::Part;
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::Command;
 use remora_layout::limits::{MAX_VALUE_BYTES, STREAM_PIECE_BYTES};
-use remora_layout::message::{PIECE, RELEASE, REPLY_HEADER_BYTES, RequestHeader, Status, form};
+use remora_protocol::Command;
+use remora_protocol::message::{PIECE, RELEASE, REPLY_HEADER_BYTES, RequestHeader, Status, form};
 use zerocopy::IntoBytes;
 
 /// A length that may have grown since it was told is asked for again this

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::in_flight::InFlight;
 use crate::large::special_header;
 use crate::session::Session;
-use remora_layout::message::CALL_OFF;
+use remora_protocol::message::CALL_OFF;
 use zerocopy::IntoBytes;
 
 /// How often a thread takes in what has arrived before it misses a heartbeat:

@@ -67,11 +67,13 @@ pub use error::{ConnectError, Error};
 pub use hash::{HashEvents, OpenHash};
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
-pub use remora_engine::command::{Expiry, Fields, ObjectId, PutObject};
 pub use remora_geometry::{Refine, Shape, ShapeError};
-pub use remora_index::rtree::{Object, Predicate, Query};
+pub use remora_index::rtree::{Object, Query};
+pub use remora_layout::rect::Predicate;
 pub use remora_layout::rect::{BadRect, Rect};
 pub use remora_layout::tree::{TreeInfo, TreeKind};
+pub use remora_protocol::Expiry;
+pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
 pub use session::Session;
 pub use trees::{
     Issue, OpenTree, Place, RefinedCount, RefinedFound, TreeEvents, TreeFound, TreeRead,

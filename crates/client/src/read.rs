@@ -5,16 +5,16 @@ use crate::choose::{Way, key_class};
 use crate::error::Error;
 use crate::pointer_cache::Entry;
 use crate::session::Session;
-use remora_engine::command::Command;
 use remora_fabric::Link;
 use remora_index::hash::{Found as Record, Lookup, TableRef};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::READ_RETRIES;
-use remora_layout::message::Status;
 use remora_layout::plant::{Plant, planted};
 use remora_layout::record::{Reject, Wanted, verify};
+use remora_protocol::Command;
+use remora_protocol::message::Status;
 use remora_walk::remote::{Reads, follow};
 use remora_walk::{End, Walk};
 

@@ -4,8 +4,7 @@
 
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::Command;
-use remora_engine::string_edit::narrow_range;
+use remora_protocol::Command;
 
 impl Session {
     /// Appends to a key's value, which is empty if the key is absent; its
@@ -34,8 +33,7 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn get_range(&mut self, key: &[u8], start: i64, end: i64) -> Result<&[u8], Error> {
-        let (start, end) = narrow_range(start, end);
-        let answer = self.ask_any_size(&Command::GetRange { key, start, end })?;
+        let answer = self.ask_any_size(&Command::get_range(key, start, end))?;
         Ok(answer.value.map_or(&[], |(from, to)| &self.reply[from..to]))
     }
 

@@ -16,13 +16,15 @@ use crate::choose::{Class, ClassKey, Classes, Way};
 use crate::error::Error;
 use crate::session::Session;
 use records::Records;
-use remora_engine::command::{Command, Fields, ObjectId, Objects, PutObject, TreeCommand};
-use remora_index::rtree::{Object, Predicate, Query};
+use remora_index::rtree::{Object, Query};
 use remora_layout::limits::STAGE_OBJECTS;
-use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{RootPlace, TreeHeader, TreeInfo};
+use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand};
 use remora_walk::remote::NodeCache;
 
 /// How a client reads a tree itself.
@@ -399,4 +401,4 @@ impl Session {
 
 pub(crate) use names::Names;
 pub use refine::{RefinedCount, RefinedFound};
-pub use remora_engine::command::TreeSettings;
+pub use remora_protocol::tree::TreeSettings;

@@ -8,15 +8,16 @@
 //! all names are fetched, the leaves are what they were and the tree is still
 //! there, the names are those of the members found.
 
-use crate::command::{Centre, GeoSearch, Places};
-use crate::geo::{Area, Position};
-use remora_index::rtree::{AskReason, LocalWalk, Object, Predicate, Query};
+use remora_index::rtree::{AskReason, LocalWalk, Object, Query};
 use remora_layout::kind::Kind;
 use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::node::Home;
 use remora_layout::record::{Lengths, RECORD_HEADER_BYTES};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::RootPlace;
+use remora_protocol::geo::{Area, Position};
+use remora_protocol::geo::{Centre, GeoSearch, Places};
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 

@@ -3,14 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-mod clock;
-pub mod command;
-pub mod decimal;
 pub mod evict;
-pub mod geo;
 pub mod geo_read;
-pub mod glob;
-pub mod integer;
 pub mod moving;
 mod shard;
 mod store;
@@ -18,8 +12,6 @@ pub mod storing;
 pub mod string_edit;
 pub mod types;
 
-pub use clock::{ClockFollower, ServerClock};
-pub use command::{Command, Condition, ExpireCondition, Expiry, Reply};
 pub use evict::Eviction;
 pub use shard::{Applied, ApplyError, Digest, DigestRead, Origin, Outcome, Shard};
 pub use store::{

@@ -7,9 +7,9 @@
 //! object of parts goes in pieces, one at a time. A move that fails has changed
 //! nothing: the other key has what it had, the hold ends, and what was loaded goes.
 
-use crate::command::{Command, Dumped, LoadStep, Reply, Source};
 use remora_layout::database::Database;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Dumped, LoadStep, Reply, Source};
 
 /// A key, its database, and its shard.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,7 +5,6 @@
 //! record is complete before it is reachable; the old record of a key is dead
 //! before the new one is reachable, so that no two paths lead to two values.
 
-use crate::command::{Command, Reply, Request};
 use crate::evict::Id;
 use crate::store::{Download, Now, ShardOptions, ShardStats, Store, Target};
 use crate::types::string::{self, Set};
@@ -15,8 +14,9 @@ use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::message::Status;
 use remora_log::Log;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply, Request};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

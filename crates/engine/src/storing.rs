@@ -5,11 +5,11 @@
 //! and keeps it if anything fails. A piece is one bounded turn of the shard, and so is
 //! each other step.
 
-use crate::command::{Command, Dumped, LoadStep, Reply};
 use crate::moving::{Next, Place};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Dumped, LoadStep, Reply};
 
 /// A key that gets an object.
 ///

@@ -90,17 +90,6 @@ pub fn range(bytes: usize, start: i64, end: i64) -> Range<usize> {
     if first > last { 0..0 } else { first as usize..last as usize + 1 }
 }
 
-/// The same range in 32 bits each, which is what commands carry: no value is
-/// longer than they can say. Only the order of two bounds that lie before any
-/// value could get lost, so that range is given as one that is empty too.
-pub fn narrow_range(start: i64, end: i64) -> (i32, i32) {
-    if start < 0 && end < 0 && start > end {
-        return (-1, -2);
-    }
-    let narrow = |at: i64| at.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-    (narrow(start), narrow(end))
-}
-
 /// Where a bit is: bit 0 is the highest bit of byte 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BitPlace {
@@ -155,6 +144,7 @@ pub fn set_bit(value: &[u8], offset: u32, bit: bool) -> Result<BitEdit, TooLong>
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use remora_protocol::Command;
 
     const MOST: usize = MAX_VALUE_BYTES;
 
@@ -261,7 +251,9 @@ mod tests {
         ) {
             let found = &value[range(value.len(), start, end)];
             prop_assert_eq!(found, naive_range(&value, start, end));
-            let (start, end) = narrow_range(start, end);
+            let Command::GetRange { start, end, .. } = Command::get_range(b"", start, end) else {
+                unreachable!()
+            };
             prop_assert_eq!(found, &value[range(value.len(), start.into(), end.into())]);
         }
 

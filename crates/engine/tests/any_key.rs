@@ -1,11 +1,12 @@
 //! What concerns keys of any type: databases, scans, any key, transfers.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Dumped, ScannedKeys};
-use remora_engine::{Command, Condition, ExpireCondition, Expiry, Now, Reply, Shard, ShardOptions};
+use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::limits::RANDOM_KEY_BUCKETS;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Reply};
+use remora_protocol::{Dumped, ScannedKeys};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };

@@ -5,16 +5,15 @@ mod give;
 
 use give::{How, Place, give_some};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, Expiry, Fields, GeoCommand, Items, LoadStep, ObjectId, Place as Member,
-    Places, PutObject, Request, TreeCommand,
-};
-use remora_engine::types::hash::HashCommand;
 use remora_engine::{Applied, ApplyError, Eviction, LargeSet, Now, Origin, Shard, ShardOptions};
 use remora_layout::database::Database;
-use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 use remora_log::{KnownLog, Log, LogKey, LogOptions, OwnedEntry, Part, consistent_cut};
+use remora_protocol::geo::{GeoCommand, Place as Member, Places};
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand};
+use remora_protocol::{Command, Condition, Expiry, Items, LoadStep, Request};
 use std::collections::BTreeMap;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };

@@ -2,13 +2,13 @@
 //! again, and threads that read all the while.
 
 use remora_arena::{Journal, NoJournal, Owner};
-use remora_engine::command::Command;
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{ASK_ONLY_BYTES, REPUBLISH_TICK_BYTES};
-use remora_layout::message::Status;
+use remora_protocol::Command;
+use remora_protocol::message::Status;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const KEY: &[u8] = b"key";

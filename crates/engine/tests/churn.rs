@@ -5,13 +5,13 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::kind::Kind;
-use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{RECORD_HEADER_BYTES, verify};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 use std::collections::HashMap;
 
 const DAY_S: u64 = 86_400;

@@ -2,15 +2,15 @@
 //! what is decoded is encoded to the same bytes, and strays are refused.
 
 use proptest::prelude::*;
-use remora_engine::command::{
-    Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Operations, Pairs, Source,
-    TreeCommand,
-};
 use remora_geometry::{Refine, Shape};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_VALUE_BYTES;
-use remora_layout::message::{Op, REQUEST_HEADER_BYTES, Status};
+use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, Status};
+use remora_protocol::tree::TreeCommand;
+use remora_protocol::{
+    Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Operations, Pairs, Source,
+};
 use zerocopy::IntoBytes;
 
 #[test]

@@ -1,10 +1,10 @@
 //! DEBUG DIGEST in turns.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Digest, DigestRead, Now, Shard, ShardOptions};
 use remora_layout::limits::{DIGEST_RESTARTS, DIGEST_TURN_PARTS};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 

@@ -3,13 +3,14 @@
 //! say for what they wait, no more and no less.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Pairs};
-use remora_engine::{Durability, Eviction, Now, Reply, Shard, ShardOptions};
+use remora_engine::{Durability, Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{ASK_ONLY_BYTES, PENDING_KEYS, REPUBLISH_AFTER_S};
-use remora_layout::message::Status;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Pairs};
 use std::collections::BTreeMap;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 0 };

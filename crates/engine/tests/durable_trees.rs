@@ -2,17 +2,19 @@
 //! durable, or asks; the owner's replies wait for the tree's newest change.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Centre, Command, Condition, GeoCommand, GeoQuery, GeoSearch, Place, Places, TreeCommand,
-};
-use remora_engine::geo::{Position, Shape};
-use remora_engine::{Durability, Now, Reply, Shard, ShardOptions};
-use remora_index::rtree::{AskReason, LocalWalk, Predicate, Query};
+use remora_engine::{Durability, Now, Shard, ShardOptions};
+use remora_index::rtree::{AskReason, LocalWalk, Query};
 use remora_layout::limits::GEO_TREE_MEMBERS;
-use remora_layout::message::Status;
 use remora_layout::node::{Home, NodeRef};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
+use remora_protocol::Reply;
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+use remora_protocol::geo::{Position, Shape};
+use remora_protocol::message::Status;
+use remora_protocol::tree::TreeCommand;
+use remora_protocol::{Command, Condition};
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
 use zerocopy::FromBytes;

@@ -2,18 +2,17 @@
 //! empty shard, and it ends once everything is dead for readers.
 
 use remora_arena::{NoJournal, Owner, state_in};
-use remora_engine::command::{
-    Command, Condition, ExpireCondition, Expiry, Pairs, PutObject, TreeCommand,
-};
 use remora_engine::{Applied, Eviction, LongRead, Now, Origin, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{FLUSH_TURN_BUCKETS, FLUSH_TURN_KEYS};
-use remora_layout::message::Status;
 use remora_layout::record::State;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{PutObject, TreeCommand};
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Pairs};
 use std::collections::BTreeMap;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };

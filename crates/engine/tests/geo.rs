@@ -6,15 +6,14 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Centre, Command, Condition, ExpireCondition, Expiry, GeoCommand, GeoQuery, GeoSearch, Place,
-    Places,
-};
-use remora_engine::geo::{Position, Shape};
-use remora_engine::{Eviction, LargeSet, Now, Outcome, Reply, Shard, ShardOptions};
+use remora_engine::{Eviction, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::GEO_TREE_MEMBERS;
-use remora_layout::message::Status;
+use remora_protocol::Reply;
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+use remora_protocol::geo::{Position, Shape};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use std::collections::BTreeMap;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };

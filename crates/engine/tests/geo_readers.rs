@@ -7,17 +7,15 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner, ReadView};
-use remora_engine::command::{
-    Centre, Command, Condition, ExpireCondition, Expiry, GeoCommand, GeoQuery, GeoSearch, Place,
-    Places,
-};
-use remora_engine::geo::{Position, Shape};
 use remora_engine::geo_read::{ReadLimits, Unread, read_members};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::kind::Kind;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::record::Lengths;
 use remora_layout::tree::RootPlace;
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+use remora_protocol::geo::{Position, Shape};
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::cell::RefCell;

@@ -2,8 +2,6 @@
 //! other, reads in turns beside changes, removal, full memory, eviction.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Items};
-use remora_engine::types::hash::{HashCommand, Told};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::ObjectRef;
 use remora_layout::kind::Kind;
@@ -11,10 +9,12 @@ use remora_layout::limits::{
     MAX_COMMAND_ITEMS, OBJECT_LOAD_QUARTERS, PARTS_TURN_BUCKETS, RELEASE_RECORDS, RELEASE_TURNS,
     WHOLE_ITEMS,
 };
-use remora_layout::message::Status;
 use remora_layout::packed;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::verify;
+use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Items};
 use remora_walk::Memory;
 use std::collections::BTreeMap;
 

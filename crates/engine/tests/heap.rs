@@ -3,13 +3,12 @@
 //! process is measured: this file has one.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, Expiry, Objects, PutObject, TreeCommand, TreeSettings,
-};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
-use remora_layout::message::Status;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Objects, PutObject, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, Expiry};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const ARENA_BYTES: usize = 160 << 20;

@@ -2,11 +2,11 @@
 //! Alone in its process, whose memory it looks at.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Items};
-use remora_engine::types::hash::{HashCommand, Told};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::limits::KEPT_PARTS_SHARE;
-use remora_layout::message::Status;
+use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items};
 
 const ARENA_BYTES: usize = 16 << 20;
 const VALUE_BYTES: usize = 1 << 20;

@@ -6,16 +6,16 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Download, LargeSet, Outcome, Upload};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{ASK_ONLY_BYTES, REPUBLISH_AFTER_S, STREAM_BYTES};
-use remora_layout::message::Status;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::verify;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 use std::collections::HashMap;
 
 const SECRET: u64 = 0x5ec2e7;

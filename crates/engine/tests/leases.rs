@@ -14,10 +14,10 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::limits::{CLOCK_DRIFT_PERCENT, LEASE_MAX_S, LEASE_MIN_S};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
@@ -193,7 +193,7 @@ impl World {
         if matches!(self.case.end, End::Expired) {
             // A change of the expiry keeps the lease.
             let at_ms = self.now_at(self.now_ns).unix_ms + 1;
-            let condition = remora_engine::command::ExpireCondition::Always;
+            let condition = remora_protocol::ExpireCondition::Always;
             self.execute(&Command::Expire { key: KEY, at_ms, condition });
         }
         self.now_ns += until_end_ns + 2 * NS_PER_MS;

@@ -5,12 +5,6 @@ mod give;
 
 use give::{Answer, How, Place, give_some};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, Dumped, ExpireCondition, Expiry, Fields, GeoCommand, Items, LoadStep,
-    ObjectId, Pairs, Place as Member, Places, PutObject, TreeCommand, TreeSettings,
-};
-use remora_engine::geo::Position;
-use remora_engine::types::hash::HashCommand;
 use remora_engine::{Digest, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
@@ -18,9 +12,16 @@ use remora_layout::limits::{
     DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, MAX_HELD_RECORDS, MAX_MOVES, REPUBLISH_AFTER_S,
     UPLOAD_IDLE_S,
 };
-use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
+use remora_protocol::geo::Position;
+use remora_protocol::geo::{GeoCommand, Place as Member, Places};
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
+use remora_protocol::{
+    Command, Condition, Dumped, ExpireCondition, Expiry, Items, LoadStep, Pairs,
+};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const RENAME: How = How { replaces: true, keeps: false };

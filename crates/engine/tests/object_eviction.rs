@@ -4,18 +4,17 @@
 //! the command works on.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, Expiry, GeoCommand, Items, Objects, Place, Places, TreeCommand,
-    TreeSettings,
-};
-use remora_engine::geo::Position;
-use remora_engine::types::hash::{HashCommand, Told};
 use remora_engine::{Eviction, Now, Origin, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::limits::{EVICTION_SLACK_BYTES, ROOM_TRIES, SPAN_BYTES, STAGE_IDLE_S};
-use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, LogKey};
+use remora_protocol::geo::Position;
+use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, Expiry, Items};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const ARENA: usize = 4 << 20;
@@ -141,7 +140,7 @@ impl Fixture {
             Made::Hash => self.hash(key, HashCommand::Length).1,
             Made::Tree => {
                 let window = Rect { min_x: -1.0, max_x: 1e6, min_y: -1.0, max_y: 1e6 };
-                let predicate = remora_index::rtree::Predicate::Intersects;
+                let predicate = remora_layout::rect::Predicate::Intersects;
                 let (status, number, _) = self.tree(key, &TreeCommand::Count { window, predicate });
                 if status == Status::NoTree { 0 } else { number }
             }
@@ -510,7 +509,7 @@ fn a_key_that_is_given_to_another_one_stays_and_what_is_read_in_turns_is_whole()
     }
     let (status, _, head) = fixture.ask(&Command::Dump { key: b"given", holds: true });
     assert_eq!(status, Status::InPieces);
-    let dump = remora_engine::command::Dumped::parse(&head.unwrap()).unwrap().dump;
+    let dump = remora_protocol::Dumped::parse(&head.unwrap()).unwrap().dump;
     let request = HashCommand::All { told: Told::Names }.request();
     let hash = fixture.shard.hash(b"read");
     let mut read = fixture.shard.begin_read((b"read", hash), request, NOW).unwrap();

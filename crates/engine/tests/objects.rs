@@ -2,19 +2,19 @@
 //! overwrite them, and memory that comes back in bounded turns.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, ExpireCondition, Expiry, GeoCommand, Place, Places, TreeCommand,
-    TreeSettings,
-};
-use remora_engine::geo::Position;
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_index::rtree::{LocalWalk, Predicate, Query};
+use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{RELEASE_RECORDS, RELEASE_TURNS};
-use remora_layout::message::Status;
 use remora_layout::node::{Home, NodeRef};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
+use remora_protocol::geo::Position;
+use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::message::Status;
+use remora_protocol::tree::{TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const EVERYWHERE: Rect = Rect { min_x: -1e9, max_x: 1e9, min_y: -1e9, max_y: 1e9 };

@@ -2,11 +2,11 @@
 //! what is found is always some value of the key that was looked for.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
+use remora_protocol::{Command, Condition, Expiry};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

@@ -5,20 +5,19 @@ mod give;
 
 use give::{Answer, How, Place as KeyPlace, give_some};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, ExpireCondition, Expiry, Fields, GeoCommand, Items, ObjectId, Objects,
-    Pairs, Place, Places, PutObject, TreeCommand, TreeSettings,
-};
-use remora_engine::geo::Position;
-use remora_engine::types::hash::HashCommand;
 use remora_engine::{
     Applied, ApplyError, Digest, Eviction, LargeSet, Now, Origin, Outcome, Shard, ShardOptions,
 };
 use remora_layout::database::Database;
 use remora_layout::limits::STAGE_IDLE_S;
-use remora_layout::message::Status;
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
+use remora_protocol::geo::Position;
+use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Items, Pairs};
 use std::collections::BTreeMap;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };

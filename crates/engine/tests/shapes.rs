@@ -5,16 +5,15 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, HAS_DATA, HAS_GEOMETRY, Refined, Request, TreeCommand, TreeSettings,
-};
 use remora_engine::{Eviction, Now, Shard, ShardOptions, Turn};
 use remora_geometry::{Refine, Shape, work_done};
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS, REFINE_TURN_WORK};
-use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict};
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{HAS_DATA, HAS_GEOMETRY, Refined, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Request};
 use std::collections::BTreeMap;
 use zerocopy::FromBytes;
 

@@ -6,12 +6,12 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry, Pairs};
 use remora_engine::evict::Id;
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_layout::limits::MAX_VALUE_BYTES;
-use remora_layout::message::Status;
 use remora_layout::record::{Guardian, State};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry, Pairs};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What a random history is made of.

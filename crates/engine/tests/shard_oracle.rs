@@ -3,13 +3,13 @@
 //! shard, which must hold the same keys.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, ExpireCondition, Expiry, Pairs};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
 use remora_layout::kind::Kind;
 use remora_layout::limits::ASK_ONLY_BYTES;
-use remora_layout::message::Status;
 use remora_layout::record::RECORD_HEADER_BYTES;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Pairs};
 use std::collections::HashMap;
 
 const KEYS: u64 = 300;

@@ -2,13 +2,14 @@
 //! memory, and how long they stay when nothing is added to them.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry, Objects, TreeCommand, TreeSettings};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_index::rtree::Predicate;
 use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, STAGE_IDLE_S};
-use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, Expiry};
 
 const ALL: Rect = Rect { min_x: -1e6, max_x: 1e6, min_y: -1e6, max_y: 1e6 };
 const ARENA_BYTES: usize = 8 << 20;

@@ -1,11 +1,11 @@
 //! Uploads whose pieces stop coming: what they held serves others again.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry, Items};
-use remora_engine::types::hash::HashCommand;
 use remora_engine::{LargeSet, Upload};
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_layout::message::Status;
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry, Items};
 
 const IDLE_S: u64 = 3;
 

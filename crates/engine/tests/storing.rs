@@ -1,16 +1,16 @@
 //! Members in pieces: a key has what it had, or all that it is given.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, GeoCommand, LoadStep, Place as Member, Places, Reply,
-};
 use remora_engine::moving::{Next, Place};
 use remora_engine::storing::{Parts, Storing};
-use remora_engine::{Expiry, Now, Shard, ShardOptions};
+use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
-use remora_layout::message::Status;
+use remora_protocol::Expiry;
+use remora_protocol::geo::{GeoCommand, Place as Member, Places};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, LoadStep, Reply};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const KEY: &[u8] = b"stored";

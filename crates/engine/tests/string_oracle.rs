@@ -3,12 +3,13 @@
 //! each run the log is replayed into a second shard.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Command, Condition, Expiry};
-use remora_engine::{Now, Reply, Shard, ShardOptions};
+use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::hash::{AskReason, walk_locally};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{ASK_ONLY_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::Status;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 
 const MOST: u64 = MAX_VALUE_BYTES as u64;
 /// Long enough to be changed in place.

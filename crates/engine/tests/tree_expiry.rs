@@ -2,13 +2,12 @@
 //! left, and what is in its way.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Dumped, Expiry, FoundObjects, ObjectId, PutObject, TreeCommand, TreeSettings,
-};
 use remora_engine::{Applied, Now, Origin, Shard, ShardOptions};
 use remora_layout::limits::{EXPIRE_TURN_OBJECTS, MAX_NODE_ENTRIES, NEAREST_TURN_WORK};
-use remora_layout::message::Status;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{FoundObjects, ObjectId, PutObject, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Dumped, Expiry};
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const LATE: Now = Now { unix_ms: START.unix_ms + 1_000, since_start_s: 2 };

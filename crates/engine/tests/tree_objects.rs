@@ -6,21 +6,20 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Expiry, Fields, FoundObjects, Items, ObjectId, Predicate, PutObject, Request,
-    TreeCommand,
-};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_geometry::{Refine, Shape};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     EXPIRE_TURN_OBJECTS, MAX_FIELDS_BYTES, MAX_OBJECT_ID_BYTES, MAX_RESOLVE_WORDS,
 };
-use remora_layout::message::Status;
 use remora_layout::node::Entry;
 use remora_layout::object::{Carried, SURROGATE, is_surrogate};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, FoundObjects, ObjectId, PutObject, TreeCommand};
+use remora_protocol::{Command, Expiry, Items, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use zerocopy::FromBytes;
 

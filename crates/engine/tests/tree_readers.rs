@@ -9,14 +9,16 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner, ReadView};
-use remora_engine::command::{Command, Condition, Expiry, TreeCommand, TreeSettings};
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_index::rtree::{AskReason, LocalWalk, Predicate, Query, read_header};
+use remora_index::rtree::{AskReason, LocalWalk, Query, read_header};
 use remora_layout::node::{
     ENTRY_BYTES, Home, NODE_HEADER_BYTES, NodeRef, Proof, node_bytes, verify_node, word,
 };
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
+use remora_protocol::tree::{TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, Expiry};
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::cell::RefCell;

@@ -3,16 +3,16 @@
 //! words stored.
 
 use remora_arena::{Journal, Owner};
-use remora_engine::command::{
-    Command, Condition, ExpireCondition, Expiry, Pairs, TreeCommand, TreeSettings,
-};
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_index::rtree::{LocalWalk, Predicate, Query};
+use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::limits::{NODE_RUN_BYTES, RELEASE_RECORDS, RELEASE_TURNS};
-use remora_layout::message::Status;
 use remora_layout::node::{Home, node_bytes};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{RootPlace, TREE_INFO_WORDS, TreeInfo};
+use remora_protocol::message::Status;
+use remora_protocol::tree::{TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Pairs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::FromBytes;

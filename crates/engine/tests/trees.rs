@@ -5,18 +5,17 @@ mod random;
 
 use random::Random;
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{
-    Command, Condition, Expiry, Objects, Request, TreeCommand, TreeSettings,
-};
 use remora_engine::{Eviction, LongRead, Now, Shard, ShardOptions};
-use remora_index::rtree::Predicate;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_NEAREST, MAX_OBJECT_BYTES};
-use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::Carried;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, Expiry, Request};
 use std::collections::BTreeMap;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };

@@ -5,7 +5,7 @@ use crate::shm::ShmLink;
 use crate::tcp::TcpLink;
 use crate::verbs::VerbsLink;
 use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
-use remora_layout::message::BufferName;
+use remora_layout::buffer_name::BufferName;
 use std::time::Duration;
 
 /// One link; which transport carries it is decided once, when the session is

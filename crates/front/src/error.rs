@@ -7,8 +7,8 @@ use remora_layout::limits::{
     MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES, MIN_NODE_ENTRIES,
     RESP_MAX_CLIENT_NAME_BYTES, RESP_MAX_REPLY_BYTES,
 };
-use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
+use remora_protocol::message::Status;
 use std::borrow::Cow;
 use thiserror::Error;
 

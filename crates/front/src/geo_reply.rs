@@ -3,9 +3,9 @@
 
 use crate::request::{GeoError, GeoForm, GeoRender, Order, Stored};
 use crate::resp::{Protocol, encode};
-use remora_engine::command::{Place, Places};
-use remora_engine::geo::Position;
-use remora_layout::message::Status;
+use remora_protocol::geo::Position;
+use remora_protocol::geo::{Place, Places};
+use remora_protocol::message::Status;
 use std::cmp::Ordering;
 
 /// Members that are written in one piece.

@@ -3,8 +3,8 @@
 
 use crate::error::status_error;
 use crate::resp::{Protocol, encode};
-use remora_engine::command::Items;
-use remora_layout::message::Status;
+use remora_protocol::Items;
+use remora_protocol::message::Status;
 
 /// Bytes of items that are written in one piece.
 const PIECE_BYTES: usize = 64 << 10;

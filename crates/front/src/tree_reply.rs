@@ -2,12 +2,12 @@
 
 use crate::request::{ObjectForm, ObjectParts, kind_name};
 use crate::resp::{Protocol, encode};
-use remora_engine::command::{Fields, FoundObjects, HAS_DATA, HAS_EXPIRY, HAS_GEOMETRY, ObjectId};
 use remora_geometry::Shape;
 use remora_layout::node::Entry;
 use remora_layout::object::Carried;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
+use remora_protocol::tree::{Fields, FoundObjects, HAS_DATA, HAS_EXPIRY, HAS_GEOMETRY, ObjectId};
 use zerocopy::FromBytes;
 
 /// Objects that are written in one piece.

@@ -1,13 +1,13 @@
 //! Requests about GEO keys by hand: errors that the oracle cannot show, and
 //! replies in pieces.
 
-use remora_engine::command::{GeoCommand, Place, Places};
-use remora_engine::geo::{Position, Shape};
 use remora_front::geo_reply::{FoundReply, stored};
 use remora_front::request::{GeoForm, GeoRender, Order, Render, Stored};
 use remora_front::resp::encode;
 use remora_front::{Args, CommandError, Parsed, Protocol, Request, parse, request};
 use remora_layout::limits::MAX_MEMBER_BYTES;
+use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::geo::{Position, Shape};
 
 /// Parses one array of words and hands the outcome on.
 fn with<T>(words: &[&[u8]], look: impl FnOnce(Result<Request<'_>, CommandError>) -> T) -> T {

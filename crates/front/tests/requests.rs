@@ -1,14 +1,14 @@
 //! Requests by hand: what they become, and the words of every error. The
 //! errors were taken down from a Redis 7.0 server.
 
-use remora_engine::command::{Command, Condition, ExpireCondition, Expiry};
 use remora_front::request::{ClientAttribute, Hello, Render, Unit};
 use remora_front::resp::encode;
 use remora_front::table::answer;
 use remora_front::{Args, Parsed, Protocol, Request, Value, parse, request};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 
 const NOW: u64 = 1_700_000_000_000;
 

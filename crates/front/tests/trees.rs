@@ -1,10 +1,6 @@
 //! Requests about trees by hand: what they become, the words of every error,
 //! and the replies, byte by byte.
 
-use remora_engine::command::{
-    Expiry, Fields, FoundObjects, Items, ObjectId, Objects, Predicate, PutObject, TreeCommand,
-    TreeSettings,
-};
 use remora_front::request::{ObjectForm, ObjectParts, Render};
 use remora_front::resp::encode;
 use remora_front::tree_reply::{self, ObjectsReply};
@@ -16,8 +12,13 @@ use remora_layout::limits::{
 };
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::{Carried, SURROGATE};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeInfo, TreeKind};
+use remora_protocol::tree::{
+    Fields, FoundObjects, ObjectId, Objects, PutObject, TreeCommand, TreeSettings,
+};
+use remora_protocol::{Expiry, Items};
 use zerocopy::IntoBytes;
 
 /// Parses one array of words and hands the outcome on.

@@ -4,9 +4,10 @@
 //! `cargo run --release -p remora-index --example rtree_counts -- [objects] [capacity] [queries]`
 
 use remora_arena::{NoJournal, Owner, Slots};
-use remora_index::rtree::{Arena, Predicate, Tree, TreeOptions};
+use remora_index::rtree::{Arena, Tree, TreeOptions};
 use remora_layout::limits::PAGE_BYTES;
 use remora_layout::node::{Home, NodeRef};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 

@@ -6,7 +6,7 @@
 
 use remora_arena::{NewRecord, NoJournal, Owner, Slots, publish_live, write_pending};
 use remora_index::hash::{Table, TableRef};
-use remora_index::rtree::{Arena, Cursor, Predicate, Query, Search, Tree, TreeOptions};
+use remora_index::rtree::{Arena, Cursor, Query, Search, Tree, TreeOptions};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
 use remora_layout::database::Database;
@@ -14,6 +14,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::PAGE_BYTES;
 use remora_layout::node::{Home, NodeRef};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 use remora_walk::{Proof, Step, Walk};

@@ -4,8 +4,9 @@ mod grove;
 
 use grove::{Grove, KINDS, Random};
 use remora_arena::NoJournal;
-use remora_index::rtree::{Cursor, Predicate};
+use remora_index::rtree::Cursor;
 use remora_layout::limits::WALK_RESTARTS;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use std::collections::{HashMap, HashSet};
 

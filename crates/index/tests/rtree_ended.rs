@@ -7,10 +7,11 @@ mod grove;
 
 use grove::{Grove, HOME, KINDS, Random};
 use remora_arena::{NoJournal, ReadView};
-use remora_index::rtree::{AskReason, LocalWalk, Predicate, Query};
+use remora_index::rtree::{AskReason, LocalWalk, Query};
 use remora_layout::node::{
     NODE_HEADER_BYTES, NodeRef, NotANode, Proof, node_bytes, verify_node, word,
 };
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, verify_header};
 use remora_walk::Memory;

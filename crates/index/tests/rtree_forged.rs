@@ -5,12 +5,13 @@
 mod grove;
 
 use grove::{HOME, Random};
-use remora_index::rtree::{LocalWalk, Predicate, Query};
+use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, WALK_RESTARTS, WALK_RETRIES};
 use remora_layout::node::{
     Entry, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part, node_bytes,
 };
 use remora_layout::record::{Guardian, State};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
 use remora_walk::Memory;

@@ -6,7 +6,8 @@ mod grove;
 
 use grove::{Grove, KINDS, Random};
 use remora_arena::NoJournal;
-use remora_index::rtree::{Predicate, Query};
+use remora_index::rtree::Query;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use rstar::primitives::{GeomWithData, Rectangle};

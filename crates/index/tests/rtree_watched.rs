@@ -6,7 +6,8 @@ mod grove;
 
 use grove::{Grove, HOME, KINDS, Random};
 use remora_arena::{NoJournal, ReadView};
-use remora_index::rtree::{LocalWalk, Predicate, Query};
+use remora_index::rtree::{LocalWalk, Query};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;

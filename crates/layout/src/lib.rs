@@ -8,6 +8,7 @@
 
 pub mod arena_header;
 pub mod bucket;
+pub mod buffer_name;
 pub mod database;
 pub mod frame;
 pub mod hash;
@@ -15,7 +16,6 @@ pub mod hello;
 pub mod immediate;
 pub mod kind;
 pub mod limits;
-pub mod message;
 pub mod node;
 pub mod object;
 pub mod packed;

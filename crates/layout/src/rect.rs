@@ -157,6 +157,49 @@ fn most(a: f64, b: f64) -> f64 {
 
 const _: () = assert!(size_of::<Rect>() == RECT_BYTES);
 
+/// Which objects a window search is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Predicate {
+    /// Those that share a point with the window.
+    #[default]
+    Intersects,
+    /// Those that lie within the window.
+    Within,
+    /// Those that contain the window.
+    Contains,
+}
+
+impl Predicate {
+    /// The predicate that a byte encodes.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Intersects),
+            1 => Some(Self::Within),
+            2 => Some(Self::Contains),
+            _ => None,
+        }
+    }
+
+    /// Whether an object is one.
+    #[inline(always)]
+    pub fn holds(self, object: &Rect, window: &Rect) -> bool {
+        match self {
+            Self::Intersects => object.intersects(window),
+            Self::Within => window.contains(object),
+            Self::Contains => object.contains(window),
+        }
+    }
+
+    /// Whether some may lie below an entry with this rectangle.
+    #[inline(always)]
+    pub fn may_hold_below(self, way: &Rect, window: &Rect) -> bool {
+        match self {
+            Self::Intersects | Self::Within => way.intersects(window),
+            Self::Contains => way.contains(window),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

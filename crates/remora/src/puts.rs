@@ -2,9 +2,9 @@
 
 use anyhow::Context;
 use remora_client::{Error, ObjectId, PutObject, Rect, Session, TreeSettings};
-use remora_engine::Command;
-use remora_engine::command::TreeCommand;
-use remora_layout::message::Status;
+use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_protocol::tree::TreeCommand;
 
 /// Requests outstanding at most; half of them are left when replies are taken,
 /// so that the server has work meanwhile.

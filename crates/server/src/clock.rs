@@ -1,7 +1,8 @@
 //! The server's clock, over the machine's clocks.
 
-use remora_engine::{ClockFollower, Now, ServerClock};
+use remora_engine::Now;
 use remora_layout::limits::CLOCK_LOOK_TAKES_MS;
+use remora_protocol::{ClockFollower, ServerClock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Unix time that never goes back, and follows the wall clock as readers allow

@@ -16,11 +16,11 @@ use crate::resp::Handed;
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
 use crossbeam_queue::SegQueue;
-use remora_engine::Reply;
 use remora_fabric::shm::Bell;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAIL_UNDER_WAY;
-use remora_layout::message::Status;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
 use std::sync::mpsc::Sender;
 
 /// What threads without a shard tell a shard's thread.

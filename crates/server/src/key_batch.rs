@@ -8,14 +8,15 @@
 
 use crate::jobs::OwnedReply;
 use remora_arena::Journal;
-use remora_engine::command::{Command, Request};
-use remora_engine::{Download, Now, Outcome, Reply, Shard};
+use remora_engine::{Download, Now, Outcome, Shard};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     JOB_KEYS_AT_ONCE, JOB_KEYS_PER_TURN, RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES,
     RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN, STREAM_PIECE_BYTES,
 };
-use remora_layout::message::Status;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

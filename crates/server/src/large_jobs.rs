@@ -11,14 +11,15 @@
 use crate::jobs::{Job, Order, OwnedReply, Token};
 use crate::key_batch::KeyWork;
 use remora_arena::Journal;
-use remora_engine::command::Command;
-use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Reply, Shard, Upload};
+use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Shard, Upload};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
 };
-use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
+use remora_protocol::Command;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
 use std::collections::{BTreeMap, VecDeque};
 
 /// One RESP connection: its thread, and its slot and number there.

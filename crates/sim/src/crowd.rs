@@ -9,16 +9,16 @@
 use crate::node::Process;
 use crate::tasks::Coroutines;
 use crate::world::World;
-use remora_engine::Command;
 use remora_fabric::shm::{Doorbell, ShmLink, asleep};
 use remora_fabric::sim::Tasks;
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_layout::frame::ring_seed;
-use remora_layout::message::{ReplyHeader, Status};
 use remora_layout::session::{
     CLIENT_ASLEEP_WORD, credit_word, ring_number, ring_offset, set_offset,
 };
 use remora_layout::slot::SlotTable;
+use remora_protocol::Command;
+use remora_protocol::message::{ReplyHeader, Status};
 use remora_ring::{Poll, Receiver, Sender, WRITE_ID};
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -25,13 +25,14 @@ use crate::resp::ShardJobs;
 use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
 use remora_client::Parts;
-use remora_engine::{Command, Eviction, Shard, ShardOptions};
+use remora_engine::{Eviction, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, RIGHT_MARGIN_MS, RIGHT_MS,
 };
 use remora_layout::slot::SlotTable;
+use remora_protocol::Command;
 use remora_server::ring_session::SessionError;
 use ring_clients::NodeRings;
 use session::Session;

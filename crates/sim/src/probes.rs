@@ -3,7 +3,7 @@
 
 use remora_client::{Counts, Error, HashEvents, TreeEvents};
 use remora_engine::ShardStats;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use std::collections::BTreeMap;
 
 /// A rare path.

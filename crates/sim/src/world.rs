@@ -19,7 +19,7 @@ use remora_client::{
 use remora_engine::evict::Eviction;
 use remora_fabric::sim::{SimWorld, Tasks};
 use remora_layout::limits::STREAM_BYTES;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -9,12 +9,12 @@ use remora_client::{
     Counts, Error, Path, PointerCacheKind, Policy, Predicate, Query, Rect, Session, SetOptions,
     TreeSettings, Via,
 };
-use remora_engine::{Command, Condition, Expiry, Reply};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::bucket::BUCKET_BYTES;
 use remora_layout::frame::frame_bytes;
 use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_KEY_BYTES, RIGHT_MS, RING_BYTES};
-use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Status};
+use remora_protocol::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Status};
+use remora_protocol::{Command, Condition, Expiry, Reply};
 use std::collections::BTreeSet;
 
 /// Alone with a session that reads by pointers or by walks, one key or a batch.

@@ -13,10 +13,10 @@ mod server;
 
 use super::Script;
 use remora_client::{Client, Error, Got, Options, Path, Session, SetOptions, Via, Wake};
-use remora_engine::command::Command;
 use remora_fabric::sim::{SimOptions, SimWorld};
 use remora_layout::frame::MAX_PAYLOAD_BYTES;
 use remora_layout::limits::MAX_VALUE_BYTES;
+use remora_protocol::Command;
 use server::{KEYS, Server};
 use std::time::Duration;
 

@@ -16,7 +16,6 @@ mod shapes;
 use super::Script;
 use super::direct::Direct;
 use remora_arena::{Mapping, NoJournal, Owner, Words};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_fabric::AnyLink;
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
@@ -24,8 +23,9 @@ use remora_layout::frame::ring_seed;
 use remora_layout::limits::{
     FRAMES_PER_TURN, LARGE_BUFFER_BYTES, MAX_INLINE_BYTES, STREAM_BYTES, TORN_FRAME_MS,
 };
-use remora_layout::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
+use remora_protocol::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
+use remora_protocol::{Command, Condition, Expiry};
 use remora_ring::{Poll, Receiver, Sender};
 use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession, SessionError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -11,31 +11,35 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("geometry", &["layout"]),
     ("osm", &["geometry", "layout"]),
     ("log", &["layout"]),
+    ("protocol", &["geometry", "layout"]),
     ("arena", &["layout"]),
     ("verbs-sys", &[]),
     ("fabric", &["verbs-sys", "arena", "layout"]),
     ("ring", &["fabric", "arena", "layout"]),
     ("walk", &["fabric", "arena", "layout"]),
     ("index", &["walk", "arena", "layout"]),
-    ("engine", &["log", "index", "walk", "geometry", "arena", "layout"]),
-    ("front", &["engine", "geometry", "layout"]),
+    ("engine", &["protocol", "log", "index", "walk", "geometry", "arena", "layout"]),
+    ("front", &["protocol", "geometry", "layout"]),
     (
         "server",
-        &["front", "engine", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"],
+        &[
+            "front", "engine", "protocol", "ring", "index", "walk", "geometry", "fabric", "arena",
+            "layout",
+        ],
     ),
-    ("client", &["ring", "index", "walk", "engine", "geometry", "fabric", "arena", "layout"]),
+    ("client", &["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]),
     (
         "sim",
         &[
-            "client", "server", "front", "engine", "log", "ring", "index", "walk", "geometry",
-            "fabric", "arena", "layout",
+            "client", "server", "front", "engine", "protocol", "log", "ring", "index", "walk",
+            "geometry", "fabric", "arena", "layout",
         ],
     ),
     (
         "remora",
         &[
-            "client", "server", "front", "engine", "ring", "index", "walk", "geometry", "fabric",
-            "arena", "layout", "osm",
+            "client", "server", "front", "engine", "protocol", "ring", "index", "walk", "geometry",
+            "fabric", "arena", "layout", "osm",
         ],
     ),
 ];

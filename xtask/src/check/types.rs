@@ -12,16 +12,22 @@ use std::collections::BTreeSet;
 
 /// Rooms that keep objects, or bring requests about them.
 const ROOMS: &[&str] = &[
-    "layout", "log", "arena", "fabric", "ring", "walk", "index", "engine", "front", "server",
-    "client",
+    "layout", "log", "arena", "fabric", "ring", "walk", "index", "protocol", "engine", "front",
+    "server", "client",
 ];
 
 /// The folders of the types.
 const FOLDERS: &str = "crates/engine/src/types/";
+/// What the types can be asked.
+const OPERATIONS: &str = "crates/protocol/src/";
 /// The kinds of records.
 const KINDS: &str = "crates/layout/src/kind.rs";
 /// The lists of all types, and of their commands.
-const REGISTRIES: &[&str] = &["crates/engine/src/types/mod.rs", "crates/front/src/types/mod.rs"];
+const REGISTRIES: &[&str] = &[
+    "crates/protocol/src/request.rs",
+    "crates/engine/src/types/mod.rs",
+    "crates/front/src/types/mod.rs",
+];
 /// Every shard begins with them: what concerns any key may name them.
 const STRINGS: &str = "string";
 
@@ -45,8 +51,6 @@ const MORE: &[More] = &[
         folder: "geo",
         words: &[],
         places: &[
-            "crates/engine/src/command/geo.rs",
-            "crates/engine/src/geo.rs",
             "crates/engine/src/geo_read.rs",
             "crates/front/src/request/geo",
             "crates/front/src/table/geo_entries.rs",
@@ -58,9 +62,7 @@ const MORE: &[More] = &[
         folder: "rtree",
         words: &["tree", "trees"],
         places: &[
-            "crates/engine/src/command/tree.rs",
-            "crates/engine/src/command/refined.rs",
-            "crates/engine/src/command/object.rs",
+            "crates/protocol/src/tree/",
             "crates/layout/src/tree.rs",
             "crates/layout/src/node.rs",
             "crates/layout/src/object.rs",
@@ -93,7 +95,6 @@ const GEO: &[&str] = &["geo"];
 /// is asked without being named: GEO keys and trees are asked by requests of
 /// their own, as a connection's thread reads small ones itself before it asks a shard.
 const EXCEPT: &[Except] = &[
-    except("crates/engine/src/command/mod.rs", BOTH, "exports their operations"),
     except("crates/engine/src/store/mod.rs", BOTH, "their counts in INFO are fields of ShardStats"),
     except("crates/server/src/resp/info.rs", BOTH, "writes these counts"),
     except("crates/front/src/error.rs", BOTH, "their errors have texts of their own"),
@@ -120,7 +121,7 @@ const EXCEPT: &[Except] = &[
     except("crates/server/src/resp/geo.rs", TREES, "reads the tree of a GEO key, as trees.rs does"),
     except("crates/server/src/resp/trees.rs", GEO, "reads the tree of a GEO key, too"),
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
-    except("crates/layout/src/message.rs", TREES, "the status NoTree"),
+    except("crates/protocol/src/message.rs", TREES, "the status NoTree"),
     except("crates/layout/src/plant.rs", TREES, "lists planted bugs, some of which are of trees"),
     except("crates/client/src/choose/classes.rs", TREES, "the cost of a search has classes"),
     except("crates/client/src/session.rs", TREES, "a session keeps what it knows of trees"),
@@ -190,7 +191,7 @@ fn named(tree: &Tree, folder: &str) -> Named {
     let more = MORE.iter().find(|more| more.folder == folder);
     let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
     let mut own = vec![format!("{FOLDERS}{folder}/")];
-    for room in ["front/src/types", "index/src", "client/src"] {
+    for room in ["protocol/src", "front/src/types", "index/src", "client/src"] {
         // Nothing but a type's file has its name, or lies in a folder of that name.
         let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
         if !is_taken {
@@ -207,7 +208,7 @@ fn named(tree: &Tree, folder: &str) -> Named {
     if !AMBIGUOUS.contains(&folder) {
         of.parts.push(folder.to_owned());
     }
-    for (path, text) in tree.texts().filter(|(path, _)| path.starts_with("crates/engine/")) {
+    for (path, text) in tree.texts().filter(|(path, _)| path.starts_with(OPERATIONS)) {
         if of.is_at_home(path) {
             let code = code_only(text);
             let enums = names_behind(&code, "pub enum ").filter(|name| name.ends_with("Command"));
@@ -322,11 +323,13 @@ mod tests {
         let tree = Tree::of(&[
             (KINDS, KINDS_TEXT),
             ("crates/engine/src/types/string/mod.rs", "Kind::STRING;"),
-            ("crates/engine/src/types/hash/mod.rs", "Kind::HASH;\npub enum HashCommand {}"),
+            ("crates/engine/src/types/hash/mod.rs", "Kind::HASH;"),
+            ("crates/protocol/src/hash.rs", "pub enum HashCommand {}"),
             ("crates/engine/src/types/geo/mod.rs", "Kind::GEO; Kind::GEO_MEMBER; tree();"),
-            ("crates/engine/src/command/geo.rs", "pub enum GeoCommand {}"),
+            ("crates/protocol/src/geo/mod.rs", "pub enum GeoCommand {}"),
             ("crates/engine/src/types/rtree/mod.rs", "Kind::RTREE;"),
-            ("crates/engine/src/types/bcount/mod.rs", "Kind::BOUNDED;\npub enum CounterCommand {}"),
+            ("crates/engine/src/types/bcount/mod.rs", "Kind::BOUNDED;"),
+            ("crates/protocol/src/bcount.rs", "pub enum CounterCommand {}"),
             (path, text),
         ]);
         let found = check(&tree).into_iter().filter(|found| found.file == path);

@@ -13,8 +13,8 @@ use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use remora_arena::Mapping;
-use remora_engine::{ClockFollower, ServerClock};
 use remora_layout::limits::CLOCK_DRIFT_PERCENT;
+use remora_protocol::{ClockFollower, ServerClock};
 
 const LIFE: u64 = 77;
 const SESSION: u64 = 4;

@@ -4,13 +4,14 @@ use super::{Names, OpenTree, Searched};
 use crate::api::{Counts, Via};
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::{Command, FoundObjects, TreeCommand};
 use remora_index::rtree::{Object, Query};
 use remora_layout::limits::{MAX_NEAREST, MAX_OBJECT_ID_BYTES};
-use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
 use remora_layout::object::is_surrogate;
 use remora_layout::rect::RECT_BYTES;
+use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{FoundObjects, TreeCommand};
 
 impl Session {
     /// Asks, after reading has cost `wasted`.

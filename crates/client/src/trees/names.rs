@@ -11,10 +11,11 @@ use super::OpenTree;
 use crate::api::Counts;
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::{Items, ObjectId, TreeCommand};
 use remora_index::rtree::Object;
 use remora_layout::limits::MAX_RESOLVE_WORDS;
 use remora_layout::object::is_surrogate;
+use remora_protocol::Items;
+use remora_protocol::tree::{ObjectId, TreeCommand};
 use std::collections::BTreeMap;
 
 /// Texts of ids, by the words of the objects.

@@ -16,7 +16,6 @@ use crate::api::{Counts, Path, Via};
 use crate::choose::{Class, ClassKey, Way};
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::{ObjectId, Refined, TreeCommand, window_predicate};
 use remora_fabric::{Link, RemoteAddress, Work};
 use remora_geometry::{Refine, is_point};
 use remora_index::rtree::{Object, Query};
@@ -26,6 +25,7 @@ use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{RECORD_HEADER_BYTES, Reject, verify};
+use remora_protocol::tree::{ObjectId, Refined, TreeCommand, window_predicate};
 use remora_walk::remote::Reads;
 use zerocopy::FromBytes;
 

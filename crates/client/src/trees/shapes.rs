@@ -3,11 +3,11 @@
 use super::Place;
 use crate::error::Error;
 use crate::session::Session;
-use remora_engine::command::{Fields, HAS_DATA, HAS_GEOMETRY, ObjectId, PutObject, TreeCommand};
 use remora_geometry::Shape;
-use remora_layout::message::Status;
 use remora_layout::object::Carried;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, HAS_DATA, HAS_GEOMETRY, ObjectId, PutObject, TreeCommand};
 use zerocopy::FromBytes;
 
 impl Session {

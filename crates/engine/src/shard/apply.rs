@@ -11,13 +11,13 @@
 //! only where all its parts are known to be there.
 
 use super::Shard;
-use crate::command::{Command, Pairs};
 use crate::store::Now;
 use remora_arena::Journal;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::message::Status;
 use remora_log::Entry;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Pairs};
 
 /// Which log an entry is from, and which of its keys this shard keeps.
 #[derive(Clone, Copy)]

@@ -15,7 +15,7 @@ use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::{KeyHash, digest};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DIGEST_RESTARTS, DIGEST_TURN_PARTS};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 
 /// A digest. Those of parts add up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,13 +3,13 @@
 
 use super::{Now, Outcome, Shard, ShardOptions, Store};
 use crate::LargeSet;
-use crate::command::{Command, Condition, ExpireCondition, Expiry, Reply};
 use remora_arena::{NewRecord, NoJournal, Owner, publish_live, write_pending, write_root};
 use remora_layout::bucket::BucketSlot;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
-use remora_layout::message::Status;
 use remora_layout::record::state_offset;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Reply};
 
 const KEY: &[u8] = b"7";
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };

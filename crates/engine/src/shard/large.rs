@@ -1,7 +1,6 @@
 //! Values that are too large for one turn: given out and taken in by pieces.
 
 use super::{Outcome, Shard, waiting};
-use crate::command::{Command, Reply};
 use crate::store::{Download, Now, STREAM_CLASS, SetAside};
 use crate::string_edit;
 use crate::types::string::{LargeSet, Upload};
@@ -9,7 +8,8 @@ use remora_arena::Journal;
 use remora_index::hash::record_value;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply};
 
 impl<J: Journal> Shard<J> {
     /// Executes one command as [`Shard::execute`] does, but does not hand out

@@ -2,13 +2,13 @@
 //! step is one command, and a bounded one; the server asks for one after the other.
 
 use super::Shard;
-use crate::command::{Command, Dumped, LoadStep, Reply, Source};
 use crate::store::{Load, Now, with_expiry};
 use crate::types::On;
 use remora_arena::{Journal, mutable_of, set_mutable};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_KEY_BYTES;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Dumped, LoadStep, Reply, Source};
 
 impl<J: Journal> Shard<J> {
     /// What a key has, whole, and held if that is wanted; or the beginning of a dump in

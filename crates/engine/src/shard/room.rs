@@ -8,14 +8,14 @@
 //! trace, and what a command has done before it failed it does not do twice.
 
 use super::Shard;
-use crate::command::{Command, Reply};
 use crate::store::Now;
 use remora_arena::{Journal, kind_of};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     EVICTION_SLACK_BYTES, RELEASE_ROOM_BYTES, RELEASE_TURNS, ROOM_TRIES, SPAN_BYTES,
 };
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply};
 
 impl<J: Journal> Shard<J> {
     /// Executes a change where keys may go.

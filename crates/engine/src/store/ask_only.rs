@@ -29,7 +29,6 @@
 use super::defragment::Room;
 use super::write::{Prepared, Readable};
 use super::{Found, Now, Store};
-use crate::command::Reply;
 use crate::types::string::Change;
 use remora_arena::{
     ArenaFull, Journal, PieceSum, Slot, begin_pending, lengths_of, set_value_bytes, slot_of,
@@ -41,8 +40,9 @@ use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     ASK_ONLY_SLACK_SHARE, MAX_VALUE_BYTES, REPUBLISH_AFTER_S, REPUBLISH_TICK_BYTES, SLOT_UNIT_BYTES,
 };
-use remora_layout::message::Status;
 use remora_layout::record::{RECORD_HEADER_BYTES, State};
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One ask-only record.

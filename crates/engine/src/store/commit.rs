@@ -14,12 +14,12 @@
 //! they are seen once they are ([`super::durable`]).
 
 use super::{Prepared, Store};
-use crate::command::{Command, Condition, Expiry};
 use remora_arena::Journal;
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
-use remora_layout::message::form;
 use remora_log::Log;
+use remora_protocol::message::form;
+use remora_protocol::{Command, Condition, Expiry};
 use zerocopy::IntoBytes;
 
 /// What one change is in the log.

@@ -18,13 +18,13 @@
 //! branch.
 
 use super::Store;
-use crate::command::Command;
 use remora_arena::{Journal, Slot, publish_live, slot_of, state_in, withhold};
 use remora_layout::arena_header::{durable_word, word};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{PENDING_KEYS, SHOW_TURN_RECORDS};
 use remora_layout::record::State;
+use remora_protocol::Command;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

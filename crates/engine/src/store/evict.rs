@@ -19,7 +19,6 @@
 //! executes the command again (`shard/room.rs`).
 
 use super::{Found, Now, Store};
-use crate::command::Command;
 use crate::evict::{Eviction, Id, Policy, Verdict};
 use remora_arena::{ArenaFull, Journal, Owner, Slot, class_bytes, kind_of, slot_of};
 use remora_index::hash::record_key;
@@ -29,6 +28,7 @@ use remora_layout::limits::{
     WORD_BYTES,
 };
 use remora_layout::record::{Guardian, Mutable, State};
+use remora_protocol::Command;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of the heap for an object's weight: an entry of a map whose nodes are half

@@ -1,12 +1,12 @@
 //! Expiry: when a key is met, and by a slow sweep for keys nobody meets.
 
 use super::{Found, Now, Store};
-use crate::command::{Command, ExpireCondition, Reply};
 use remora_arena::{Journal, database_of, mutable_of};
 use remora_index::hash::record_key;
 use remora_layout::hash::KeyHash;
-use remora_layout::message::Status;
 use remora_layout::record::{MAX_EXPIRES_AT_MS, Mutable};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, ExpireCondition, Reply};
 
 /// Main buckets that one tick sweeps: about 320 records, some microseconds.
 const SWEEP_BUCKETS: u64 = 64;

@@ -14,11 +14,11 @@
 //! A bucket that a split makes is swept: the one that is split is swept before.
 
 use super::{Found, Now, Store};
-use crate::command::{Command, Pairs};
 use remora_arena::{Journal, database_of, mutable_of};
 use remora_layout::database::{DATABASES, Database};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{FLUSH_TURN_BUCKETS, FLUSH_TURN_KEYS};
+use remora_protocol::{Command, Pairs};
 
 /// A sweep under way.
 struct Sweep {

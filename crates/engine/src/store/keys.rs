@@ -1,12 +1,12 @@
 //! What concerns any key, whatever its type.
 
 use super::{Found, Now, Store, expire};
-use crate::command::{Command, Reply};
 use remora_arena::{Journal, database_of, mutable_of, set_mutable};
 use remora_index::hash::record_key;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply};
 
 impl<J: Journal> Store<J> {
     pub(crate) fn del(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
@@ -98,7 +98,7 @@ impl<J: Journal> Store<J> {
 
     /// Sets an expiry in the record's mutable word.
     pub(crate) fn set_expiry(&mut self, key: &[u8], found: Found, at_ms: u64) {
-        let condition = crate::command::ExpireCondition::Always;
+        let condition = remora_protocol::ExpireCondition::Always;
         let mutable = expire::with_expiry(found.mutable, at_ms);
         let database = database_of(&self.owner, found.slot.slot);
         self.commit(database, &Command::Expire { key, at_ms, condition }, |store| {

@@ -38,7 +38,6 @@ pub(crate) use part_reads::PartsRead;
 pub(crate) use transfer::Target;
 pub(crate) use write::{New, Prepared, Readable};
 
-use crate::command::Command;
 use crate::evict::{Eviction, Policy};
 use remora_arena::{
     Journal, NoJournal, Owner, Slot, SlotStats, Slots, database_of, kind_of, slot_of,
@@ -55,6 +54,7 @@ use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::Mutable;
 use remora_log::{Log, LogKey, LogOptions};
+use remora_protocol::Command;
 use std::collections::VecDeque;
 
 /// The time at which a command is executed, read once for many commands.

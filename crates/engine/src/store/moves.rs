@@ -8,13 +8,13 @@
 //! nothing asks for them any more.
 
 use super::{Found, Grave, Store};
-use crate::command::{Command, Dumped, LoadStep};
 use remora_arena::{Journal, Slot, kind_of, slot_of};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_HELD_RECORDS, MAX_MOVES};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Dumped, LoadStep};
 use std::any::Any;
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use remora_arena::{Journal, Owner, Slot};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{KEPT_PARTS_SHARE, PARTS_TURN_BUCKETS, PARTS_TURN_BYTES};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

@@ -10,7 +10,6 @@
 
 use super::part_reads::Reading;
 use super::{Found, Now, Room, Store};
-use crate::command::Command;
 use remora_arena::{
     ArenaFull, BUCKET_CLASS, Journal, NewRecord, Owner, Slot, class_bytes, copy_pending, flip_dead,
     is_live, lengths_of, mutable_of, publish_live, slot_of, state_in, write_pending,
@@ -23,6 +22,7 @@ use remora_layout::kind::Kind;
 use remora_layout::part::{part_hash_seed, part_secret};
 use remora_layout::record::State;
 use remora_layout::table::OBJECT_STATE_BYTES;
+use remora_protocol::Command;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, Weak};
 

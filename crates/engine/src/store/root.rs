@@ -6,7 +6,6 @@
 
 use super::commit::Entry;
 use super::{Found, Now, Prepared, Readable, Room, Store};
-use crate::command::Command;
 use remora_arena::{
     ArenaFull, Journal, Slot, flip_dead, kind_of, lengths_of, set_state_guardian, write_root,
 };
@@ -15,6 +14,7 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::node::NodeRef;
 use remora_layout::record::{State, Wanted, state_offset};
+use remora_protocol::Command;
 
 impl<J: Journal> Store<J> {
     /// Takes a root record of a type for a key: pending, with a state block of

@@ -6,7 +6,6 @@
 
 use super::expire::has_expired;
 use super::{Now, Store};
-use crate::command::{Reply, ScannedKeys};
 use remora_arena::{Journal, database_of, kind_of, mutable_of};
 use remora_index::hash::record_key;
 use remora_layout::database::Database;
@@ -14,7 +13,8 @@ use remora_layout::hash::mix;
 use remora_layout::limits::{
     RANDOM_KEY_BUCKETS, RANDOM_KEY_TRIES, SCAN_TURN_BUCKETS, SCAN_TURN_BYTES,
 };
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Reply, ScannedKeys};
 
 /// Places of a chain that are as likely to be looked at: those of five buckets.
 /// Few chains are longer, and all their places are looked at, too.

@@ -7,13 +7,13 @@
 //! Objects of parts go in pieces ([`super::moves`]).
 
 use super::{New, Now, Store};
-use crate::command::{Command, Dumped, Reply};
 use remora_arena::{ArenaFull, Journal};
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_KEY_BYTES;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Dumped, Reply};
 
 /// Where a RENAME, COPY or MOVE leads.
 #[derive(Clone, Copy)]

@@ -3,7 +3,6 @@
 use super::commit::Entry;
 use super::defragment::Room;
 use super::{Found, Now, ShardOptions, Store};
-use crate::command::{Command, Condition, Expiry};
 use remora_arena::{
     ArenaFull, Journal, NewRecord, Slot, database_of, flip_dead, slot_of, withhold, write_pending,
 };
@@ -12,6 +11,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::plant::{Plant, planted};
 use remora_layout::record::State;
+use remora_protocol::{Command, Condition, Expiry};
 
 /// What a key is to hold.
 #[derive(Clone, Copy)]

@@ -11,13 +11,13 @@ pub(crate) mod string;
 
 pub(crate) use content::Content;
 
-use crate::command::{GEO_OPERATIONS, Operations, Reply, Request, TREE_OPERATIONS};
 use crate::store::{DumpAt, Flush, Found, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot};
 use remora_index::rtree::Arena;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Reply, Request};
 use std::any::Any;
 
 /// Every type but strings, one line each.
@@ -28,10 +28,6 @@ pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
         Box::<hash::Hashes>::default(),
     ]
 }
-
-/// The operations of the same types.
-pub(crate) static OPERATIONS: [&Operations; 3] =
-    [&TREE_OPERATIONS, &GEO_OPERATIONS, &hash::OPERATIONS];
 
 /// The key that an operation is about, and when.
 #[derive(Clone, Copy)]

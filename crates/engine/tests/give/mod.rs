@@ -1,9 +1,9 @@
 //! What the server does to give a key to another one, question by question.
 
 use remora_engine::moving::{self, Moving, Next};
-use remora_engine::{Command, Reply};
 use remora_layout::database::Database;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply};
 
 /// A key, its database, and which shard has it.
 #[derive(Clone, Copy)]

@@ -4,11 +4,11 @@ use super::keys::{Keys, key};
 use super::{Render, Request, Unit, session};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::Command;
-use remora_engine::glob::Glob;
-use remora_engine::integer;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
+use remora_protocol::Command;
+use remora_protocol::glob::Glob;
+use remora_protocol::integer;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 

@@ -4,8 +4,8 @@ use super::keys::{Keys, Pairs, key, value};
 use super::{Render, Request, Unit, expiry};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::{Command, Condition, Expiry};
-use remora_engine::integer;
+use remora_protocol::integer;
+use remora_protocol::{Command, Condition, Expiry};
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 

@@ -4,9 +4,9 @@ use super::keys::key;
 use super::{Render, Request};
 use crate::error::{CommandError, excerpt};
 use crate::resp::Words;
-use remora_engine::command::{Command, ExpireCondition};
-use remora_engine::integer;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
+use remora_protocol::integer;
+use remora_protocol::{Command, ExpireCondition};
 
 /// How an expiry is said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

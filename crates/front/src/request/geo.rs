@@ -5,9 +5,10 @@ use super::keys::key;
 use super::{Render, Request};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::{Condition, GeoCommand, GeoQuery, Place, Places};
-use remora_engine::geo::{Position, Shape};
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
+use remora_protocol::Condition;
+use remora_protocol::geo::{GeoCommand, GeoQuery, Place, Places};
+use remora_protocol::geo::{Position, Shape};
 use thiserror::Error;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;

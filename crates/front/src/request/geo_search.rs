@@ -8,9 +8,9 @@ use super::keys::key;
 use super::{Render, Request};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::{Centre, GeoSearch, Place, Places};
-use remora_engine::geo::Shape;
-use remora_engine::integer;
+use remora_protocol::geo::Shape;
+use remora_protocol::geo::{Centre, GeoSearch, Place, Places};
+use remora_protocol::integer;
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 

@@ -39,10 +39,11 @@ use crate::error::{CommandError, excerpt};
 use crate::object_reply::ObjectReply;
 use crate::resp::{Args, Words};
 use crate::table::{self, CommandSpec};
-use remora_engine::command::{Command, OwnedRequest, TreeCommand};
 use remora_geometry::Refine;
 use remora_layout::database::Database;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::tree::TreeCommand;
+use remora_protocol::{Command, OwnedRequest};
 
 /// Unit of a TTL's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

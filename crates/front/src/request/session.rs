@@ -5,10 +5,10 @@ use super::{Keys, Request};
 use crate::error::{CommandError, excerpt};
 use crate::resp::{Protocol, Words};
 use crate::table;
-use remora_engine::glob::Glob;
-use remora_engine::integer;
 use remora_layout::database::Database;
 use remora_layout::limits::RESP_MAX_CLIENT_NAME_BYTES;
+use remora_protocol::glob::Glob;
+use remora_protocol::integer;
 
 /// Names in one COMMAND INFO or DOCS. Each can make a reply of a kilobyte:
 /// without a bound a small request could ask for a huge reply.

@@ -6,11 +6,10 @@ use super::keys::{key, value};
 use super::{Render, Request};
 use crate::error::CommandError;
 use crate::resp::Words;
-use remora_engine::command::{Command, Condition, Expiry};
-use remora_engine::integer;
-use remora_engine::string_edit::narrow_range;
 use remora_layout::limits::MAX_VALUE_BYTES;
-use remora_layout::message::Status;
+use remora_protocol::integer;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 
@@ -43,8 +42,7 @@ pub(crate) fn setrange(words: Words<'_>, _now: u64) -> Parsed<'_> {
 pub(crate) fn getrange(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let start = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let end = integer::parse(words.get(3)).ok_or(CommandError::NotAnInteger)?;
-    let (start, end) = narrow_range(start, end);
-    Ok(Request::Key(Command::GetRange { key: key(words.get(1))?, start, end }, Render::Value))
+    Ok(Request::Key(Command::get_range(key(words.get(1))?, start, end), Render::Value))
 }
 
 /// The offset of a bit: below 2^32, as in Redis.

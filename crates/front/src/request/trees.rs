@@ -7,17 +7,17 @@ use super::{Render, Request};
 use crate::error::{CommandError, excerpt};
 use crate::object_reply::{ListForm, ObjectReply, Shape as ReplyShape};
 use crate::resp::Words;
-use remora_engine::command::{
-    Expiry, Fields, Items, ObjectId, Predicate, PutObject, TreeCommand, TreeSettings,
-};
-use remora_engine::integer;
 use remora_geometry::{Refine, Shape};
 use remora_layout::limits::{
     MAX_FIELDS, MAX_NEAREST, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES,
 };
-use remora_layout::message::Status;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeKind;
+use remora_protocol::integer;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
+use remora_protocol::{Expiry, Items};
 
 /// Bytes of a number's text at most: any f64 fits, with all its digits.
 pub(crate) const MAX_NUMBER_BYTES: usize = 1200;

@@ -1,6 +1,6 @@
 //! Replies: writers that append to a buffer.
 
-use remora_engine::integer;
+use remora_protocol::integer;
 
 /// Which of the two protocols a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

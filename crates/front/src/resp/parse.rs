@@ -7,8 +7,8 @@
 
 use super::args::{Args, Progress};
 use super::inline;
-use remora_engine::integer;
 use remora_layout::limits::{RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_QUERY_BYTES};
+use remora_protocol::integer;
 use thiserror::Error;
 
 /// Longest line that holds a count. The longest number has 20 characters.

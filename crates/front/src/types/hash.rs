@@ -5,11 +5,11 @@ use crate::object_reply::{ListForm, ObjectReply, Shape};
 use crate::request::{Request, cursor, key, value};
 use crate::resp::Words;
 use crate::table::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind};
-use remora_engine::command::Items;
-use remora_engine::types::hash::{HashCommand, Told};
-use remora_engine::{decimal, integer};
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_PATTERN_BYTES, RESP_MAX_REPLY_BYTES};
-use remora_layout::message::Status;
+use remora_protocol::Items;
+use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::message::Status;
+use remora_protocol::{decimal, integer};
 
 type Parsed<'a> = Result<Request<'a>, CommandError>;
 

@@ -2,8 +2,8 @@
 //! their differences no numbers: choices stay choices then, only poorer.
 
 use super::scan::{AT_A_TIME, Test};
-use super::search::Predicate;
 use remora_layout::node::Entry;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 
 /// The smallest rectangle around entries; of none, the point 0.

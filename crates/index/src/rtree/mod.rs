@@ -29,6 +29,6 @@ pub use bulk::Build;
 pub use local::{LocalWalk, read_header, walk_locally};
 pub use nearest::{Nearest, NearestTurn};
 pub use pool::Arena;
-pub use search::{Cursor, Object, Predicate};
+pub use search::{Cursor, Object};
 pub use tree::{Tree, TreeError, TreeOptions};
 pub use walk::{AskReason, Query, Round, Search, Want};

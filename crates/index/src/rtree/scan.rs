@@ -6,7 +6,7 @@
 //! one way through for all, without a branch, and two at once where the
 //! machine has vectors of two numbers.
 
-use super::search::Predicate;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 
 /// Entries that are compared at a time: as many as a mask has bits.

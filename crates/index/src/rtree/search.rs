@@ -7,52 +7,9 @@ use remora_arena::{Journal, Owner};
 use remora_layout::limits::WALK_RESTARTS;
 use remora_layout::node::{Entry, NodeRef};
 use remora_layout::plant::{Plant, planted};
-use remora_layout::rect::Rect;
+use remora_layout::rect::{Predicate, Rect};
 use remora_layout::tree::TreeHeader;
 use std::cmp::Ordering;
-
-/// Which objects a window search is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Predicate {
-    /// Those that share a point with the window.
-    #[default]
-    Intersects,
-    /// Those that lie within the window.
-    Within,
-    /// Those that contain the window.
-    Contains,
-}
-
-impl Predicate {
-    /// The predicate that a byte encodes.
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::Intersects),
-            1 => Some(Self::Within),
-            2 => Some(Self::Contains),
-            _ => None,
-        }
-    }
-
-    /// Whether an object is one.
-    #[inline(always)]
-    pub fn holds(self, object: &Rect, window: &Rect) -> bool {
-        match self {
-            Self::Intersects => object.intersects(window),
-            Self::Within => window.contains(object),
-            Self::Contains => object.contains(window),
-        }
-    }
-
-    /// Whether some may lie below an entry with this rectangle.
-    #[inline(always)]
-    pub fn may_hold_below(self, way: &Rect, window: &Rect) -> bool {
-        match self {
-            Self::Intersects | Self::Within => way.intersects(window),
-            Self::Contains => way.contains(window),
-        }
-    }
-}
 
 /// An object that a search found.
 pub type Object = Entry;

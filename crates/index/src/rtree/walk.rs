@@ -9,13 +9,14 @@
 //! bounded number of times it asks.
 
 use super::scan::{AT_A_TIME, Test};
-use super::search::{Candidate, Object, Predicate};
+use super::search::{Candidate, Object};
 use remora_layout::arena_header::{durable_of, word};
 use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WORD_BYTES};
 use remora_layout::node::{
     Entry, Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node,
 };
 use remora_layout::plant::{Plant, planted};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeHeader;
 use remora_walk::{Step, Walk, What};

@@ -4,10 +4,11 @@
 
 use remora_arena::{Journal, Owner, Slot, Slots, class_for};
 use remora_index::rtree::{
-    Arena, AskReason, Object, Predicate, Query, Tree, TreeError, TreeOptions, walk_locally,
+    Arena, AskReason, Object, Query, Tree, TreeError, TreeOptions, walk_locally,
 };
 use remora_layout::limits::PAGE_BYTES;
 use remora_layout::node::{Entry, Home, NodeRef, Proof, node_bytes, verify_node, word};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 use remora_walk::Walk;

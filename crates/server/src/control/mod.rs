@@ -22,7 +22,6 @@ use admission::{Admission, Step};
 use doors::{Arrival, Door, Listener, Socket};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
-use remora_engine::ClockFollower;
 use remora_fabric::detect::Offer;
 use remora_fabric::refusal;
 use remora_fabric::verbs::Welcome;
@@ -31,6 +30,7 @@ use remora_layout::limits::{
     CLOCK_LOOK_MS, HEARTBEAT_MS, IDLE_HEARTBEAT_MS, MAX_HALF_OPEN, MAX_SET_UPS_WAITING,
     SET_UP_TURN_US, SET_UP_WAIT_MS,
 };
+use remora_protocol::ClockFollower;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::sync::Arc;

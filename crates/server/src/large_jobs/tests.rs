@@ -1,14 +1,16 @@
 use super::*;
 use crate::key_batch::{Each, KeyBatch, KeyCommand, KeyReplies, WantedBytes};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::command::{Condition, Expiry, Objects, Predicate, TreeCommand, TreeSettings};
 use remora_engine::{Durability, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::limits::{
     DIGEST_RESTARTS, DIGEST_TURN_PARTS, JOB_KEYS_PER_TURN, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
 };
-use remora_layout::message::Status;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
+use remora_protocol::{Condition, Expiry};
 
 struct World {
     shard: Shard<NoJournal>,

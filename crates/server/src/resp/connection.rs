@@ -23,7 +23,7 @@ use remora_layout::limits::{
     RESP_KEYS_PER_TURN, RESP_MAX_QUERY_BYTES, RESP_PAUSE_JOB_BYTES, RESP_PAUSE_OUTPUT_BYTES,
     RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN, RESP_SEND_BYTES_PER_TURN,
 };
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::SocketAddr;

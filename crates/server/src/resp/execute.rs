@@ -10,13 +10,13 @@ use super::many_keys::Answers;
 use super::trees::TreePlaces;
 use crate::key_batch::KeyCommand;
 use crate::thread_counts::ThreadCounts;
-use remora_engine::command::Command;
 use remora_front::request;
 use remora_front::request::{Render, Request};
 use remora_front::resp::Args;
 use remora_index::hash::TableRef;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_protocol::Command;
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
 /// hold up the others.

@@ -10,7 +10,6 @@ use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
 use crate::jobs::{Job, OwnedReply, Token};
-use remora_engine::command::{Command, Reply, ScannedKeys};
 use remora_engine::moving::{self, How, Moving, Place};
 use remora_engine::storing::Storing;
 use remora_front::CommandError;
@@ -19,7 +18,8 @@ use remora_front::resp::encode;
 use remora_layout::database::Database;
 use remora_layout::hash::mix;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply, ScannedKeys};
 use std::collections::BTreeMap;
 
 /// Keys of one step of KEYS.

@@ -4,8 +4,7 @@ use super::many_keys::ManyKeys;
 use super::unanswered::Asked;
 use crate::jobs::{OwnedReply, Token};
 use crate::key_batch::KeyReply;
-use remora_engine::command::ScannedKeys;
-use remora_engine::{Digest, Reply};
+use remora_engine::Digest;
 use remora_front::CommandError;
 use remora_front::error::status_error;
 use remora_front::geo_reply::{self, FoundReply};
@@ -15,7 +14,9 @@ use remora_front::resp::{Protocol, encode};
 use remora_front::tree_reply::{self, ObjectsReply};
 use remora_layout::kind::Kind;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
-use remora_layout::message::Status;
+use remora_protocol::Reply;
+use remora_protocol::ScannedKeys;
+use remora_protocol::message::Status;
 use smallvec::{SmallVec, smallvec};
 
 /// One request's place in the order of replies.

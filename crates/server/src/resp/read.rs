@@ -3,7 +3,6 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use remora_engine::command::Command;
 use remora_engine::string_edit::{BitPlace, range};
 use remora_front::request::Render;
 use remora_front::resp::encode;
@@ -11,6 +10,7 @@ use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::plant::{Plant, planted};
+use remora_protocol::Command;
 
 /// What an optimistic read found.
 pub(super) enum Read {

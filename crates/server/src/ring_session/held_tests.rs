@@ -2,10 +2,10 @@
 
 use super::uploads::tests::Client;
 use remora_engine::Durability;
-use remora_engine::command::{Command, Condition, Expiry, Items};
-use remora_engine::types::hash::HashCommand;
 use remora_layout::limits::{FRAMES_PER_TURN, HELD_REPLIES};
-use remora_layout::message::Status;
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry, Items};
 
 const OK: Option<Status> = Some(Status::Ok);
 const NOT_FOUND: Option<Status> = Some(Status::NotFound);

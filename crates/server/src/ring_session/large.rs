@@ -20,11 +20,12 @@ use remora_arena::{Journal, Region};
 use remora_engine::Download;
 use remora_engine::{Now, Shard};
 use remora_fabric::{AnyLink, Link, Transport};
+use remora_layout::buffer_name::BufferName;
 use remora_layout::limits::{
     DISCARD_BYTES, HELD_REPLIES, HELD_REPLY_BYTES, LARGE_BUFFER_BYTES, MAX_STREAMS,
     STREAM_PIECE_BYTES,
 };
-use remora_layout::message::{BufferName, RequestHeader};
+use remora_protocol::message::RequestHeader;
 use remora_ring::WRITE_ID;
 use std::collections::VecDeque;
 use std::sync::Arc;

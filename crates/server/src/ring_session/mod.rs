@@ -23,9 +23,9 @@ use crate::touch_hints::TouchHints;
 use large::Large;
 use remora_arena::{Journal, ReadView, Region};
 use remora_engine::Outcome;
-use remora_engine::command::Command;
-use remora_engine::{Now, Reply, Shard};
+use remora_engine::{Now, Shard};
 use remora_fabric::{AnyLink, LinkError};
+use remora_layout::buffer_name::BufferName;
 use remora_layout::database::Database;
 use remora_layout::frame::ring_seed;
 use remora_layout::hash::KeyHash;
@@ -33,8 +33,10 @@ use remora_layout::limits::{
     FRAMES_PER_TURN, MAX_CLIENT_SESSIONS, MAX_INLINE_BYTES, STREAM_BYTES, TORN_FRAME_MS,
     TURNS_TOGETHER,
 };
-use remora_layout::message::{BufferName, PIECE, Status, form};
 use remora_layout::session::{ring_number, ring_offset, set_offset};
+use remora_protocol::Command;
+use remora_protocol::Reply;
+use remora_protocol::message::{PIECE, Status, form};
 use remora_ring::{Poll, Receiver, Violation};
 use replies::{Place, Replies, sets_of};
 use std::os::fd::BorrowedFd;

@@ -3,14 +3,14 @@
 use super::large::session_of;
 use super::{ClientEnd, SessionError};
 use remora_arena::{ReadView, Words};
-use remora_engine::Reply;
 use remora_fabric::far::CLIENT_MAILBOX;
 use remora_fabric::shm::ThreadBell;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
-use remora_layout::message::{HAS_VALUE, ReplyHeader};
 use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset, stuck_word};
+use remora_protocol::Reply;
+use remora_protocol::message::{HAS_VALUE, ReplyHeader};
 use remora_ring::{SendError, Sender};
 use std::collections::VecDeque;
 

@@ -5,13 +5,14 @@ use super::large;
 use super::uploads::Complete;
 use super::{RingSession, SessionError};
 use remora_arena::Journal;
-use remora_engine::command::Command;
 use remora_engine::{Download, Outcome};
-use remora_engine::{Now, Reply, Shard};
+use remora_engine::{Now, Shard};
 use remora_fabric::Link;
-use remora_layout::message::{
-    BufferName, CALL_OFF, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status,
-    form,
+use remora_layout::buffer_name::BufferName;
+use remora_protocol::Command;
+use remora_protocol::Reply;
+use remora_protocol::message::{
+    CALL_OFF, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status, form,
 };
 use zerocopy::IntoBytes;
 

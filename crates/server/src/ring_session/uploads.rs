@@ -7,11 +7,11 @@
 
 use super::SessionError;
 use remora_arena::Journal;
-use remora_engine::command::Command;
 use remora_engine::{LargeSet, Now, SetAside, Shard, Upload};
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_STREAMS, MAX_VALUE_BYTES};
-use remora_layout::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
 use remora_layout::plant::{Plant, planted};
+use remora_protocol::Command;
+use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 

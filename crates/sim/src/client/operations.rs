@@ -5,7 +5,7 @@ use crate::check::keys::{If, KeyOp, Value, Window};
 use crate::history::Begun;
 use crate::values::{Register, encode};
 use remora_client::{Error, Path, Session, SetOptions};
-use remora_engine::{Condition, Expiry};
+use remora_protocol::{Condition, Expiry};
 
 impl SimClient {
     pub(super) fn get(&mut self, session: &mut Session) -> Result<(), Error> {

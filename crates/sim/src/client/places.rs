@@ -12,8 +12,8 @@ use remora_client::{
     Error, Expiry, OpenHash, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
 };
 use remora_layout::limits::SEARCH_TURN_BYTES;
-use remora_layout::message::Status;
 use remora_layout::node::ENTRY_BYTES;
+use remora_protocol::message::Status;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -5,8 +5,8 @@ use crate::check::keys::{If, KeyOp, Value};
 use crate::history::Begun;
 use crate::values::{Register, encode};
 use remora_client::{Error, Session, Ticket};
-use remora_engine::{Command, Condition, Expiry};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 use std::collections::BTreeMap;
 
 /// What was submitted and not answered yet.

@@ -4,7 +4,7 @@
 use remora_fabric::sim::SimLink;
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
 use remora_layout::frame::{FRAME_HEADER_BYTES, WRAP};
-use remora_layout::message::{HAS_VALUE, MORE, ReplyHeader};
+use remora_protocol::message::{HAS_VALUE, MORE, ReplyHeader};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zerocopy::FromBytes;

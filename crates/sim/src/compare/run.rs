@@ -11,10 +11,11 @@ use remora_client::{
     Admission, Client, Coordination, Issue, OpenTree, Options, Path, PointerCacheKind, Predicate,
     Query, Session, TreeRead, TreeSettings, Wake,
 };
-use remora_engine::Command;
-use remora_engine::command::{Condition, Expiry, Objects, TreeCommand};
 use remora_fabric::sim::{Random, SimOptions, SimStage, SimWorld, Tasks};
 use remora_layout::limits::STAGE_OBJECTS;
+use remora_protocol::Command;
+use remora_protocol::tree::{Objects, TreeCommand};
+use remora_protocol::{Condition, Expiry};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -2,9 +2,10 @@
 //! is the only source.
 
 use remora_arena::Journal;
-use remora_engine::{Command, Shard};
+use remora_engine::Shard;
 use remora_layout::database::Database;
 use remora_log::{Assembler, Frames};
+use remora_protocol::Command;
 
 /// Keys that were removed, by eviction or otherwise.
 #[derive(Clone, Debug)]

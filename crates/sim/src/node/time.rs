@@ -2,8 +2,9 @@
 //! which drifts, and a wall clock that faults set.
 
 use crate::clock::HostClock;
-use remora_engine::{ClockFollower, Now, ServerClock};
+use remora_engine::Now;
 use remora_fabric::sim::SimWorld;
+use remora_protocol::{ClockFollower, ServerClock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

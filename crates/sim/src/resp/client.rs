@@ -15,7 +15,7 @@ use crate::world::World;
 use remora_client::Error;
 use remora_fabric::sim::Tasks;
 use remora_front::resp::{ParsedValue, Value};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

@@ -5,10 +5,10 @@ use crate::alone::{MS, alone, alone_with, read};
 use remora_client::{
     Error, Path, PointerCacheKind, Predicate, Query, Rect, Session, SetOptions, TreeSettings, Via,
 };
-use remora_engine::{Command, Condition, Expiry};
 use remora_layout::limits::{MAX_IN_FLIGHT, RING_BYTES, SERVER_SILENT_MS};
-use remora_layout::message::Status;
 use remora_layout::slot::SlotTable;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 
 /// Longer than a session's time-out, which is 5 s.
 const LONG: u64 = 6_000 * MS;

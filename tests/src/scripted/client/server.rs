@@ -3,23 +3,23 @@
 use crate::scripted::Script;
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_client::{Clock, Parts};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimLink, SimTarget, SimWorld};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_index::hash::TableRef;
+use remora_layout::buffer_name::BufferName;
 use remora_layout::frame::{first_word, ring_seed};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::{
-    BufferName, CALL_OFF, HAS_VALUE, IN_BUFFER, PIECE, RELEASE, ReplyHeader, RequestHeader, Status,
-    form,
-};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::session::{
     CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, WITHDRAWN_WORD, credit_word, mailbox_bytes,
     ring_offset,
 };
+use remora_protocol::message::{
+    CALL_OFF, HAS_VALUE, IN_BUFFER, PIECE, RELEASE, ReplyHeader, RequestHeader, Status, form,
+};
+use remora_protocol::{Command, Condition, Expiry};
 use remora_ring::{Poll, Receiver, SendError, Sender, WRITE_ID};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

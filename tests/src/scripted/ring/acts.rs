@@ -2,17 +2,19 @@
 
 use super::shapes::{geometry, refine};
 use super::{ANSWERED, LENGTHS, OTHERS, Peer, SEED, TIMES_MS};
-use remora_engine::command::{Command, Condition, Expiry, Objects, TreeCommand, TreeSettings};
-use remora_index::rtree::Predicate;
+use remora_layout::buffer_name::BufferName;
 use remora_layout::frame::{FRAME_HEADER_BYTES, WRAP, first_word, frame_bytes, frame_checksum};
 use remora_layout::frame::{MAX_PAYLOAD_BYTES, ring_seed};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES, RING_BYTES, STREAM_PIECE_BYTES};
-use remora_layout::message::{BufferName, Op, PIECE, RELEASE, RequestHeader, form};
 use remora_layout::node::NodeRef;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::session::{credit_word, ring_offset};
 use remora_layout::tree::{RootPlace, TreeKind};
+use remora_protocol::message::{Op, PIECE, RELEASE, RequestHeader, form};
+use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Condition, Expiry};
 use remora_ring::SendError;
 use zerocopy::{FromZeros, IntoBytes};
 

@@ -1,8 +1,8 @@
 //! A server whose search never ends.
 
 use super::*;
-use remora_engine::command::TreeCommand;
-use remora_layout::message::{HAS_VALUE, MORE};
+use remora_protocol::message::{HAS_VALUE, MORE};
+use remora_protocol::tree::TreeCommand;
 use shuttle::sync::atomic::AtomicBool;
 
 /// Long frames: few steps fill a ring.

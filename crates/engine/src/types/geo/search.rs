@@ -3,16 +3,18 @@
 use super::super::{On, find_root};
 use super::GeoKeys;
 use super::set::{member_in, score_in};
-use crate::command::{Centre, GeoCommand, GeoQuery, Place, Places, Reply, Request};
-use crate::geo::{Position, Shape};
 use crate::store::Store;
 use remora_arena::{Journal, Slot, slot_of};
-use remora_index::rtree::{Cursor, Predicate};
+use remora_index::rtree::Cursor;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{NODE_ENTRIES, SEARCH_TURN_BYTES, SEARCH_TURN_NODES};
-use remora_layout::message::Status;
 use remora_layout::node::node_bytes;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, Place, Places};
+use remora_protocol::geo::{Position, Shape};
+use remora_protocol::message::Status;
+use remora_protocol::{Reply, Request};
 
 /// A search that is under way.
 pub(super) struct Searching {

@@ -7,7 +7,6 @@
 //! object has the record's slot as its id, and the place of the score as its
 //! rectangle. Readers take the name from the record: [`crate::geo_read`].
 
-use crate::geo::Position;
 use remora_arena::{Journal, Owner, Slot};
 use remora_index::SlotTable;
 use remora_index::hash::{record_key, record_value};
@@ -15,6 +14,7 @@ use remora_index::rtree::Tree;
 use remora_layout::hash::checksum;
 use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::record::RECORD_HEADER_BYTES;
+use remora_protocol::geo::Position;
 
 /// What a GEO key holds.
 pub(super) struct GeoSet {

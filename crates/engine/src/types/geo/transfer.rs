@@ -3,13 +3,13 @@
 use super::super::{On, resume};
 use super::GeoKeys;
 use super::set::{GeoSet, member_in, score_in};
-use crate::command::{Place, Places};
 use crate::store::{DumpAt, Store};
 use remora_arena::{Journal, Slot};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
-use remora_layout::message::Status;
 use remora_layout::tree::TREE_HEADER_BYTES;
+use remora_protocol::geo::{Place, Places};
+use remora_protocol::message::Status;
 
 /// A part of the members' table, and how many of its members are written.
 type At = (usize, usize);

@@ -3,17 +3,18 @@
 use super::super::On;
 use super::GeoKeys;
 use super::set::{GeoSet, score_in};
-use crate::command::{Command, GeoCommand, Places, Reply};
-use crate::geo::Position;
 use crate::store::Store;
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::rtree::{Tree, TreeError, TreeOptions};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{GEO_TREE_MEMBERS, NODE_ENTRIES};
-use remora_layout::message::Status;
 use remora_layout::node::Home;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
+use remora_protocol::geo::Position;
+use remora_protocol::geo::{GeoCommand, Places};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply};
 
 impl GeoKeys {
     /// Makes a tree of a key's members if there are enough, under the sequence of the

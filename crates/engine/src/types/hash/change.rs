@@ -1,16 +1,16 @@
 //! Changes of hashes: planned, logged as what they come to, published.
 
 use super::{Hashes, Held, length, packed_of, value_of};
-use crate::command::{Command, Items, Reply};
 use crate::store::{Found, New, Store};
 use crate::types::On;
-use crate::types::hash::HashCommand;
-use crate::{decimal, integer};
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ITEM_BYTES, WHOLE_ITEMS};
-use remora_layout::message::Status;
 use remora_layout::packed;
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items, Reply};
+use remora_protocol::{decimal, integer};
 use std::collections::BTreeMap;
 
 /// Fields to set: the last value of each name.

@@ -7,15 +7,10 @@
 //! fields set, fields removed, or the key removed.
 
 mod change;
-mod operations;
 mod read;
 mod transfer;
 
-pub(crate) use operations::OPERATIONS;
-pub use operations::{HashCommand, Told};
-
 use super::{Content, LongRead, On, Turn, Type, resume};
-use crate::command::{Reply, Request};
 use crate::store::{DumpAt, Found, Now, Store};
 use read::Reading;
 use remora_arena::{Journal, Slot, kind_of, slot_of};
@@ -23,9 +18,11 @@ use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::mix;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{PARTS_TURN_BYTES, RELEASE_RECORDS};
-use remora_layout::message::Status;
 use remora_layout::packed;
 use remora_layout::part::root_word;
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::Status;
+use remora_protocol::{Reply, Request};
 
 /// Buckets of a table of fields that one step of a digest adds up.
 const DIGEST_BUCKETS: u64 = 64;

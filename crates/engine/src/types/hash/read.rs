@@ -1,8 +1,6 @@
 //! Reads of many fields: all, random ones, some at a time.
 
-use super::{Hashes, Held, Told, packed_of, value_of};
-use crate::command::{Items, Reply};
-use crate::glob::Glob;
+use super::{Hashes, Held, packed_of, value_of};
 use crate::store::{PartsRead, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::hash::{record_key, record_value};
@@ -10,8 +8,11 @@ use remora_layout::hash::mix;
 use remora_layout::limits::{
     PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, RESP_MAX_REPLY_BYTES, SCAN_BYTES, SCAN_PARTS,
 };
-use remora_layout::message::Status;
 use remora_layout::packed;
+use remora_protocol::glob::Glob;
+use remora_protocol::hash::Told;
+use remora_protocol::message::Status;
+use remora_protocol::{Items, Reply};
 
 /// A read that goes in turns.
 pub(super) struct Reading {

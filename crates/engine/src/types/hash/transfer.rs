@@ -2,14 +2,14 @@
 //! turn.
 
 use super::change::set_parts;
-use crate::command::Items;
 use crate::store::{DumpAt, Store};
 use crate::types::{On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
-use remora_layout::message::Status;
+use remora_protocol::Items;
+use remora_protocol::message::Status;
 
 /// A bucket, and how many of its fields are written.
 type At = (u64, usize);

@@ -4,12 +4,12 @@
 use super::super::On;
 use super::stage::Stage;
 use super::{Trees, refusal};
-use crate::command::{Command, Reply};
 use crate::store::Store;
 use remora_arena::Journal;
 use remora_index::rtree::TreeError;
 use remora_layout::limits::BUILD_TURN_WORK;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply};
 
 impl Trees {
     /// The next step. `InPieces`: it has not been the last.

@@ -8,9 +8,6 @@
 use super::super::On;
 use super::Trees;
 use super::named::{With, expires_at_ms, has_expired, word_in};
-use crate::command::{
-    Fields, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, Items, ObjectId, Reply,
-};
 use crate::store::{Now, Room, Store, with_expiry};
 use remora_arena::{
     ArenaFull, Journal, NewRecord, Slot, flip_dead, lengths_of, mutable_of, set_mutable, slot_of,
@@ -19,10 +16,12 @@ use remora_arena::{
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
-use remora_layout::message::Status;
 use remora_layout::object::{Carried, object_key};
 use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, ObjectId};
+use remora_protocol::{Items, Reply};
 use zerocopy::IntoBytes;
 
 impl Trees {
@@ -158,7 +157,7 @@ impl Trees {
         store: &mut Store<J>,
         (on, root): (On<'_>, u32),
         (id, fields): (ObjectId<'_>, Fields<'_>),
-        entry: &crate::command::Command<'_>,
+        entry: &remora_protocol::Command<'_>,
     ) -> Reply<'static> {
         let Some((word, slot)) = self.locate_live(store, root, id, on.now) else {
             return Reply::status(Status::NotFound);

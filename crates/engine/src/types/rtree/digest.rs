@@ -5,13 +5,14 @@ use super::super::Content;
 use super::Trees;
 use super::carried::carried_in;
 use super::named::expires_at_ms;
-use crate::command::ObjectId;
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_index::rtree::{Cursor, Object, Predicate};
+use remora_index::rtree::{Cursor, Object};
 use remora_layout::limits::SEARCH_TURN_NODES;
 use remora_layout::object::is_surrogate;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_protocol::tree::ObjectId;
 use zerocopy::IntoBytes;
 
 /// Every rectangle lies in it.

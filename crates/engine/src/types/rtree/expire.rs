@@ -6,12 +6,12 @@ use super::super::On;
 use super::Trees;
 use super::carried::carried_in;
 use super::named::{expires_at_ms, has_expired};
-use crate::command::ObjectId;
 use crate::store::{Now, Store};
 use remora_arena::Journal;
 use remora_index::hash::record_key;
 use remora_layout::limits::EXPIRE_TURN_OBJECTS;
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::tree::ObjectId;
 
 /// When an object is due, the slot of its tree's root record, and its word.
 pub(super) type Due = (u64, u32, u64);

@@ -3,7 +3,6 @@
 
 use super::carried::carried_in;
 use super::stage::Stage;
-use crate::command::{FoundObjects, ObjectId};
 use crate::store::{Now, Store};
 use remora_arena::{Journal, Slot, mutable_of, slot_of};
 use remora_index::SlotTable;
@@ -12,6 +11,7 @@ use remora_index::rtree::{Object, Tree};
 use remora_layout::hash::{checksum, mix};
 use remora_layout::object::{is_surrogate, object_key};
 use remora_layout::rect::Rect;
+use remora_protocol::tree::{FoundObjects, ObjectId};
 
 /// What a tree keeps beside its root record, and what belongs to its objects.
 pub(super) struct Named {

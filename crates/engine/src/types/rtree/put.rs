@@ -9,12 +9,13 @@ use super::super::On;
 use super::Trees;
 use super::carried::carried_in;
 use super::named::{expires_at_ms, has_expired, word_in};
-use crate::command::{Command, Expiry, ObjectId, PutObject, Reply, TreeCommand, TreeSettings};
 use crate::store::Store;
 use remora_arena::{Journal, Slot};
-use remora_layout::message::Status;
 use remora_layout::object::{Carried, SURROGATE, is_surrogate};
 use remora_layout::plant::{Plant, planted};
+use remora_protocol::message::Status;
+use remora_protocol::tree::{ObjectId, PutObject, TreeCommand, TreeSettings};
+use remora_protocol::{Command, Expiry, Reply};
 
 /// A put that is worked out: nobody sees anything of it yet.
 pub(super) struct PlannedPut {

@@ -4,19 +4,20 @@
 use super::Trees;
 use super::carried::{carried_in, record_pointer};
 use super::named::Named;
-use crate::command::{Refined, window_predicate};
 use crate::store::{Now, Store};
 use remora_arena::Journal;
 use remora_geometry::{Comparison, Refine, work_done};
-use remora_index::rtree::{Cursor, Object, Predicate};
+use remora_index::rtree::{Cursor, Object};
 use remora_layout::limits::{
     REFINE_LEAST_BYTES, REFINE_TURN_BYTES, REFINE_TURN_WORK, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
 };
-use remora_layout::message::Status;
 use remora_layout::node::node_bytes;
 use remora_layout::object::Verdict;
 use remora_layout::pointer::RemotePointer;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Refined, window_predicate};
 use zerocopy::IntoBytes;
 
 /// What a search compares geometries with, and the objects that it has yet to

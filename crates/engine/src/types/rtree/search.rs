@@ -4,17 +4,19 @@ use super::super::Turn;
 use super::Trees;
 use super::named::Named;
 use super::refine::Refining;
-use crate::command::{Items, Reply, TreeCommand};
 use crate::store::{Now, Store};
 use remora_arena::{Journal, Slot, slot_of};
-use remora_index::rtree::{Cursor, Nearest, NearestTurn, Object, Predicate};
+use remora_index::rtree::{Cursor, Nearest, NearestTurn, Object};
 use remora_layout::limits::{
     MAX_NEAREST, NEAREST_TURN_WORK, RESOLVE_TURN_WORDS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
 };
-use remora_layout::message::Status;
 use remora_layout::node::node_bytes;
 use remora_layout::object::is_surrogate;
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_protocol::message::Status;
+use remora_protocol::tree::TreeCommand;
+use remora_protocol::{Items, Reply};
 
 /// A search that is answered in turns.
 pub(super) struct Searching {

@@ -10,14 +10,15 @@
 
 use super::super::On;
 use super::Trees;
-use crate::command::{Command, Objects, Reply, TreeCommand};
 use crate::store::{SetAside, Store};
 use remora_arena::{Journal, Slot, database_of};
 use remora_index::hash::record_key;
 use remora_index::rtree::Build;
 use remora_layout::limits::STAGE_IDLE_S;
-use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Objects, TreeCommand};
+use remora_protocol::{Command, Reply};
 
 /// What one tree is to be built of.
 pub(super) struct Stage {

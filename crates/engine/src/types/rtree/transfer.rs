@@ -6,13 +6,15 @@ use super::Trees;
 use super::carried::carried_in;
 use super::digest::EVERYWHERE;
 use super::named::{Named, expires_at_ms};
-use crate::command::{Expiry, Fields, ObjectId, PutObject, TreeSettings};
 use crate::store::{DumpAt, Store};
 use remora_arena::{Journal, Slot};
-use remora_index::rtree::{Cursor, Object, Predicate};
+use remora_index::rtree::{Cursor, Object};
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
-use remora_layout::message::Status;
 use remora_layout::object::is_surrogate;
+use remora_layout::rect::Predicate;
+use remora_protocol::Expiry;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeSettings};
 
 /// A search for all objects.
 struct At(Cursor);

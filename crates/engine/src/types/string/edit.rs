@@ -6,7 +6,6 @@
 //! expired is removed by its own entry, before any edit that made the key
 //! anew; so a replay must not let its own clock remove anything.
 
-use crate::command::{Command, ExpireCondition, Reply};
 use crate::store::{Found, New, Now, Store};
 use crate::string_edit::{self, BitPlace, Edit, TooLong};
 use remora_arena::Journal;
@@ -14,8 +13,9 @@ use remora_index::hash::record_value;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::ASK_ONLY_BYTES;
-use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, ExpireCondition, Reply};
 
 /// One edit of one key.
 pub(crate) struct Change<'a> {

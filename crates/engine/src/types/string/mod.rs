@@ -14,7 +14,7 @@ pub(crate) fn encoding(value: &[u8]) -> &'static str {
     // What Redis puts beside an object's header.
     const EMBEDDED_BYTES: usize = 44;
     match value.len() {
-        _ if crate::integer::parse(value).is_some() => "int",
+        _ if remora_protocol::integer::parse(value).is_some() => "int",
         0..=EMBEDDED_BYTES => "embstr",
         _ => "raw",
     }

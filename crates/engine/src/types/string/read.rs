@@ -1,12 +1,12 @@
 //! GET, and what every command on strings asks first.
 
-use crate::command::Reply;
 use crate::store::{Found, Now, Store};
 use remora_arena::Journal;
 use remora_index::hash::record_value;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::message::Status;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
 
 impl<J: Journal> Store<J> {
     /// The value with a remote pointer and a lease on it (H19).

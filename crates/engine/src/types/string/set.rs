@@ -1,7 +1,5 @@
 //! SET, INCR, several at once.
 
-use crate::command::{Command, Condition, Expiry, Pairs, Reply};
-use crate::integer;
 use crate::store::{Found, New, Now, Prepared, Room, Store};
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::record_value;
@@ -9,8 +7,10 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
+use remora_protocol::integer;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry, Pairs, Reply};
 
 /// The parts of a SET.
 pub(crate) struct Set<'a> {

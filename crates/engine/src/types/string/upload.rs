@@ -8,15 +8,15 @@
 //! overflow bucket of the index.
 
 use super::set::{expiry_of, is_allowed};
-use crate::command::{Condition, Expiry, Reply};
 use crate::shard::Outcome;
 use crate::store::{Entry, Found, Now, Prepared, Readable, Room, Store};
 use remora_arena::{Journal, PieceWriter};
 use remora_index::hash::record_value;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES, STREAM_BYTES};
-use remora_layout::message::Status;
 use remora_layout::record::RECORD_HEADER_BYTES;
+use remora_protocol::message::Status;
+use remora_protocol::{Condition, Expiry, Reply};
 
 /// A SET without its value.
 #[derive(Clone, Copy, Debug)]

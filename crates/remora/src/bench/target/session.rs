@@ -4,8 +4,8 @@ use super::{Costs, Request, Target};
 use crate::failure::unavailable;
 use anyhow::{Context, bail, ensure};
 use remora_client::{Address, Client, Options, Path, Session, SetOptions, Ticket};
-use remora_engine::{Command, Condition, Expiry};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
 use std::collections::VecDeque;
 
 /// A session and the path that its lookups take.

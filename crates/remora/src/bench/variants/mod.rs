@@ -34,7 +34,7 @@ use crate::wake::Wake;
 use clap::ValueEnum;
 use remora_layout::frame::MAX_PAYLOAD_BYTES;
 use remora_layout::limits::{MAX_INLINE_BYTES, MAX_SHARDS};
-use remora_layout::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use remora_protocol::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
 
 /// What carries a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]

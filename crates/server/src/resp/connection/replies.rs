@@ -9,7 +9,7 @@ use crate::resp::pending::{
 };
 use remora_front::resp::Protocol;
 use remora_layout::limits::{RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES};
-use remora_layout::message::Status;
+use remora_protocol::message::Status;
 use smallvec::SmallVec;
 
 impl Connection {

@@ -2,17 +2,18 @@
 
 use crate::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
 use remora_arena::{Mapping, NoJournal, Owner, Words};
-use remora_engine::command::{Command, Condition, Expiry};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::ShmLink;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
+use remora_layout::buffer_name::BufferName;
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_STREAMS};
-use remora_layout::message::{
-    BufferName, CALL_OFF, Op, PIECE, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader, Status, form,
-};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
+use remora_protocol::message::{
+    CALL_OFF, Op, PIECE, REQUEST_HEADER_BYTES, ReplyHeader, RequestHeader, Status, form,
+};
+use remora_protocol::{Command, Condition, Expiry};
 use remora_ring::{Poll, Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

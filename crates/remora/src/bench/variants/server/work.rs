@@ -1,11 +1,12 @@
 //! What is done with a message, the same for all forms and models.
 
 use remora_arena::NoJournal;
-use remora_engine::command::Command;
-use remora_engine::{Now, Reply, Shard};
+use remora_engine::{Now, Shard};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::FRAMES_PER_TURN;
-use remora_layout::message::{ReplyHeader, Status};
+use remora_protocol::Command;
+use remora_protocol::Reply;
+use remora_protocol::message::{ReplyHeader, Status};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Messages that are taken from one connection before the next one is looked

@@ -25,20 +25,29 @@
 //! Where the id is no integer, flag 32 says so, the argument is 0, and the value
 //! begins with the id: its length 4 | id. What is decoded holds checked rectangles only.
 
-use super::Items;
-use super::fields::Fields;
-use super::object::{HAS_NAME, ObjectId, PutObject, push_id, take_id, take_rect};
-use super::refined::{COUNTS, HAS_IDS, decode_refine, push_sized};
-use super::typed::{Operations, Request};
-use remora_index::rtree::Predicate;
+mod fields;
+mod object;
+mod refined;
+
+pub use fields::Fields;
+pub use object::{
+    FoundObjects, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, ObjectId, PutObject,
+};
+pub use refined::{Refined, window_predicate};
+
+use crate::items::Items;
+use crate::message::Status;
+use crate::request::{Operations, Request};
+use crate::sized::push_sized;
+use object::{HAS_NAME, push_id, take_id, take_rect};
+use refined::{COUNTS, HAS_IDS, RefinedSearch};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
     MAX_FIELDS, MAX_NODE_ENTRIES, MAX_RESOLVE_WORDS, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
 };
-use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
 use remora_layout::object::is_surrogate;
-use remora_layout::rect::Rect;
+use remora_layout::rect::{Predicate, Rect};
 use remora_layout::tree::{RootPlace, TreeKind};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -64,7 +73,7 @@ impl Default for TreeSettings {
 
 impl TreeSettings {
     /// Appends them, as a dump of a tree begins: kind 8 | capacity 8 | bounds 32.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         for word in [self.kind as u64, self.capacity as u64] {
             out.extend_from_slice(&word.to_le_bytes());
         }
@@ -72,7 +81,7 @@ impl TreeSettings {
     }
 
     /// The settings that the bytes tell.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Status> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, Status> {
         let (words, rest) = bytes.split_first_chunk::<16>().ok_or(Status::Malformed)?;
         let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight"));
         let flags = u8::try_from(word(0)).map_err(|_| Status::Malformed)?;
@@ -159,7 +168,7 @@ pub enum TreeCommand<'a> {
         /// 8 bytes each, at most `MAX_RESOLVE_WORDS` of them.
         words: &'a [u8],
     },
-    /// The objects in a window, in no order, as [`super::FoundObjects`]. Several
+    /// The objects in a window, in no order, as [`FoundObjects`]. Several
     /// replies; `number` of the last is the number of nodes visited.
     Search {
         /// The window.
@@ -201,7 +210,7 @@ pub enum TreeCommand<'a> {
         /// What an object has to do with it.
         predicate: Predicate,
     },
-    /// The objects nearest to a point, as [`super::FoundObjects`], the nearest
+    /// The objects nearest to a point, as [`FoundObjects`], the nearest
     /// first. Several replies; `number` is how many.
     Nearest {
         /// The point's x.
@@ -368,7 +377,14 @@ impl<'a> TreeCommand<'a> {
             }
             op::DROP => plain(Self::Drop),
             op::PUT => PutObject::decode(flags, argument, value).map(Self::Put),
-            op::REFINE if argument == 0 => decode_refine(flags, value),
+            op::REFINE if argument == 0 => {
+                let RefinedSearch { refine, ids, counts } = RefinedSearch::decode(flags, value)?;
+                Ok(if counts {
+                    Self::CountRefined { refine }
+                } else {
+                    Self::Refine { refine, ids }
+                })
+            }
             op::REMOVE | op::GET | op::SET_FIELDS | op::GET_FIELDS if flags & !HAS_NAME == 0 => {
                 let (id, rest) = take_id(flags, argument, value)?;
                 Self::decode_of(op, id, rest)

@@ -1,9 +1,10 @@
 //! What hashes are asked, and the encoding of it.
 
-use crate::command::{Items, Operations, Request};
+use crate::items::Items;
+use crate::message::Status;
+use crate::request::{Operations, Request};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::Status;
 
 /// What a reply tells of each field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

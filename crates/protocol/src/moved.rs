@@ -13,10 +13,10 @@
 //!   drop         3                                -
 //! ```
 
+use crate::message::Status;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_KEY_BYTES;
-use remora_layout::message::Status;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
 /// Bytes of what a key has before its value.
@@ -137,7 +137,7 @@ const DATABASE_SHIFT: u8 = 4;
 
 impl<'a> LoadStep<'a> {
     /// Flags and value.
-    pub(super) fn encode(&self) -> (u8, &'a [u8]) {
+    pub(crate) fn encode(&self) -> (u8, &'a [u8]) {
         let replacing = |replaces: bool| if replaces { REPLACES } else { 0 };
         match *self {
             Self::Begin { dumped, replaces } => (replacing(replaces), dumped.bytes()),
@@ -151,7 +151,7 @@ impl<'a> LoadStep<'a> {
     }
 
     /// The step that flags and value encode.
-    pub(super) fn decode(flags: u8, value: &'a [u8]) -> Result<Self, Status> {
+    pub(crate) fn decode(flags: u8, value: &'a [u8]) -> Result<Self, Status> {
         let replaces = flags & REPLACES != 0;
         let step = match (flags & STEP, flags & !(STEP | REPLACES)) {
             (0, 0) => Self::Begin {

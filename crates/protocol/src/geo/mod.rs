@@ -16,12 +16,15 @@
 //!           longitude 8 | latitude 8, or the member
 //! ```
 
-use super::Condition;
-use super::typed::{Operations, Request};
-use crate::geo::{Position, Shape};
+mod globe;
+
+pub use globe::*;
+
+use crate::command::Condition;
+use crate::message::Status;
+use crate::request::{Operations, Request};
 use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_MEMBER_BYTES;
-use remora_layout::message::Status;
 
 /// One member in a list.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

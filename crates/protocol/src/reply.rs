@@ -1,6 +1,6 @@
 //! What a shard answers.
 
-use remora_layout::message::Status;
+use crate::message::Status;
 use remora_layout::pointer::RemotePointer;
 
 /// A shard's answer. The value borrows from the shard's memory.

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// How a request stands in its frame, or frames. The high four bits of the form
 /// number the database.
 pub mod form {
-    use crate::database::Database;
+    use remora_layout::database::Database;
 
     /// Bits of a form that say how the request stands.
     pub const MASK: u8 = 15;
@@ -32,7 +32,7 @@ pub mod form {
     /// Only the key follows; the value's bytes come in [`super::PIECE`]s with
     /// the same id.
     pub const IN_PIECES: u8 = 1;
-    /// A [`super::BufferName`] stands at the frame's end: a reply with a large
+    /// A [`remora_layout::buffer_name::BufferName`] stands at the frame's end: a reply with a large
     /// value writes it there.
     pub const BUFFER: u8 = 2;
 }
@@ -40,7 +40,7 @@ pub mod form {
 /// In place of an [`Op`]: the value is the next piece of a request's value.
 pub const PIECE: u8 = 200;
 /// In place of an [`Op`]: the client has taken what stood in the buffer that
-/// the [`BufferName`] at the frame's end names. Has no reply.
+/// the [`remora_layout::buffer_name::BufferName`] at the frame's end names. Has no reply.
 pub const RELEASE: u8 = 201;
 /// In place of an [`Op`]: the client will not send the rest of the value of the
 /// request with this id, which is not executed. Has a reply if that request has
@@ -53,20 +53,6 @@ pub const IN_BUFFER: u8 = 2;
 /// Flag of a reply: it has a value, in the frame, and another reply to the
 /// same request follows.
 pub const MORE: u8 = 4;
-
-/// Memory of the client that a reply may fill (RDMA_Mongo 4.3, M15; fields
-/// `remote_addr` and `rkey` of its table 2, M26).
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BufferName {
-    /// First byte, a multiple of eight: over RDMA its address at the client,
-    /// else its offset in the buffer that was agreed on with the session.
-    pub address: U64,
-    /// How many.
-    pub bytes: U32,
-    /// Over RDMA the key of the registration, else 0.
-    pub key: U32,
-}
 
 /// Header of a request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -5,13 +5,13 @@
 //! ```
 //! An id stands in bytes as its text: an integer in decimal.
 
-use super::Expiry;
 use super::fields::Fields;
-use super::refined::{push_sized, take_sized};
+use crate::command::Expiry;
 use crate::integer;
+use crate::message::Status;
+use crate::sized::{push_sized, take_sized};
 use remora_geometry::{Shape, ShapeError};
 use remora_layout::limits::{MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES};
-use remora_layout::message::Status;
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::is_surrogate;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
@@ -190,7 +190,7 @@ impl<'a> PutObject<'a> {
     }
 
     /// Appends it to a list of puts: flags 1 | argument 8 | value's length 4 | value.
-    pub(crate) fn push(&self, list: &mut Vec<u8>) {
+    pub fn push(&self, list: &mut Vec<u8>) {
         let mut value = Vec::new();
         let (flags, argument) = self.encode(&mut value);
         list.push(flags);
@@ -199,7 +199,7 @@ impl<'a> PutObject<'a> {
     }
 
     /// The first of a list of puts, and the list behind it.
-    pub(crate) fn split(list: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
+    pub fn split(list: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
         let (&[flags, ref argument @ ..], rest) =
             list.split_first_chunk::<9>().ok_or(Status::Malformed)?;
         let (value, rest) = take_sized(rest)?;

@@ -5,7 +5,7 @@ use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 /// Pairs of a [`Command::MultiSet`](super::Command::MultiSet), encoded one after the other:
 /// key_bytes 4 | value_bytes 4 | key | value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pairs<'a>(pub(super) &'a [u8]);
+pub struct Pairs<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Pairs<'a> {
     /// Appends one pair to an encoded list.

@@ -5,34 +5,9 @@
 //! seconds" into a point in time once, so that replaying an entry later means
 //! the same.
 
-mod encoding;
-mod fields;
-mod geo;
-mod items;
-mod moved;
-mod object;
-mod pairs;
-mod refined;
-mod reply;
-mod tree;
-mod typed;
-
-pub use fields::Fields;
-pub(crate) use geo::OPERATIONS as GEO_OPERATIONS;
-pub use geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
-pub use items::Items;
-pub use moved::{Dumped, LoadStep, ScannedKeys, Source};
-pub use object::{
-    FoundObjects, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, ObjectId, PutObject,
-};
-pub use pairs::Pairs;
-pub use refined::{Refined, window_predicate};
-pub use remora_index::rtree::Predicate;
-pub use reply::Reply;
-pub(crate) use tree::OPERATIONS as TREE_OPERATIONS;
-pub use tree::{Objects, TreeCommand, TreeSettings};
-pub use typed::{Operations, OwnedRequest, Request};
-
+use crate::moved::{Dumped, LoadStep};
+use crate::pairs::Pairs;
+use crate::request::Request;
 use remora_layout::database::Database;
 
 /// When a SET takes effect.
@@ -167,7 +142,7 @@ pub enum Command<'a> {
     },
     /// The bytes from `start` to `end`, both included; negative ones count
     /// from the end, -1 being the last. Empty if the key is absent. Bounds of
-    /// more bits go through [`crate::string_edit::narrow_range`].
+    /// more bits go through [`Command::get_range`].
     GetRange {
         /// The key.
         key: &'a [u8],
@@ -219,7 +194,7 @@ pub enum Command<'a> {
         request: Request<'a>,
     },
     /// The value is the digest of the shard's keys, or of what one key holds, 16
-    /// bytes ([`crate::Digest`]). For RESP only.
+    /// bytes (`Digest` of the engine). For RESP only.
     Digest {
         /// The one key; `NotFound` without it.
         key: Option<&'a [u8]>,
@@ -248,7 +223,7 @@ pub enum Command<'a> {
         key: &'a [u8],
     },
     /// Some keys of the database from a place in the order of a scan on: the value
-    /// is a list of them ([`ScannedKeys`]), `number` the place to go on from, 0
+    /// is a list of them ([`crate::ScannedKeys`]), `number` the place to go on from, 0
     /// at the end.
     Scan {
         /// 0 at the beginning.
@@ -334,6 +309,17 @@ pub enum Command<'a> {
 }
 
 impl<'a> Command<'a> {
+    /// A [`Command::GetRange`] with bounds of 64 bits. No value is longer than 32 bits can
+    /// say. Only the order of two bounds that lie before any value could get lost, so that
+    /// range is given as one that is empty too.
+    pub fn get_range(key: &'a [u8], start: i64, end: i64) -> Self {
+        if start < 0 && end < 0 && start > end {
+            return Self::GetRange { key, start: -1, end: -2 };
+        }
+        let narrow = |at: i64| at.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+        Self::GetRange { key, start: narrow(start), end: narrow(end) }
+    }
+
     /// The key, if the command has one; several or none
     /// otherwise.
     pub fn key(&self) -> Option<&'a [u8]> {

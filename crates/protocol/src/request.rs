@@ -3,8 +3,11 @@
 //! Each type has 256 numbers of its own. A table of the types says what a
 //! number means; nobody else looks into a request but the type itself.
 
-use crate::types::OPERATIONS;
-use remora_layout::message::Status;
+use crate::message::Status;
+use crate::{geo, hash, tree};
+
+/// Every type that has operations, one line each.
+static OPERATIONS: [&Operations; 3] = [&tree::OPERATIONS, &geo::OPERATIONS, &hash::OPERATIONS];
 
 /// What is asked of an object, checked: one type's operation in its encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +94,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// The status to reply with.
-    pub(super) fn check(
+    pub(crate) fn check(
         (type_id, op): (u8, u8),
         flags: u8,
         argument: i64,
@@ -114,7 +117,7 @@ impl<'a> Request<'a> {
     }
 
     /// Whether it may need more of the heap.
-    pub(crate) fn grows(&self) -> bool {
+    pub fn grows(&self) -> bool {
         (self.operations.grows)(self.op)
     }
 

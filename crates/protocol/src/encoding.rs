@@ -1,10 +1,13 @@
 //! The one encoding of commands, for rings, in-process queues and the
 //! operation log.
 
-use super::{Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Pairs, Request};
+use crate::command::{Command, Condition, ExpireCondition, Expiry};
+use crate::message::{Op, RequestHeader, Status, form};
+use crate::moved::{Dumped, LoadStep};
+use crate::pairs::Pairs;
+use crate::request::Request;
 use remora_layout::database::Database;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use remora_layout::message::{Op, RequestHeader, Status, form};
 use zerocopy::{FromBytes, IntoBytes};
 
 // Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.

@@ -17,7 +17,7 @@ const WORDS: usize = MAX_PATTERN_BYTES / BITS + 1;
 /// A pattern, made for many texts.
 ///
 /// ```
-/// use remora_engine::glob::Glob;
+/// use remora_protocol::glob::Glob;
 /// let glob = Glob::new(b"user:[0-9]*", false).expect("it is short");
 /// assert!(glob.matches(b"user:17") && !glob.matches(b"user:x"));
 /// ```

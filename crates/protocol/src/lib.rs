@@ -1,0 +1,33 @@
+//! What a shard can be asked, and what it answers: typed operations, their encoding,
+//! their status codes. No I/O.
+//!
+//! What this crate keeps true: an operation has one encoding, for rings, for the mail
+//! between shards and for the log; each type has a range of 256 numbers of its own; what
+//! is decoded holds checked parts only.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod command;
+pub mod decimal;
+mod encoding;
+pub mod geo;
+pub mod glob;
+pub mod hash;
+pub mod integer;
+mod items;
+pub mod message;
+mod moved;
+mod pairs;
+mod reply;
+mod request;
+mod sized;
+pub mod tree;
+
+pub use clock::{ClockFollower, ServerClock};
+pub use command::{Command, Condition, ExpireCondition, Expiry};
+pub use items::Items;
+pub use moved::{Dumped, LoadStep, ScannedKeys, Source};
+pub use pairs::Pairs;
+pub use reply::Reply;
+pub use request::{Operations, OwnedRequest, Request};
