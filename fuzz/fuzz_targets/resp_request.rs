@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use remora_front::resp::ParsedValue;
-use remora_front::{Args, Parsed, Protocol, Request, Value, parse, request, table};
+use remora_front::{Args, Made, Parsed, Protocol, Request, Value, parse, request, table};
 
 const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 
@@ -46,7 +46,8 @@ fuzz_target!(|data: &[u8]| {
 
 fn answer(args: &Args, bytes: &[u8]) {
     let mut reply = Vec::new();
-    match request(args, bytes, NOW_UNIX_MS) {
+    let made = Made::default();
+    match request(args, bytes, &made, NOW_UNIX_MS) {
         Ok(Request::Command(query)) => {
             table::answer(&mut reply, Protocol::Resp3, &query);
         }

@@ -115,8 +115,7 @@ fn ask(session: &mut RawSession, shard: usize, at: NodeRef, id: u32) -> bool {
     let predicate = Predicate::Intersects;
     let root = RootPlace { record: at.slot.wrapping_sub(1), at };
     let command = TreeCommand::SearchAt { window: WINDOW, predicate, shard: shard as u8, root };
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     session.send(&Command::Of { key: b"", request }, id)
 }
 

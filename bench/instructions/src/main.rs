@@ -132,15 +132,9 @@ fn get_request(number: u64) -> Vec<u8> {
 
 /// What a shard does with a request between two frames.
 fn ask(shard: &mut Shard, request: &[u8]) {
-    #[cfg(not(feature = "before"))]
     let (command, hash) = {
         let (database, command, _) = Command::decode_within(request).expect("it was encoded");
         (command, shard.hash_of(database, &command))
-    };
-    #[cfg(feature = "before")]
-    let (command, hash) = {
-        let (command, _) = Command::decode(request).expect("it was encoded");
-        (command, command.key().map_or(shard.hash(b""), |key| shard.hash(key)))
     };
     shard.prefetch(hash);
     shard.prefetch_record(hash);
@@ -156,10 +150,7 @@ fn point(number: u64) -> (f64, f64) {
 fn put(shard: &mut Shard, id: u64) {
     let (x, y) = point(id);
     let rect = Rect::point(x, y).expect("finite");
-    #[cfg(not(feature = "before"))]
     tree(shard, TreeCommand::Put(remora_protocol::tree::PutObject::new(id, rect)));
-    #[cfg(feature = "before")]
-    tree(shard, TreeCommand::Put { id, rect, data: None, geometry: None });
 }
 
 fn search(shard: &mut Shard, at: u64) {
@@ -172,10 +163,6 @@ fn search(shard: &mut Shard, at: u64) {
 fn tree(shard: &mut Shard, command: TreeCommand<'_>) {
     let key = b"places";
     let hash = shard.hash(key);
-    let mut scratch = Vec::new();
-    #[cfg(not(feature = "before"))]
-    let command = Command::Of { key, request: command.request(&mut scratch).expect("sound") };
-    #[cfg(feature = "before")]
-    let command = Command::Tree { name: key, request: command.request(&mut scratch).expect("sound") };
+    let command = Command::Of { key, request: command.request().expect("sound") };
     black_box(shard.execute(&command, hash, NOW));
 }

@@ -182,6 +182,19 @@ impl Session {
         command: &Command<'_>,
         part: Option<&Part>,
     ) -> Result<Ticket, Error> {
+        let mut scratch = std::mem::take(&mut self.request_scratch);
+        let ticket = self.put_in(&mut scratch, (shard, hash), command, part);
+        self.request_scratch = scratch;
+        ticket
+    }
+
+    fn put_in(
+        &mut self,
+        scratch: &mut Vec<u8>,
+        (shard, hash): (usize, Option<KeyHash>),
+        command: &Command<'_>,
+        part: Option<&Part>,
+    ) -> Result<Ticket, Error> {
         self.check()?;
         if self.shards[shard].in_flight.back().is_none_or(|last| last.is_abandoned) {
             // Lease and right count from before the request was sent. While
@@ -190,7 +203,7 @@ impl Session {
             self.now()?;
         }
         let id = RequestId { session: self.number, sequence: self.shards[shard].next_sequence };
-        let (mut header, key, value) = command.encode(id.to_number());
+        let (mut header, key, value) = command.encode(id.to_number(), scratch);
         if value.len() > MAX_VALUE_BYTES {
             return Err(Error::ValueTooLong);
         }

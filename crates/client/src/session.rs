@@ -76,7 +76,7 @@ pub struct Session {
     /// The ids of those whose words are none.
     pub(crate) found_names: Names,
     /// What a request about a tree is made in.
-    pub(crate) tree_request: Vec<u8>,
+    pub(crate) request_scratch: Vec<u8>,
 }
 
 /// What a session keeps for one shard.
@@ -171,7 +171,7 @@ impl Session {
             works: Vec::new(),
             found: Vec::new(),
             found_names: Names::default(),
-            tree_request: Vec::new(),
+            request_scratch: Vec::new(),
             connection,
         })
     }

@@ -158,13 +158,8 @@ pub struct Place<'s> {
 
 impl Session {
     fn ask_tree(&mut self, name: &[u8], command: TreeCommand<'_>) -> Result<Answer, Error> {
-        let mut scratch = std::mem::take(&mut self.tree_request);
-        let asked = match command.request(&mut scratch) {
-            Ok(request) => self.ask(&Command::Of { key: name, request }),
-            Err(status) => Err(Error::Refused(status)),
-        };
-        self.tree_request = scratch;
-        asked
+        let request = command.request().map_err(Error::Refused)?;
+        self.ask(&Command::Of { key: name, request })
     }
 
     /// Makes an empty tree. False if there is one of that name.

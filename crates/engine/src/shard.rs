@@ -147,8 +147,7 @@ impl<J: Journal> Shard<J> {
 
     fn execute_write(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         if self.wants_room() {
-            let (_, key, value) = command.encode(0);
-            self.make_room(key.len() + value.len(), now);
+            self.make_room(given_bytes(command), now);
         }
         if self.store.has_dumps() && self.store.is_refused(command, hash) {
             return Reply::status(Status::TryAgain);
@@ -263,7 +262,7 @@ impl<J: Journal> Shard<J> {
     }
 
     fn execute_of(&mut self, on: On<'_>, request: Request<'_>) -> Reply<'_> {
-        let Some(at) = self.types.iter().position(|of| of.id().0 == request.type_id()) else {
+        let Some(at) = self.types.iter().position(|of| of.id() == request.kind()) else {
             return Reply::status(Status::Malformed);
         };
         if self.store.policy.is_some() && request.is_write() {
@@ -296,7 +295,7 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
         let depends_on = self.store.begin_command();
-        let begun = match self.of(Kind(request.type_id())) {
+        let begun = match self.of(request.kind()) {
             Some((of, store)) => of.begin_read(store, On { key, hash, now }, request),
             None => Err(Status::Malformed),
         };
@@ -436,6 +435,13 @@ impl<J: Journal> Shard<J> {
 }
 
 /// A reply that waits for what its command depends on.
+/// Bytes of the key and the value that a command brings.
+fn given_bytes(command: &Command<'_>) -> usize {
+    let mut scratch = Vec::new();
+    let (_, key, value) = command.encode(0, &mut scratch);
+    key.len() + value.len()
+}
+
 fn waiting(reply: Reply<'_>, depends_on: Option<Arc<AtomicU64>>) -> Reply<'_> {
     let wait = depends_on.map_or(0, |sequence| sequence.load(Ordering::Relaxed));
     Reply { wait, ..reply }

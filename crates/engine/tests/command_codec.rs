@@ -9,7 +9,8 @@ use remora_layout::limits::MAX_VALUE_BYTES;
 use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, Status};
 use remora_protocol::tree::TreeCommand;
 use remora_protocol::{
-    Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Operations, Pairs, Source,
+    Command, Condition, Dumped, ExpireCondition, Expiry, LoadStep, Operation, Pairs, Request,
+    Source,
 };
 use zerocopy::IntoBytes;
 
@@ -133,7 +134,8 @@ fn commands_round_trip() {
 
 /// Every operation's type and number, and some that are none.
 fn operations() -> Vec<[u8; 2]> {
-    let typed = Operations::all().flat_map(|of| (0..=of.count).map(|op| [of.type_id, op]));
+    let types = Request::TYPES.iter();
+    let typed = types.flat_map(|&(kind, count)| (0..=count).map(move |op| [kind.0, op]));
     let digest = [[0, Op::Digest as u8]];
     (0..=33).map(|op| [0, op]).chain(digest).chain(typed).collect()
 }
@@ -141,14 +143,13 @@ fn operations() -> Vec<[u8; 2]> {
 /// The value of a request for a refined search.
 fn refine() -> Vec<u8> {
     let shape = Shape::from_wkt("POINT (1 2)").unwrap();
-    let mut scratch = Vec::new();
     let refine = Refine::Intersects(shape).to_bytes();
-    let command = TreeCommand::Refine { refine: &refine, ids: None };
-    command.request(&mut scratch).unwrap();
-    let searched = scratch.clone();
-    TreeCommand::CountRefined { refine: &refine }.request(&mut scratch).unwrap();
-    assert_eq!(scratch, searched, "flags tell them apart");
-    scratch
+    let mut searched = Vec::new();
+    TreeCommand::Refine { refine: &refine, ids: None }.encode(&mut searched);
+    let mut counted = Vec::new();
+    TreeCommand::CountRefined { refine: &refine }.encode(&mut counted);
+    assert_eq!(counted, searched, "flags tell them apart");
+    searched
 }
 
 /// Bytes that are a request often enough: a header of sensible parts.
@@ -200,7 +201,7 @@ proptest! {
 fn every_operation_can_be_asked() {
     let is_one = |[of, op]: [u8; 2]| match of {
         0 => Op::from_number(op).is_some(),
-        of => Operations::all().any(|all| all.type_id == of && op < all.count),
+        of => Request::TYPES.iter().any(|&(kind, count)| kind.0 == of && op < count),
     };
     let strings = (0..=u8::MAX).map(|op| [0, op]);
     for [of, op] in strings.chain(operations()).filter(|&numbers| is_one(numbers)) {
@@ -217,7 +218,7 @@ fn every_operation_can_be_asked() {
             (bytes[0], bytes[3], bytes[8]) = (op, of, value.len() as u8);
             bytes.extend(value);
             (bytes[1], bytes[16]) = (flags, argument);
-            Command::decode(&bytes).ok().map(|(command, _)| command.encode(0).0)
+            Command::decode(&bytes).ok().map(|(command, _)| command.encode(0, &mut Vec::new()).0)
         });
         assert_eq!(plain.map(|header| [header.of, header.op]), Some([of, op]));
     }

@@ -19,8 +19,7 @@ fn shard(bytes: usize) -> Shard {
 }
 
 fn tree(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> Status {
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     let command = Command::Of { key: name, request };
     shard.execute(&command, shard.hash(name), NOW).status
 }

@@ -6,6 +6,7 @@ mod give;
 use give::{Answer, How, Place, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Digest, LargeSet, Now, Outcome, Shard, ShardOptions};
+use remora_geometry::Wkb;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
@@ -147,8 +148,7 @@ impl World {
     }
 
     fn tree_command(&mut self, place: Place<'_>, command: &TreeCommand<'_>) -> Answer {
-        let mut scratch = Vec::new();
-        let request = command.request(&mut scratch).unwrap();
+        let request = command.request().unwrap();
         self.of(place, &Command::Of { key: place.key, request })
     }
 
@@ -164,7 +164,7 @@ impl World {
             let data = (at % 5 == 0).then_some(&b"some bytes"[..]);
             let fields = (at % 4 == 0).then(|| Fields::parse(&fields).unwrap());
             let wkb = point_wkb(&rect);
-            let geometry = (at % 7 == 0).then_some(&wkb[..]);
+            let geometry = (at % 7 == 0).then_some(Wkb::known(&wkb, rect));
             let expiry = match at % 11 {
                 0 => Expiry::At(NOW.unix_ms + 1_000 + at),
                 _ => Expiry::Keep,

@@ -72,8 +72,7 @@ impl Fixture {
     }
 
     fn tree(&mut self, key: &[u8], command: &TreeCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
-        let mut scratch = Vec::new();
-        let request = command.request(&mut scratch).unwrap();
+        let request = command.request().unwrap();
         self.ask(&Command::Of { key, request })
     }
 

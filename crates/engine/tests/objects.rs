@@ -32,8 +32,7 @@ fn ask(shard: &mut Shard, command: &Command<'_>, now: Now) -> (Status, i64, Opti
 }
 
 fn tree(shard: &mut Shard, key: &[u8], command: TreeCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     ask(shard, &Command::Of { key, request }, NOW)
 }
 

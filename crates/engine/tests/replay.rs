@@ -8,6 +8,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::{
     Applied, ApplyError, Digest, Eviction, LargeSet, Now, Origin, Outcome, Shard, ShardOptions,
 };
+use remora_geometry::{Shape, Wkb};
 use remora_layout::database::Database;
 use remora_layout::limits::STAGE_IDLE_S;
 use remora_layout::rect::Rect;
@@ -347,7 +348,7 @@ impl Source {
         let fields = Fields::encode([(&b"a"[..], &texts[0][..]), (b"b", &texts[1])]);
         let fields = Fields::parse(fields.as_ref().unwrap()).unwrap();
         let rect = self.random.rect();
-        let wkb = remora_geometry::Shape::from_wkb(&point_wkb(&rect)).unwrap().to_wkb();
+        let wkb = Shape::from_wkb(&point_wkb(&rect)).unwrap().to_wkb();
         let data = self.random.bytes(90);
         let data = (!id.is_multiple_of(3)).then_some(&data[..]);
         let command = match self.random.below(10) {
@@ -356,7 +357,7 @@ impl Source {
             3 if self.random.one_in(6) => TreeCommand::Drop,
             4 | 5 => {
                 let rect = Rect::point(rect.min_x, rect.min_y).unwrap();
-                let geometry = Some(&wkb[..]);
+                let geometry = Some(Wkb::known(&wkb, rect));
                 TreeCommand::Put(PutObject { data, geometry, expiry, ..PutObject::new(name, rect) })
             }
             6 => TreeCommand::SetFields { id: name, fields },
@@ -370,8 +371,7 @@ impl Source {
     }
 
     fn tree_command(&mut self, key: &[u8], command: &TreeCommand<'_>) -> (Status, i64) {
-        let mut scratch = Vec::new();
-        let request = command.request(&mut scratch).unwrap();
+        let request = command.request().unwrap();
         self.ask(&Command::Of { key, request })
     }
 

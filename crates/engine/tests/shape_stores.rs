@@ -10,7 +10,7 @@ mod random;
 use random::Random;
 use remora_arena::{Journal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_geometry::{Refine, Shape};
+use remora_geometry::{Refine, Shape, Wkb};
 use remora_index::rtree::{Query, Search};
 use remora_layout::kind::Kind;
 use remora_layout::node::{Home, NodeRef, Proof};
@@ -47,8 +47,7 @@ impl Journal for Recorder {
 }
 
 fn ask(shard: &mut Shard<Recorder>, command: TreeCommand<'_>) -> (Status, Vec<u8>) {
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     let reply = shard.execute(&Command::Of { key: NAME, request }, shard.hash(NAME), NOW);
     (reply.status, reply.value.unwrap_or_default().to_vec())
 }
@@ -114,7 +113,7 @@ fn change(shard: &mut Shard<Recorder>, random: &mut Random, id: u64) {
     let status = match random.below(8) {
         0 => ask(shard, TreeCommand::Remove { id: id.into() }).0,
         1 => ask(shard, TreeCommand::put(id, rect, data, None)).0,
-        _ => ask(shard, TreeCommand::put(id, rect, data, Some(&wkb))).0,
+        _ => ask(shard, TreeCommand::put(id, rect, data, Some(Wkb::known(&wkb, rect)))).0,
     };
     assert_eq!(status, Status::Ok);
 }

@@ -6,7 +6,7 @@ mod random;
 use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions, Turn};
-use remora_geometry::{Refine, Shape, work_done};
+use remora_geometry::{Refine, Shape, Wkb, work_done};
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS, REFINE_TURN_WORK};
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict};
@@ -51,8 +51,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
 }
 
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> (Status, i64, Vec<u8>) {
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     let command = Command::Of { key: name, request };
     let reply = shard.execute(&command, shard.hash(name), NOW);
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
@@ -77,7 +76,7 @@ fn put(shard: &mut Shard, map: &mut Map, random: &mut Random, ids: u64) -> Statu
         _ => Some(vec![7; random.below(200) as usize * random.below(2) as usize]),
     };
     let (rect, wkb) = (shape.bounds(), shape.to_wkb());
-    let geometry = is_shape.then_some(&wkb[..]);
+    let geometry = is_shape.then_some(Wkb::known(&wkb, rect));
     let put = TreeCommand::put(id, rect, data.as_deref(), geometry);
     let (status, number, _) = ask(shard, b"t", put);
     if status == Status::Ok {
@@ -207,19 +206,17 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
     let put = |shard: &mut Shard, id: u64, turn: u64| {
         let shape = if id.is_multiple_of(2) { around(turn) } else { through(turn % 7) };
         let (rect, wkb) = (shape.bounds(), shape.to_wkb());
-        let put = TreeCommand::put(id, rect, None, Some(&wkb));
+        let put = TreeCommand::put(id, rect, None, Some(Wkb::known(&wkb, rect)));
         assert_eq!(ask(shard, b"t", put).0, Status::Ok);
     };
     (0..3_000).for_each(|id| put(&mut shard, id, id));
     let middle = Shape::from_wkt("POLYGON ((45 45, 55 45, 55 55, 45 55, 45 45))").unwrap();
     let bytes = Refine::Intersects(middle).to_bytes();
     let command = TreeCommand::Refine { refine: &bytes, ids: None };
-    let mut scratch = Vec::new();
-    let request: Request<'_> = command.request(&mut scratch).unwrap();
+    let request: Request<'_> = command.request().unwrap();
     let on = (&b"t"[..], shard.hash(b"t"));
     let mut search = shard.begin_read(on, request, Now::default()).unwrap();
-    let mut scratch = Vec::new();
-    let count = TreeCommand::CountRefined { refine: &bytes }.request(&mut scratch).unwrap();
+    let count = TreeCommand::CountRefined { refine: &bytes }.request().unwrap();
     let mut count = shard.begin_read(on, count, Now::default()).unwrap();
     let (mut found, mut turns) = (Vec::new(), 0);
     let mut counted = None;
@@ -256,26 +253,34 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
 fn what_makes_no_sense_is_refused() {
     let shape = Shape::from_wkt("LINESTRING (1 2, 3 4)").unwrap();
     let (rect, wkb) = (shape.bounds(), shape.to_wkb());
-    let mut scratch = Vec::new();
-    let mut put = |rect, geometry: &[u8]| {
-        let put = TreeCommand::put(1, rect, None, Some(geometry));
-        put.request(&mut scratch).err()
+    fn put(rect: Rect, geometry: Wkb<'_>) -> TreeCommand<'_> {
+        TreeCommand::put(1, rect, None, Some(geometry))
+    }
+    let known = |rect| Wkb::parse(&wkb).map(|geometry| put(rect, geometry).request().err());
+    assert_eq!(known(rect), Ok(None));
+    assert_eq!(known(Rect { max_x: 3.5, ..rect }), Ok(Some(Status::BadGeometry)));
+    // What a message says.
+    let sent = |wkb: &[u8]| {
+        let request = put(rect, Wkb::known(wkb, rect)).request().unwrap();
+        let mut bytes = Vec::new();
+        Command::Of { key: b"t", request }.encode_into(1, &mut bytes);
+        Command::decode(&bytes).err().map(|(status, _)| status)
     };
-    assert_eq!(put(rect, &wkb), None);
-    assert_eq!(put(Rect { max_x: 3.5, ..rect }, &wkb), Some(Status::BadGeometry));
-    assert_eq!(put(rect, &wkb[1..]), Some(Status::BadGeometry));
-    assert_eq!(put(rect, b""), Some(Status::BadGeometry));
-    assert_eq!(put(rect, &vec![0; MAX_GEOMETRY_BYTES + 1]), Some(Status::TooLarge));
+    assert_eq!(sent(&wkb), None);
+    assert_eq!(sent(&wkb[1..]), Some(Status::BadGeometry));
+    assert_eq!(sent(b""), Some(Status::BadGeometry));
+    assert_eq!(sent(&vec![0; MAX_GEOMETRY_BYTES + 1]), Some(Status::TooLarge));
     let bytes = Refine::Within(shape).to_bytes();
-    let mut refine = |refine: &[u8], ids: Option<&[u8]>| {
-        TreeCommand::Refine { refine, ids }.request(&mut scratch).err()
-    };
+    let refine =
+        |refine: &[u8], ids: Option<&[u8]>| TreeCommand::Refine { refine, ids }.request().err();
     assert_eq!(refine(&bytes, None), None);
     assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS])), None);
     assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS + 8])), Some(Status::TooLarge));
     assert_eq!(refine(&bytes, Some(&[0; 9])), Some(Status::Malformed));
-    assert_eq!(refine(&bytes[1..], None), Some(Status::BadGeometry));
+    // The geometry is parsed where the search begins.
     let mut shard = shard(16 << 20, Eviction::None);
+    let search = TreeCommand::Refine { refine: &bytes[1..], ids: None };
+    assert_eq!(ask(&mut shard, b"t", search).0, Status::BadGeometry);
     let search = TreeCommand::Refine { refine: &bytes, ids: None };
     assert_eq!(ask(&mut shard, b"t", search).0, Status::NoTree);
 }
@@ -329,13 +334,13 @@ fn a_comparison_of_long_geometries_pauses_between_turns() {
     assert_eq!(ask(&mut shard, b"t", create).0, Status::Ok);
     let wkb = shape.to_wkb();
     for id in 0..2u64 {
-        let put = TreeCommand::put(id, shape.bounds(), None, Some(&wkb));
+        let put =
+            TreeCommand::put(id, shape.bounds(), None, Some(Wkb::known(&wkb, shape.bounds())));
         assert_eq!(ask(&mut shard, b"t", put).0, Status::Ok);
     }
     let refine = Refine::Within(shape).to_bytes();
     let command = TreeCommand::Refine { refine: &refine, ids: None };
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     let mut read = shard.begin_read((b"t", shard.hash(b"t")), request, NOW).unwrap();
     let (begun, mut found, mut turns) = (work_done(), Vec::new(), 0);
     loop {

@@ -26,8 +26,7 @@ fn shard(eviction: Eviction) -> Shard {
 }
 
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>, now: Now) -> (Status, i64) {
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     let reply = shard.execute(&Command::Of { key: name, request }, shard.hash(name), now);
     (reply.status, reply.number)
 }

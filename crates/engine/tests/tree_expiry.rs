@@ -18,8 +18,7 @@ fn new_shard() -> Shard {
 }
 
 fn ask(shard: &mut Shard, key: &[u8], command: TreeCommand<'_>, now: Now) -> (Status, i64) {
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     let hash = shard.hash(key);
     let reply = shard.execute(&Command::Of { key, request }, hash, now);
     (reply.status, reply.number)
@@ -134,9 +133,8 @@ fn the_nearest_behind_many_that_have_expired_are_found_in_turns() {
             assert_eq!(ask(&mut shard, b"t", TreeCommand::Put(put), START), (Status::Ok, 1));
         }
         let now = Now { unix_ms: START.unix_ms + 10_000, ..LATE };
-        let mut scratch = Vec::new();
         let nearest = TreeCommand::Nearest { x: 1.0, y: 2.0, wanted: 2 };
-        let request = nearest.request(&mut scratch).unwrap();
+        let request = nearest.request().unwrap();
         let on = (&b"t"[..], shard.hash(b"t"));
         let mut read = shard.begin_read(on, request, now).unwrap();
         let (mut found, mut turns) = (Vec::new(), 0);

@@ -7,7 +7,7 @@ mod random;
 use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_geometry::{Refine, Shape};
+use remora_geometry::{Refine, Shape, Wkb};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     EXPIRE_TURN_OBJECTS, MAX_FIELDS_BYTES, MAX_OBJECT_ID_BYTES, MAX_RESOLVE_WORDS,
@@ -61,8 +61,7 @@ fn new_shard() -> Shard {
 type Answer = (Status, i64, Vec<u8>);
 
 fn ask_at(shard: &mut Shard, command: TreeCommand<'_>, now: Now) -> Answer {
-    let mut scratch = Vec::new();
-    let request = command.request(&mut scratch).unwrap();
+    let request = command.request().unwrap();
     let command = Command::Of { key: b"t", request };
     let reply = shard.execute(&command, shard.hash(b"t"), now);
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
@@ -146,7 +145,7 @@ impl Bed {
             2 if self.random.below(4) == 0 => Expiry::At(self.now_ms - self.random.below(2)),
             _ => Expiry::Keep,
         };
-        let geometry = has_geometry.then_some(&wkb[..]);
+        let geometry = has_geometry.then_some(Wkb::known(&wkb, rect));
         let put = PutObject { id: ObjectId::of_text(text), rect, data, geometry, fields, expiry };
         let (status, number, _) = self.ask(TreeCommand::Put(put));
         assert_eq!((status, number == 1), (Status::Ok, !self.model.contains_key(text)));
@@ -417,8 +416,7 @@ fn a_search_in_turns_gives_nothing_from_its_time_on() {
         let put = PutObject { expiry: Expiry::At(START_MS + 10), ..PutObject::new(&*name, rect) };
         ask_at(&mut shard, TreeCommand::Put(put), now);
     }
-    let mut scratch = Vec::new();
-    let request: Request<'_> = everything().request(&mut scratch).unwrap();
+    let request: Request<'_> = everything().request().unwrap();
     let on = (&b"t"[..], shard.hash(b"t"));
     let mut search = shard.begin_read(on, request, now).unwrap();
     let mut found = Vec::new();
@@ -438,9 +436,8 @@ fn a_search_in_turns_gives_nothing_from_its_time_on() {
 #[test]
 fn what_makes_no_sense_is_refused_and_limits_hold() {
     let rect = Rect::point(1.0, 2.0).unwrap();
-    let mut scratch = Vec::new();
     let long = vec![b'x'; MAX_OBJECT_ID_BYTES + 1];
-    let mut refused = |put: PutObject<'_>| TreeCommand::Put(put).request(&mut scratch).err();
+    let refused = |put: PutObject<'_>| TreeCommand::Put(put).request().err();
     let put = PutObject::new("x", rect);
     assert_eq!(refused(PutObject { id: ObjectId::Name(b""), ..put }), Some(Status::Malformed));
     assert_eq!(refused(PutObject { id: ObjectId::Name(&long), ..put }), Some(Status::TooLarge));
@@ -453,7 +450,7 @@ fn what_makes_no_sense_is_refused_and_limits_hold() {
         assert_eq!(refused(PutObject { expiry: Expiry::At(at_ms), ..put }), Some(status));
     }
     let words = vec![0; 8 * MAX_RESOLVE_WORDS + 8];
-    let mut resolve = |words| TreeCommand::Resolve { words }.request(&mut scratch).err();
+    let resolve = |words| TreeCommand::Resolve { words }.request().err();
     assert_eq!(resolve(&words), Some(Status::TooLarge));
     assert_eq!(resolve(&words[8..]), None);
     assert_eq!(resolve(&words[..7]), Some(Status::Malformed));

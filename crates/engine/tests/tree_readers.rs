@@ -73,8 +73,7 @@ impl World {
     }
 
     fn tree(&mut self, command: TreeCommand<'_>) -> (i64, Option<Vec<u8>>) {
-        let mut scratch = Vec::new();
-        let request = command.request(&mut scratch).unwrap();
+        let request = command.request().unwrap();
         self.ask(&Command::Of { key: TREE, request })
     }
 

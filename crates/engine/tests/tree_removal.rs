@@ -71,14 +71,12 @@ impl World {
     }
 
     fn tree(&mut self, command: TreeCommand<'_>) -> (Status, i64) {
-        let mut scratch = Vec::new();
-        let request = command.request(&mut scratch).unwrap();
+        let request = command.request().unwrap();
         self.ask(&Command::Of { key: KEY, request }, NOW)
     }
 
     fn root(&mut self) -> RootPlace {
-        let mut scratch = Vec::new();
-        let request = TreeCommand::Info.request(&mut scratch).unwrap();
+        let request = TreeCommand::Info.request().unwrap();
         let command = Command::Of { key: KEY, request };
         let reply = self.shard.execute(&command, self.shard.hash(KEY), NOW);
         let words = <[u64; TREE_INFO_WORDS]>::read_from_bytes(reply.value.unwrap()).unwrap();

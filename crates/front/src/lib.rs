@@ -23,4 +23,4 @@ mod types;
 
 pub use error::CommandError;
 pub use request::{Request, request};
-pub use resp::{Args, Parsed, Protocol, ProtocolError, Value, Words, parse};
+pub use resp::{Args, Made, Parsed, Protocol, ProtocolError, Value, Words, parse};

@@ -4,7 +4,7 @@
 use remora_front::geo_reply::{FoundReply, stored};
 use remora_front::request::{GeoForm, GeoRender, Order, Render, Stored};
 use remora_front::resp::encode;
-use remora_front::{Args, CommandError, Parsed, Protocol, Request, parse, request};
+use remora_front::{Args, CommandError, Made, Parsed, Protocol, Request, parse, request};
 use remora_layout::limits::MAX_MEMBER_BYTES;
 use remora_protocol::geo::{GeoCommand, Place, Places};
 use remora_protocol::geo::{Position, Shape};
@@ -15,7 +15,7 @@ fn with<T>(words: &[&[u8]], look: impl FnOnce(Result<Request<'_>, CommandError>)
     encode::request(&mut bytes, words);
     let mut args = Args::new();
     assert_eq!(parse(&bytes, &mut args), Ok(Parsed::Request { consumed: bytes.len() }));
-    look(request(&args, &bytes, 0))
+    look(request(&args, &bytes, &Made::default(), 0))
 }
 
 fn split(line: &str) -> Vec<&[u8]> {

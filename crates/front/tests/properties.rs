@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use remora_front::resp::{ParsedValue, encode};
-use remora_front::{Args, Parsed, Protocol, Value, parse, request};
+use remora_front::{Args, Made, Parsed, Protocol, Value, parse, request};
 
 fn words(args: &Args, bytes: &[u8]) -> Vec<Vec<u8>> {
     (0..args.len()).map(|index| args.get(index, bytes).to_vec()).collect()
@@ -131,7 +131,7 @@ proptest! {
         prop_assert_eq!(found, expected);
         if let Ok(Parsed::Request { .. }) = expected {
             prop_assert_eq!(words(&pieces, &bytes), words(&whole, &bytes));
-            let _ = request(&whole, &bytes, 1_700_000_000_000);
+            let _ = request(&whole, &bytes, &Made::default(), 1_700_000_000_000);
         }
     }
 
@@ -165,7 +165,7 @@ proptest! {
         let mut args = Args::new();
         parse(&bytes, &mut args).unwrap();
         for now in [0, 1_700_000_000_000, u64::MAX] {
-            match request(&args, &bytes, now) {
+            match request(&args, &bytes, &Made::default(), now) {
                 Ok(remora_front::Request::Command(query)) => {
                     for protocol in [Protocol::Resp2, Protocol::Resp3] {
                         let mut reply = Vec::new();

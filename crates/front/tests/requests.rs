@@ -4,7 +4,7 @@
 use remora_front::request::{ClientAttribute, Hello, Render, Unit};
 use remora_front::resp::encode;
 use remora_front::table::answer;
-use remora_front::{Args, Parsed, Protocol, Request, Value, parse, request};
+use remora_front::{Args, Made, Parsed, Protocol, Request, Value, parse, request};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 use remora_protocol::message::Status;
@@ -21,7 +21,7 @@ fn with<T>(
     encode::request(&mut bytes, words);
     let mut args = Args::new();
     assert_eq!(parse(&bytes, &mut args), Ok(Parsed::Request { consumed: bytes.len() }));
-    look(request(&args, &bytes, NOW))
+    look(request(&args, &bytes, &Made::default(), NOW))
 }
 
 fn split(line: &str) -> Vec<&[u8]> {

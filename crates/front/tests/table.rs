@@ -2,7 +2,7 @@
 
 use remora_front::resp::encode;
 use remora_front::table::{Argument, CommandSpec, Flag, Kind, TABLE, all};
-use remora_front::{Args, CommandError, parse, request};
+use remora_front::{Args, CommandError, Made, parse, request};
 use std::path::Path;
 
 #[test]
@@ -77,7 +77,7 @@ fn arity_and_parser_agree() {
             encode::request(&mut bytes, &list);
             let mut args = Args::new();
             parse(&bytes, &mut args).unwrap();
-            let refused = matches!(request(&args, &bytes, 0), Err(CommandError::WrongArity(name))
+            let refused = matches!(request(&args, &bytes, &Made::default(), 0), Err(CommandError::WrongArity(name))
                     if name == spec.name);
             // Some commands know more than an arity can say.
             let pairs_or_ping = match spec.name {

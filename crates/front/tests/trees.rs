@@ -4,8 +4,8 @@
 use remora_front::request::{ObjectForm, ObjectParts, Render};
 use remora_front::resp::encode;
 use remora_front::tree_reply::{self, ObjectsReply};
-use remora_front::{Args, CommandError, Parsed, Protocol, Request, parse, request};
-use remora_geometry::{Refine, Shape};
+use remora_front::{Args, CommandError, Made, Parsed, Protocol, Request, parse, request};
+use remora_geometry::{Refine, Shape, Wkb};
 use remora_layout::limits::{
     MAX_FIELDS, MAX_FIELDS_BYTES, MAX_NEAREST, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, NODE_ENTRIES,
     RESP_MAX_REPLY_BYTES, STREAM_BYTES,
@@ -27,7 +27,7 @@ fn with<T>(words: &[&[u8]], look: impl FnOnce(Result<Request<'_>, CommandError>)
     encode::request(&mut bytes, words);
     let mut args = Args::new();
     assert_eq!(parse(&bytes, &mut args), Ok(Parsed::Request { consumed: bytes.len() }));
-    look(request(&args, &bytes, 0))
+    look(request(&args, &bytes, &Made::default(), 0))
 }
 
 fn split(line: &str) -> Vec<&[u8]> {
@@ -156,7 +156,7 @@ fn ids_fields_and_expiries_are_understood() {
     let made = |line: &str, expected: TreeCommand<'_>| {
         with(&split(line), |found| match found {
             Ok(Request::Object { key: b"t", request, .. }) => {
-                assert_eq!(TreeCommand::of(request.request()), expected, "{line}");
+                assert_eq!(TreeCommand::of(request), expected, "{line}");
             }
             other => panic!("{line}: {other:?}"),
         });
@@ -195,12 +195,16 @@ fn geometries_are_understood() {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             with(&words, |found| match found {
                 Ok(Request::Object { key: b"t", request, reply }) => {
-                    let TreeCommand::Put(put) = TreeCommand::of(request.request()) else {
+                    let TreeCommand::Put(put) = TreeCommand::of(request) else {
                         panic!("{request:?}")
                     };
                     let wkb = polygon.to_wkb();
                     let wanted = PutObject::new(7, polygon.bounds());
-                    let wanted = PutObject { data: expected, geometry: Some(&wkb), ..wanted };
+                    let wanted = PutObject {
+                        data: expected,
+                        geometry: Some(Wkb::known(&wkb, wanted.rect)),
+                        ..wanted
+                    };
                     assert_eq!((put, reply.command), (wanted, "rtree.add"));
                 }
                 other => panic!("{other:?}"),

@@ -20,7 +20,7 @@ mod wkb;
 
 pub use geo_types;
 pub use refine::{Comparison, Refine, is_point, work_done};
-pub use shape::Shape;
+pub use shape::{Shape, Wkb};
 
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_GEOMETRY_COORDINATE, MAX_GEOMETRY_DEPTH};
 

@@ -75,18 +75,46 @@ impl Shape {
         Self::new(wkb::read(bytes)?)
     }
 
-    /// The bounds of the geometry that WKB encodes: [`Shape::from_wkb`] for who
-    /// does not compare it.
-    pub fn bounds_of_wkb(bytes: &[u8]) -> Result<Rect, ShapeError> {
-        checked(&wkb::read(bytes)?)
-    }
-
     /// Its WKB, in little endian: equal geometries have equal bytes, but for
     /// the sign of zero.
     pub fn to_wkb(&self) -> Vec<u8> {
         let mut out = Vec::new();
         wkb::write(&self.geometry, &mut out);
         out
+    }
+}
+
+/// WKB that has passed every check of a [`Shape`], and the bounds of its geometry.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Wkb<'a> {
+    bytes: &'a [u8],
+    bounds: Rect,
+}
+
+impl<'a> Wkb<'a> {
+    /// Checks the bytes, and keeps them as they are: [`Shape::from_wkb`] for a caller
+    /// that does not compare the geometry.
+    ///
+    /// # Errors
+    /// They are no good geometry.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ShapeError> {
+        Ok(Self { bounds: checked(&wkb::read(bytes)?)?, bytes })
+    }
+
+    /// Bytes that were checked before, as those of an object's record or of
+    /// [`Shape::to_wkb`], and the geometry's bounds.
+    pub const fn known(bytes: &'a [u8], bounds: Rect) -> Self {
+        Self { bytes, bounds }
+    }
+
+    /// The bytes.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The smallest rectangle that contains the geometry.
+    pub const fn bounds(&self) -> Rect {
+        self.bounds
     }
 }
 

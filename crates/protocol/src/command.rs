@@ -7,7 +7,7 @@
 
 use crate::moved::{Dumped, LoadStep};
 use crate::pairs::Pairs;
-use crate::request::Request;
+use crate::types::Request;
 use remora_layout::database::Database;
 
 /// When a SET takes effect.
@@ -53,7 +53,7 @@ pub enum ExpireCondition {
 }
 
 /// One request to one shard. Keys and values borrow from the message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Command<'a> {
     /// The value, with a pointer and a lease.
     Get {

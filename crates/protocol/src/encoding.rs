@@ -5,8 +5,9 @@ use crate::command::{Command, Condition, ExpireCondition, Expiry};
 use crate::message::{Op, RequestHeader, Status, form};
 use crate::moved::{Dumped, LoadStep};
 use crate::pairs::Pairs;
-use crate::request::Request;
+use crate::types::{Encoded, Request};
 use remora_layout::database::Database;
+use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -48,15 +49,19 @@ fn header(
 }
 
 impl<'a> Command<'a> {
-    /// The header of the encoded command, for database 0; key and value follow
-    /// it. Another database goes into its form ([`form::within`]).
+    /// The header of the encoded command, for database 0; key and value follow it. Another
+    /// database goes into its form ([`form::within`]). `scratch` is overwritten if the
+    /// value has to be made.
     #[inline]
-    pub fn encode(&self, id: u32) -> (RequestHeader, &'a [u8], &'a [u8]) {
+    pub fn encode<'s>(
+        &'s self,
+        id: u32,
+        scratch: &'s mut Vec<u8>,
+    ) -> (RequestHeader, &'s [u8], &'s [u8]) {
         let none: &[u8] = &[];
-        if let Self::Of { key, request: Request { operations, op, flags, argument, value } } = *self
-        {
-            let of = operations.type_id;
-            return (header(of, op, flags, argument, (key, value), id), key, value);
+        if let Self::Of { key, request } = self {
+            let Encoded { op, flags, argument, value } = request.encode(scratch);
+            return (header(request.kind().0, op, flags, argument, (key, value), id), key, value);
         }
         let (op, flags, argument, key, value) = match *self {
             Self::Get { key } => (Op::Get, 0, 0, key, none),
@@ -134,7 +139,8 @@ impl<'a> Command<'a> {
 
     /// Appends the encoded command, for a database, to `out`.
     pub fn encode_within(&self, database: Database, id: u32, out: &mut Vec<u8>) {
-        let (mut header, key, value) = self.encode(id);
+        let mut scratch = Vec::new();
+        let (mut header, key, value) = self.encode(id, &mut scratch);
         header.form = form::within(database);
         out.reserve(size_of_val(&header) + key.len() + value.len());
         out.extend_from_slice(header.as_bytes());
@@ -184,8 +190,9 @@ impl<'a> Command<'a> {
             if key.len() > MAX_KEY_BYTES {
                 return Err((Status::TooLarge, id));
             }
-            let numbers = (header.of, header.op);
-            let request = Request::check(numbers, header.flags, header.argument.get(), value);
+            let (op, flags, argument) = (header.op, header.flags, header.argument.get());
+            let from = Encoded { op, flags, argument, value };
+            let request = Request::decode(Kind(header.of), from);
             let request = request.map_err(|status| (status, id))?;
             return if header.form & form::MASK == 0 {
                 Ok((Self::Of { key, request }, id))

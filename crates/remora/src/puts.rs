@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use remora_client::{Error, ObjectId, PutObject, Rect, Session, TreeSettings};
+use remora_geometry::Wkb;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::tree::TreeCommand;
@@ -14,7 +15,6 @@ const OUTSTANDING: usize = 64;
 pub struct Puts {
     session: Session,
     name: Vec<u8>,
-    scratch: Vec<u8>,
     counts: PutCounts,
 }
 
@@ -30,8 +30,8 @@ pub struct PutCounts {
 impl Puts {
     /// Puts into the tree of this name.
     pub fn new(session: Session, name: &[u8]) -> Self {
-        let (scratch, counts) = (Vec::new(), PutCounts::default());
-        Self { session, name: name.to_vec(), scratch, counts }
+        let counts = PutCounts::default();
+        Self { session, name: name.to_vec(), counts }
     }
 
     /// Makes the tree; `false` if it is there.
@@ -52,8 +52,9 @@ impl Puts {
         geometry: Option<&[u8]>,
         data: Option<&[u8]>,
     ) -> anyhow::Result<()> {
+        let geometry = geometry.map(|wkb| Wkb::known(wkb, rect));
         let put = TreeCommand::Put(PutObject { data, geometry, ..PutObject::new(id, rect) });
-        let request = put.request(&mut self.scratch).map_err(Error::Refused)?;
+        let request = put.request().map_err(Error::Refused)?;
         self.session.submit(&Command::Of { key: &self.name, request })?;
         if self.session.in_flight() >= OUTSTANDING {
             self.take_until(OUTSTANDING / 2)?;

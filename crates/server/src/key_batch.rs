@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The command of one key.
 pub type KeyCommand = fn(&[u8]) -> Command<'_>;
-/// The request that changes the part of an object with this name; the memory is for it.
-pub type PartRequest = for<'a> fn(&'a [u8], &'a mut Vec<u8>) -> Request<'a>;
+/// The request that changes the part of an object with this name.
+pub type PartRequest = fn(&[u8]) -> Request<'_>;
 
 /// What is done with each of them.
 #[derive(Clone)]
@@ -40,10 +40,10 @@ const KEYS_PER_PART: usize = RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN;
 impl Each {
     /// The command for one of them.
     #[inline]
-    pub fn command<'a>(&'a self, word: &'a [u8], scratch: &'a mut Vec<u8>) -> Command<'a> {
+    pub fn command<'a>(&'a self, word: &'a [u8]) -> Command<'a> {
         match self {
             Self::Key(of) => of(word),
-            Self::Part(key, request) => Command::Of { key, request: request(word, scratch) },
+            Self::Part(key, request) => Command::Of { key, request: request(word) },
         }
     }
 
@@ -212,16 +212,13 @@ pub struct KeyWork {
     wait: u64,
     /// The value of the last key, and bytes of it that are copied.
     download: Option<(Download, usize)>,
-    /// What a command is encoded in.
-    scratch: Vec<u8>,
 }
 
 impl KeyWork {
     /// Nothing is executed yet.
     pub fn new(batch: KeyBatch) -> Self {
         let found = KeyReplies(Vec::with_capacity(batch.keys() * REPLY_HEAD_BYTES));
-        let scratch = Vec::new();
-        Self { batch, done: 0, found, value_bytes: 0, wait: 0, download: None, scratch }
+        Self { batch, done: 0, found, value_bytes: 0, wait: 0, download: None }
     }
 
     /// Bytes of the answers so far.
@@ -267,13 +264,13 @@ impl KeyWork {
         (until, until_bytes): (usize, usize),
         now: Now,
     ) {
-        let Self { batch, found, scratch, .. } = self;
+        let Self { batch, found, .. } = self;
         let until = until.min(self.done + RESP_REQUESTS_AHEAD);
         let some = &batch.keys[self.done..until];
         some.iter().for_each(|(hash, _)| shard.prefetch(*hash));
         some.iter().for_each(|(hash, _)| shard.prefetch_record(*hash));
         for at in self.done..until {
-            let command = batch.each.command(batch.key(at), scratch);
+            let command = batch.each.command(batch.key(at));
             self.done += 1;
             match shard.execute_or_stream(&command, batch.keys[at].0, now) {
                 Outcome::Reply(Reply { status, number, value, wait, .. }) => {

@@ -19,12 +19,12 @@ const ROOMS: &[&str] = &[
 /// The folders of the types.
 const FOLDERS: &str = "crates/engine/src/types/";
 /// What the types can be asked.
-const OPERATIONS: &str = "crates/protocol/src/";
+const OPERATIONS: &str = "crates/protocol/src/types/";
 /// The kinds of records.
 const KINDS: &str = "crates/layout/src/kind.rs";
 /// The lists of all types, and of their commands.
 const REGISTRIES: &[&str] = &[
-    "crates/protocol/src/request.rs",
+    "crates/protocol/src/types/mod.rs",
     "crates/engine/src/types/mod.rs",
     "crates/front/src/types/mod.rs",
 ];
@@ -62,7 +62,7 @@ const MORE: &[More] = &[
         folder: "rtree",
         words: &["tree", "trees"],
         places: &[
-            "crates/protocol/src/tree/",
+            "crates/protocol/src/types/tree/",
             "crates/layout/src/tree.rs",
             "crates/layout/src/node.rs",
             "crates/layout/src/object.rs",
@@ -191,7 +191,7 @@ fn named(tree: &Tree, folder: &str) -> Named {
     let more = MORE.iter().find(|more| more.folder == folder);
     let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
     let mut own = vec![format!("{FOLDERS}{folder}/")];
-    for room in ["protocol/src", "front/src/types", "index/src", "client/src"] {
+    for room in ["protocol/src/types", "front/src/types", "index/src", "client/src"] {
         // Nothing but a type's file has its name, or lies in a folder of that name.
         let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
         if !is_taken {
@@ -324,9 +324,9 @@ mod tests {
             (KINDS, KINDS_TEXT),
             ("crates/engine/src/types/string/mod.rs", "Kind::STRING;"),
             ("crates/engine/src/types/hash/mod.rs", "Kind::HASH;"),
-            ("crates/protocol/src/hash.rs", "pub enum HashCommand {}"),
+            ("crates/protocol/src/types/hash.rs", "pub enum HashCommand {}"),
             ("crates/engine/src/types/geo/mod.rs", "Kind::GEO; Kind::GEO_MEMBER; tree();"),
-            ("crates/protocol/src/geo/mod.rs", "pub enum GeoCommand {}"),
+            ("crates/protocol/src/types/geo/mod.rs", "pub enum GeoCommand {}"),
             ("crates/engine/src/types/rtree/mod.rs", "Kind::RTREE;"),
             ("crates/engine/src/types/bcount/mod.rs", "Kind::BOUNDED;"),
             ("crates/protocol/src/bcount.rs", "pub enum CounterCommand {}"),

@@ -8,7 +8,6 @@ use remora_index::rtree::{Object, Query};
 use remora_layout::limits::{MAX_NEAREST, MAX_OBJECT_ID_BYTES};
 use remora_layout::node::ENTRY_BYTES;
 use remora_layout::object::is_surrogate;
-use remora_layout::rect::RECT_BYTES;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{FoundObjects, TreeCommand};
@@ -109,8 +108,7 @@ impl Session {
         command: TreeCommand<'_>,
         mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<(Counts, u64), Error> {
-        let mut scratch = Vec::with_capacity(RECT_BYTES);
-        let request = command.request(&mut scratch).map_err(Error::Refused)?;
+        let request = command.request().map_err(Error::Refused)?;
         let ticket = self.send_to(shard, &Command::Of { key: name, request })?;
         let mut counts = Counts::default();
         // Bounded by the bytes that a search may give.

@@ -3,7 +3,7 @@
 use super::Place;
 use crate::error::Error;
 use crate::session::Session;
-use remora_geometry::Shape;
+use remora_geometry::{Shape, Wkb};
 use remora_layout::object::Carried;
 use remora_layout::rect::Rect;
 use remora_protocol::message::Status;
@@ -51,7 +51,8 @@ impl Session {
         data: Option<&[u8]>,
     ) -> Result<bool, Error> {
         let (rect, wkb) = (shape.bounds(), shape.to_wkb());
-        let put = PutObject { data, geometry: Some(&wkb), ..PutObject::new(id, rect) };
+        let put =
+            PutObject { data, geometry: Some(Wkb::known(&wkb, rect)), ..PutObject::new(id, rect) };
         self.put_object(name, &put)
     }
 

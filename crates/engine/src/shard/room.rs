@@ -7,7 +7,7 @@
 //! holds memory, is executed again, once that is free: a plan that fails leaves no
 //! trace, and what a command has done before it failed it does not do twice.
 
-use super::Shard;
+use super::{Shard, given_bytes};
 use crate::store::Now;
 use remora_arena::{Journal, kind_of};
 use remora_layout::hash::KeyHash;
@@ -44,8 +44,7 @@ impl<J: Journal> Shard<J> {
             let number = number + counted;
             self.weigh();
             if status == Status::OutOfMemory {
-                let (_, key, given) = command.encode(0);
-                if self.make_more_room(&mut tries, key.len() + given.len(), now) {
+                if self.make_more_room(&mut tries, given_bytes(command), now) {
                     counted = number;
                     continue;
                 }

@@ -68,7 +68,7 @@ impl<J: Journal> Store<J> {
         let sequence = if self.is_applying {
             pass(&mut self.log)
         } else {
-            let (mut header, key, value) = command.encode(0);
+            let (mut header, key, value) = command.encode(0, &mut self.entry_scratch);
             header.form = form::within(database);
             self.log.append([header.as_bytes(), key, value]).sequence
         };

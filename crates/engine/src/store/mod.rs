@@ -256,6 +256,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) requests_bytes: u64,
     /// What is changed and not yet durable; none where changes are at once.
     lag: Option<Box<durable::Lag>>,
+    /// What an entry's value is made in.
+    entry_scratch: Vec<u8>,
     /// Pages of the arena that are set aside for what types keep on the heap.
     pub(crate) cover: heap::Cover,
     /// Objects in trees that expire: they want ticks.
@@ -335,6 +337,7 @@ impl<J: Journal> Store<J> {
             set_aside_bytes: 0,
             requests_bytes: 0,
             lag,
+            entry_scratch: Vec::new(),
             cover: heap::Cover::default(),
             due_objects: 0,
         }

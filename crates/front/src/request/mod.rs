@@ -37,13 +37,13 @@ pub use trees::{ObjectForm, ObjectParts, kind_name};
 
 use crate::error::{CommandError, excerpt};
 use crate::object_reply::ObjectReply;
-use crate::resp::{Args, Words};
+use crate::resp::{Args, Made, Words};
 use crate::table::{self, CommandSpec};
 use remora_geometry::Refine;
 use remora_layout::database::Database;
 use remora_protocol::message::Status;
 use remora_protocol::tree::TreeCommand;
-use remora_protocol::{Command, OwnedRequest};
+use remora_protocol::{self as protocol, Command};
 
 /// Unit of a TTL's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,7 +126,8 @@ pub enum Render {
     Object(&'static ObjectReply),
 }
 
-/// One request of a RESP connection. Everything borrows from its bytes.
+/// One request of a RESP connection. Everything borrows from its bytes, or from what was
+/// made of them.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     /// PING, with the text to send back.
@@ -217,7 +218,7 @@ pub enum Request<'a> {
         /// The key.
         key: &'a [u8],
         /// What is asked.
-        request: OwnedRequest,
+        request: protocol::Request<'a>,
         /// How the reply is made.
         reply: &'static ObjectReply,
     },
@@ -251,7 +252,7 @@ pub enum Request<'a> {
 }
 
 /// The request that parsed arguments make. Relative expiries are counted from
-/// `now_unix_ms`.
+/// `now_unix_ms`. `made` is empty before.
 ///
 /// An empty request (no arguments) has no answer in Redis: skip it. Here it is
 /// an unknown command.
@@ -262,9 +263,10 @@ pub enum Request<'a> {
 pub fn request<'a>(
     args: &'a Args,
     buffer: &'a [u8],
+    made: &'a Made,
     now_unix_ms: u64,
 ) -> Result<Request<'a>, CommandError> {
-    let words = Words::new(args, buffer);
+    let words = Words::new(args, buffer, made);
     let spec = command(words)?;
     (spec.parse)(words, now_unix_ms)
 }

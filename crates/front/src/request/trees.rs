@@ -7,7 +7,7 @@ use super::{Render, Request};
 use crate::error::{CommandError, excerpt};
 use crate::object_reply::{ListForm, ObjectReply, Shape as ReplyShape};
 use crate::resp::Words;
-use remora_geometry::{Refine, Shape};
+use remora_geometry::{Refine, Shape, Wkb};
 use remora_layout::limits::{
     MAX_FIELDS, MAX_NEAREST, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES,
 };
@@ -99,11 +99,10 @@ fn id(word: &[u8]) -> Result<ObjectId<'_>, CommandError> {
 }
 
 /// A request whose parts were made for it.
-fn made<'a>(words: Words<'a>, command: TreeCommand<'_>, reply: &'static ObjectReply) -> Parsed<'a> {
-    let mut scratch = Vec::new();
+fn made<'a>(words: Words<'a>, command: TreeCommand<'a>, reply: &'static ObjectReply) -> Parsed<'a> {
     // What each part may be has been checked.
-    let request = command.request(&mut scratch).map_err(|_| CommandError::Syntax)?;
-    Ok(Request::Object { key: key(words.get(1))?, request: request.into(), reply })
+    let request = command.request().map_err(|_| CommandError::Syntax)?;
+    Ok(Request::Object { key: key(words.get(1))?, request, reply })
 }
 
 /// Minx, miny, maxx and maxy, from one argument on.
@@ -226,7 +225,7 @@ fn fields(words: Words<'_>, from: usize, to: usize) -> Result<Vec<u8>, CommandEr
 /// An object to be put; what is left of the words are its parts.
 fn put<'a>(
     words: Words<'a>,
-    (rect, geometry): (Rect, Option<&[u8]>),
+    (rect, geometry): (Rect, Option<Wkb<'a>>),
     at: usize,
     (now_unix_ms, command): (u64, &'static str),
 ) -> Parsed<'a> {
@@ -237,7 +236,7 @@ fn put<'a>(
         let put = PutObject { data, expiry, ..PutObject::new(id, rect) };
         return request(words, TreeCommand::Put(put), Render::Number("rtree.add"));
     }
-    let fields = parts.fields.as_deref().and_then(Fields::parse);
+    let fields = parts.fields.map(|fields| words.keep(fields)).and_then(Fields::parse);
     made(words, TreeCommand::Put(PutObject { id, rect, data, geometry, fields, expiry }), &ADDED)
 }
 
@@ -245,7 +244,8 @@ pub(crate) fn rtree_add(words: Words<'_>, now: u64) -> Parsed<'_> {
     let now = (now, "rtree.add");
     if words.is(3, "geometry") {
         let shape = shape(words.get(4))?;
-        return put(words, (shape.bounds(), Some(&shape.to_wkb())), 5, now);
+        let geometry = Wkb::known(words.keep(shape.to_wkb()), shape.bounds());
+        return put(words, (shape.bounds(), Some(geometry)), 5, now);
     }
     if words.len() < 7 {
         return Err(CommandError::Syntax);
@@ -264,7 +264,7 @@ pub(crate) fn rtree_fset(words: Words<'_>, _now: u64) -> Parsed<'_> {
         return Err(CommandError::Syntax);
     }
     let (id, fields) = (id(words.get(2))?, fields(words, 3, words.len())?);
-    let fields = Fields::parse(&fields).unwrap_or_default();
+    let fields = Fields::parse(words.keep(fields)).unwrap_or_default();
     made(words, TreeCommand::SetFields { id, fields }, &FIELDS_SET)
 }
 
@@ -274,7 +274,7 @@ pub(crate) fn rtree_fget(words: Words<'_>, _now: u64) -> Parsed<'_> {
     }
     let mut names = Vec::new();
     (3..words.len()).for_each(|at| Items::push(&mut names, words.get(at)));
-    let names = Items::parse(&names).ok_or(CommandError::Syntax)?;
+    let names = Items::parse(words.keep(names)).ok_or(CommandError::Syntax)?;
     made(words, TreeCommand::GetFields { id: id(words.get(2))?, names }, &FIELDS)
 }
 

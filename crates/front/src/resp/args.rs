@@ -1,5 +1,7 @@
 //! The arguments of one request, without a copy where that is possible.
 
+use std::cell::OnceCell;
+
 /// Argument slots that a connection keeps between requests; more, left by one
 /// huge request, are given back.
 const KEPT_ARGS: usize = 4096;
@@ -81,18 +83,43 @@ impl Args {
     }
 }
 
-/// Arguments together with the buffer that they lie in.
+/// Bytes that a request makes of its arguments, such as a list of them or a geometry: it
+/// borrows them as it does its arguments.
+#[derive(Debug, Default)]
+pub struct Made([OnceCell<Vec<u8>>; MADE_PARTS]);
+
+/// No request makes more parts: a tree's object has a geometry and fields.
+const MADE_PARTS: usize = 2;
+
+impl Made {
+    /// Keeps some bytes.
+    ///
+    /// # Panics
+    /// It keeps [`MADE_PARTS`] already.
+    fn keep(&self, bytes: Vec<u8>) -> &[u8] {
+        let free = self.0.iter().find(|part| part.get().is_none());
+        free.expect("a request makes two parts at most").get_or_init(|| bytes)
+    }
+}
+
+/// Arguments together with the buffer that they lie in, and what is made of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     args: &'a Args,
     buffer: &'a [u8],
+    made: &'a Made,
 }
 
 impl<'a> Words<'a> {
     /// The arguments of a request that was parsed from `buffer`.
     #[inline]
-    pub const fn new(args: &'a Args, buffer: &'a [u8]) -> Self {
-        Self { args, buffer }
+    pub const fn new(args: &'a Args, buffer: &'a [u8], made: &'a Made) -> Self {
+        Self { args, buffer, made }
+    }
+
+    /// Keeps bytes that were made of the arguments, as long as those.
+    pub(crate) fn keep(&self, bytes: Vec<u8>) -> &'a [u8] {
+        self.made.keep(bytes)
     }
 
     /// Number of arguments, the command's name included.

@@ -8,7 +8,7 @@ mod skip;
 mod value;
 mod value_write;
 
-pub use args::{Args, Words};
+pub use args::{Args, Made, Words};
 pub use encode::Protocol;
 pub use parse::{Parsed, ProtocolError, parse, peek_key, peek_words};
 pub use skip::{Skip, Skipped};

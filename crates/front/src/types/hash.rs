@@ -63,14 +63,14 @@ static INCREMENT_FLOAT: ObjectReply = ObjectReply {
 
 fn request<'a>(
     words: Words<'a>,
-    command: &HashCommand<'_>,
+    command: HashCommand<'a>,
     reply: &'static ObjectReply,
 ) -> Parsed<'a> {
-    Ok(Request::Object { key: key(words.get(1))?, request: command.request().into(), reply })
+    Ok(Request::Object { key: key(words.get(1))?, request: command.request(), reply })
 }
 
 /// The arguments from `from` on, as names or, if `step` is 2, names and values.
-fn items(words: Words<'_>, from: usize, step: usize) -> Result<Vec<u8>, CommandError> {
+fn items(words: Words<'_>, from: usize, step: usize) -> Result<Items<'_>, CommandError> {
     if words.len() - from > MAX_COMMAND_ITEMS {
         return Err(CommandError::TooManyItems);
     }
@@ -81,7 +81,7 @@ fn items(words: Words<'_>, from: usize, step: usize) -> Result<Vec<u8>, CommandE
         let item = if is_value { value(words.get(at))? } else { key(words.get(at))? };
         Items::push(&mut list, item);
     }
-    Ok(list)
+    Ok(parsed(words.keep(list)))
 }
 
 fn parsed(list: &[u8]) -> Items<'_> {
@@ -92,8 +92,7 @@ fn set_as<'a>(words: Words<'a>, reply: &'static ObjectReply) -> Parsed<'a> {
     if words.len() % 2 == 1 {
         return Err(CommandError::WrongArity(reply.command));
     }
-    let list = items(words, 2, 2)?;
-    request(words, &HashCommand::Set { pairs: parsed(&list) }, reply)
+    request(words, HashCommand::Set { pairs: items(words, 2, 2)? }, reply)
 }
 
 fn hset(words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -105,51 +104,48 @@ fn hmset(words: Words<'_>, _now: u64) -> Parsed<'_> {
 }
 
 fn hsetnx(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let list = items(words, 2, 2)?;
-    request(words, &HashCommand::SetAbsent { pair: parsed(&list) }, &SET_ABSENT)
+    request(words, HashCommand::SetAbsent { pair: items(words, 2, 2)? }, &SET_ABSENT)
 }
 
 fn hget(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, &HashCommand::Get { name: key(words.get(2))? }, &GET)
+    request(words, HashCommand::Get { name: key(words.get(2))? }, &GET)
 }
 
 fn hmget(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let list = items(words, 2, 1)?;
-    request(words, &HashCommand::GetMany { names: parsed(&list) }, &MGET)
+    request(words, HashCommand::GetMany { names: items(words, 2, 1)? }, &MGET)
 }
 
 fn hdel(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    let list = items(words, 2, 1)?;
-    request(words, &HashCommand::Remove { names: parsed(&list) }, &REMOVE)
+    request(words, HashCommand::Remove { names: items(words, 2, 1)? }, &REMOVE)
 }
 
 fn hexists(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, &HashCommand::Exists { name: key(words.get(2))? }, &EXISTS)
+    request(words, HashCommand::Exists { name: key(words.get(2))? }, &EXISTS)
 }
 
 fn hstrlen(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, &HashCommand::ValueLength { name: key(words.get(2))? }, &VALUE_LENGTH)
+    request(words, HashCommand::ValueLength { name: key(words.get(2))? }, &VALUE_LENGTH)
 }
 
 fn hlen(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, &HashCommand::Length, &LENGTH)
+    request(words, HashCommand::Length, &LENGTH)
 }
 
 fn hgetall(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, &HashCommand::All { told: Told::Both }, &GET_ALL)
+    request(words, HashCommand::All { told: Told::Both }, &GET_ALL)
 }
 
 fn hkeys(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, &HashCommand::All { told: Told::Names }, &NAMES)
+    request(words, HashCommand::All { told: Told::Names }, &NAMES)
 }
 
 fn hvals(words: Words<'_>, _now: u64) -> Parsed<'_> {
-    request(words, &HashCommand::All { told: Told::Values }, &VALUES)
+    request(words, HashCommand::All { told: Told::Values }, &VALUES)
 }
 
 fn hincrby(words: Words<'_>, _now: u64) -> Parsed<'_> {
     let by = integer::parse(words.get(3)).ok_or(CommandError::NotAnInteger)?;
-    request(words, &HashCommand::Increment { name: key(words.get(2))?, by }, &INCREMENT)
+    request(words, HashCommand::Increment { name: key(words.get(2))?, by }, &INCREMENT)
 }
 
 fn hincrbyfloat(words: Words<'_>, _now: u64) -> Parsed<'_> {
@@ -158,13 +154,13 @@ fn hincrbyfloat(words: Words<'_>, _now: u64) -> Parsed<'_> {
         return Err(CommandError::Infinite);
     }
     let list = items(words, 2, 2)?;
-    let command = HashCommand::IncrementFloat { name_and_by: parsed(&list) };
-    request(words, &command, &INCREMENT_FLOAT)
+    let command = HashCommand::IncrementFloat { name_and_by: list };
+    request(words, command, &INCREMENT_FLOAT)
 }
 
 fn hrandfield(words: Words<'_>, _now: u64) -> Parsed<'_> {
     if words.len() == 2 {
-        return request(words, &HashCommand::Random { count: -1, told: Told::Names }, &RANDOM_ONE);
+        return request(words, HashCommand::Random { count: -1, told: Told::Names }, &RANDOM_ONE);
     }
     let count = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     if count == i64::MIN {
@@ -180,7 +176,7 @@ fn hrandfield(words: Words<'_>, _now: u64) -> Parsed<'_> {
     }
     let (told, reply) =
         if with_values { (Told::Both, &RANDOM_PAIRS) } else { (Told::Names, &RANDOM) };
-    request(words, &HashCommand::Random { count, told }, reply)
+    request(words, HashCommand::Random { count, told }, reply)
 }
 
 /// HSCAN. Options that make no sense are an error only if the key exists: so it is
@@ -191,9 +187,9 @@ fn hscan(words: Words<'_>, _now: u64) -> Parsed<'_> {
     for at in (3..words.len()).step_by(2) {
         if at + 1 < words.len() && words.is(at, "count") {
             match integer::parse(words.get(at + 1)) {
-                None => return request(words, &HashCommand::Length, &SCAN_NUMBER),
+                None => return request(words, HashCommand::Length, &SCAN_NUMBER),
                 Some(number) if number < 1 => {
-                    return request(words, &HashCommand::Length, &SCAN_SYNTAX);
+                    return request(words, HashCommand::Length, &SCAN_SYNTAX);
                 }
                 Some(number) => count = number,
             }
@@ -204,7 +200,7 @@ fn hscan(words: Words<'_>, _now: u64) -> Parsed<'_> {
             }
             pattern = Some(word);
         } else {
-            return request(words, &HashCommand::Length, &SCAN_SYNTAX);
+            return request(words, HashCommand::Length, &SCAN_SYNTAX);
         }
     }
     let mut options = Vec::new();
@@ -213,7 +209,7 @@ fn hscan(words: Words<'_>, _now: u64) -> Parsed<'_> {
         None => Items::push_none(&mut options),
     }
     Items::push(&mut options, &count.to_le_bytes());
-    request(words, &HashCommand::Scan { cursor, options: parsed(&options) }, &SCAN)
+    request(words, HashCommand::Scan { cursor, options: parsed(words.keep(options)) }, &SCAN)
 }
 
 const KEY: Argument = Argument::new("key", Kind::Key);

@@ -198,10 +198,9 @@ fn write_whole(
     objects: &[(ObjectId<'_>, Rect)],
     writer: &mut Writer<'_, impl Write>,
 ) -> anyhow::Result<u64> {
-    let mut scratch = Vec::new();
     for &(id, _) in objects {
         let get = TreeCommand::Get { id };
-        let request = get.request(&mut scratch).map_err(Error::Refused)?;
+        let request = get.request().map_err(Error::Refused)?;
         session.submit(&Command::Of { key: name, request })?;
     }
     let mut count = 0;

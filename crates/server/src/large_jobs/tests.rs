@@ -64,8 +64,7 @@ impl World {
 
     /// A command about the tree `t`.
     fn tree(&mut self, connection: usize, request: u64, command: TreeCommand<'_>, most: usize) {
-        let mut scratch = Vec::new();
-        let request_of = command.request(&mut scratch).unwrap();
+        let request_of = command.request().unwrap();
         self.job_for(connection, request, &Command::Of { key: b"t", request: request_of }, most);
     }
 

@@ -12,7 +12,7 @@ use crate::key_batch::KeyCommand;
 use crate::thread_counts::ThreadCounts;
 use remora_front::request;
 use remora_front::request::{Render, Request};
-use remora_front::resp::Args;
+use remora_front::resp::{Args, Made};
 use remora_index::hash::TableRef;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -52,8 +52,6 @@ pub struct Executor<H> {
     pub(super) answers: Answers,
     /// The record that an optimistic read found.
     pub(super) record: Vec<u8>,
-    /// What a command about a tree is encoded in.
-    pub(super) tree_scratch: Vec<u8>,
     /// Where trees are to be read.
     pub(super) tree_places: TreePlaces,
     /// Where GEO keys are to be read, and what becomes of answers about them.
@@ -83,7 +81,6 @@ impl<H: Host> Executor<H> {
             host,
             answers: Answers::default(),
             record: Vec::new(),
-            tree_scratch: Vec::new(),
             tree_places: TreePlaces::default(),
             geo_answers: GeoAnswers::default(),
             key_answers: KeyAnswers::default(),
@@ -122,7 +119,8 @@ impl<H: Host> Executor<H> {
         self.counts().commands.add(1);
         self.now_ms = self.host.now().unix_ms;
         self.database = connection.database;
-        match request(args, bytes, self.now_ms) {
+        let made = Made::default();
+        match request(args, bytes, &made, self.now_ms) {
             Ok(request) => self.execute(connection, request),
             Err(error) => connection.reply(|out, _| error.write(out)),
         }
@@ -173,7 +171,7 @@ impl<H: Host> Executor<H> {
             }
             Request::Geo(request) => self.geo(connection, &request),
             Request::Object { key, request, reply } => {
-                self.object_command(connection, (key, request.request()), reply);
+                self.object_command(connection, (key, request), reply);
             }
             Request::TreeRefine { name, refine, form, most } => {
                 self.refine_tree(connection, (name, &refine.to_bytes()), form, most);

@@ -56,10 +56,7 @@ impl<H: Host> Executor<H> {
         request: Request<'_>,
         form: &'static ObjectReply,
     ) -> bool {
-        if request.type_id() != Kind::HASH.0 || request.is_write() {
-            return false;
-        }
-        let command = HashCommand::of(request);
+        let Request::Hash(command) = request else { return false };
         let is_few = |names: Items<'_>| names.iter().count() <= JOB_KEYS_PER_TURN;
         let may = match command {
             HashCommand::GetMany { names } => is_few(names),

@@ -254,7 +254,6 @@ impl<H: Host> Executor<H> {
         let mut request = Request { many, jobs, job_of, may_here: None };
         let mut most = RESP_KEYS_PER_TURN;
         let mut some = [(&[][..], (KeyHash(0), 0)); RESP_REQUESTS_AHEAD];
-        let mut scratch = Vec::new();
         while most > 0 && request.many.left > 0 && !request.many.is_too_large {
             let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
             let mut count = 0;
@@ -266,7 +265,7 @@ impl<H: Host> Executor<H> {
             self.fetch_each(&places[..count]);
             let first = request.many.keys - request.many.left;
             for (at, &(key, place)) in some[..count].iter().enumerate() {
-                let command = each.command(key, &mut scratch);
+                let command = each.command(key);
                 let key = (key, place, (first + at) as u32);
                 self.one_of_many(connection, &mut request, &command, key);
             }

@@ -83,8 +83,7 @@ impl<H: Host> Executor<H> {
         if self.read_tree(connection, (name, command), render, most) {
             return;
         }
-        let mut scratch = std::mem::take(&mut self.tree_scratch);
-        match command.request(&mut scratch) {
+        match command.request() {
             Ok(request) => {
                 let at = self.route(name);
                 if matches!(render, Render::TreeObjects(_)) && most > READ_SEARCH_OBJECTS {
@@ -98,7 +97,6 @@ impl<H: Host> Executor<H> {
                 connection.reply(|out, protocol| write_reply(render, out, protocol, &part));
             }
         }
-        self.tree_scratch = scratch;
     }
 
     /// Removes objects of a tree, each by itself; most requests name one.
@@ -188,8 +186,7 @@ impl<H: Host> Executor<H> {
             // Those that are still searched are asked for again.
             (known.places, known.asked) = Default::default();
         }
-        let mut scratch = Vec::new();
-        let Ok(request) = TreeCommand::Info.request(&mut scratch) else { return };
+        let Ok(request) = TreeCommand::Info.request() else { return };
         let mut command = Vec::new();
         Command::Of { key: name, request }.encode_within(database, 0, &mut command);
         known.questions += 1;
@@ -216,9 +213,9 @@ impl<H: Host> Executor<H> {
 }
 
 /// The request that removes an object.
-fn removal<'a>(id: &'a [u8], scratch: &'a mut Vec<u8>) -> Request<'a> {
+fn removal(id: &[u8]) -> Request<'_> {
     let command = TreeCommand::Remove { id: ObjectId::of_text(id) };
-    command.request(scratch).expect("any id can be asked for")
+    command.request().expect("any id can be asked for")
 }
 
 /// What trees in a shard's memory are bound to.

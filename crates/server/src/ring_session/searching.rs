@@ -19,7 +19,6 @@ use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::arena_header::word::{RECORD_SECRET, REGION};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::kind::Kind;
 use remora_layout::limits::{HELD_REPLY_BYTES, MAX_INLINE_BYTES, SEARCH_FRAME_OBJECTS};
 use remora_layout::node::{ENTRY_BYTES, Home};
 use remora_layout::object::is_surrogate;
@@ -118,10 +117,7 @@ impl RingSession {
         (request, id): (Request<'_>, u32),
         now: Now,
     ) -> Result<(), SessionError> {
-        if request.type_id() == Kind::RTREE.0
-            && let TreeCommand::SearchAt { window, predicate, shard, root } =
-                TreeCommand::of(request)
-        {
+        if let Request::Tree(TreeCommand::SearchAt { window, predicate, shard, root }) = request {
             let query = Query::Window { window, predicate };
             return self.search_other(query, (shard, root), id, now);
         }

@@ -11,6 +11,7 @@ use crate::values::HashName;
 use remora_client::{
     Error, Expiry, OpenHash, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
 };
+use remora_geometry::Wkb;
 use remora_layout::limits::SEARCH_TURN_BYTES;
 use remora_layout::node::ENTRY_BYTES;
 use remora_protocol::message::Status;
@@ -261,7 +262,7 @@ impl SimClient {
         let text = id_text(id);
         let put = PutObject {
             data,
-            geometry: geometry.as_deref(),
+            geometry: geometry.as_deref().map(|wkb| Wkb::known(wkb, rect)),
             expiry,
             ..PutObject::new(&*text, rect)
         };

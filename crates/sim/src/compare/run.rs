@@ -157,8 +157,7 @@ fn prepared(world: &SimWorld, work: &Workload) -> Server {
     }
     if work.objects > 0 {
         let tell = |command: TreeCommand<'_>| {
-            let mut scratch = Vec::new();
-            let request = command.request(&mut scratch).expect("it is a command");
+            let request = command.request().expect("it is a command");
             server.prepare(&Command::Of { key: TREE, request });
         };
         let capacity = work.capacity;

@@ -2,7 +2,7 @@
 //! time it does not foretell, nor what it knows of a key that ever expires.
 
 use remora_front::request::{Render, Request};
-use remora_front::{Args, Protocol, Value, request};
+use remora_front::{Args, Made, Protocol, Value, request};
 use remora_layout::database::Database;
 use remora_protocol::{Command, Condition, Expiry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +87,8 @@ impl Model {
     /// Holds a reply against the request that it answers. Whether the same
     /// request gets the same reply another time. `raw` is the reply's bytes.
     pub fn check(&mut self, args: &Args, bytes: &[u8], reply: &Value<'_>, raw: &[u8]) -> bool {
-        let Ok(request) = request(args, bytes, NOW_UNIX_MS) else {
+        let made = Made::default();
+        let Ok(request) = request(args, bytes, &made, NOW_UNIX_MS) else {
             assert!(reply.error().is_some(), "a refusal, and not {reply:?}");
             return true;
         };

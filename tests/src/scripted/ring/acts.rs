@@ -2,6 +2,7 @@
 
 use super::shapes::{geometry, refine};
 use super::{ANSWERED, LENGTHS, OTHERS, Peer, SEED, TIMES_MS};
+use remora_geometry::Wkb;
 use remora_layout::buffer_name::BufferName;
 use remora_layout::frame::{FRAME_HEADER_BYTES, WRAP, first_word, frame_bytes, frame_checksum};
 use remora_layout::frame::{MAX_PAYLOAD_BYTES, ring_seed};
@@ -14,7 +15,7 @@ use remora_layout::session::{credit_word, ring_offset};
 use remora_layout::tree::{RootPlace, TreeKind};
 use remora_protocol::message::{Op, PIECE, RELEASE, RequestHeader, form};
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
-use remora_protocol::{Command, Condition, Expiry};
+use remora_protocol::{Command, Condition, Expiry, Operation, Request};
 use remora_ring::SendError;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -128,7 +129,8 @@ impl Peer<'_> {
             0 | 20 | 21 => TreeCommand::Create(TreeSettings { kind, capacity, bounds: window }),
             1 if script.one_in(4) => TreeCommand::Drop,
             1..=6 => {
-                TreeCommand::put(object, rect, script.one_in(3).then_some(&data), wkb.as_deref())
+                let geometry = wkb.as_deref().map(|wkb| Wkb::known(wkb, rect));
+                TreeCommand::put(object, rect, script.one_in(3).then_some(&data), geometry)
             }
             7 => TreeCommand::Remove { id: object.into() },
             8 => TreeCommand::Get { id: object.into() },
@@ -143,21 +145,23 @@ impl Peer<'_> {
             _ if script.one_in(3) => TreeCommand::Build { load },
             _ => TreeCommand::Stage { load, first: script.one_in(3), objects },
         };
-        let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
-        match command.request(&mut scratch) {
+        let mut bytes = Vec::new();
+        match command.request() {
             Ok(request) => Command::Of { key: name, request }.encode_into(id, &mut bytes),
             // What no client would send: any numbers.
             Err(_) => {
+                let mut scratch = Vec::new();
+                let value = command.encode(&mut scratch).value;
                 let op = script.below(16) as u8;
                 let header = RequestHeader {
                     of: script.pick(&[Kind::RTREE.0, Kind::GEO.0, 255]),
                     flags: script.pick(&[0, 0, 1, 2, 255]),
                     key_bytes: (name.len() as u32).into(),
-                    value_bytes: (scratch.len() as u32).into(),
+                    value_bytes: (value.len() as u32).into(),
                     argument: (script.word() as i64).into(),
                     ..header(op, 0, id)
                 };
-                bytes = [header.as_bytes(), name, &scratch].concat();
+                bytes = [header.as_bytes(), name, value].concat();
             }
         }
         bytes
@@ -337,6 +341,5 @@ impl Peer<'_> {
 /// Whether a payload asks for a refined search.
 fn is_refined(payload: &[u8]) -> bool {
     let Ok((Command::Of { request, .. }, _)) = Command::decode(payload) else { return false };
-    request.type_id() == Kind::RTREE.0
-        && matches!(TreeCommand::of(request), TreeCommand::Refine { .. })
+    matches!(request, Request::Tree(TreeCommand::Refine { .. }))
 }

@@ -39,10 +39,9 @@ fn times_out_beside_a_search_that_never_ends(over: Over, wake: Wake) {
     client.options.wake = wake;
     client.options.timeout = Duration::from_micros(300);
     let mut asks = client.session().expect("a free number");
-    let mut scratch = Vec::new();
     let window = remora_layout::rect::Rect { min_x: 0.0, max_x: 1.0, min_y: 0.0, max_y: 1.0 };
     let search = TreeCommand::Search { window, predicate: Default::default() };
-    let request = search.request(&mut scratch).expect("a rectangle");
+    let request = search.request().expect("a rectangle");
     searches.send_to(0, &Command::Of { key: b"tree", request }).expect("room");
     let id = searches.shards[0].in_flight[0].id.to_number();
     let is_over = Arc::new(AtomicBool::new(false));

@@ -119,7 +119,7 @@ impl Trees {
             let mut value = Vec::new();
             let mut write = |id: &[u8]| {
                 let carried = Carried {
-                    geometry: put.geometry.unwrap_or_default(),
+                    geometry: put.geometry.map_or(&[], |geometry| geometry.bytes()),
                     fields: put.fields.map_or(carried.fields, |fields| fields.as_bytes()),
                     data: put.data.unwrap_or(carried.data),
                     id,
@@ -208,8 +208,7 @@ impl Trees {
             return Ok(false);
         }
         let record = known.or_else(|| self.named(root).record(store, word));
-        let mut scratch = Vec::new();
-        let request = TreeCommand::Remove { id }.request(&mut scratch)?;
+        let request = TreeCommand::Remove { id }.request()?;
         store.commit(on.hash.database(), &Command::Of { key: on.key, request }, |store| {
             self.hide_record(store, record);
             self.publish(store, root);

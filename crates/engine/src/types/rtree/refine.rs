@@ -6,7 +6,7 @@ use super::carried::{carried_in, record_pointer};
 use super::named::Named;
 use crate::store::{Now, Store};
 use remora_arena::Journal;
-use remora_geometry::{Comparison, Refine, work_done};
+use remora_geometry::{Comparison, Refine, ShapeError, work_done};
 use remora_index::rtree::{Cursor, Object};
 use remora_layout::limits::{
     REFINE_LEAST_BYTES, REFINE_TURN_BYTES, REFINE_TURN_WORK, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
@@ -44,7 +44,10 @@ struct Comparing {
 
 impl Refining {
     pub fn new(refine: &[u8], ids: Option<&[u8]>) -> Result<Self, Status> {
-        let refine = Refine::from_bytes(refine).map_err(|_| Status::BadGeometry)?;
+        let refine = Refine::from_bytes(refine).map_err(|error| match error {
+            ShapeError::TooLong => Status::TooLarge,
+            _ => Status::BadGeometry,
+        })?;
         let ids_of = |ids: &[u8]| -> Vec<(Object, Option<u64>)> {
             let ids = ids.as_chunks::<8>().0.iter().rev();
             let object =

@@ -8,6 +8,7 @@ use super::digest::EVERYWHERE;
 use super::named::{Named, expires_at_ms};
 use crate::store::{DumpAt, Store};
 use remora_arena::{Journal, Slot};
+use remora_geometry::Wkb;
 use remora_index::rtree::{Cursor, Object};
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_layout::object::is_surrogate;
@@ -105,7 +106,7 @@ fn dump_object<J: Journal>(store: &Store<J>, named: &Named, object: &Object, pie
         id,
         rect: object.rect,
         data: some(carried.data),
-        geometry: some(carried.geometry),
+        geometry: some(carried.geometry).map(|wkb| Wkb::known(wkb, object.rect)),
         fields: some(carried.fields).and_then(Fields::parse),
         expiry: match slot.map_or(0, |slot| expires_at_ms(store, slot)) {
             0 => Expiry::Keep,

@@ -174,7 +174,8 @@ impl VariantTarget {
             self.collect(lane)?;
         }
         let id = self.first_id.wrapping_add(self.requests.len() as u32);
-        let (header, key, value) = command.encode(id);
+        let mut scratch = Vec::new();
+        let (header, key, value) = command.encode(id, &mut scratch);
         let parts = [header.as_bytes(), key, value];
         while !self.lanes[lane].outgoing.try_send(&parts)? {
             // A request that was taken makes room; its reply tells that it was.

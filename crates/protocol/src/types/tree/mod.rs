@@ -23,7 +23,8 @@
 //! others    0             0          -
 //! ```
 //! Where the id is no integer, flag 32 says so, the argument is 0, and the value
-//! begins with the id: its length 4 | id. What is decoded holds checked rectangles only.
+//! begins with the id: its length 4 | id. What is decoded holds checked rectangles and
+//! geometries only; but a refined search's geometry is parsed where that begins.
 
 mod fields;
 mod object;
@@ -35,15 +36,16 @@ pub use object::{
 };
 pub use refined::{Refined, window_predicate};
 
+use super::{Encoded, Operation, Request};
 use crate::items::Items;
 use crate::message::Status;
-use crate::request::{Operations, Request};
-use crate::sized::push_sized;
+use crate::sized::{push_sized, take_sized};
 use object::{HAS_NAME, push_id, take_id, take_rect};
-use refined::{COUNTS, HAS_IDS, RefinedSearch};
+use remora_geometry::Wkb;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    MAX_FIELDS, MAX_NODE_ENTRIES, MAX_RESOLVE_WORDS, MAX_SHARDS, MIN_NODE_ENTRIES, NODE_ENTRIES,
+    MAX_FIELDS, MAX_NODE_ENTRIES, MAX_REFINE_IDS, MAX_RESOLVE_WORDS, MAX_SHARDS, MIN_NODE_ENTRIES,
+    NODE_ENTRIES,
 };
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
 use remora_layout::object::is_surrogate;
@@ -72,6 +74,16 @@ impl Default for TreeSettings {
 }
 
 impl TreeSettings {
+    /// Whether there can be such a tree.
+    fn check(&self) -> Result<(), Status> {
+        self.bounds.checked().map_err(|_| Status::BadRectangle)?;
+        if (MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&self.capacity) {
+            Ok(())
+        } else {
+            Err(Status::BadCapacity)
+        }
+    }
+
     /// Appends them, as a dump of a tree begins: kind 8 | capacity 8 | bounds 32.
     pub fn write(&self, out: &mut Vec<u8>) {
         for word in [self.kind as u64, self.capacity as u64] {
@@ -86,7 +98,8 @@ impl TreeSettings {
         let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight"));
         let flags = u8::try_from(word(0)).map_err(|_| Status::Malformed)?;
         let capacity = i64::try_from(word(8)).map_err(|_| Status::Malformed)?;
-        match TreeCommand::decode(op::CREATE, flags, capacity, rest)? {
+        let create = Encoded { op: op::CREATE, flags, argument: capacity, value: rest };
+        match TreeCommand::decode(create)? {
             TreeCommand::Create(settings) => Ok(settings),
             _ => Err(Status::Malformed),
         }
@@ -112,6 +125,14 @@ impl<'a> Objects<'a> {
     #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
     pub fn len(self) -> usize {
         self.0.len() / ENTRY_BYTES
+    }
+
+    /// Whether each can be staged.
+    fn check(self) -> Result<(), Status> {
+        if self.iter().any(|(_, rect)| rect.checked().is_err()) {
+            return Err(Status::BadRectangle);
+        }
+        if self.iter().any(|(id, _)| is_surrogate(id)) { Err(Status::Malformed) } else { Ok(()) }
     }
 
     /// Ids and rectangles, in order.
@@ -193,14 +214,14 @@ pub enum TreeCommand<'a> {
     /// `number` of the last reply holds [`Refined`]. With ids: of these objects
     /// those that are there, a [`remora_layout::object::Verdict`] each.
     Refine {
-        /// A [`remora_geometry::Refine`]'s bytes.
+        /// A [`remora_geometry::Refine`]'s bytes, not parsed yet.
         refine: &'a [u8],
         /// Which objects: their words, 8 bytes each, at most `MAX_REFINE_IDS`.
         ids: Option<&'a [u8]>,
     },
     /// `number` is the number of objects whose geometries fit.
     CountRefined {
-        /// A [`remora_geometry::Refine`]'s bytes.
+        /// A [`remora_geometry::Refine`]'s bytes, not parsed yet.
         refine: &'a [u8],
     },
     /// `number` is the number of objects in a window.
@@ -244,6 +265,10 @@ pub enum TreeCommand<'a> {
 
 /// Flag of a part of a load: it is the first.
 const FIRST: u8 = 1;
+/// Flag of a refined search: it is of some objects.
+const HAS_IDS: u8 = 1;
+/// Flag of a refined search: its objects are counted, not given.
+const COUNTS: u8 = 2;
 
 /// Numbers of the operations.
 mod op {
@@ -265,30 +290,16 @@ mod op {
     pub const RESOLVE: u8 = 15;
 }
 
-/// What trees are asked.
-pub(crate) static OPERATIONS: Operations = Operations {
-    type_id: Kind::RTREE.0,
-    count: op::RESOLVE + 1,
-    check: |op, flags, argument, value| TreeCommand::decode(op, flags, argument, value).map(drop),
-    is_write: |op| {
-        let objects = matches!(op, op::PUT | op::REMOVE | op::SET_FIELDS);
-        objects || matches!(op, op::DROP | op::CREATE | op::STAGE | op::BUILD)
-    },
-    grows: |op| matches!(op, op::CREATE | op::PUT | op::SET_FIELDS),
-    is_long: |op| {
-        let searches = matches!(op, op::SEARCH | op::SEARCH_AT | op::REFINE | op::COUNT);
-        searches || matches!(op, op::NEAREST | op::RESOLVE)
-    },
-    over_rings: true,
-};
+impl<'a> Operation<'a> for TreeCommand<'a> {
+    const KIND: Kind = Kind::RTREE;
+    const COUNT: u8 = op::RESOLVE + 1;
 
-impl<'a> TreeCommand<'a> {
-    /// This command as it stands in a message; `scratch` is overwritten.
-    ///
-    /// # Errors
-    /// Its numbers make no rectangle, no point, or no tree; or the data is too
-    /// long: the status that the server would reply with.
-    pub fn request<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<Request<'s>, Status> {
+    fn decode(from: Encoded<'a>) -> Result<Self, Status> {
+        let command = Self::decode_parts(from)?;
+        command.check().map(|()| command)
+    }
+
+    fn encode<'s>(&'s self, scratch: &'s mut Vec<u8>) -> Encoded<'s> {
         scratch.clear();
         let (op, flags, argument) = match *self {
             Self::Create(TreeSettings { kind, capacity, bounds }) => {
@@ -349,18 +360,88 @@ impl<'a> TreeCommand<'a> {
             }
             Self::Build { load } => (op::BUILD, 0, load as i64),
         };
-        Request::check((Kind::RTREE.0, op), flags, argument, scratch)
+        Encoded { op, flags, argument, value: scratch }
     }
 
-    /// What a request of this type asks.
-    pub fn of(request: Request<'a>) -> Self {
-        let Request { op, flags, argument, value, .. } = request;
-        Self::decode(op, flags, argument, value).expect("checked when it was made")
+    fn is_write(&self) -> bool {
+        self.grows()
+            || matches!(
+                self,
+                Self::Remove { .. } | Self::Drop | Self::Stage { .. } | Self::Build { .. }
+            )
     }
 
-    /// The command that flags, argument and value encode. The error is the
-    /// status to reply with.
-    fn decode(op: u8, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
+    fn grows(&self) -> bool {
+        matches!(self, Self::Create(_) | Self::Put(_) | Self::SetFields { .. })
+    }
+
+    fn is_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Search { .. }
+                | Self::SearchAt { .. }
+                | Self::Refine { .. }
+                | Self::CountRefined { .. }
+                | Self::Count { .. }
+                | Self::Nearest { .. }
+                | Self::Resolve { .. }
+        )
+    }
+}
+
+impl<'a> TreeCommand<'a> {
+    /// This command as a request.
+    ///
+    /// # Errors
+    /// Its numbers make no rectangle, no point, or no tree; an id is none; or a part is
+    /// too long: the status that the server would reply with.
+    pub fn request(self) -> Result<Request<'a>, Status> {
+        self.check().map(|()| Request::Tree(self))
+    }
+
+    /// Whether each part keeps its limits.
+    fn check(&self) -> Result<(), Status> {
+        match self {
+            Self::Create(settings) => settings.check(),
+            Self::Put(put) => put.check(),
+            Self::Remove { id } | Self::Get { id } | Self::SetFields { id, .. } => id.check(),
+            Self::GetFields { id, names } => {
+                id.check()?;
+                if names.iter().count() > MAX_FIELDS {
+                    return Err(Status::TooLarge);
+                }
+                if names.iter().all(|name| name.is_some()) {
+                    Ok(())
+                } else {
+                    Err(Status::Malformed)
+                }
+            }
+            Self::Resolve { words } if words.len() > 8 * MAX_RESOLVE_WORDS => Err(Status::TooLarge),
+            Self::Resolve { words } => are_words(words),
+            Self::Search { window, .. }
+            | Self::SearchAt { window, .. }
+            | Self::Count { window, .. } => {
+                window.checked().map(drop).map_err(|_| Status::BadRectangle)
+            }
+            Self::Nearest { x, y, .. } => {
+                Rect::point(*x, *y).map(drop).map_err(|_| Status::BadRectangle)
+            }
+            Self::Refine { ids: Some(ids), .. } if ids.len() > 8 * MAX_REFINE_IDS => {
+                Err(Status::TooLarge)
+            }
+            Self::Refine { ids: Some(ids), .. } => are_words(ids),
+            Self::Stage { objects, .. } => objects.check(),
+            Self::Refine { ids: None, .. }
+            | Self::CountRefined { .. }
+            | Self::Drop
+            | Self::Info
+            | Self::Build { .. } => Ok(()),
+        }
+    }
+
+    /// The command of a message, before its parts are checked.
+    fn decode_parts(from: Encoded<'a>) -> Result<Self, Status> {
+        let Encoded { op, flags, argument, value } = from;
         let plain = |command| match (flags, argument, value) {
             (0, 0, []) => Ok(command),
             _ => Err(Status::Malformed),
@@ -369,31 +450,18 @@ impl<'a> TreeCommand<'a> {
             op::CREATE => {
                 let (bounds, rest) = take_rect(value)?;
                 let kind = TreeKind::from_byte(flags).ok_or(Status::Malformed)?;
-                let limits = MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES;
-                let capacity = usize::try_from(argument).ok().filter(|c| limits.contains(c));
-                let capacity = capacity.ok_or(Status::BadCapacity)?;
+                let capacity = usize::try_from(argument).map_err(|_| Status::BadCapacity)?;
                 nothing(rest)?;
                 Ok(Self::Create(TreeSettings { kind, capacity, bounds }))
             }
             op::DROP => plain(Self::Drop),
             op::PUT => PutObject::decode(flags, argument, value).map(Self::Put),
-            op::REFINE if argument == 0 => {
-                let RefinedSearch { refine, ids, counts } = RefinedSearch::decode(flags, value)?;
-                Ok(if counts {
-                    Self::CountRefined { refine }
-                } else {
-                    Self::Refine { refine, ids }
-                })
-            }
+            op::REFINE if argument == 0 => Self::decode_refine(flags, value),
             op::REMOVE | op::GET | op::SET_FIELDS | op::GET_FIELDS if flags & !HAS_NAME == 0 => {
                 let (id, rest) = take_id(flags, argument, value)?;
                 Self::decode_of(op, id, rest)
             }
-            op::RESOLVE if flags == 0 && argument == 0 => match value {
-                words if words.len() > 8 * MAX_RESOLVE_WORDS => Err(Status::TooLarge),
-                words if words.len().is_multiple_of(8) => Ok(Self::Resolve { words }),
-                _ => Err(Status::Malformed),
-            },
+            op::RESOLVE if flags == 0 && argument == 0 => Ok(Self::Resolve { words: value }),
             op::SEARCH | op::COUNT if argument == 0 => {
                 let (window, rest) = take_rect(value)?;
                 let predicate = Predicate::from_byte(flags).ok_or(Status::Malformed)?;
@@ -415,18 +483,11 @@ impl<'a> TreeCommand<'a> {
                 let (x, rest) = f64::read_from_prefix(value).map_err(|_| Status::Malformed)?;
                 let y = f64::read_from_bytes(rest).map_err(|_| Status::Malformed)?;
                 let wanted = u32::try_from(argument).map_err(|_| Status::Malformed)?;
-                Rect::point(x, y).map_err(|_| Status::BadRectangle)?;
                 Ok(Self::Nearest { x, y, wanted })
             }
             op::INFO => plain(Self::Info),
             op::STAGE if flags <= FIRST => {
                 let objects = Objects::parse(value).ok_or(Status::Malformed)?;
-                if objects.iter().any(|(_, rect)| rect.checked().is_err()) {
-                    return Err(Status::BadRectangle);
-                }
-                if objects.iter().any(|(id, _)| is_surrogate(id)) {
-                    return Err(Status::Malformed);
-                }
                 Ok(Self::Stage { load: argument as u64, first: flags == FIRST, objects })
             }
             op::BUILD if flags == 0 && value.is_empty() => {
@@ -445,11 +506,7 @@ impl<'a> TreeCommand<'a> {
             }
             op::GET_FIELDS => {
                 let names = Items::parse(value).ok_or(Status::Malformed)?;
-                match names.iter().count() {
-                    count if count > MAX_FIELDS => Err(Status::TooLarge),
-                    _ if names.iter().any(|name| name.is_none()) => Err(Status::Malformed),
-                    _ => Ok(Self::GetFields { id, names }),
-                }
+                Ok(Self::GetFields { id, names })
             }
             _ => nothing(value).map(|()| match op {
                 op::GET => Self::Get { id },
@@ -458,12 +515,24 @@ impl<'a> TreeCommand<'a> {
         }
     }
 
+    /// The refined search that flags and value encode. Its geometry is parsed where the
+    /// search begins, once.
+    fn decode_refine(flags: u8, value: &'a [u8]) -> Result<Self, Status> {
+        let (refine, ids) = take_sized(value)?;
+        match flags {
+            HAS_IDS => Ok(Self::Refine { refine, ids: Some(ids) }),
+            0 if ids.is_empty() => Ok(Self::Refine { refine, ids: None }),
+            COUNTS if ids.is_empty() => Ok(Self::CountRefined { refine }),
+            _ => Err(Status::Malformed),
+        }
+    }
+
     /// Puts an object at a place, with data and a geometry or without.
     pub fn put(
         id: impl Into<ObjectId<'a>>,
         rect: Rect,
         data: Option<&'a [u8]>,
-        geometry: Option<&'a [u8]>,
+        geometry: Option<Wkb<'a>>,
     ) -> Self {
         Self::Put(PutObject { data, geometry, ..PutObject::new(id, rect) })
     }
@@ -471,6 +540,10 @@ impl<'a> TreeCommand<'a> {
 
 const fn with_op(op: u8, (flags, argument): (u8, i64)) -> (u8, u8, i64) {
     (op, flags, argument)
+}
+
+fn are_words(bytes: &[u8]) -> Result<(), Status> {
+    if bytes.len().is_multiple_of(8) { Ok(()) } else { Err(Status::Malformed) }
 }
 
 fn nothing(rest: &[u8]) -> Result<(), Status> {

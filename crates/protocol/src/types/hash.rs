@@ -1,8 +1,8 @@
 //! What hashes are asked, and the encoding of it.
 
+use super::{Encoded, Operation, Request};
 use crate::items::Items;
 use crate::message::Status;
-use crate::request::{Operations, Request};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
 
@@ -125,20 +125,6 @@ mod op {
     pub const SCAN: u8 = 12;
 }
 
-/// The operations on hashes.
-pub(crate) static OPERATIONS: Operations = Operations {
-    type_id: Kind::HASH.0,
-    count: op::SCAN + 1,
-    check: |op, flags, argument, value| HashCommand::decode(op, flags, argument, value).map(drop),
-    is_write: |op| {
-        matches!(op, op::SET | op::SET_ABSENT | op::REMOVE | op::INCREMENT | op::INCREMENT_FLOAT)
-    },
-    is_long: |op| matches!(op, op::GET_MANY | op::ALL | op::RANDOM),
-    // All that a hash is lies in the arena.
-    grows: |_| false,
-    over_rings: true,
-};
-
 /// A list of at least one name, or of pairs with values; none where an item is
 /// missing.
 fn list(value: &[u8], step: usize) -> Result<Items<'_>, Status> {
@@ -176,38 +162,19 @@ fn scan_options(value: &[u8]) -> Result<Items<'_>, Status> {
 }
 
 impl<'a> HashCommand<'a> {
-    /// What a request of this type asks.
-    pub fn of(request: Request<'a>) -> Self {
-        let Request { op, flags, argument, value, .. } = request;
-        Self::decode(op, flags, argument, value).expect("checked when it was made")
+    /// This command as a request.
+    #[inline]
+    pub fn request(self) -> Request<'a> {
+        self.into()
     }
+}
 
-    /// This command as it stands in a message.
-    pub fn request(&self) -> Request<'a> {
-        let none: &[u8] = &[];
-        let (op, flags, argument, value) = match *self {
-            Self::Set { pairs } => (op::SET, 0, 0, pairs.bytes()),
-            Self::SetAbsent { pair } => (op::SET_ABSENT, 0, 0, pair.bytes()),
-            Self::Remove { names } => (op::REMOVE, 0, 0, names.bytes()),
-            Self::Get { name } => (op::GET, 0, 0, name),
-            Self::GetMany { names } => (op::GET_MANY, 0, 0, names.bytes()),
-            Self::Length => (op::LENGTH, 0, 0, none),
-            Self::Exists { name } => (op::EXISTS, 0, 0, name),
-            Self::ValueLength { name } => (op::VALUE_LENGTH, 0, 0, name),
-            Self::Increment { name, by } => (op::INCREMENT, 0, by, name),
-            Self::IncrementFloat { name_and_by } => {
-                (op::INCREMENT_FLOAT, 0, 0, name_and_by.bytes())
-            }
-            Self::All { told } => (op::ALL, told as u8, 0, none),
-            Self::Random { count, told } => (op::RANDOM, told as u8, count, none),
-            Self::Scan { cursor, options } => (op::SCAN, 0, cursor as i64, options.bytes()),
-        };
-        Request { operations: &OPERATIONS, op, flags, argument, value }
-    }
+impl<'a> Operation<'a> for HashCommand<'a> {
+    const KIND: Kind = Kind::HASH;
+    const COUNT: u8 = op::SCAN + 1;
 
-    /// The command that a message's parts encode. The error is the status to
-    /// reply with.
-    fn decode(op: u8, flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
+    fn decode(from: Encoded<'a>) -> Result<Self, Status> {
+        let Encoded { op, flags, argument, value } = from;
         let uses_argument = matches!(op, op::INCREMENT | op::RANDOM | op::SCAN);
         let uses_flags = matches!(op, op::ALL | op::RANDOM);
         let uses_value = !matches!(op, op::LENGTH | op::ALL | op::RANDOM);
@@ -234,5 +201,43 @@ impl<'a> HashCommand<'a> {
             op::SCAN => Self::Scan { cursor: argument as u64, options: scan_options(value)? },
             _ => return Err(Status::Malformed),
         })
+    }
+
+    #[inline]
+    fn encode<'s>(&'s self, _scratch: &'s mut Vec<u8>) -> Encoded<'s> {
+        let none: &[u8] = &[];
+        let (op, flags, argument, value) = match *self {
+            Self::Set { pairs } => (op::SET, 0, 0, pairs.bytes()),
+            Self::SetAbsent { pair } => (op::SET_ABSENT, 0, 0, pair.bytes()),
+            Self::Remove { names } => (op::REMOVE, 0, 0, names.bytes()),
+            Self::Get { name } => (op::GET, 0, 0, name),
+            Self::GetMany { names } => (op::GET_MANY, 0, 0, names.bytes()),
+            Self::Length => (op::LENGTH, 0, 0, none),
+            Self::Exists { name } => (op::EXISTS, 0, 0, name),
+            Self::ValueLength { name } => (op::VALUE_LENGTH, 0, 0, name),
+            Self::Increment { name, by } => (op::INCREMENT, 0, by, name),
+            Self::IncrementFloat { name_and_by } => {
+                (op::INCREMENT_FLOAT, 0, 0, name_and_by.bytes())
+            }
+            Self::All { told } => (op::ALL, told as u8, 0, none),
+            Self::Random { count, told } => (op::RANDOM, told as u8, count, none),
+            Self::Scan { cursor, options } => (op::SCAN, 0, cursor as i64, options.bytes()),
+        };
+        Encoded { op, flags, argument, value }
+    }
+
+    fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Self::Set { .. }
+                | Self::SetAbsent { .. }
+                | Self::Remove { .. }
+                | Self::Increment { .. }
+                | Self::IncrementFloat { .. }
+        )
+    }
+
+    fn is_long(&self) -> bool {
+        matches!(self, Self::GetMany { .. } | Self::All { .. } | Self::Random { .. })
     }
 }

@@ -20,9 +20,9 @@ mod globe;
 
 pub use globe::*;
 
+use super::{Encoded, Operation, Request};
 use crate::command::Condition;
 use crate::message::Status;
-use crate::request::{Operations, Request};
 use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_MEMBER_BYTES;
 
@@ -264,53 +264,27 @@ mod op {
     pub const STORE: u8 = 5;
 }
 
-/// What GEO keys are asked.
-pub(crate) static OPERATIONS: Operations = Operations {
-    type_id: Kind::GEO.0,
-    count: op::STORE + 1,
-    check: |op, flags, argument, value| match argument {
-        0 => GeoCommand::decode(op, flags, value).map(drop),
-        _ => Err(Status::Malformed),
-    },
-    is_write: |op| matches!(op, op::ADD | op::REMOVE | op::STORE),
-    grows: |op| matches!(op, op::ADD | op::STORE),
-    is_long: |op| op == op::SEARCH,
-    over_rings: false,
-};
-
 /// Flag of an add: changed ones are counted too.
 const TELL_CHANGED: u8 = 4;
 
 impl<'a> GeoCommand<'a> {
-    /// What a request of this type asks.
-    pub fn of(request: Request<'a>) -> Self {
-        Self::decode(request.op, request.flags, request.value).expect("checked when it was made")
+    /// This command as a request.
+    #[inline]
+    pub fn request(self) -> Request<'a> {
+        self.into()
     }
+}
 
-    /// This command as it stands in a message.
-    pub fn request(&self) -> Request<'a> {
-        let (op, flags, value) = self.encode();
-        Request { operations: &OPERATIONS, op, flags, argument: 0, value }
-    }
+impl<'a> Operation<'a> for GeoCommand<'a> {
+    const KIND: Kind = Kind::GEO;
+    const COUNT: u8 = op::STORE + 1;
+    const OVER_RINGS: bool = false;
 
-    /// Operation, flags and value of a message.
-    fn encode(&self) -> (u8, u8, &'a [u8]) {
-        match *self {
-            Self::Add { condition, tell_changed, places } => {
-                let told = if tell_changed { TELL_CHANGED } else { 0 };
-                (op::ADD, condition as u8 | told, places.0)
-            }
-            Self::Remove { places } => (op::REMOVE, 0, places.0),
-            Self::Scores { places } => (op::SCORES, 0, places.0),
-            Self::Members => (op::MEMBERS, 0, &[]),
-            Self::Search { query } => (op::SEARCH, 0, query.0),
-            Self::Store { places } => (op::STORE, 0, places.0),
+    fn decode(from: Encoded<'a>) -> Result<Self, Status> {
+        let Encoded { op, flags, argument, value } = from;
+        if argument != 0 {
+            return Err(Status::Malformed);
         }
-    }
-
-    /// The command that a message's parts encode. The error is the status to
-    /// reply with.
-    fn decode(op: u8, flags: u8, value: &'a [u8]) -> Result<Self, Status> {
         let places = || Places::parse(value).ok_or(Status::Malformed);
         let condition = match flags & !TELL_CHANGED {
             0 => Condition::Always,
@@ -333,5 +307,32 @@ impl<'a> GeoCommand<'a> {
             op::STORE => Ok(Self::Store { places: places()? }),
             _ => Err(Status::Malformed),
         }
+    }
+
+    fn encode<'s>(&'s self, _scratch: &'s mut Vec<u8>) -> Encoded<'s> {
+        let (op, flags, value): (u8, u8, &[u8]) = match *self {
+            Self::Add { condition, tell_changed, places } => {
+                let told = if tell_changed { TELL_CHANGED } else { 0 };
+                (op::ADD, condition as u8 | told, places.0)
+            }
+            Self::Remove { places } => (op::REMOVE, 0, places.0),
+            Self::Scores { places } => (op::SCORES, 0, places.0),
+            Self::Members => (op::MEMBERS, 0, &[]),
+            Self::Search { query } => (op::SEARCH, 0, query.0),
+            Self::Store { places } => (op::STORE, 0, places.0),
+        };
+        Encoded { op, flags, argument: 0, value }
+    }
+
+    fn is_write(&self) -> bool {
+        matches!(self, Self::Add { .. } | Self::Remove { .. } | Self::Store { .. })
+    }
+
+    fn grows(&self) -> bool {
+        matches!(self, Self::Add { .. } | Self::Store { .. })
+    }
+
+    fn is_long(&self) -> bool {
+        matches!(self, Self::Search { .. })
     }
 }

@@ -10,7 +10,7 @@ use crate::command::Expiry;
 use crate::integer;
 use crate::message::Status;
 use crate::sized::{push_sized, take_sized};
-use remora_geometry::{Shape, ShapeError};
+use remora_geometry::{ShapeError, Wkb};
 use remora_layout::limits::{MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES};
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::is_surrogate;
@@ -45,6 +45,14 @@ impl<'a> ObjectId<'a> {
             Self::Name(name) => {
                 (1..=MAX_OBJECT_ID_BYTES).contains(&name.len()) && Self::of_text(name) == self
             }
+        }
+    }
+
+    pub(super) fn check(self) -> Result<(), Status> {
+        match self {
+            Self::Name(name) if name.len() > MAX_OBJECT_ID_BYTES => Err(Status::TooLarge),
+            id if id.is_valid() => Ok(()),
+            _ => Err(Status::Malformed),
         }
     }
 
@@ -99,9 +107,9 @@ pub struct PutObject<'a> {
     pub rect: Rect,
     /// Its bytes; `None` leaves those that it has.
     pub data: Option<&'a [u8]>,
-    /// Its geometry in WKB, whose bounds are `rect`; without one it is its
-    /// rectangle, whatever it was before.
-    pub geometry: Option<&'a [u8]>,
+    /// Its geometry, whose bounds are `rect`; without one it is its rectangle, whatever
+    /// it was before.
+    pub geometry: Option<Wkb<'a>>,
     /// All its fields; `None` leaves those that it has.
     pub fields: Option<Fields<'a>>,
     /// When it expires. What lies in the past removes it.
@@ -146,28 +154,39 @@ pub(super) fn take_id(
     argument: i64,
     value: &[u8],
 ) -> Result<(ObjectId<'_>, &[u8]), Status> {
-    let (id, rest) = match flags & HAS_NAME {
-        0 => (ObjectId::Number(argument as u64), value),
-        _ if argument != 0 => return Err(Status::Malformed),
-        _ => {
-            let (name, rest) = take_sized(value)?;
-            (ObjectId::Name(name), rest)
-        }
-    };
-    match id {
-        ObjectId::Name(name) if name.len() > MAX_OBJECT_ID_BYTES => Err(Status::TooLarge),
-        id if id.is_valid() => Ok((id, rest)),
-        _ => Err(Status::Malformed),
+    match flags & HAS_NAME {
+        0 => Ok((ObjectId::Number(argument as u64), value)),
+        _ if argument != 0 => Err(Status::Malformed),
+        _ => take_sized(value).map(|(name, rest)| (ObjectId::Name(name), rest)),
     }
 }
 
 impl<'a> PutObject<'a> {
+    /// Whether each part keeps its limits.
+    pub(super) fn check(&self) -> Result<(), Status> {
+        self.id.check()?;
+        self.rect.checked().map_err(|_| Status::BadRectangle)?;
+        if self.geometry.is_some_and(|geometry| geometry.bounds() != self.rect) {
+            return Err(Status::BadGeometry);
+        }
+        match self.expiry {
+            // 0 stands for never in a record.
+            Expiry::At(0) => return Err(Status::Malformed),
+            Expiry::At(at_ms) if at_ms > MAX_EXPIRES_AT_MS => return Err(Status::InvalidExpiry),
+            _ => {}
+        }
+        if self.data.is_some_and(|data| data.len() > MAX_OBJECT_BYTES) {
+            return Err(Status::TooLarge);
+        }
+        Ok(())
+    }
+
     /// Appends the value of the request; gives flags and argument.
     pub(super) fn encode(&self, scratch: &mut Vec<u8>) -> (u8, i64) {
         let (mut flags, argument) = push_id(scratch, self.id);
         scratch.extend_from_slice(self.rect.as_bytes());
         if let Some(geometry) = self.geometry {
-            push_sized(scratch, geometry);
+            push_sized(scratch, geometry.bytes());
             flags |= HAS_GEOMETRY;
         }
         if let Some(fields) = self.fields {
@@ -203,21 +222,21 @@ impl<'a> PutObject<'a> {
         let (&[flags, ref argument @ ..], rest) =
             list.split_first_chunk::<9>().ok_or(Status::Malformed)?;
         let (value, rest) = take_sized(rest)?;
-        Ok((Self::decode(flags, i64::from_le_bytes(*argument), value)?, rest))
+        let put = Self::decode(flags, i64::from_le_bytes(*argument), value)?;
+        put.check().map(|()| (put, rest))
     }
 
-    /// The put that flags, argument and value encode.
+    /// The put that flags, argument and value encode, before its parts are checked.
     pub(super) fn decode(flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
         let (id, rest) = take_id(flags, argument, value)?;
         let (rect, mut rest) = take_rect(rest)?;
         let (mut geometry, mut fields) = (None, None);
         if flags & HAS_GEOMETRY != 0 {
             let (wkb, after) = take_sized(rest)?;
-            match Shape::bounds_of_wkb(wkb) {
-                Ok(bounds) if bounds == rect => {}
-                Err(ShapeError::TooLong) => return Err(Status::TooLarge),
-                Ok(_) | Err(_) => return Err(Status::BadGeometry),
-            }
+            let wkb = Wkb::parse(wkb).map_err(|error| match error {
+                ShapeError::TooLong => Status::TooLarge,
+                _ => Status::BadGeometry,
+            })?;
             (geometry, rest) = (Some(wkb), after);
         }
         if flags & HAS_FIELDS != 0 {
@@ -230,17 +249,11 @@ impl<'a> PutObject<'a> {
             HAS_EXPIRY => {
                 let (at_ms, after) = rest.split_first_chunk().ok_or(Status::Malformed)?;
                 rest = after;
-                match u64::from_le_bytes(*at_ms) {
-                    // 0 stands for never in a record.
-                    0 => return Err(Status::Malformed),
-                    at_ms if at_ms > MAX_EXPIRES_AT_MS => return Err(Status::InvalidExpiry),
-                    at_ms => Expiry::At(at_ms),
-                }
+                Expiry::At(u64::from_le_bytes(*at_ms))
             }
             _ => return Err(Status::Malformed),
         };
         let data = match flags & HAS_DATA {
-            HAS_DATA if rest.len() > MAX_OBJECT_BYTES => return Err(Status::TooLarge),
             HAS_DATA => Some(rest),
             _ if rest.is_empty() => None,
             _ => return Err(Status::Malformed),
@@ -252,10 +265,9 @@ impl<'a> PutObject<'a> {
     }
 }
 
-/// A checked rectangle, and what follows.
+/// A rectangle, and what follows.
 pub(super) fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
-    let (rect, rest) = Rect::read_from_prefix(value).map_err(|_| Status::Malformed)?;
-    Ok((rect.checked().map_err(|_| Status::BadRectangle)?, rest))
+    Rect::read_from_prefix(value).map_err(|_| Status::Malformed)
 }
 
 /// What a search found, as it stands in replies: objects, one after the other.

@@ -1,0 +1,162 @@
+//! Operations on objects of a type: a file or a folder for each type, and a line in the
+//! list below.
+//!
+//! What it keeps true: each type has 256 numbers of its own; an operation is decoded
+//! once, where it comes from a message, and is encoded where it goes into one. Who
+//! executes it gets it typed.
+
+pub mod geo;
+pub mod hash;
+pub mod tree;
+
+use crate::message::Status;
+use remora_layout::kind::Kind;
+
+/// An operation as it stands in a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Encoded<'a> {
+    /// Its number among those of its type.
+    pub op: u8,
+    /// Its flags.
+    pub flags: u8,
+    /// Its number or time.
+    pub argument: i64,
+    /// Its bytes.
+    pub value: &'a [u8],
+}
+
+/// What one type can be asked.
+pub trait Operation<'a>: Copy {
+    /// The type: the kind of its root records.
+    const KIND: Kind;
+    /// How many operations it has: their numbers are below.
+    const COUNT: u8;
+    /// Whether they may be asked over rings; else they are for RESP.
+    const OVER_RINGS: bool = true;
+
+    /// The operation of a message.
+    ///
+    /// # Errors
+    /// The status to reply with: the message makes no sense, or breaks a limit.
+    fn decode(from: Encoded<'a>) -> Result<Self, Status>;
+
+    /// The operation for a message; `scratch` is overwritten if it is needed.
+    fn encode<'s>(&'s self, scratch: &'s mut Vec<u8>) -> Encoded<'s>;
+
+    /// Whether it may change anything.
+    fn is_write(&self) -> bool;
+
+    /// Whether it may need more of the heap: it is refused where memory is full.
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// Whether the shard answers it in turns.
+    fn is_long(&self) -> bool {
+        false
+    }
+}
+
+/// The types that have operations, one line each.
+macro_rules! types {
+    ($($(#[$doc:meta])* $type:ident($command:ty),)*) => {
+        /// What is asked of an object: one type's operation.
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub enum Request<'a> {
+            $($(#[$doc])* $type($command),)*
+        }
+
+        $(impl<'a> From<$command> for Request<'a> {
+            #[inline]
+            fn from(command: $command) -> Self {
+                Self::$type(command)
+            }
+        }
+
+        impl<'a> $command {
+            /// The operation of a request of this type.
+            ///
+            /// # Panics
+            /// It is one of another type.
+            #[inline]
+            pub fn of(request: Request<'a>) -> Self {
+                match request {
+                    Request::$type(command) => command,
+                    other => unreachable!("{:?} is no operation of this type", other.kind()),
+                }
+            }
+        })*
+
+        impl<'a> Request<'a> {
+            /// Every type, and how many operations it has.
+            pub const TYPES: &'static [(Kind, u8)] =
+                &[$((<$command>::KIND, <$command>::COUNT)),*];
+
+            /// The operation of a message about an object of this type.
+            ///
+            /// # Errors
+            /// The status to reply with.
+            #[inline]
+            pub(crate) fn decode(kind: Kind, from: Encoded<'a>) -> Result<Self, Status> {
+                $(if kind == <$command>::KIND {
+                    return <$command>::decode(from).map(Self::$type);
+                })*
+                Err(Status::Malformed)
+            }
+
+            /// The operation for a message; `scratch` is overwritten if it is needed.
+            pub fn encode<'s>(&'s self, scratch: &'s mut Vec<u8>) -> Encoded<'s> {
+                match self {
+                    $(Self::$type(command) => command.encode(scratch),)*
+                }
+            }
+
+            /// The type whose operation it is.
+            #[inline]
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$type(_) => <$command>::KIND,)*
+                }
+            }
+
+            /// Whether it may change anything.
+            #[inline]
+            pub fn is_write(&self) -> bool {
+                match self {
+                    $(Self::$type(command) => command.is_write(),)*
+                }
+            }
+
+            /// Whether it may need more of the heap.
+            pub fn grows(&self) -> bool {
+                match self {
+                    $(Self::$type(command) => command.grows(),)*
+                }
+            }
+
+            /// Whether the shard answers it in turns.
+            #[inline]
+            pub fn is_long(&self) -> bool {
+                match self {
+                    $(Self::$type(command) => command.is_long(),)*
+                }
+            }
+
+            /// Whether it may be asked over rings.
+            pub fn is_for_rings(&self) -> bool {
+                match self {
+                    $(Self::$type(_) => <$command>::OVER_RINGS,)*
+                }
+            }
+        }
+    };
+}
+
+types! {
+    /// Of a tree of places.
+    Tree(tree::TreeCommand<'a>),
+    /// Of a GEO key.
+    Geo(geo::GeoCommand<'a>),
+    /// Of a hash.
+    Hash(hash::HashCommand<'a>),
+}
