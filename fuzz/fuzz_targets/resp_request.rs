@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use remora_protocol::Command;
 use remora_front::resp::ParsedValue;
 use remora_front::{Args, Made, Parsed, Protocol, Request, Value, parse, request, table};
 
@@ -58,6 +59,13 @@ fn answer(args: &Args, bytes: &[u8]) {
         Ok(Request::MSet(pairs)) => assert!(pairs.len() == pairs.count()),
         Ok(Request::Del(keys) | Request::Exists(keys) | Request::MGet(keys)) => {
             assert!(keys.len() == keys.count());
+        }
+        // A shard executes it as it is: it is what a message would say.
+        Ok(Request::Object { key, request, .. }) => {
+            let command = Command::Of { key, request };
+            let mut encoded = Vec::new();
+            command.encode_into(7, &mut encoded);
+            assert_eq!(Command::decode(&encoded), Ok((command, 7)));
         }
         Ok(_) => {}
         Err(error) => error.write(&mut reply),

@@ -15,9 +15,10 @@ use std::process::{Command, ExitCode};
 const PATCH: &str = "tests/newcomer/counter.patch";
 /// The type's folder.
 const FOLDER: &str = "crates/engine/src/types/bcount/";
-/// Files that it may touch outside of its folder; `docs/commands.md`, which is
-/// made from the table, counts as one of them.
-const MOST_OUTSIDE: usize = 6;
+/// Files that it may touch outside of its folder: what it can be asked, its commands, and
+/// a line or two in each of five lists. `docs/commands.md`, which is made from the table,
+/// counts as one of them.
+const MOST_OUTSIDE: usize = 7;
 /// The one file of engine and server that it may touch outside of its folder.
 const REGISTRY: &str = "crates/engine/src/types/mod.rs";
 

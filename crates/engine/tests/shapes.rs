@@ -279,10 +279,17 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(refine(&bytes, Some(&[0; 9])), Some(Status::Malformed));
     // The geometry is parsed where the search begins.
     let mut shard = shard(16 << 20, Eviction::None);
-    let search = TreeCommand::Refine { refine: &bytes[1..], ids: None };
-    assert_eq!(ask(&mut shard, b"t", search).0, Status::BadGeometry);
     let search = TreeCommand::Refine { refine: &bytes, ids: None };
     assert_eq!(ask(&mut shard, b"t", search).0, Status::NoTree);
+    ask(&mut shard, b"t", TreeCommand::Create(TreeSettings::default()));
+    let too_long = vec![0; MAX_GEOMETRY_BYTES + 17];
+    for (refine, refused) in [
+        (&bytes[..], Status::Ok),
+        (&bytes[1..], Status::BadGeometry),
+        (&too_long, Status::TooLarge),
+    ] {
+        assert_eq!(ask(&mut shard, b"t", TreeCommand::Refine { refine, ids: None }).0, refused);
+    }
 }
 
 #[test]

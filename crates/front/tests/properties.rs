@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use remora_front::resp::{ParsedValue, encode};
-use remora_front::{Args, Made, Parsed, Protocol, Value, parse, request};
+use remora_front::{Args, Made, Parsed, Protocol, Request, Value, parse, request};
+use remora_protocol::Command;
 
 fn words(args: &Args, bytes: &[u8]) -> Vec<Vec<u8>> {
     (0..args.len()).map(|index| args.get(index, bytes).to_vec()).collect()
@@ -51,6 +52,22 @@ fn command_word() -> impl Strategy<Value = Vec<u8>> {
         "rtree.rem",
         "rtree.search",
         "rtree.nearest",
+        "rtree.fset",
+        "rtree.fget",
+        "geometry",
+        "POINT (1 2)",
+        "fields",
+        "hset",
+        "hsetnx",
+        "hget",
+        "hmget",
+        "hdel",
+        "hincrby",
+        "hincrbyfloat",
+        "hrandfield",
+        "hscan",
+        "match",
+        "count",
         "getex",
         "setex",
         "persist",
@@ -166,7 +183,7 @@ proptest! {
         parse(&bytes, &mut args).unwrap();
         for now in [0, 1_700_000_000_000, u64::MAX] {
             match request(&args, &bytes, &Made::default(), now) {
-                Ok(remora_front::Request::Command(query)) => {
+                Ok(Request::Command(query)) => {
                     for protocol in [Protocol::Resp2, Protocol::Resp3] {
                         let mut reply = Vec::new();
                         remora_front::table::answer(&mut reply, protocol, &query);
@@ -175,6 +192,13 @@ proptest! {
                             if consumed == reply.len());
                         prop_assert!(whole);
                     }
+                }
+                // A shard executes it as it is: it is what a message would say.
+                Ok(Request::Object { key, request, .. }) => {
+                    let command = Command::Of { key, request };
+                    let mut encoded = Vec::new();
+                    command.encode_into(7, &mut encoded);
+                    prop_assert_eq!(Command::decode(&encoded), Ok((command, 7)));
                 }
                 Ok(_) => {}
                 Err(error) => {
