@@ -1,18 +1,20 @@
 //! The project's own checks.
 //!
-//! `cargo xtask check` looks at the source: form, imports, unsafe code, sizes,
-//! documents. `cargo xtask fresh` builds and runs everything on a bare Debian.
+//! `cargo xtask check` looks at the source: form, imports, circles, unsafe code,
+//! sizes, documents. `cargo xtask fresh` builds and runs everything on a bare Debian.
 //! Exit codes: 0 done, 1 a check or a step failed, 2 usage.
 
 #![forbid(unsafe_code)]
 
 mod check;
+mod file_graph;
 mod fresh;
 mod newcomer;
 mod patches;
 mod planted;
 mod rust_text;
 mod tree;
+mod violation;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
@@ -28,7 +30,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Looks at formatting, lints, imports, unsafe code, sizes and documents.
+    /// Looks at formatting, lints, imports, circles, unsafe code, sizes and documents.
     Check {
         /// Run only this check; may be given several times.
         #[arg(long, value_name = "NAME")]

@@ -3,8 +3,8 @@
 //! and that it touches few files; this command applies it to a copy of the
 //! sources and runs the type's tests there.
 
-use crate::check::Violation;
 use crate::tree::Tree;
+use crate::violation::Violation;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -13,8 +13,8 @@
 //! The copy stays below the target directory, and so do its builds: the next
 //! patch builds only what it changes.
 
-use crate::check::Violation;
 use crate::tree::Tree;
+use crate::violation::Violation;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Checks that cargo makes itself: formatting and lints.
 
-use super::Violation;
+use crate::violation::Violation;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! Whatever changes goes through one function (design, "One change"): the log of a
 //! shard gets entries in one place, and counts those of other logs in one place.
 
-use super::Violation;
 use crate::rust_text::code_only;
 use crate::tree::Tree;
+use crate::violation::Violation;
 
 /// Where the log is appended to.
 const COMMIT: &str = "crates/engine/src/store/commit.rs";

@@ -3,9 +3,9 @@
 //! look at a wall clock, begin threads or iterate in an order that the process
 //! draws; and no production code knows that it is simulated.
 
-use super::Violation;
 use crate::rust_text::{code_only, has_word};
 use crate::tree::Tree;
+use crate::violation::Violation;
 
 /// Where a world's own code is.
 const SIMULATOR: &[&str] = &["crates/sim/", "crates/fabric/src/sim/", "crates/fabric/tests/sim"];

@@ -1,8 +1,8 @@
 //! Paths that documents name exist: in relative links, and in backticks where
 //! the words look like a path of this repository.
 
-use super::Violation;
 use crate::tree::Tree;
+use crate::violation::Violation;
 
 /// Directories of the repository, there or planned: a path in backticks that
 /// begins with one of them is meant as a path.

@@ -1,8 +1,8 @@
 //! Imports go downwards only. The table below is the one place that says what
 //! a room may import; a room that it does not name is refused.
 
-use super::Violation;
 use crate::tree::Tree;
+use crate::violation::Violation;
 use toml::Table;
 
 /// Each room and the rooms below it that it may import.

@@ -1,9 +1,9 @@
 //! Nothing unfinished and nothing of one machine stays in the source.
 //! (The words are put together from halves, so that this file passes.)
 
-use super::Violation;
 use crate::rust_text::has_word;
 use crate::tree::Tree;
+use crate::violation::Violation;
 
 /// Marks of unfinished work.
 const MARKS: &[&str] = &[

@@ -3,6 +3,7 @@
 
 mod cargo;
 mod changes;
+mod circles;
 mod determinism;
 mod documents;
 mod imports;
@@ -14,38 +15,10 @@ mod types;
 mod unsafety;
 
 use crate::tree::Tree;
+use crate::violation::Violation;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
-
-/// One thing that is wrong.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Repository path; empty where no file is to blame.
-    pub file: String,
-    /// Line, from 1; 0 where the whole file is meant.
-    pub line: usize,
-    /// What is wrong and what to do.
-    pub message: String,
-    /// A warning is printed and does not fail the check.
-    pub warning: bool,
-}
-
-impl Violation {
-    /// A violation at a line of a file.
-    pub fn at(file: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, message: message.into(), warning: false }
-    }
-
-    fn print(&self) {
-        let kind = if self.warning { "warning" } else { "error" };
-        match (self.file.as_str(), self.line) {
-            ("", _) => println!("  {kind}: {}", self.message),
-            (file, 0) => println!("  {file}: {kind}: {}", self.message),
-            (file, line) => println!("  {file}:{line}: {kind}: {}", self.message),
-        }
-    }
-}
 
 /// A check over the tree.
 type TreeCheck = fn(&Tree) -> Vec<Violation>;
@@ -62,6 +35,7 @@ enum Check {
 /// All checks, cheap ones first.
 const CHECKS: &[(&str, Check)] = &[
     ("imports", Check::Tree(imports::check)),
+    ("circles", Check::Tree(circles::check)),
     ("unsafe", Check::Tree(unsafety::check)),
     ("determinism", Check::Tree(determinism::check)),
     ("threads", Check::Tree(threads::check)),

@@ -1,8 +1,8 @@
 //! `docs/papers.md` lists every mechanism of the five papers, each exactly
 //! once, and what it says is built can be found: the file and the test.
 
-use super::Violation;
 use crate::tree::Tree;
+use crate::violation::Violation;
 use std::collections::BTreeMap;
 
 const PAPERS: &str = "docs/papers.md";

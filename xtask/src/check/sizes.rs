@@ -2,8 +2,8 @@
 //! named, over 600 refused; tests may have 800. What a tool writes nobody
 //! reads: it says so near its head.
 
-use super::Violation;
 use crate::tree::Tree;
+use crate::violation::Violation;
 
 const WARN_LINES: usize = 400;
 const MOST_LINES: usize = 600;

@@ -1,9 +1,9 @@
 //! A panic in a thread of a server ends its process. So the server's code
 //! starts threads by `vital_thread::spawn` only.
 
-use super::Violation;
 use crate::rust_text::{code_only, has_word};
 use crate::tree::Tree;
+use crate::violation::Violation;
 
 /// Code of which the server's threads are made.
 const SERVES: &[&str] = &["crates/server/src/", "crates/fabric/src/", "crates/remora/src/serve/"];

@@ -5,9 +5,9 @@
 //! folder's name, from the kinds of records (`kind.rs`) that its folder names, and from
 //! the enums of what it can be asked: a new type is checked without a line here.
 
-use super::Violation;
 use crate::rust_text::{code_only, has_word};
 use crate::tree::Tree;
+use crate::violation::Violation;
 use std::collections::BTreeSet;
 
 /// Rooms that keep objects, or bring requests about them.

@@ -4,9 +4,9 @@
 //! block has its SAFETY comment is clippy's business, through the workspace's
 //! lints, which every crate must inherit.
 
-use super::Violation;
 use crate::rust_text::{code_only, has_word};
 use crate::tree::Tree;
+use crate::violation::Violation;
 
 /// Paths under which `unsafe` may stand.
 const UNSAFE_ROOMS: &[&str] = &[

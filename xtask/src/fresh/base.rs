@@ -2,8 +2,8 @@
 //! a copy.
 
 use super::host::Host;
-use super::room::{Room, remove};
-use super::{RELEASE, process};
+use super::process;
+use super::room::{RELEASE, Room, remove};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;

@@ -2,27 +2,13 @@
 //! proxies, its certificates, its toolchain. Everything is read at run time;
 //! secrets (tokens, passwords of registries) are not carried over.
 
-use super::room::Room;
-use super::{RELEASE, sources};
+use super::environment::network_variables;
+use super::room::{RELEASE, Room};
+use super::sources;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Environment variables with proxies and certificates, in lower case.
-const NETWORK_VARIABLES: [&str; 9] = [
-    "http_proxy",
-    "https_proxy",
-    "ftp_proxy",
-    "all_proxy",
-    "no_proxy",
-    "ssl_cert_file",
-    "ssl_cert_dir",
-    "curl_ca_bundle",
-    "git_ssl_cainfo",
-];
-/// Beginnings of cargo's variables about networks and registries.
-const CARGO_VARIABLES: [&str; 4] =
-    ["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_SOURCE_"];
 /// Tables of cargo's configuration about networks and registries.
 const CARGO_TABLES: [&str; 5] = ["source", "registries", "registry", "http", "net"];
 /// apt's settings about how to fetch.
@@ -76,8 +62,7 @@ impl Host {
         if !self.cargo_config.is_empty() {
             room.write("/root/.cargo/config.toml", &self.cargo_config)?;
         }
-        let named: Vec<PathBuf> = std::env::vars()
-            .filter(|(name, _)| carries_over(name))
+        let named: Vec<PathBuf> = network_variables()
             .map(|(_, value)| PathBuf::from(value))
             .filter(|path| path.is_absolute() && path.is_file())
             .collect();
@@ -88,18 +73,6 @@ impl Host {
         }
         Ok(())
     }
-}
-
-/// The variables that programs in the room are given from outside.
-pub fn network_variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars().filter(|(name, _)| carries_over(name))
-}
-
-fn carries_over(name: &str) -> bool {
-    let secret = ["TOKEN", "PASSWORD", "SECRET", "CREDENTIAL"];
-    let wanted = NETWORK_VARIABLES.contains(&name.to_ascii_lowercase().as_str())
-        || CARGO_VARIABLES.iter().any(|start| name.starts_with(start));
-    wanted && !secret.iter().any(|word| name.to_ascii_uppercase().contains(word))
 }
 
 fn apt_settings(dump: &str) -> String {
@@ -155,16 +128,6 @@ fn output(program: &str, arguments: &[&str], directory: &Path) -> Result<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn networks_are_carried_over_and_secrets_are_not() {
-        for name in ["HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "CARGO_HTTP_CAINFO"] {
-            assert!(carries_over(name), "{name}");
-        }
-        for name in ["HOME", "CARGO_REGISTRIES_X_TOKEN", "CARGO_REGISTRY_TOKEN", "RUSTFLAGS"] {
-            assert!(!carries_over(name), "{name}");
-        }
-    }
 
     #[test]
     fn of_apt_only_how_to_fetch() {

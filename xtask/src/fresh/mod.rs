@@ -8,6 +8,7 @@
 //! whatever ends the run.
 
 mod base;
+mod environment;
 mod host;
 mod process;
 mod room;
@@ -18,8 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// The release that is laid.
-pub const RELEASE: &str = "bookworm";
 /// What is installed in it beside the base.
 const PACKAGES: [&str; 5] = ["git", "make", "gcc", "libc6-dev", "ca-certificates"];
 /// What must succeed in it.

@@ -1,10 +1,12 @@
 //! The directory that becomes the bare machine's root, and running in it.
 
-use super::{host, process};
+use super::{environment, process};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The release that the room has.
+pub const RELEASE: &str = "bookworm";
 /// Where the toolchain stands in the room.
 const TOOLCHAIN: &str = "/opt/rust";
 /// Where the clone stands in the room.
@@ -108,7 +110,7 @@ impl Room {
     fn enter(&self, directory: &str, command: &[&str]) -> Command {
         let mut enter = process::isolated();
         enter.args(["sh", "-c", ENTER, "enter"]).arg(&self.root).arg(directory).args(command);
-        enter.env_clear().envs(host::network_variables());
+        enter.env_clear().envs(environment::network_variables());
         let path =
             format!("{TOOLCHAIN}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         enter.env("PATH", path).env("HOME", "/root").env("LANG", "C.UTF-8");
