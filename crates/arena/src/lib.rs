@@ -26,6 +26,7 @@ mod quarantine;
 mod records;
 mod region;
 mod size_class;
+mod slot;
 mod slots;
 mod spans;
 mod view;
@@ -46,7 +47,8 @@ pub use records::{
 };
 pub use region::{Region, RegionKind};
 pub use size_class::{BUCKET_CLASS, CLASSES, class_bytes, class_for};
-pub use slots::{ArenaFull, Slot, SlotStats, Slots};
+pub use slot::Slot;
+pub use slots::{ArenaFull, SlotStats, Slots};
 pub use view::ReadView;
 pub use window::{Leave, Window};
 pub use words::{OutOfBounds, Words, prefetch};

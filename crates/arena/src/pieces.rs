@@ -7,7 +7,7 @@
 use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::records::{first_word, lengths_of, mutable_of, set_mutable};
-use crate::slots::Slot;
+use crate::slot::Slot;
 use remora_layout::database::Database;
 use remora_layout::hash::PieceChecksum;
 use remora_layout::kind::Kind;

@@ -1,6 +1,6 @@
 //! Freed slots that wait for the leases given out on them (HydraDB 4.2.3).
 
-use crate::slots::Slot;
+use crate::slot::Slot;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The waiting slots, by the second in which their lease ends.

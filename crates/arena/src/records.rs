@@ -2,7 +2,7 @@
 
 use crate::journal::Journal;
 use crate::owner::Owner;
-use crate::slots::Slot;
+use crate::slot::Slot;
 use remora_layout::database::Database;
 use remora_layout::hash::checksum;
 use remora_layout::kind::Kind;

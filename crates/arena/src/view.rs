@@ -37,6 +37,13 @@ use std::os::fd::BorrowedFd;
 #[repr(transparent)]
 pub struct ReadView(Words);
 
+impl Words {
+    /// The same memory, for a reader of it.
+    pub fn view(&self) -> ReadView {
+        ReadView::new(self.clone())
+    }
+}
+
 impl ReadView {
     /// The view of memory that somebody writes, or that `words` write.
     pub(crate) fn new(words: Words) -> Self {

@@ -2,7 +2,6 @@
 
 use crate::copy;
 use crate::mapping::Mapping;
-use crate::view::ReadView;
 use remora_layout::limits::CACHE_LINE_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -23,7 +22,7 @@ pub struct OutOfBounds {
 
 /// Memory that this process writes, and that others may change at any time.
 /// Cheap to clone. Never an arena's: that is its [`Owner`](crate::Owner)'s to
-/// write, and everybody else's to read through a [`ReadView`].
+/// write, and everybody else's to read through a [`ReadView`](crate::ReadView).
 ///
 /// Word indices and offsets that this process computes itself are asserted;
 /// those that come from elsewhere go through [`Words::check`].
@@ -44,11 +43,6 @@ impl Words {
     /// The whole of a mapping.
     pub fn new(mapping: Arc<Mapping>) -> Self {
         Self { base: mapping.base(), bytes: mapping.bytes(), _mapping: mapping }
-    }
-
-    /// The same memory, for a reader of it.
-    pub fn view(&self) -> ReadView {
-        ReadView::new(self.clone())
     }
 
     /// Where it begins in this process, for a device that reaches it by itself.

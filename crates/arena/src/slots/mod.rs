@@ -21,6 +21,7 @@ use crate::huge::HugeTable;
 use crate::pages::Pages;
 use crate::quarantine::Quarantine;
 use crate::size_class::{class_bytes, is_small};
+use crate::slot::Slot;
 use crate::spans::Spans;
 use remora_layout::limits::{PAGE_BYTES, QUARANTINE_SHARE, SLOT_UNIT_BYTES};
 use std::collections::BTreeMap;
@@ -28,17 +29,6 @@ use std::ops::Range;
 
 /// Slot units of a page.
 pub(crate) const PAGE_UNITS: u32 = (PAGE_BYTES / SLOT_UNIT_BYTES) as u32;
-
-/// A slot in somebody's hand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slot {
-    /// Its number, in units of 16 bytes from the region's start.
-    pub slot: u32,
-    /// Its present generation.
-    pub generation: u32,
-    /// Its size class.
-    pub class: u8,
-}
 
 /// Neither a free slot nor free pages are left that hold so many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::records::flip_dead;
 use crate::size_class::{BUCKET_CLASS, SMALL_CLASSES, class_bytes, is_small};
-use crate::slots::Slot;
+use crate::slot::Slot;
 use crate::spans::{capacity, span_of};
 use remora_layout::limits::{SPAN_BYTES, SPARSE_LOOKS};
 use std::collections::BTreeMap;
