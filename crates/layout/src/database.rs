@@ -1,9 +1,7 @@
 //! Databases: sixteen spaces of keys, as Redis has them.
 //!
 //! The number is part of a record's header, of the key's hash, and of what a
-//! reader compares. Database 0 costs nothing: its seed is the cluster's own.
-
-use crate::hash::mix;
+//! reader compares.
 
 /// Databases of a server: as many as Redis has by default, and as four bits
 /// can number.
@@ -38,12 +36,6 @@ impl Database {
     pub fn all() -> impl Iterator<Item = Self> {
         (0..DATABASES as u8).map(Self)
     }
-
-    /// The seed of its keys' hashes, in a cluster with this seed.
-    #[inline(always)]
-    pub const fn seed(self, seed: u64) -> u64 {
-        if self.0 == 0 { seed } else { seed ^ mix(self.0 as u64, 0x6461_7461_6261_7365) }
-    }
 }
 
 const _: () = assert!(DATABASES == 16);
@@ -53,11 +45,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_sixteen_and_each_has_a_seed_of_its_own() {
+    fn there_are_sixteen() {
         assert_eq!(Database::new(DATABASES), None);
-        let seeds: std::collections::BTreeSet<u64> =
-            Database::all().map(|database| database.seed(7)).collect();
-        assert_eq!((seeds.len(), Database::ZERO.seed(7)), (DATABASES, 7));
+        assert_eq!(Database::all().count(), DATABASES);
         for database in Database::all() {
             assert_eq!(Database::new(database.number() as usize), Some(database));
             assert_eq!(Database::of_bits(0xf0 | database.number() as u64), database);

@@ -32,7 +32,7 @@ impl KeyHash {
     /// Hash of a key of a database under the cluster's seed.
     #[inline]
     pub fn within(database: Database, key: &[u8], seed: u64) -> Self {
-        let hash = xxh3_64_with_seed(key, database.seed(seed));
+        let hash = xxh3_64_with_seed(key, seed_of(database, seed));
         Self(hash & !(15 << DATABASE_SHIFT) | (database.number() as u64) << DATABASE_SHIFT)
     }
 
@@ -62,6 +62,16 @@ impl KeyHash {
         let round = 1u64 << buckets.ilog2();
         let wide = (self.0 & 0xffff_ffff) & (2 * round - 1);
         if wide < buckets { wide } else { wide & (round - 1) }
+    }
+}
+
+/// The seed of a database's hashes, in a cluster with this seed. Database 0 costs
+/// nothing: its seed is the cluster's own.
+#[inline(always)]
+const fn seed_of(database: Database, seed: u64) -> u64 {
+    match database.number() {
+        0 => seed,
+        number => seed ^ mix(number as u64, 0x6461_7461_6261_7365),
     }
 }
 
@@ -121,6 +131,13 @@ mod tests {
             assert_eq!(KeyHash::without_key(database).database(), database);
         }
         assert_eq!(KeyHash::within(Database::ZERO, b"remora", 7), KeyHash::of(b"remora", 7));
+    }
+
+    #[test]
+    fn each_database_has_a_seed_of_its_own() {
+        let seeds: std::collections::BTreeSet<u64> =
+            Database::all().map(|database| seed_of(database, 7)).collect();
+        assert_eq!((seeds.len(), seed_of(Database::ZERO, 7)), (crate::database::DATABASES, 7));
     }
 
     #[test]

@@ -1,14 +1,5 @@
 //! Every bound of the system: a name, a unit and a reason.
-//! Relations between bounds are const assertions at the end of the file. Those of
-//! rings and of RESP stand in files of their own.
-
-mod resp;
-mod rings;
-
-pub use resp::*;
-pub use rings::*;
-
-use crate::node::{ENTRY_BYTES, node_bytes};
+//! Relations between bounds are const assertions at the end of the file.
 
 /// Bytes in a word: the unit that is never torn on any transport we use.
 pub const WORD_BYTES: usize = 8;
@@ -399,8 +390,9 @@ pub const SEARCH_TURN_BYTES: usize = 24 << 10;
 /// shard's or another's: 256 nodes of 30 entries. A larger search goes in turns of its
 /// owner, who walks over plain references.
 pub const READ_SEARCH_NODE_BYTES: usize = 320 << 10;
-/// Objects of such a search: they are kept until its end, and fit one reply.
-pub const READ_SEARCH_OBJECTS: usize = STREAM_BYTES / ENTRY_BYTES;
+/// Objects of such a search: they are kept until its end, and fit one reply, as the
+/// entries of 40 bytes that they are.
+pub const READ_SEARCH_OBJECTS: usize = STREAM_BYTES / 40;
 /// A turn of a refined search ends when it has compared geometries of so many
 /// bytes: the longest one.
 pub const REFINE_TURN_BYTES: usize = MAX_GEOMETRY_BYTES;
@@ -552,6 +544,119 @@ pub const DIGEST_RESTARTS: u32 = 8;
 /// Longest body of one of the log's frames: a longer entry goes in pieces.
 pub const LOG_PIECE_BYTES: usize = 64 << 10;
 
+// RESP connections, and what a shard's thread does for them.
+
+/// Arguments of one RESP command, as Redis.
+pub const RESP_MAX_ARGS: usize = 1 << 20;
+/// Longest inline RESP command (as Redis: 64 KiB).
+pub const RESP_MAX_INLINE_BYTES: usize = 64 << 10;
+/// Output that waits for a RESP client above which its requests wait too: a
+/// slow reader holds up itself.
+pub const RESP_PAUSE_OUTPUT_BYTES: usize = 1 << 20;
+/// Bytes of values in one RESP reply: the longest value.
+pub const RESP_MAX_REPLY_BYTES: usize = MAX_VALUE_BYTES;
+/// A reply of which the number of items is known at once is sent to a RESP
+/// connection in pieces of about so many bytes of items, one when the one before it
+/// is written.
+pub const RESP_PIECE_BYTES: usize = 256 << 10;
+/// Requests of one RESP connection that wait for shards, above which its
+/// further requests wait too.
+pub const RESP_PAUSE_PENDING: usize = 1024;
+/// Bytes of the jobs of one RESP connection, above which its further requests wait
+/// until some are answered: with one request more, what it can have other shards hold.
+pub const RESP_PAUSE_JOB_BYTES: usize = 1 << 20;
+/// A RESP client that has not read this much of its replies is cut off. The
+/// longest reply, with the lengths of its parts, fits behind what pauses and
+/// what was asked for before that.
+pub const RESP_MAX_OUTPUT_BYTES: usize = 160 << 20;
+/// Unparsed bytes of one RESP command after which the connection is cut off:
+/// the longest key and value, with most of 1 MiB in hand.
+pub const RESP_MAX_QUERY_BYTES: usize = 65 << 20;
+/// A RESP request of which more than this is kept, and no more comes, is given
+/// up as an upload over rings is. Less is kept for every connection anyway.
+pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
+/// RESP connections that a shard's thread serves before it looks at its rings, its
+/// mail and its sockets again.
+pub const RESP_CONNECTIONS_PER_TURN: usize = 16;
+/// Requests of one RESP connection that its thread executes before it serves
+/// the next one: some tens of microseconds, and several times what pipelines
+/// usually hold, so that their replies leave in one write.
+pub const RESP_REQUESTS_PER_TURN: usize = 128;
+/// Bytes that its thread sends to one RESP connection before it serves the next one:
+/// some hundred microseconds. A client may read as fast as it is sent to.
+pub const RESP_SEND_BYTES_PER_TURN: usize = 1 << 20;
+/// Requests of one RESP connection that are parsed before the first of them is
+/// executed, so that what they will look at is fetched side by side: about as many
+/// lines as a core has under way at once, at two a request.
+pub const RESP_REQUESTS_AHEAD: usize = 16;
+/// Keys of one RESP request that its thread takes in one turn of the connection: looks
+/// up, or hands to their shards. That takes some hundred microseconds; a request of
+/// more goes on in the next turn. Requests of a turn count as one more for each
+/// `RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN` of their words, so that all of a turn
+/// name at most about twice as many keys.
+pub const RESP_KEYS_PER_TURN: usize = 1024;
+/// How often a shard's thread looks whether it should give a RESP connection to
+/// one that has less to do, ms: long against a turn, short against a client's life.
+pub const RESP_BALANCE_MS: u64 = 100;
+/// A thread that is busy for a smaller share of its time gives none away.
+pub const RESP_BALANCE_BUSY_PERCENT: u64 = 50;
+/// Longest name of a RESP connection, and of what CLIENT SETINFO sets: longer than
+/// programs give, and with three of them each all connections keep 30 MiB.
+pub const RESP_MAX_CLIENT_NAME_BYTES: usize = 1024;
+/// RESP connections of one server.
+pub const RESP_MAX_CONNECTIONS: usize = 10_000;
+
+// Message rings, and how a shard looks at them.
+
+/// One message ring; 256 KiB for each connection, as Catfish 5.2 uses.
+pub const RING_BYTES: usize = 256 << 10;
+/// Ring sets of one client process over shared memory: as many as a word of ready
+/// bits names. Sessions beyond them share sets.
+pub const MAX_RING_SETS: usize = 64;
+/// A session's own ring goes back to its start behind this many bytes, where what
+/// stands there has been consumed: a session with few small frames under way stays
+/// in the first page of a ring.
+pub const RING_LAP_BYTES: usize = 3 << 10;
+/// On such a ring the consumer returns credit each time it has consumed this much:
+/// half a lap, a dozen small frames. Credit is one store then, without a wake-up.
+pub const LAP_CREDIT_BYTES: usize = RING_LAP_BYTES / 2;
+/// With longer frames a lap, and what is consumed for one credit, are longer: as
+/// many frames as this for a credit, twice as many for a lap.
+pub const LAP_CREDIT_FRAMES: usize = 8;
+/// Longest frame, header included. Two of them and the credit not yet given
+/// back fit a ring, so that a frame always finds room once everything before
+/// it has been consumed, wherever the tail stands.
+pub const MAX_FRAME_BYTES: usize = 96 << 10;
+/// Frames start on cache lines: a small message is one line transfer.
+pub const FRAME_ALIGN_BYTES: usize = CACHE_LINE_BYTES;
+/// The consumer returns credit each time it has consumed this much: a quarter
+/// of the ring, so that the producer seldom waits and credit is cheap.
+pub const CREDIT_BYTES: usize = RING_BYTES / 4;
+/// Frames a shard takes from one ring before it looks at the next one
+/// (round-robin, HydraDB 4.1.1), and the depth of its prefetching.
+pub const FRAMES_PER_TURN: usize = 16;
+/// A client process at whose rings there was no work for so long is parked, in
+/// microseconds: the shard looks at it again when it rings. Longer than the gaps in
+/// a busy phase; a doorbell costs both sides some microseconds.
+pub const PARK_AFTER_US: u64 = 1_000;
+/// Idle client processes that a shard looks at all the same: so few words cost less
+/// than the system call that looks for doorbells.
+pub const KEPT_UNPARKED: usize = 4;
+/// A busy shard with parked processes looks for their doorbells this often, in
+/// microseconds: the system call then takes less than 2 % of its time.
+pub const DOORBELL_LOOK_US: u64 = 50;
+/// What a client takes as replies to one search or list, in the server's largest arenas:
+/// what a search gives lies in one arena, and what moves meanwhile may be given again. A
+/// server that sends more ends the connection.
+pub const SEARCH_REPLY_ARENAS: u64 = 2;
+/// The same at least, bytes, however small the arenas: a list may name one field many
+/// times, and has [`RESP_MAX_REPLY_BYTES`] whatever the arena; late replies to earlier
+/// searches count, too.
+pub const MIN_SEARCH_REPLY_BYTES: u64 = 1 << 28;
+/// The same at most, bytes, however large an arena a server claims to have: a hundred
+/// million objects.
+pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
+
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(JOBS_PER_TURN * JOB_KEYS_AT_ONCE <= RESP_KEYS_PER_TURN);
@@ -564,7 +669,6 @@ const _: () = assert!(PAGE_BYTES.is_multiple_of(SLOT_UNIT_BYTES));
 const _: () = assert!(SMALL_SLOT_BYTES < ASK_ONLY_BYTES);
 const _: () = assert!(STREAM_BYTES <= MAX_INLINE_BYTES);
 const _: () = assert!(READ_SEARCH_OBJECTS <= SEARCH_FRAME_OBJECTS);
-const _: () = assert!(node_bytes(MAX_NODE_ENTRIES) <= READ_SEARCH_NODE_BYTES);
 const _: () = assert!(
     MAX_GEOMETRY_BYTES + MAX_OBJECT_BYTES + MAX_FIELDS_BYTES + MAX_OBJECT_ID_BYTES + 1024
         <= MAX_INLINE_BYTES
@@ -595,3 +699,19 @@ const _: () = assert!(2 * TCP_PIECE_BYTES <= READ_WINDOW_BYTES);
 const _: () = assert!(
     2 * MAX_SHARDS * RING_BYTES + READ_WINDOW_BYTES + MAX_WRITE_BYTES <= MAX_OUTBOUND_BYTES
 );
+const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 <= RESP_MAX_QUERY_BYTES);
+// A value's length takes up to 16 bytes of a reply.
+const _: () = assert!(
+    RESP_PAUSE_OUTPUT_BYTES
+        + RESP_MAX_REPLY_BYTES
+        + 16 * (RESP_MAX_ARGS + 1)
+        + RESP_PAUSE_PENDING * STREAM_BYTES
+        <= RESP_MAX_OUTPUT_BYTES
+);
+const _: () = assert!(4 * RESP_MAX_REPLY_BYTES as u64 <= MIN_SEARCH_REPLY_BYTES);
+const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
+const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
+const _: () = assert!(RING_LAP_BYTES < RING_BYTES && LAP_CREDIT_BYTES <= CREDIT_BYTES);
+// The bits of a word, and a mask takes a session's number to its set.
+const _: () = assert!(MAX_RING_SETS == u64::BITS as usize && MAX_RING_SETS.is_power_of_two());
+const _: () = assert!(MAX_RING_SETS <= MAX_CLIENT_SESSIONS);

@@ -22,10 +22,12 @@
 //! node in another place. One seed serves nodes, others headers and records.
 
 use crate::hash::{checksum, mix};
-use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, SLOT_UNIT_BYTES};
+use crate::limits::{
+    CACHE_LINE_BYTES, MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, READ_SEARCH_NODE_BYTES,
+    READ_SEARCH_OBJECTS, SLOT_UNIT_BYTES, STREAM_BYTES,
+};
 use crate::record::{Guardian, State, checksum_seed};
 use crate::rect::{RECT_BYTES, Rect};
-use crate::tree::TreeKind;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes before a node's entries: one cache line.
@@ -108,6 +110,32 @@ impl NodeRef {
     #[inline(always)]
     pub const fn offset(self) -> usize {
         self.slot as usize * SLOT_UNIT_BYTES
+    }
+}
+
+/// How a tree is written (C4); all are read alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum TreeKind {
+    /// The R*-tree: forced reinsertion, split by margin and overlap (C5).
+    #[default]
+    RStar = 0,
+    /// Guttman's R-tree with the quadratic split.
+    Guttman = 1,
+    /// The Hilbert R-tree: entries in the order of a curve, two nodes split
+    /// into three (C6).
+    Hilbert = 2,
+}
+
+impl TreeKind {
+    /// The kind that a byte encodes.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::RStar),
+            1 => Some(Self::Guttman),
+            2 => Some(Self::Hilbert),
+            _ => None,
+        }
     }
 }
 
@@ -291,8 +319,10 @@ pub fn verify_node(
 }
 
 const _: () = assert!(ENTRY_BYTES == RECT_BYTES + 8 && size_of::<Entry>() == ENTRY_BYTES);
-const _: () = assert!(NODE_HEADER_BYTES == crate::limits::CACHE_LINE_BYTES);
+const _: () = assert!(NODE_HEADER_BYTES == CACHE_LINE_BYTES);
 const _: () = assert!(node_bytes(30) == 1264);
+const _: () = assert!(node_bytes(MAX_NODE_ENTRIES) <= READ_SEARCH_NODE_BYTES);
+const _: () = assert!(READ_SEARCH_OBJECTS == STREAM_BYTES / ENTRY_BYTES);
 
 #[cfg(test)]
 mod tests {

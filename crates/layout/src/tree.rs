@@ -19,34 +19,10 @@ use crate::pointer::RemotePointer;
 use crate::record::{Mutable, ROOT_WORDS_BYTES, Reject, state_offset, verify_root_words};
 use crate::rect::Rect;
 
+pub use crate::node::TreeKind;
+
 /// Bytes of a tree's header.
 pub const TREE_HEADER_BYTES: usize = 80;
-
-/// How a tree is written (C4); all are read alike.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
-pub enum TreeKind {
-    /// The R*-tree: forced reinsertion, split by margin and overlap (C5).
-    #[default]
-    RStar = 0,
-    /// Guttman's R-tree with the quadratic split.
-    Guttman = 1,
-    /// The Hilbert R-tree: entries in the order of a curve, two nodes split
-    /// into three (C6).
-    Hilbert = 2,
-}
-
-impl TreeKind {
-    /// The kind that a byte encodes.
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::RStar),
-            1 => Some(Self::Guttman),
-            2 => Some(Self::Hilbert),
-            _ => None,
-        }
-    }
-}
 
 /// Where a tree lies that is a key's: its root record, and the header in that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

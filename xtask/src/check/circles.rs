@@ -23,7 +23,6 @@ const NOT_YET: &[&str] = &[
     "crates/front",
     "crates/geometry",
     "crates/index",
-    "crates/layout",
     "crates/log",
     "crates/osm",
     "crates/remora",
