@@ -13,6 +13,8 @@ mod hostile;
 mod parts;
 mod predicate;
 mod refine;
+mod ring;
+mod segment;
 mod shape;
 mod side;
 mod text;

@@ -2,7 +2,8 @@
 //! over runs of them, so that those near a place are found without looking at
 //! all. A point is a segment without extent.
 
-use crate::side::{look, side, steps};
+use crate::segment::{Segment, rect_of};
+use crate::side::{look, side};
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::rect::Rect;
 use std::ops::Range;
@@ -10,61 +11,12 @@ use std::ops::Range;
 /// Segments, or boxes, under one box.
 const RUN: usize = 8;
 
-/// A square of a distance that has not lost digits.
-const LEAST_SQUARE: f64 = 1e-280;
-
-/// A segment, a line's or a polygon's.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Segment {
-    pub a: Coord<f64>,
-    pub b: Coord<f64>,
-    /// The polygon whose ring it is in.
-    pub polygon: Option<u32>,
-}
-
 /// Where a point lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
     Outside,
     Boundary,
     Inside,
-}
-
-pub fn rect_of(a: Coord<f64>, b: Coord<f64>) -> Rect {
-    Rect { min_x: a.x.min(b.x), max_x: a.x.max(b.x), min_y: a.y.min(b.y), max_y: a.y.max(b.y) }
-}
-
-impl Segment {
-    pub fn rect(&self) -> Rect {
-        rect_of(self.a, self.b)
-    }
-
-    /// Whether a point lies on it.
-    pub fn has(&self, point: Coord<f64>) -> bool {
-        self.rect().intersects(&rect_of(point, point)) && side(self.a, self.b, point) == 0.0
-    }
-
-    /// Whether two segments that do not meet are at most so far apart.
-    pub fn is_near(&self, other: &Self, most: f64) -> bool {
-        other.is_near_point(self.a, most)
-            || other.is_near_point(self.b, most)
-            || self.is_near_point(other.a, most)
-            || self.is_near_point(other.b, most)
-    }
-
-    fn is_near_point(&self, point: Coord<f64>, most: f64) -> bool {
-        steps(1);
-        let (dx, dy) = (self.b.x - self.a.x, self.b.y - self.a.y);
-        let along = (point.x - self.a.x) * dx + (point.y - self.a.y) * dy;
-        // Of a segment without extent not a number: then its ends are all.
-        let t = (along / (dx * dx + dy * dy)).clamp(0.0, 1.0);
-        let t = if t.is_nan() { 0.0 } else { t };
-        let (x, y) = (point.x - (self.a.x + t * dx), point.y - (self.a.y + t * dy));
-        // Squares tell of most that they are too far, and cost less than a root.
-        let square = x * x + y * y;
-        let is_clear = square > LEAST_SQUARE && square > most * most * (1.0 + 1e-12);
-        !is_clear && x.hypot(y) <= most
-    }
 }
 
 /// Where a polygon's segments are, and their box.

@@ -12,7 +12,8 @@
 
 use crate::along::{Along, is_covered, wide};
 use crate::parts::{Parts, Position};
-use crate::side::{Line, steps, work_done};
+use crate::segment::Line;
+use crate::side::{steps, work_done};
 use remora_layout::rect::Rect;
 use std::cell::LazyCell;
 

@@ -1,6 +1,5 @@
 //! Sides of lines, told exactly.
 
-use crate::parts::Segment;
 use geo_types::Coord;
 use robust::orient2d;
 use std::cell::Cell;
@@ -94,36 +93,5 @@ fn scale(most: f64) -> f64 {
         _ if most < 1e-150 => power_of_two(900),
         _ if most < 1.0 => power_of_two(400),
         _ => 1.0,
-    }
-}
-
-/// A segment's line, on whose sides the ends of other segments lie: of those
-/// that follow each other an end is looked at once.
-pub struct Line<'a> {
-    segment: &'a Segment,
-    last: Option<(Coord<f64>, f64)>,
-}
-
-impl<'a> Line<'a> {
-    pub fn of(segment: &'a Segment) -> Self {
-        Self { segment, last: None }
-    }
-
-    /// On which sides the ends of a segment lie, as [`side`] tells.
-    pub fn sides(&mut self, other: &Segment) -> (f64, f64) {
-        let side = |point| side(self.segment.a, self.segment.b, point);
-        let known = self.last.filter(|(point, _)| *point == other.a);
-        let a = known.map_or_else(|| side(other.a), |(_, known)| known);
-        let b = side(other.b);
-        self.last = Some((other.b, b));
-        (a, b)
-    }
-
-    /// Whether the segment shares a point with another one whose box meets its.
-    pub fn meets(&mut self, other: &Segment) -> bool {
-        // If neither lies on one side of the other they cross, or all four ends
-        // are on one line, and then their boxes have told.
-        let is_one = |(a, b): (f64, f64)| (a > 0.0 && b > 0.0) || (a < 0.0 && b < 0.0);
-        !is_one(self.sides(other)) && !is_one(Line::of(other).sides(self.segment))
     }
 }

@@ -1,6 +1,7 @@
 //! WKT and GeoJSON (RFC 7946). A third dimension is dropped: searches are in
 //! the plane. Rings have to be closed in either.
 
+use crate::ring::closed;
 use crate::{Shape, ShapeError};
 use geo_types::{
     Coord, Geometry, GeometryCollection, LineString, MultiLineString, MultiPoint, MultiPolygon,
@@ -12,15 +13,6 @@ use wkt::{ToWkt, Wkt};
 
 /// Brackets in each other that a polygon of several parts has.
 const POLYGON_DEPTH: usize = 3;
-
-/// A ring, if it is closed: `Polygon::new` would close it silently.
-pub fn closed(ring: LineString<f64>) -> Result<LineString<f64>, ShapeError> {
-    match &ring.0[..] {
-        [] => Err(ShapeError::Empty),
-        [first, .., last] if first != last => Err(ShapeError::OpenRing),
-        _ => Ok(ring),
-    }
-}
 
 fn polygon(rings: Vec<LineString<f64>>) -> Result<Polygon<f64>, ShapeError> {
     let mut rings = rings.into_iter().map(closed);

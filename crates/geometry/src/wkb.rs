@@ -11,6 +11,7 @@
 //! allocated.
 
 use crate::ShapeError;
+use crate::ring::closed;
 use geo_types::{
     Coord, Geometry, GeometryCollection, LineString, MultiLineString, MultiPoint, MultiPolygon,
     Point, Polygon,
@@ -101,10 +102,7 @@ impl Reader<'_> {
     }
 
     fn polygon(&mut self) -> Result<Polygon<f64>, ShapeError> {
-        let mut rings = self.parts(COUNT_BYTES, |reader| {
-            let ring = reader.line()?;
-            crate::text::closed(ring)
-        })?;
+        let mut rings = self.parts(COUNT_BYTES, |reader| closed(reader.line()?))?;
         if rings.is_empty() {
             return Err(ShapeError::Empty);
         }

@@ -21,7 +21,6 @@ const NOT_YET: &[&str] = &[
     "crates/engine",
     "crates/fabric",
     "crates/front",
-    "crates/geometry",
     "crates/index",
     "crates/log",
     "crates/osm",
