@@ -57,6 +57,11 @@ pub fn is_area(tags: &[(&str, &str)]) -> bool {
     }
 }
 
+/// Whether a relation with these tags is an area.
+pub fn is_area_relation(tags: &[(&str, &str)]) -> bool {
+    tags.iter().any(|tag| matches!(*tag, ("type", "multipolygon" | "boundary")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,17 @@
 //! What is kept of a file while it is read.
 
+use crate::element::Description;
 use crate::nodes::{NODE_BYTES, sort};
-use crate::read::{Description, Limits};
 use crate::wire::Deltas;
 use crate::{Error, Stop};
 use std::collections::HashMap;
+
+/// What may be kept of a file while it is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes for nodes (16 each), for relations and their ways.
+    pub kept_bytes: usize,
+}
 
 /// A relation that becomes an area.
 pub struct Relation {

@@ -17,6 +17,7 @@
 mod area;
 mod blob;
 mod block;
+mod element;
 mod gather;
 mod nodes;
 mod read;
@@ -25,7 +26,9 @@ mod wire;
 mod write;
 
 pub use area::is_area;
-pub use read::{Element, ElementKind, Filter, ID_TAG, Limits, Object, Unusable, read};
+pub use element::{Element, ElementKind, ID_TAG, Unusable};
+pub use gather::Limits;
+pub use read::{Filter, Object, read};
 pub use write::{Unwritable, WriteError, Writer};
 
 /// Why a file cannot be read on.

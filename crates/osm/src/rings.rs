@@ -1,7 +1,7 @@
 //! Areas of relations: rings of ways, and which hole is in which of them
 //! (<https://wiki.openstreetmap.org/wiki/Relation:multipolygon>).
 
-use crate::read::Unusable;
+use crate::element::Unusable;
 use remora_geometry::geo_types::{Coord, LineString, MultiPolygon, Polygon};
 use std::collections::{HashMap, HashSet};
 

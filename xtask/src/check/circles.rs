@@ -23,7 +23,6 @@ const NOT_YET: &[&str] = &[
     "crates/front",
     "crates/index",
     "crates/log",
-    "crates/osm",
     "crates/remora",
     "crates/server",
     "crates/sim",

@@ -3,13 +3,15 @@
 //! ids.
 
 mod block;
+mod error;
 mod plan;
 
-use crate::read::{Element, ElementKind, ID_TAG};
+pub use error::{Unwritable, WriteError};
+
+use crate::element::{Element, ElementKind, ID_TAG};
 use block::{Section, write_header};
 use plan::{Plan, with_type};
 use remora_geometry::Shape;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 
@@ -20,62 +22,6 @@ const MAX_TEXT: usize = 255;
 /// Greatest id of an element that is kept: a hundred times what OpenStreetMap
 /// has given out. Programs keep tables that are as long as the greatest id.
 const GREATEST_ID: i64 = 1 << 40;
-
-/// Why an object cannot be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unwritable {
-    /// OpenStreetMap has no elements for several points or lines.
-    Kind,
-    /// Longitude or latitude out of range.
-    OffGlobe,
-    /// A tag that other programs do not read.
-    Text,
-    /// More tags than are read.
-    Tags,
-    /// The tag that this writer gives.
-    IdTag,
-    /// A line that would be read as an area.
-    ClosedLine,
-    /// An area that would be read as a relation of another type.
-    Type,
-    /// Rings that a reader would put together in another way.
-    Rings,
-}
-
-impl Unwritable {
-    /// The same in words.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Kind => "only points, lines and areas are elements of OpenStreetMap",
-            Self::OffGlobe => "its place is not on the globe",
-            Self::Text => "a tag is longer than 255 characters, or has a zero byte in it",
-            Self::Tags => "it has too many tags",
-            Self::IdTag => "it has a tag remora:id of its own",
-            Self::ClosedLine => "it is a closed line whose tags say that it is an area",
-            Self::Type => "it is an area whose tag type says that it is none",
-            Self::Rings => "it would not be clear which of its rings are holes of which",
-        }
-    }
-}
-
-impl fmt::Display for Unwritable {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.reason())
-    }
-}
-
-impl std::error::Error for Unwritable {}
-
-/// Why an object is not in the file.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// It cannot be; the file goes on without it.
-    #[error(transparent)]
-    Unwritable(#[from] Unwritable),
-    /// The file cannot be written.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 /// Writes a file.
 ///

@@ -1,9 +1,9 @@
 //! Which elements an object becomes.
 
-use super::Unwritable;
-use crate::area::is_area;
+use super::error::Unwritable;
+use crate::area::{is_area, is_area_relation};
+use crate::element::ElementKind;
 use crate::nodes::{degrees, place};
-use crate::read::{ElementKind, is_area_relation};
 use crate::rings::{Placed, nest};
 use remora_geometry::geo_types::{Coord, Geometry, LineString, MultiPolygon, Polygon};
 use std::collections::HashMap;
