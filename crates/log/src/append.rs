@@ -13,10 +13,10 @@
 //! cursor then reports that it is lost, and changes go on.
 
 use crate::assemble::{Assembler, OwnedEntry};
-use crate::cursor::Holds;
 use crate::frame::{
     EpochKey, FIRST, FRAME_HEADER_BYTES, FrameHeader, Frames, LAST, LogKey, frame_bytes,
 };
+use crate::holds::Holds;
 use crate::parts::{PART_BYTES, Part};
 use remora_layout::limits::{LOG_HELD_BYTES, LOG_PIECE_BYTES, LOG_SEGMENTS, OPLOG_BYTES};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Readers of the log: cursors, and what they hold.
+//! Readers of the log: cursors.
 //!
 //! What it keeps true: a cursor gives every frame from its sequence on, each
 //! once, or says that it is lost; it never skips one. A cursor that goes on
@@ -6,6 +6,7 @@
 
 use crate::append::{EntryStart, Log, Segment};
 use crate::frame::{FIRST, FRAME_HEADER_BYTES, FrameHeader, frame_bytes};
+use crate::holds::Hold;
 use zerocopy::FromBytes;
 
 /// Where a reader of a log is: before a frame.
@@ -39,37 +40,6 @@ pub enum CursorError {
         /// The sequence of the next entry.
         next: u64,
     },
-}
-
-/// Keeps what a cursor has not read from being dropped, until it is released.
-#[derive(PartialEq, Eq, Debug)]
-#[must_use = "what it holds is held until it is released"]
-pub struct Hold(u64);
-
-/// The holds of a log.
-#[derive(Default)]
-pub(crate) struct Holds {
-    next_id: u64,
-    /// By id, the first frame that is held; few.
-    held: Vec<(u64, u64)>,
-}
-
-impl Holds {
-    /// Whether anything is held.
-    #[inline]
-    pub fn any(&self) -> bool {
-        !self.held.is_empty()
-    }
-
-    /// Whether a frame before this one is held.
-    pub fn hold_before(&self, frame: u64) -> bool {
-        self.held.iter().any(|&(_, from)| from < frame)
-    }
-
-    /// Ends the holds on frames that are gone.
-    pub fn break_before(&mut self, frame: u64) {
-        self.held.retain(|&(_, from)| from >= frame);
-    }
 }
 
 impl Log {
@@ -157,10 +127,9 @@ impl Log {
     /// It is not kept any more.
     pub fn hold(&mut self, cursor: &Cursor) -> Result<Hold, Lost> {
         self.check(cursor)?;
-        self.holds.next_id += 1;
-        self.holds.held.push((self.holds.next_id, cursor.frame));
+        let hold = self.holds.add(cursor.frame);
         self.count_room();
-        Ok(Hold(self.holds.next_id))
+        Ok(hold)
     }
 
     /// The hold keeps what the cursor has not read, and nothing before it.
@@ -170,15 +139,14 @@ impl Log {
     pub fn move_hold(&mut self, hold: &Hold, cursor: &Cursor) -> Result<(), Lost> {
         self.check(cursor)?;
         let lost = Lost { oldest: self.oldest_sequence() };
-        let held = self.holds.held.iter_mut().find(|(id, _)| *id == hold.0);
-        held.ok_or(lost)?.1 = cursor.frame;
+        self.holds.move_to(hold, cursor.frame).ok_or(lost)?;
         self.count_room();
         Ok(())
     }
 
     /// Ends a hold.
     pub fn release(&mut self, hold: Hold) {
-        self.holds.held.retain(|&(id, _)| id != hold.0);
+        self.holds.end(hold);
         self.count_room();
     }
 

@@ -22,7 +22,6 @@ const NOT_YET: &[&str] = &[
     "crates/fabric",
     "crates/front",
     "crates/index",
-    "crates/log",
     "crates/remora",
     "crates/server",
     "crates/sim",
