@@ -21,7 +21,6 @@ const NOT_YET: &[&str] = &[
     "crates/engine",
     "crates/fabric",
     "crates/front",
-    "crates/index",
     "crates/remora",
     "crates/server",
     "crates/sim",

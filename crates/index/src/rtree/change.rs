@@ -2,8 +2,9 @@
 //! on images of nodes. The kinds differ in which way an entry goes and in what
 //! becomes of a node with one entry too many.
 
-use super::edit::{Changed, Edit, prefetch_node};
+use super::edit::{Changed, Edit};
 use super::geometry::{around, least_growth};
+use super::owned_node::prefetch_node;
 use super::pool::{Arena, Pool};
 use super::{guttman, rstar};
 use remora_arena::{ArenaFull, Journal};

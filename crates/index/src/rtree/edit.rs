@@ -19,6 +19,7 @@
 //! full nothing is published.
 
 use super::ids::Ids;
+use super::owned_node::{entries_in, shape_in};
 use super::pool::{Arena, Pool, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
@@ -28,8 +29,7 @@ use remora_layout::node::{
 use remora_layout::plant::{Plant, planted};
 use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
-use remora_walk::Memory;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// A node as it will be.
 #[derive(Default)]
@@ -70,25 +70,6 @@ pub(super) struct Edit {
     pub reinserted: u64,
     /// Entries that all images have room for.
     room: usize,
-}
-
-/// The entries of a node in the owner's memory.
-#[inline(always)]
-pub(super) fn entries_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> &[Entry] {
-    let entries = shape_in(owner, at).entries as usize;
-    let bytes = owner.slice(at.offset() + NODE_HEADER_BYTES, entries * ENTRY_BYTES);
-    <[Entry]>::ref_from_bytes(bytes).expect("nodes lie on words")
-}
-
-/// Asks for a node's memory ahead of its use.
-#[inline(always)]
-pub(super) fn prefetch_node<J: Journal>(owner: &Owner<J>, at: NodeRef, capacity: usize) {
-    Memory::prefetch(owner.view(), at.offset() as u64, node_bytes(capacity));
-}
-
-#[inline(always)]
-pub(super) fn shape_in<J: Journal>(owner: &Owner<J>, at: NodeRef) -> NodeShape {
-    NodeShape::from_word(owner.word(word_of(at, word::SHAPE))).expect("the owner's own")
 }
 
 impl Edit {

@@ -7,7 +7,7 @@
 //! hash in one leaf have equal words, and any one of them does for both
 //! ([`SlotTable`]).
 
-use super::edit::entries_in;
+use super::owned_node::entries_in;
 use crate::slot_table::SlotTable;
 use remora_arena::{Journal, Owner};
 use remora_layout::hash::mix;

@@ -4,9 +4,11 @@
 //! `tree` is what the owner calls, `bulk` builds a tree of many objects in steps,
 //! sorted by `sort`, `change`
 //! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
-//! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf. `search` and `nearest` are the owner's way to
-//! read, `walk` that of all others and of small searches by RESP, `local` that of who maps the memory. The paper locks nodes against other writers
-//! (C8); here there is one writer.
+//! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf.
+//! `search` and `nearest` are the owner's way to read, over plain references
+//! (`owned_node`), `walk` that of all others and of small searches by RESP, `local`
+//! that of who maps the memory. The paper locks nodes against other writers (C8);
+//! here there is one writer.
 
 mod bulk;
 mod change;
@@ -17,6 +19,7 @@ mod hilbert;
 mod ids;
 mod local;
 mod nearest;
+mod owned_node;
 mod pool;
 mod rstar;
 mod scan;

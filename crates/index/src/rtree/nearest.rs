@@ -7,7 +7,7 @@
 //! So it comes further in each turn, unless the border of what is done is too long for
 //! one: then it gives up, if the tree goes on changing so.
 
-use super::edit::{entries_in, prefetch_node};
+use super::owned_node::{entries_in, prefetch_node};
 use super::search::Object;
 use super::tree::Tree;
 use remora_arena::{Journal, Owner};

@@ -1,6 +1,6 @@
 //! Searching as the owner does it: over plain references to its own memory.
 
-use super::edit::{entries_in, prefetch_node};
+use super::owned_node::{entries_in, prefetch_node};
 use super::scan::{AT_A_TIME, Test};
 use super::tree::Tree;
 use remora_arena::{Journal, Owner};

@@ -1,8 +1,9 @@
 //! The writer's side of a tree: what its owner calls.
 
 use super::change::Change;
-use super::edit::{Edit, entries_in, shape_in, store_header, write_new_node};
+use super::edit::{Edit, store_header, write_new_node};
 use super::ids::Ids;
+use super::owned_node::{entries_in, shape_in};
 use super::pool::{Arena, Pool, set_dead, set_state};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
