@@ -1,6 +1,6 @@
 //! A link over whatever transport a session was given.
 
-use crate::far::CLIENT_LARGE;
+use crate::client_regions::CLIENT_LARGE;
 use crate::shm::ShmLink;
 use crate::tcp::TcpLink;
 use crate::verbs::VerbsLink;

@@ -6,97 +6,14 @@
 
 use crate::address::Address;
 use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of};
+use crate::hello::{ConnectError, Dialled, own_offer};
 use crate::patience::Patience;
-use crate::verbs::{Packets, VerbsError};
-use crate::{Transport, far, shm, verbs};
-use remora_arena::MapError;
-use remora_layout::hello::{
-    ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, ServerHello, text_of,
-};
+use crate::verbs::Packets;
+use crate::{Transport, far, shm};
+use remora_layout::hello::{Refusal, ServerHello, text_of};
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// How long either side waits for the other's hello.
-pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why a session could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// Nobody listens there.
-    #[error("cannot reach a Remora server at {server}; is it running, and is this its address?")]
-    Unreachable {
-        /// Where.
-        server: Address,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The server refused.
-    #[error("the server at {server} refused the session: {refusal}")]
-    Refused {
-        /// Where.
-        server: Address,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// The wanted transport cannot be had.
-    #[error("no session with the server at {server}: {why}")]
-    Unavailable {
-        /// Where.
-        server: Address,
-        /// Why, and what to do.
-        why: Unavailable,
-    },
-    /// The answer made no sense.
-    #[error("the answer from {server} is not that of a Remora server of this version: {what}")]
-    NotAServer {
-        /// Where.
-        server: Address,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// Shared pointers were asked for and are not to be had (H29).
-    #[error(
-        "the server at {server} does not share pointers: start it with pointer_sharing = true, or let each session cache its own"
-    )]
-    NoPointerSharing {
-        /// Where.
-        server: Address,
-    },
-    /// The file through which clients of a server on another machine share
-    /// pointers cannot be had, or is not this user's alone.
-    #[error(
-        "cannot share pointers by {}: {what}; put it right, name another directory, or let each session cache its own",
-        path.display()
-    )]
-    PointerFile {
-        /// The file, or its directory.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: &'static str,
-        /// What the kernel said.
-        source: Option<std::io::Error>,
-    },
-    /// The RDMA devices of both sides do not come together.
-    #[error("no session over RDMA with the server at {server}")]
-    Verbs {
-        /// Where.
-        server: Address,
-        /// Why not.
-        #[source]
-        why: VerbsError,
-    },
-    /// The memory could not be mapped.
-    #[error(transparent)]
-    Memory(#[from] MapError),
-    /// The link failed before the session was complete.
-    #[error("the link to the server failed at once")]
-    Link(#[from] crate::LinkError),
-    /// The kernel refused something else.
-    #[error("cannot set up the session")]
-    System(#[from] std::io::Error),
-}
 
 /// A client's end of a new session.
 pub enum Connected {
@@ -114,13 +31,6 @@ impl Connected {
             Self::Far(connected) => connected.carrier.transport(),
         }
     }
-}
-
-/// What a hello led to.
-pub(crate) enum Dialled<T> {
-    Session(T),
-    /// Dial again, where the answer says.
-    Elsewhere(Box<ServerHello>),
 }
 
 /// Makes a session with the server at `address` over the wanted transport,
@@ -317,49 +227,4 @@ fn warn_once(address: &Address, why: &str) {
     if !SAID.swap(true, Ordering::Relaxed) {
         tracing::warn!(server = %address, why, "transport auto: falling back to tcp");
     }
-}
-
-/// What a client has.
-fn own_offer() -> Offer {
-    Offer::of_this_process(true, true, verbs::is_available())
-}
-
-/// What this process says first.
-pub fn client_hello(wanted: Wanted) -> ClientHello {
-    ClientHello {
-        magic: HELLO_MAGIC.into(),
-        version: PROTOCOL_VERSION.into(),
-        pid: std::process::id().into(),
-        offer: own_offer().to_wire(),
-        wanted: wanted.number().into(),
-        reserved: 0.into(),
-    }
-}
-
-/// What a client makes of the answer: the transport that the server chose.
-pub(crate) fn check_answer(
-    answer: &ServerHello,
-    sent: &ClientHello,
-    server: &dyn Fn() -> Address,
-) -> Result<Transport, ConnectError> {
-    let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
-    if answer.magic.get() != HELLO_MAGIC {
-        return Err(not_a_server("it does not begin as one"));
-    }
-    if answer.refusal.get() != 0 {
-        let refusal = Refusal::from_number(answer.refusal.get());
-        let refusal = refusal.ok_or(not_a_server("it refuses for an unknown reason"))?;
-        if refusal == Refusal::Unavailable
-            && let Some(wanted) = Wanted::from_number(sent.wanted.get())
-            && let (own, peer) = (Offer::from_wire(&sent.offer), Offer::from_wire(&answer.offer))
-            && let Err(why) = choose(wanted, own, peer)
-        {
-            return Err(ConnectError::Unavailable { server: server(), why });
-        }
-        return Err(ConnectError::Refused { server: server(), refusal });
-    }
-    if answer.version.get() != PROTOCOL_VERSION {
-        return Err(not_a_server("it has another protocol version"));
-    }
-    chosen_of(answer.transport.get()).ok_or(not_a_server("it chose an unknown transport"))
 }

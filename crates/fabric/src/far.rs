@@ -9,8 +9,8 @@
 //! ```
 
 use crate::address::Address;
-use crate::connect::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
 use crate::detect::Wanted;
+use crate::hello::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
 use crate::tcp::{self, TcpLink};
 use crate::verbs::{self, Packets, VerbsError, VerbsLink};
 use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
@@ -24,10 +24,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Region of the client's mailbox at the client.
-pub const CLIENT_MAILBOX: u32 = 0;
-/// Region of the client's buffer for large replies at the client.
-pub const CLIENT_LARGE: u32 = 1;
+pub use crate::client_regions::{CLIENT_LARGE, CLIENT_MAILBOX};
 
 /// The header page of an arena, as it was when the session was made.
 pub struct ArenaHeader {

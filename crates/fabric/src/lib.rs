@@ -27,12 +27,14 @@
 mod address;
 mod answer;
 mod any;
+mod client_regions;
 pub mod conformance;
 mod connect;
 pub mod detect;
 pub mod far;
+mod hello;
 mod ledger;
-mod lock_waits;
+mod locks;
 mod patience;
 pub mod shm;
 pub mod sim;
@@ -45,8 +47,9 @@ mod waiting;
 pub use address::{Address, UnknownAddress};
 pub use answer::{answer, elsewhere, hello_of, refusal};
 pub use any::AnyLink;
-pub use connect::{ConnectError, Connected, client_hello, connect};
-pub use lock_waits::LockWaits;
+pub use connect::{Connected, connect};
+pub use hello::{ConnectError, client_hello};
+pub use locks::LockWaits;
 
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::time::Duration;

@@ -15,25 +15,12 @@
 //! Whichever fence comes second sees the other side's step, as with the bells
 //! of shared memory: no wake-up is lost.
 
-use crate::sync::{AtomicUsize, Condvar, Instant, Mutex, MutexGuard, Ordering, fence};
-use crate::{LinkError, LockWaits};
+use crate::LinkError;
+use crate::locks::{LockWaits, lock};
+use crate::sync::{AtomicUsize, Condvar, Instant, Mutex, Ordering, fence};
 use remora_layout::plant::{Plant, planted};
-use std::sync::{Arc, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
-
-/// A lock whose holders never panic half way through a change.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`lock`], unless another thread holds it.
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
 
 /// A connection whose links wait for each other.
 pub(crate) trait Turns {

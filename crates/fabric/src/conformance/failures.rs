@@ -1,6 +1,6 @@
 //! Links that fail: bounds, rights, withdrawal, peers that go away.
 
-use super::{Check, REGION, TestBed, checks, ok, pattern, read, wait, write};
+use super::bed::{Check, REGION, TestBed, checks, ok, pattern, read, wait, write};
 use crate::{Completion, Link, LinkError, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 

@@ -1,6 +1,6 @@
 //! Operations that succeed: sizes, batches, order, immediates.
 
-use super::{Check, REGION, TestBed, checks, ok, pattern, read, wait, write};
+use super::bed::{Check, REGION, TestBed, checks, ok, pattern, read, wait, write};
 use crate::{Link, RemoteAddress, Work};
 use remora_layout::limits::MAX_WRITE_BYTES;
 

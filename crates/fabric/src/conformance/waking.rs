@@ -1,7 +1,7 @@
 //! Waking: what the peer writes into local memory ends a `wait`.
 
-use super::{DEADLINE, RemoteAddress, TestBed};
-use crate::{Link, Waited, Work};
+use super::bed::{DEADLINE, TestBed};
+use crate::{Link, RemoteAddress, Waited, Work};
 
 /// A bed whose target, in a thread of its own, answers.
 pub trait EchoBed: TestBed {

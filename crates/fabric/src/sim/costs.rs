@@ -9,7 +9,7 @@
 //! takes effect at one instant; nothing tears and nothing is lost. What waits
 //! is therefore exact, and two runs agree to the nanosecond.
 
-use super::link::{Fetched, State};
+use super::state::{Fetched, State};
 use super::target::SimTarget;
 use super::world::{SimWorld, lock};
 use crate::{LinkError, RemoteAddress};

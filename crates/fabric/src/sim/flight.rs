@@ -1,6 +1,6 @@
 //! One operation of a simulated link under way.
 
-use super::link::{Fetched, State};
+use super::state::{Fetched, State};
 use super::target::SimTarget;
 use super::world::{SimWorld, lock};
 use crate::{LinkError, RemoteAddress};

@@ -8,93 +8,13 @@
 
 use super::costs::{Act, Journey, SimCosts};
 use super::flight::Flight;
+use super::state::{SimBundle, State};
 use super::target::SimTarget;
 use super::world::{Plan, SimWorld, lock};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// Bytes of a READ and their place.
-pub(super) type Fetched = Option<(usize, Vec<u8>)>;
-
-pub(super) struct State {
-    world: SimWorld,
-    /// The task that waits for a completion.
-    waiting: Mutex<Option<u64>>,
-    /// Posted and not completed, oldest first.
-    pending: VecDeque<u64>,
-    ready: VecDeque<(Completion, Fetched)>,
-    /// Links that are lost with this one.
-    bundle: SimBundle,
-    /// Why the target executes nothing more for this link.
-    pub refused: Option<LinkError>,
-    pub lost: Option<LinkError>,
-    /// When the last operation's effect ends, and its completion comes.
-    effect_ends_ns: u64,
-    completes_ns: u64,
-}
-
-impl State {
-    fn new(world: &SimWorld) -> Self {
-        Self {
-            world: world.clone(),
-            waiting: Mutex::default(),
-            pending: VecDeque::new(),
-            ready: VecDeque::new(),
-            bundle: SimBundle::default(),
-            refused: None,
-            lost: None,
-            effect_ends_ns: 0,
-            completes_ns: 0,
-        }
-    }
-
-    /// Completes the oldest operation, unless the link was lost before.
-    pub fn complete(&mut self, result: Result<Fetched, LinkError>) {
-        if self.lost.is_some() {
-            return;
-        }
-        let id = self.pending.pop_front().expect("completions come one for one");
-        let (result, fetched) = match result {
-            Ok(fetched) => (Ok(()), fetched),
-            Err(reason) => (Err(reason), None),
-        };
-        self.ready.push_back((Completion { id, result }, fetched));
-        self.world.wake(&self.waiting);
-    }
-
-    pub fn lose(&mut self, reason: LinkError) {
-        if self.lost.is_some() {
-            return;
-        }
-        self.lost = Some(reason);
-        for id in std::mem::take(&mut self.pending) {
-            self.ready.push_back((Completion { id, result: Err(reason) }, None));
-        }
-        self.world.wake(&self.waiting);
-        let bundle = self.bundle.clone();
-        self.world.schedule(0, move || bundle.lose());
-    }
-
-    pub fn dead(&self) -> Option<LinkError> {
-        self.lost.or(self.refused)
-    }
-}
-
-/// The links of one connection, both ends' of them: with one all are lost.
-#[derive(Clone, Default)]
-pub struct SimBundle(Arc<Mutex<Vec<Weak<Mutex<State>>>>>);
-
-impl SimBundle {
-    /// All its links are lost: what is under way on them fails.
-    pub fn lose(&self) {
-        for state in std::mem::take(&mut *lock(&self.0)).iter().filter_map(Weak::upgrade) {
-            lock(&state).lose(LinkError::Disconnected);
-        }
-    }
-}
 
 /// One end of a simulated connection.
 pub struct SimLink {

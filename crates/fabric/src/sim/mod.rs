@@ -16,12 +16,14 @@ mod flight;
 mod history;
 mod link;
 mod random;
+mod state;
 mod target;
 mod world;
 
 pub use costs::{SimCosts, SimHop, SimStage};
 pub use history::SimJournal;
-pub use link::{SimBundle, SimLink};
+pub use link::SimLink;
 pub use random::Random;
+pub use state::SimBundle;
 pub use target::SimTarget;
 pub use world::{Scheduled, SimOptions, SimWorld, Tasks};

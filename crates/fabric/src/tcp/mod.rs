@@ -21,6 +21,8 @@
 //! memory, an operation too long) fails that one link.
 
 mod connection;
+#[cfg(not(test))]
+mod descriptor;
 mod execute;
 mod frame;
 mod inbound;

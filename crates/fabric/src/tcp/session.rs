@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Pumping};
 use super::regions::Exposed;
-use crate::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use crate::client_regions::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_arena::{Mapping, ReadView, Words};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::LARGE_BUFFER_BYTES;

@@ -1,7 +1,6 @@
 //! What a connection asks of the kernel. The library's own tests put one in
 //! its place whose kernel is a few lines, see `models`.
 
-use super::connection::Connection;
 use remora_layout::limits::{
     TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES, TCP_USER_TIMEOUT_MS,
 };
@@ -9,7 +8,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Result;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// A stream that never blocks, and what wakes who sleeps on it.
@@ -74,14 +73,8 @@ impl Socket {
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.stream.as_fd()
-    }
-}
-
-impl AsRawFd for Connection {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.stream.as_raw_fd()
+        self.stream.as_fd()
     }
 }

@@ -9,10 +9,10 @@
 //! looks again when it has let go, and a link hands over before it tries.
 
 use super::completions::Completions;
-use super::driving::Driver;
 use super::errors::VerbsError;
+use super::memlock::STAGING_BYTES;
 use super::objects::Domain;
-use super::outbound::{Outbound, STAGING_BYTES};
+use super::outbound::Outbound;
 use super::peer::PeerRegion;
 use super::posting::{Intake, Posting};
 use super::pumping::{IfTaken, Pumped, Taken, pump};
@@ -21,8 +21,9 @@ use super::reasons::{cause, told_by};
 use super::registration::Registration;
 use super::traffic::{Counters, Traffic};
 use super::window::Window;
+use crate::locks::lock;
 use crate::sync::Mutex;
-use crate::waiting::{Handle, Handles, Waiters, lock};
+use crate::waiting::{Handle, Handles, Waiters};
 use crate::{LinkError, LockWaits};
 use remora_layout::immediate::shard_of;
 use remora_layout::limits::{SENDS_IN_A_ROW, STREAM_AHEAD_BYTES};
@@ -68,6 +69,13 @@ struct Device {
     _windows: Vec<Window>,
     pair: QueuePair,
     out: Outbound,
+}
+
+/// Who takes what a connection's descriptor tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Driver {
+    Agent,
+    Links,
 }
 
 /// See the module's text.

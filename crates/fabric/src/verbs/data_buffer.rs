@@ -4,10 +4,9 @@
 use super::connection::Connection;
 use super::load::{LoadMeter, buffer_bytes};
 use super::memlock::{Locked, NotRegistered};
-use super::registration::Registration;
-use super::setup::access;
+use super::registration::{Registration, access};
+use crate::locks::lock;
 use crate::sync::Mutex;
-use crate::waiting::lock;
 use remora_arena::{Mapping, ReadView, Words};
 use std::sync::Arc;
 

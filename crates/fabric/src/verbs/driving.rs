@@ -8,20 +8,13 @@
 //! One connection has one of the two, never both: each arms the channel for
 //! what it waits for itself, and takes the events that would wake the other.
 
-use super::connection::Connection;
+use super::connection::{Connection, Driver};
 use super::events::LOOK;
 use crate::waiting::{Turns, Waiters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::TryLockError;
 use std::time::Duration;
-
-/// Who takes what a connection's descriptor tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Driver {
-    Agent,
-    Links,
-}
 
 impl Connection {
     /// From now on the next immediate makes the descriptor readable, or with

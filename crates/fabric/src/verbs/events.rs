@@ -6,14 +6,12 @@
 //! nothing when it is to go: the kernel takes its entry for user space out of
 //! sysfs, and waits for them to let go of it. So that is looked at too.
 
-use super::errors::VerbsError;
-use super::objects::Context;
 use super::places::is_listed;
 use crate::LinkError;
+use crate::locks::lock;
 use crate::sync::Mutex;
-use crate::waiting::lock;
 use remora_verbs_sys::*;
-use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -41,90 +39,74 @@ impl Events {
         Self { was_listed: is_listed(device), looked_s: now_s().into(), ..Self::default() }
     }
 
+    /// Whether the device has gone.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
     fn gone(&self) {
         self.is_gone.store(true, Ordering::Release);
         self.is_alarmed.store(true, Ordering::Release);
     }
-}
-
-impl Context {
-    /// Makes the descriptor of events one that does not block.
-    pub(super) fn prepare_events(&self) -> Result<(), VerbsError> {
-        let prepared = rustix::fs::fcntl_getfl(self.events_fd()).and_then(|flags| {
-            rustix::fs::fcntl_setfl(self.events_fd(), flags | rustix::fs::OFlags::NONBLOCK)
-        });
-        prepared.map_err(|error| VerbsError::Failed {
-            step: "watch the RDMA device",
-            why: error.into(),
-        })
-    }
-
-    /// What becomes readable when the device tells something.
-    pub(super) fn events_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open while the device is.
-        unsafe { BorrowedFd::borrow_raw(self.raw.as_ref().async_fd) }
-    }
-
-    /// Whether the device has gone: nothing can be done with it any more.
-    pub fn is_gone(&self) -> bool {
-        self.events.is_gone.load(Ordering::Acquire)
-    }
 
     /// Why the queue pair with this number cannot be used, if the device has
     /// told so.
-    pub(super) fn objection(&self, queue_pair: u32) -> Option<LinkError> {
-        if !self.events.is_alarmed.load(Ordering::Acquire) {
+    #[inline]
+    pub fn objection(&self, queue_pair: u32) -> Option<LinkError> {
+        if !self.is_alarmed.load(Ordering::Acquire) {
             return None;
         }
         if self.is_gone() {
             return Some(LinkError::DeviceGone);
         }
-        let broken = lock(&self.events.broken);
+        let broken = lock(&self.broken);
         broken.iter().find(|(number, _)| *number == queue_pair).map(|(_, reason)| *reason)
     }
 
     /// There is no queue pair with this number any more.
-    pub(super) fn forget(&self, queue_pair: u32) {
-        lock(&self.events.broken).retain(|(number, _)| *number != queue_pair);
+    pub fn forget(&self, queue_pair: u32) {
+        lock(&self.broken).retain(|(number, _)| *number != queue_pair);
     }
 
-    /// Takes what the device has told since somebody last looked.
-    pub(super) fn look(&self) {
-        self.events.looked_s.store(now_s(), Ordering::Relaxed);
+    /// Whether nobody has looked for a while. Costs a few nanoseconds.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        now_s() > self.looked_s.load(Ordering::Relaxed)
+    }
+
+    /// Takes what the device of this name has told since somebody last looked.
+    ///
+    /// # Safety
+    /// `raw` is an open device, whose descriptor of events does not block.
+    pub unsafe fn take(&self, library: &Ibverbs, raw: NonNull<ibv_context>, device: &str) {
+        self.looked_s.store(now_s(), Ordering::Relaxed);
         // SAFETY: plain data, valid as zeros.
         let mut event: ibv_async_event = unsafe { std::mem::zeroed() };
         // Bounded: a device tells no more than happens.
-        // SAFETY: an open device, whose descriptor does not block.
-        while unsafe { self.library.ibv_get_async_event(self.raw.as_ptr(), &mut event) } == 0 {
+        // SAFETY: the caller's promise.
+        while unsafe { library.ibv_get_async_event(raw.as_ptr(), &mut event) } == 0 {
             // SAFETY: the union is as the event's type says, and what it names
             // is there until the event is acknowledged.
             let told = unsafe { told_by(&event) };
             // Before it is acknowledged: then the queue pair cannot have gone,
             // and another have got its number.
             match told {
-                Told::Gone => self.events.gone(),
+                Told::Gone => self.gone(),
                 Told::Broken(number, reason) => {
-                    lock(&self.events.broken).push((number, reason));
-                    self.events.is_alarmed.store(true, Ordering::Release);
+                    lock(&self.broken).push((number, reason));
+                    self.is_alarmed.store(true, Ordering::Release);
                 }
                 Told::Other => {}
             }
-            tracing::debug!(device = self.name, event = event.event_type, "the RDMA device tells");
+            tracing::debug!(device, event = event.event_type, "the RDMA device tells");
             // SAFETY: taken above, acknowledged once.
-            unsafe { self.library.ibv_ack_async_event(&mut event) };
+            unsafe { library.ibv_ack_async_event(&mut event) };
         }
         let errno = rustix::io::Errno::from_io_error(&std::io::Error::last_os_error());
         let is_silent = matches!(errno, Some(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR));
-        let is_unlisted = self.events.was_listed && !is_listed(&self.name);
+        let is_unlisted = self.was_listed && !is_listed(device);
         if !is_silent || is_unlisted {
-            self.events.gone();
-        }
-    }
-
-    /// The same, if nobody has for a while. Costs a few nanoseconds if not.
-    pub(super) fn look_now_and_then(&self) {
-        if now_s() > self.events.looked_s.load(Ordering::Relaxed) {
-            self.look();
+            self.gone();
         }
     }
 }

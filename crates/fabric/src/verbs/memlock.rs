@@ -4,7 +4,6 @@
 //! registering, so that the error can say how much was wanted, how much may be
 //! had, and what to change.
 
-use super::outbound::STAGING_BYTES;
 use remora_layout::session::mailbox_bytes;
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
@@ -130,6 +129,9 @@ pub fn check(bytes: u64) -> Result<(), NotRegistered> {
 pub fn span(address: usize, bytes: usize) -> u64 {
     (address % PAGE_BYTES + bytes).next_multiple_of(PAGE_BYTES) as u64
 }
+
+/// Memory that WRITEs are sent from. What does not fit waits in plain memory.
+pub const STAGING_BYTES: usize = 256 << 10;
 
 /// What a client of a server with so many shards registers when it connects.
 /// What its READs and large replies land in comes later, and is as long as what

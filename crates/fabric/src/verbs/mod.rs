@@ -60,10 +60,10 @@ pub use packets::{Mtu, Packets};
 pub use peer::{PeerArena, PeerRegion};
 pub use places::{Carriage, Place, Port, is_listed, is_software, places, ports, ranked};
 pub use queue_pair::{QueuePair, Request, Verb};
-pub use registration::Registration;
+pub use registration::{Registration, access};
 pub use session::ClientSide;
 pub(crate) use session::{BeginError, begin};
-pub use setup::{Unconnected, access, bind_window, key_of, open};
+pub use setup::{Unconnected, bind_window, key_of, open};
 pub use traffic::Traffic;
 pub use window::Window;
 

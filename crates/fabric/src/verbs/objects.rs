@@ -9,9 +9,11 @@ use super::errors::{VerbsError, checked, failed};
 use super::events::Events;
 use super::library::{last_error, library, may_release};
 use super::places::is_known;
+use crate::LinkError;
 use remora_verbs_sys::*;
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ pub struct Context {
     pub name: String,
     /// What the device can do.
     pub limits: ibv_device_attr,
-    pub(super) events: Events,
+    events: Events,
 }
 
 // SAFETY: libibverbs is safe for threads (its manual page says so of all verbs).
@@ -106,6 +108,56 @@ impl Context {
         };
         checked("ask for the RDMA port", code)?;
         Ok(attributes)
+    }
+}
+
+/// What the device tells of itself.
+impl Context {
+    /// Makes the descriptor of events one that does not block.
+    fn prepare_events(&self) -> Result<(), VerbsError> {
+        let prepared = rustix::fs::fcntl_getfl(self.events_fd()).and_then(|flags| {
+            rustix::fs::fcntl_setfl(self.events_fd(), flags | rustix::fs::OFlags::NONBLOCK)
+        });
+        prepared.map_err(|error| VerbsError::Failed {
+            step: "watch the RDMA device",
+            why: error.into(),
+        })
+    }
+
+    /// What becomes readable when the device tells something.
+    pub(super) fn events_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open while the device is.
+        unsafe { BorrowedFd::borrow_raw(self.raw.as_ref().async_fd) }
+    }
+
+    /// Whether the device has gone: nothing can be done with it any more.
+    pub fn is_gone(&self) -> bool {
+        self.events.is_gone()
+    }
+
+    /// Why the queue pair with this number cannot be used, if the device has
+    /// told so.
+    #[inline]
+    pub(super) fn objection(&self, queue_pair: u32) -> Option<LinkError> {
+        self.events.objection(queue_pair)
+    }
+
+    /// There is no queue pair with this number any more.
+    pub(super) fn forget(&self, queue_pair: u32) {
+        self.events.forget(queue_pair);
+    }
+
+    /// Takes what the device has told since somebody last looked.
+    pub(super) fn look(&self) {
+        // SAFETY: an open device, whose descriptor was prepared when it was opened.
+        unsafe { self.events.take(self.library, self.raw, &self.name) };
+    }
+
+    /// The same, if nobody has for a while. Costs a few nanoseconds if not.
+    pub(super) fn look_now_and_then(&self) {
+        if self.events.is_due() {
+            self.look();
+        }
     }
 }
 

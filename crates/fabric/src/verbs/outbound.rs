@@ -5,6 +5,7 @@
 //! A queue pair executes and completes in order. So a completion says that
 //! everything before it is complete too, and only some pieces ask for one.
 
+use super::memlock::STAGING_BYTES;
 use super::posting::{Intake, Local, Piece};
 use super::queue_pair::{QueuePair, Request};
 use super::registration::Registration;
@@ -14,9 +15,6 @@ use remora_layout::limits::READ_WINDOW_BYTES;
 use remora_verbs_sys::IBV_WC_LOC_QP_OP_ERR;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Memory that WRITEs are sent from. What does not fit waits in plain memory.
-pub const STAGING_BYTES: usize = 256 << 10;
 
 /// Every so many pieces of a batch one asks for a completion.
 const SIGNAL_EVERY: usize = 64;

@@ -5,8 +5,9 @@
 use super::peer::{Ranges, Remote};
 use super::queue_pair::Verb;
 use super::registration::Registration;
+use crate::locks::try_lock;
 use crate::sync::Mutex;
-use crate::waiting::{Handle, try_lock};
+use crate::waiting::Handle;
 use crate::{LinkError, LockWaits};
 use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES};
 use remora_layout::plant::{Plant, planted};
@@ -350,7 +351,7 @@ mod tests {
             .collect();
         links.into_iter().for_each(|link| link.join().expect("it ended"));
         let posted: Vec<u64> =
-            crate::waiting::lock(&device).iter().map(|piece| piece.remote.0).collect();
+            crate::locks::lock(&device).iter().map(|piece| piece.remote.0).collect();
         for link in 0..3 {
             let own: Vec<u64> = posted.iter().copied().filter(|at| at / POSTS == link).collect();
             let expected: Vec<u64> = (link * POSTS..(link + 1) * POSTS).collect();

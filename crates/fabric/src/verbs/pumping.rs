@@ -14,8 +14,8 @@
 
 use super::posting::Intake;
 use crate::LinkError;
+use crate::locks::{lock, try_lock};
 use crate::sync::Mutex;
-use crate::waiting::{lock, try_lock};
 
 /// What a thread does that finds the device taken when it first looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

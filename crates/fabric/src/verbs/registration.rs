@@ -4,13 +4,24 @@ use super::errors::checked;
 use super::library::may_release;
 use super::memlock::{self, NotRegistered};
 use super::objects::Domain;
-use super::setup::access;
 use remora_arena::{ReadView, Words};
 use remora_verbs_sys::*;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+/// How memory is registered.
+pub mod access {
+    use remora_verbs_sys::*;
+
+    /// The peer may READ it: an arena.
+    pub const READ: u32 = IBV_ACCESS_REMOTE_READ;
+    /// Any peer of the domain may WRITE it.
+    pub const WRITE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    /// Who has a window may WRITE it.
+    pub const BY_WINDOW: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+}
 
 /// Memory that the device may reach.
 pub struct Registration {

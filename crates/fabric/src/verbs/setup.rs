@@ -147,15 +147,3 @@ pub fn bind_window(
         Some(_) => Err(failed(rustix::io::Errno::IO.raw_os_error())),
     }
 }
-
-/// How memory is registered.
-pub mod access {
-    use remora_verbs_sys::*;
-
-    /// The peer may READ it: an arena.
-    pub const READ: u32 = IBV_ACCESS_REMOTE_READ;
-    /// Any peer of the domain may WRITE it.
-    pub const WRITE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    /// Who has a window may WRITE it.
-    pub const BY_WINDOW: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
-}

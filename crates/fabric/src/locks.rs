@@ -1,9 +1,22 @@
-//! How often threads wait for each other.
+//! Taking locks, and how often threads wait for each other at them.
 
 use crate::sync::{Mutex, MutexGuard};
-use crate::waiting::{lock, try_lock};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, TryLockError};
+
+/// A lock whose holders never panic half way through a change.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], unless another thread holds it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
 
 /// Times that a thread had to wait for another that had a lock which a request or its
 /// reply goes by. Clones count together.
