@@ -32,23 +32,6 @@ const THINK_NS: u64 = 5_000;
 /// Until the threads that ask once have asked, and their processes are parked, ns.
 const IDLE_NS: u64 = 20_000_000;
 
-/// A crowd.
-#[derive(Clone, Copy, Debug)]
-pub struct CrowdSwarm {
-    /// Client processes.
-    pub processes: usize,
-    /// Threads of each, a power of two, each at a ring set of its own.
-    pub sessions: usize,
-    /// As many of all threads ask all the time.
-    pub busy: usize,
-    /// How often each of them asks.
-    pub rounds: u64,
-    /// Requests that it sends at once.
-    pub batch: u64,
-    /// They come over a network.
-    pub is_far: bool,
-}
-
 /// One thread's ring pair at one shard.
 struct Lane {
     sender: Sender,

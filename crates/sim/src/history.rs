@@ -1,7 +1,8 @@
 //! What happened in a world, as its clients saw it.
 
+use crate::check::calls::Call;
 use crate::check::keys::{KeyOp, Keys};
-use crate::check::linear::{Call, check};
+use crate::check::linear::check;
 use crate::check::places::Places;
 use crate::values::Register;
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,6 +25,7 @@ pub mod node;
 pub mod places;
 pub mod probes;
 pub mod resp;
+pub mod run;
 pub mod shrink;
 pub mod swarm;
 #[allow(unsafe_code, reason = "see the module's text")]

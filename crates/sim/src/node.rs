@@ -8,6 +8,7 @@
 //! protocol is withdrawn.
 
 mod evicted;
+mod processes;
 mod resp;
 mod ring_clients;
 mod session;
@@ -35,7 +36,7 @@ use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_server::ring_session::SessionError;
 use ring_clients::NodeRings;
-use session::Session;
+use session::{Granting, Session};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -323,8 +324,14 @@ impl Node {
     pub fn connect(&mut self, client: &HostClock) -> Option<Parts> {
         let life = self.life.as_mut()?;
         self.sessions += 1;
-        let (session, parts) =
-            Session::grant(&self.world, life, &self.options, self.sessions, client);
+        let granting = Granting {
+            life: life.number,
+            shards: &life.shards,
+            journals: &life.journals,
+            options: &self.options.shard,
+            pointers: &life.pointers,
+        };
+        let (session, parts) = Session::grant(&self.world, &granting, self.sessions, client);
         life.sessions.push(session);
         Some(parts)
     }

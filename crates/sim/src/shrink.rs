@@ -1,8 +1,9 @@
 //! Makes a world that breaks a promise as small as it can and still does.
 
 use crate::faults::Fault;
+use crate::run::Outcome;
 use crate::swarm::Swarm;
-use crate::world::{Outcome, World};
+use crate::world::World;
 use std::fmt;
 
 /// What is taken away from a seed's draw.

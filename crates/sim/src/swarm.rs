@@ -1,7 +1,5 @@
 //! What a seed draws before its world begins: every world is of its own kind.
 
-use crate::client::Mix;
-use crate::crowd::CrowdSwarm;
 use crate::disk::DiskSwarm;
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
@@ -33,6 +31,55 @@ const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
 
 /// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
 const MOVING_ARENA_BYTES: usize = 32 << 20;
+
+/// Weights of what a client does, drawn by each seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Single GETs.
+    pub get: u64,
+    /// GETs of several keys at once.
+    pub get_batch: u64,
+    /// SETs, some conditional, some with an expiry.
+    pub set: u64,
+    /// SETs of several keys at once.
+    pub set_many: u64,
+    /// DELs.
+    pub del: u64,
+    /// INCRBYs.
+    pub incr: u64,
+    /// Runs of submitted requests.
+    pub submit: u64,
+    /// Most requests of such a run.
+    pub most_submitted: u64,
+    /// Values written over in place.
+    pub edit: u64,
+    /// After how many of a thousand operations a session gives way to another
+    /// one of its connection, with requests under way.
+    pub hand_over: u64,
+    /// How many of a hundred SETs carry an expiry.
+    pub expiring_percent: u64,
+    /// How many of a hundred operations are followed by a pause.
+    pub think_percent: u64,
+    /// Longest of these pauses, ns.
+    pub think_ns: u64,
+}
+
+/// A crowd.
+#[derive(Clone, Copy, Debug)]
+pub struct CrowdSwarm {
+    /// Client processes.
+    pub processes: usize,
+    /// Threads of each, a power of two, each at a ring set of its own.
+    pub sessions: usize,
+    /// As many of all threads ask all the time.
+    pub busy: usize,
+    /// How often each of them asks.
+    pub rounds: u64,
+    /// Requests that it sends at once.
+    pub batch: u64,
+    /// They come over a network.
+    pub is_far: bool,
+}
 
 /// A kind of world.
 #[derive(Clone, Debug)]
@@ -147,24 +194,7 @@ impl Swarm {
         // Bursts and pauses: the whole world takes from some milliseconds to half a minute.
         let operations = if is_large { 500 } else { 2_000 };
         let pace_ns = draw.one_of([0, MS, 10 * MS, 60 * MS]);
-        let think_percent = draw.one_of([2, 10, 50]);
-        // Requests that wait for room in their ring.
-        let fills_rings = draw.once_in(6);
-        let mix = Mix {
-            get: 10 + draw.within(0..=60),
-            get_batch: draw.within(0..=10),
-            set: 5 + draw.within(0..=30),
-            set_many: draw.within(0..=5),
-            del: draw.within(0..=6),
-            incr: draw.within(0..=10),
-            submit: if fills_rings { draw.within(5..=30) } else { draw.within(0..=4) },
-            most_submitted: if fills_rings { 300 } else { draw.one_of([3, 20, 20]) },
-            edit: if lengths.one_for_each_key { draw.within(0..=10) } else { 0 },
-            hand_over: draw.one_of([0, 5, 50]),
-            expiring_percent: draw.one_of([0, 10, 50]),
-            think_percent,
-            think_ns: 1 + 2 * pace_ns * 100 / think_percent,
-        };
+        let mix = Self::mix(&mut draw, lengths, pace_ns);
         let gains = |drawn: u64| drawn as i64 - 100_000;
         let clock_gains_ppm = gains(draw.within(0..=200_000));
         let shares_pointers = draw.once_in(4);
@@ -174,16 +204,7 @@ impl Swarm {
             client_gains_ppm = vec![client_gains_ppm[0]; clients as usize];
         }
         let fabric = Self::fabric(&mut draw);
-        let shard = ShardOptions {
-            hash_seed: draw.within(0..=u64::MAX - 1),
-            record_secret: draw.within(0..=u64::MAX - 1),
-            buckets: 1 << draw.within(0..=4),
-            lease_min_s: 1,
-            eviction: if draw.once_in(4) { Eviction::S3Fifo } else { Eviction::None },
-            quarantine_bytes: draw.one_of([0, 0, 4_096]),
-            last_generation: draw.one_of([u32::MAX, u32::MAX, 300, 20]),
-            ..ShardOptions::default()
-        };
+        let shard = Self::shard(&mut draw);
         let disk = DiskSwarm::of(seed, lengths.most_bytes);
         let (shard, arena_bytes) = match disk {
             // What is replayed takes room in another order.
@@ -235,6 +256,41 @@ impl Swarm {
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
+        }
+    }
+
+    /// What clients do, a world's pace given.
+    fn mix(draw: &mut Draws, lengths: Lengths, pace_ns: u64) -> Mix {
+        let think_percent = draw.one_of([2, 10, 50]);
+        // Requests that wait for room in their ring.
+        let fills_rings = draw.once_in(6);
+        Mix {
+            get: 10 + draw.within(0..=60),
+            get_batch: draw.within(0..=10),
+            set: 5 + draw.within(0..=30),
+            set_many: draw.within(0..=5),
+            del: draw.within(0..=6),
+            incr: draw.within(0..=10),
+            submit: if fills_rings { draw.within(5..=30) } else { draw.within(0..=4) },
+            most_submitted: if fills_rings { 300 } else { draw.one_of([3, 20, 20]) },
+            edit: if lengths.one_for_each_key { draw.within(0..=10) } else { 0 },
+            hand_over: draw.one_of([0, 5, 50]),
+            expiring_percent: draw.one_of([0, 10, 50]),
+            think_percent,
+            think_ns: 1 + 2 * pace_ns * 100 / think_percent,
+        }
+    }
+
+    fn shard(draw: &mut Draws) -> ShardOptions {
+        ShardOptions {
+            hash_seed: draw.within(0..=u64::MAX - 1),
+            record_secret: draw.within(0..=u64::MAX - 1),
+            buckets: 1 << draw.within(0..=4),
+            lease_min_s: 1,
+            eviction: if draw.once_in(4) { Eviction::S3Fifo } else { Eviction::None },
+            quarantine_bytes: draw.one_of([0, 0, 4_096]),
+            last_generation: draw.one_of([u32::MAX, u32::MAX, 300, 20]),
+            ..ShardOptions::default()
         }
     }
 

@@ -3,9 +3,9 @@
 
 use remora_engine::{Durability, Eviction};
 use remora_sim::counts::Counts;
-use remora_sim::crowd::CrowdSwarm;
 use remora_sim::faults::Fault;
 use remora_sim::shrink::Less;
+use remora_sim::swarm::CrowdSwarm;
 use remora_sim::world::World;
 
 const SHARDS: usize = 8;

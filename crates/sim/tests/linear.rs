@@ -1,7 +1,8 @@
 //! The checker itself: histories known to be good, histories known to be bad.
 
+use remora_sim::check::calls::Call;
 use remora_sim::check::keys::{If, KeyOp, Keys, Value, Window};
-use remora_sim::check::linear::{Call, check};
+use remora_sim::check::linear::check;
 
 const KEEPS: Keys = Keys { evicts: false };
 

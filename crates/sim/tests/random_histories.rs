@@ -1,8 +1,9 @@
 //! The checker itself, on random histories: small ones against trying
 //! everything at every time, and long ones that did happen.
 
+use remora_sim::check::calls::Call;
 use remora_sim::check::keys::{If, KeyOp, Keys, Left, Value, Window};
-use remora_sim::check::linear::{Call, check};
+use remora_sim::check::linear::check;
 use std::collections::HashSet;
 
 /// Tries everything at every time: that an operation takes effect, that the key

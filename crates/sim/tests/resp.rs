@@ -3,9 +3,10 @@
 
 use remora_engine::Durability;
 use remora_sim::probes::Probe;
+use remora_sim::run::Outcome;
 use remora_sim::shrink::Less;
 use remora_sim::swarm::Swarm;
-use remora_sim::world::{Outcome, World};
+use remora_sim::world::World;
 
 fn resp_only(seed: u64) -> Swarm {
     let mut swarm = Less::default().of(seed, true);

@@ -1,8 +1,9 @@
 //! Worlds as the suite runs them: a fixed set of seeds, some of them twice, and
 //! fresh ones. The longer form is `make worlds`.
 
+use remora_sim::run::Outcome;
 use remora_sim::shrink::Less;
-use remora_sim::world::{Outcome, World};
+use remora_sim::world::World;
 use std::hash::{BuildHasher, RandomState};
 
 fn run(seed: u64, with_faults: bool) -> Outcome {

@@ -22,7 +22,6 @@ const NOT_YET: &[&str] = &[
     "crates/front",
     "crates/remora",
     "crates/server",
-    "crates/sim",
 ];
 
 /// A circle that stays.

@@ -1,10 +1,24 @@
-//! A key's calls, in the order that a search for an explanation goes by.
+//! Calls, and a key's in the order that a search for an explanation goes by.
 
 use super::keys::{KeyOp, Need};
-use super::linear::Call;
 use std::collections::BTreeMap;
 
-/// One call.
+/// One operation of a history.
+#[derive(Clone, Debug)]
+pub struct Call<Op> {
+    /// When it was invoked.
+    pub invoked_ns: u64,
+    /// When its result was known; `None` if it never was.
+    pub returned_ns: Option<u64>,
+    /// The call of the same object that takes effect before it, although it
+    /// may not have returned when this one was invoked: a session's requests
+    /// are executed in the order in which it made them.
+    pub follows: Option<usize>,
+    /// What was done, and what came of it.
+    pub op: Op,
+}
+
+/// One call, planned.
 pub(super) struct Planned {
     /// Its place in the history.
     pub(super) original: usize,

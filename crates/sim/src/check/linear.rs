@@ -16,25 +16,10 @@
 //!   [`super::wants`].
 //! * A restart of the server ends what was asked of the life before.
 
-use super::calls::Calls;
+use super::calls::{Call, Calls};
 use super::keys::{KeyOp, Keys, Moment, Value};
 use super::visited::{Done, Visited};
 use super::wants::Wants;
-
-/// One operation of a history.
-#[derive(Clone, Debug)]
-pub struct Call<Op> {
-    /// When it was invoked.
-    pub invoked_ns: u64,
-    /// When its result was known; `None` if it never was.
-    pub returned_ns: Option<u64>,
-    /// The call of the same object that takes effect before it, although it
-    /// may not have returned when this one was invoked: a session's requests
-    /// are executed in the order in which it made them.
-    pub follows: Option<usize>,
-    /// What was done, and what came of it.
-    pub op: Op,
-}
 
 /// A history that no order of its operations explains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! Checkers of histories.
 
-mod calls;
+pub mod calls;
 pub mod keys;
 pub mod linear;
 pub mod places;

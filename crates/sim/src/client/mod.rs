@@ -5,6 +5,7 @@ mod hashes;
 mod operations;
 mod places;
 mod submit;
+mod views;
 
 use crate::check::keys::KeyOp;
 use crate::clock::HostClock;
@@ -13,44 +14,12 @@ use crate::probes::Probe;
 use crate::tasks::Coroutines;
 use crate::values::{Register, decode};
 use crate::world::World;
-use places::Views;
 use remora_client::{Client, Error, Got, Options, Path, Session, Via};
 use remora_fabric::sim::Tasks;
 use std::rc::Rc;
+use views::Views;
 
 const MS: u64 = 1_000_000;
-
-/// Weights of what a client does, drawn by each seed.
-#[derive(Clone, Copy, Debug)]
-pub struct Mix {
-    /// Single GETs.
-    pub get: u64,
-    /// GETs of several keys at once.
-    pub get_batch: u64,
-    /// SETs, some conditional, some with an expiry.
-    pub set: u64,
-    /// SETs of several keys at once.
-    pub set_many: u64,
-    /// DELs.
-    pub del: u64,
-    /// INCRBYs.
-    pub incr: u64,
-    /// Runs of submitted requests.
-    pub submit: u64,
-    /// Most requests of such a run.
-    pub most_submitted: u64,
-    /// Values written over in place.
-    pub edit: u64,
-    /// After how many of a thousand operations a session gives way to another
-    /// one of its connection, with requests under way.
-    pub hand_over: u64,
-    /// How many of a hundred SETs carry an expiry.
-    pub expiring_percent: u64,
-    /// How many of a hundred operations are followed by a pause.
-    pub think_percent: u64,
-    /// Longest of these pauses, ns.
-    pub think_ns: u64,
-}
 
 /// One client.
 pub struct SimClient {

@@ -7,32 +7,19 @@ use crate::places::{
     number_of_id, reading, refine_of, settings, shape_of, tree_name, window, without_shape,
 };
 use crate::probes::Probe;
-use crate::values::HashName;
 use remora_client::{
-    Error, Expiry, OpenHash, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
+    Error, Expiry, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
 };
 use remora_geometry::Wkb;
 use remora_layout::limits::SEARCH_TURN_BYTES;
 use remora_layout::node::ENTRY_BYTES;
 use remora_protocol::message::Status;
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// Objects that one turn of a search gives.
 const TURN_OBJECTS: usize = SEARCH_TURN_BYTES / ENTRY_BYTES;
 
 const NO_TREE: Error = Error::Refused(Status::NoTree);
-
-/// What a client keeps of trees and hashes while it has one connection.
-#[derive(Default)]
-pub(super) struct Views {
-    /// Of the present session, by the trees' numbers.
-    trees: BTreeMap<u32, OpenTree>,
-    /// The same of hashes.
-    pub hashes: BTreeMap<HashName, OpenHash>,
-    /// Changes of which nobody has learnt what came of them.
-    pub unknown: Vec<Act>,
-}
 
 impl SimClient {
     /// Operates on a tree.

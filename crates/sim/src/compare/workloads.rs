@@ -55,9 +55,14 @@ fn rush(few: usize, many: usize, ms: u64, does: Does) -> Vec<Phase> {
 
 /// All of them.
 pub fn all() -> Vec<Workload> {
-    use Does::{Get, PowerLaw, Window};
+    let kinds = [asking(), reading(), even(), absent(), changing(), arriving()];
+    kinds.into_iter().flatten().collect()
+}
+
+/// Asking is better.
+fn asking() -> Vec<Workload> {
+    use Does::{Get, Window};
     vec![
-        // Asking is better.
         Workload {
             name: "quiet",
             shows: "two threads, small windows, an idle server: one round trip against four",
@@ -91,7 +96,13 @@ pub fn all() -> Vec<Workload> {
             phases: vec![phase(500, 32, Window(1e-5))],
             ..places()
         },
-        // Reading is better.
+    ]
+}
+
+/// Reading is better.
+fn reading() -> Vec<Workload> {
+    use Does::{Get, PowerLaw, Window};
+    vec![
         Workload {
             name: "overload",
             shows: "Catfish 5.2.1 (A17): 256 clients, windows of 1e-5, a server that is busy throughout",
@@ -125,17 +136,27 @@ pub fn all() -> Vec<Workload> {
             phases: vec![phase(25, 4, Get)],
             ..keys()
         },
-        // Neither is by much.
-        Workload {
-            name: "even",
-            shows: "Catfish at 1e-5 on an eighth of its cluster: asking and reading alone are equal, \
+    ]
+}
+
+/// Neither is by much.
+fn even() -> Vec<Workload> {
+    use Does::Window;
+    vec![Workload {
+        name: "even",
+        shows: "Catfish at 1e-5 on an eighth of its cluster: asking and reading alone are equal, \
                     both together are nearly twice as many",
-            // A small tree of small nodes: as many are visited as of the paper's.
-            capacity: 9,
-            phases: vec![phase(200, 32, Window(1e-5))],
-            ..catfish()
-        },
-        // The shard is not always there.
+        // A small tree of small nodes: as many are visited as of the paper's.
+        capacity: 9,
+        phases: vec![phase(200, 32, Window(1e-5))],
+        ..catfish()
+    }]
+}
+
+/// The shard is not always there.
+fn absent() -> Vec<Workload> {
+    use Does::Window;
+    vec![
         Workload {
             name: "asleep-read",
             shows: "two threads over shared memory, small windows, 100 ms with the cold start: reading is \
@@ -165,7 +186,13 @@ pub fn all() -> Vec<Workload> {
             phases: vec![phase(400, 2, Window(1e-5))],
             ..beside(0)
         },
-        // It changes.
+    ]
+}
+
+/// It changes.
+fn changing() -> Vec<Workload> {
+    use Does::Window;
+    vec![
         Workload {
             name: "rush",
             shows: "2 threads, then 64, then 2",
@@ -207,6 +234,12 @@ pub fn all() -> Vec<Workload> {
                 .to_vec(),
             ..places()
         },
+    ]
+}
+
+/// Requests arrive by chance, whether or not those before them are answered.
+fn arriving() -> Vec<Workload> {
+    vec![
         Workload {
             name: "arrivals",
             shows: "windows of the power law that arrive by chance: 0.2, 0.46, 0.2 M/s; one core \

@@ -1,12 +1,11 @@
 //! A client's session at a simulated server.
 
-use super::{Life, NodeOptions};
 use crate::clock::HostClock;
 use remora_arena::{Mapping, ReadView, Words};
 use remora_client::{Clock, Parts};
-use remora_engine::Shard;
+use remora_engine::{Shard, ShardOptions};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
-use remora_fabric::sim::{SimBundle, SimLink, SimTarget, SimWorld};
+use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::LARGE_BUFFER_BYTES;
@@ -17,6 +16,21 @@ use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zerocopy::FromZeros;
+
+const MS: u64 = 1_000_000;
+
+/// The life of the server that grants it.
+pub(super) struct Granting<'l> {
+    /// Number of the life.
+    pub life: u64,
+    pub shards: &'l [Shard<SimJournal>],
+    /// One for each shard.
+    pub journals: &'l [SimJournal],
+    /// What each shard is told.
+    pub options: &'l ShardOptions,
+    /// The pointers that clients share.
+    pub pointers: &'l Option<(Words, u64)>,
+}
 
 /// What the server keeps of it.
 pub(super) struct Session {
@@ -36,19 +50,19 @@ impl Session {
     /// clock, is given.
     pub fn grant(
         world: &SimWorld,
-        life: &Life,
-        options: &NodeOptions,
+        granting: &Granting<'_>,
         number: u64,
         client: &HostClock,
     ) -> (Self, Parts) {
-        let shards = options.shards;
+        let &Granting { life, journals, options, pointers, .. } = granting;
+        let shards = granting.shards.len();
         let seed = world.draw(|random| random.number());
         let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
         let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
         let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
         // What the client's links see, and what the server's do.
         let (target, back) = (SimTarget::new(), SimTarget::new());
-        for (region, (shard, journal)) in (0u32..).zip(life.shards.iter().zip(&life.journals)) {
+        for (region, (shard, journal)) in (0u32..).zip(granting.shards.iter().zip(journals)) {
             target.expose(region, shard.owner().view().clone(), journal.clone());
         }
         target.mailbox(shards as u32, to_server.clone());
@@ -62,13 +76,13 @@ impl Session {
         };
         let violated = Arc::new(AtomicBool::new(false));
         let arenas: Arc<[ReadView]> =
-            life.shards.iter().map(|shard| shard.owner().view().clone()).collect();
+            granting.shards.iter().map(|shard| shard.owner().view().clone()).collect();
         let rings = (0..shards).map(|shard| {
             RingSession::new(RingParts {
                 session: number,
                 seed,
                 shard,
-                life: life.number,
+                life,
                 arenas: Arc::clone(&arenas),
                 touched: Arc::default(),
                 to_server: to_server.view(),
@@ -82,16 +96,16 @@ impl Session {
         });
         let rings = rings.collect();
         let heart = link_to_client();
-        let tables = life.shards.iter().map(Shard::table_ref).collect();
+        let tables = granting.shards.iter().map(Shard::table_ref).collect();
         let mut hello = ServerHello::new_zeroed();
         hello.magic = HELLO_MAGIC.into();
         hello.version = PROTOCOL_VERSION.into();
         hello.session = number.into();
-        hello.life = life.number.into();
-        hello.epoch = options.shard.epoch.into();
+        hello.life = life.into();
+        hello.epoch = options.epoch.into();
         hello.session_seed = seed.into();
-        hello.hash_seed = options.shard.hash_seed.into();
-        let regions = life.shards.iter().map(|shard| shard.table_ref().region);
+        hello.hash_seed = options.hash_seed.into();
+        let regions = granting.shards.iter().map(|shard| shard.table_ref().region);
         hello.tell_shards(regions, &SlotTable::even(shards));
         let link = {
             let (world, target) = (world.clone(), target.clone());
@@ -106,7 +120,7 @@ impl Session {
         let clock = client.clone();
         let clock = Clock::Given(Arc::new(move || clock.now_ns()));
         let session = Self { number, target, to_server, rings, heart, beats: 0, violated, links };
-        let (link, pointers) = (Box::new(link), life.pointers.clone());
+        let (link, pointers) = (Box::new(link), pointers.clone());
         let (to_client, large) = (to_client.view(), large.view());
         (session, Parts { hello, tables, to_client, large, link, clock, pointers })
     }
@@ -114,7 +128,7 @@ impl Session {
     /// Its memory is taken back; the connection is closed soon after.
     pub fn lose(self, world: &SimWorld) {
         self.target.withdraw_all();
-        let closes_ns = world.draw(|random| random.below(2) * random.below(2 * super::MS));
+        let closes_ns = world.draw(|random| random.below(2) * random.below(2 * MS));
         world.schedule(closes_ns, move || self.links.lose());
     }
 

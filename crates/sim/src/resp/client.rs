@@ -1,8 +1,8 @@
 //! A simulated RESP client: pipelines of requests, and what came back.
 
 use super::moves::{Mover, Moves};
-use super::replies::{Asked, Came, Expect};
-use super::requests::{Maker, Request};
+use super::replies::{Asked, Came};
+use super::requests::{Expect, Maker, Request};
 use super::stream::{ClientEnd, Ended, StreamOptions};
 use super::tree_moves::TreeMoves;
 use crate::check::keys::KeyOp;

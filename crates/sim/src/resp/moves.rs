@@ -6,8 +6,7 @@
 //! way, or a server that died, nobody knows it: then the keys are others, of the next
 //! generation.
 
-use super::replies::Expect;
-use super::requests::{Maker, Request};
+use super::requests::{Expect, Maker, Request};
 use crate::check::keys::{If, KeyOp, Value};
 use crate::probes::Probe;
 use crate::values::{HashName, Register, encode};

@@ -1,39 +1,12 @@
 //! What replies say about each key.
 
-use super::requests::time_left;
+use super::requests::{Expect, Px, time_left};
 use crate::check::keys::{KeyOp, Left, Value, said_of_each};
 use crate::check::places::Act;
 use crate::history::Begun;
 use crate::values::{Register, decode};
 use crate::world::World;
 use remora_front::resp::Value as Reply;
-
-/// What is to come back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Expect {
-    /// A value or null.
-    Value,
-    /// One of them for each key.
-    Values,
-    /// OK.
-    Ok,
-    /// OK, or null if nothing was done.
-    OkOrNull,
-    /// 1, or 0 if nothing was done.
-    WasDone,
-    /// The number of keys for which it holds.
-    Sum,
-    /// A number.
-    Number,
-    /// This number.
-    Exactly(i64),
-    /// ms, -1 or -2.
-    TimeLeft,
-    /// PONG.
-    Pong,
-    /// Facts about the server.
-    Facts,
-}
 
 /// A request under way.
 pub struct Asked {
@@ -42,7 +15,7 @@ pub struct Asked {
     /// What it does to each key.
     pub calls: Vec<(Begun, KeyOp)>,
     /// How it says when its key expires.
-    pub expiry: Option<super::requests::Px>,
+    pub expiry: Option<Px>,
     /// What it does to trees.
     pub acts: Vec<Act>,
     /// The server's clock when it was sent, ms.

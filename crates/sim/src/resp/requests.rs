@@ -1,66 +1,38 @@
 //! What RESP clients ask, and what it means for each key.
 
+use super::swarm::Kind;
 use crate::check::keys::{If, KeyOp, Left, Value, Window};
 use crate::check::places::Act;
-use crate::resp::replies::Expect;
 use crate::values::{Register, encode};
 use crate::world::World;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A kind of request.
+/// What is to come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// GET.
-    Get,
-    /// MGET.
-    MGet,
-    /// SET, some conditional, some with an expiry.
-    Set,
-    /// MSET.
-    MSet,
-    /// DEL of some keys.
-    Del,
-    /// INCRBY.
-    IncrBy,
-    /// EXISTS of some keys.
-    Exists,
-    /// PTTL.
-    PTtl,
-    /// PEXPIRE.
-    PExpire,
-    /// PING.
-    Ping,
-    /// FLUSHALL or FLUSHDB.
-    FlushAll,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::Get,
-        Self::MGet,
-        Self::Set,
-        Self::MSet,
-        Self::Del,
-        Self::IncrBy,
-        Self::Exists,
-        Self::PTtl,
-        Self::PExpire,
-        Self::Ping,
-        Self::FlushAll,
-    ];
-
-    /// Its largest weight.
-    pub fn most_weight(self) -> u64 {
-        match self {
-            Self::Get => 600,
-            Self::Set => 300,
-            Self::FlushAll => 2,
-            Self::PExpire | Self::Ping => 20,
-            _ => 100,
-        }
-    }
+pub enum Expect {
+    /// A value or null.
+    Value,
+    /// One of them for each key.
+    Values,
+    /// OK.
+    Ok,
+    /// OK, or null if nothing was done.
+    OkOrNull,
+    /// 1, or 0 if nothing was done.
+    WasDone,
+    /// The number of keys for which it holds.
+    Sum,
+    /// A number.
+    Number,
+    /// This number.
+    Exactly(i64),
+    /// ms, -1 or -2.
+    TimeLeft,
+    /// PONG.
+    Pong,
+    /// Facts about the server.
+    Facts,
 }
 
 /// A request, ready to be sent.

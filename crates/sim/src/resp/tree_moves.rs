@@ -6,8 +6,7 @@
 //! that ended with a request under way, or a server that died, the keys are others.
 
 use super::moves::{Mover, Moving};
-use super::replies::Expect;
-use super::requests::{Maker, Request};
+use super::requests::{Expect, Maker, Request};
 use crate::check::places::{Act, Whole};
 use crate::places::{id_text, long_data_of, moved_tree, new_rect, tree_name, without_shape};
 use crate::probes::Probe;
