@@ -124,6 +124,80 @@ fn around_town(random: &mut Random) -> Vec<Vec<u8>> {
     words
 }
 
+/// Calls of other kinds, with `@` for a key.
+const CALLS: [&str; 36] = [
+    "SET @ 5",
+    "SET @ text NX",
+    "SET @ text XX KEEPTTL",
+    "SET @ 1 GET",
+    "SET @ 1 XX EX 1000000",
+    "SETNX @ 1",
+    "GETSET @ 1",
+    "GET @",
+    "GETDEL @",
+    "GETEX @ EX 1000000",
+    "GETEX @ PERSIST",
+    "GETRANGE @ 0 -1",
+    "SETRANGE @ 1 x",
+    "SETRANGE @ 0 ",
+    "APPEND @ 5",
+    "APPEND @ ",
+    "STRLEN @",
+    "SETBIT @ 1 1",
+    "GETBIT @ 1",
+    "INCR @",
+    "DECRBY @ 3",
+    "DEL @",
+    "DEL @ g h",
+    "UNLINK @",
+    "EXISTS @ @ g",
+    "TYPE @",
+    "MGET @ g h s",
+    "MSET s 1 @ 2",
+    "EXPIRE @ 1000000",
+    "EXPIRE @ 2000000 GT",
+    "EXPIRE @ 1000 LT",
+    "EXPIRE @ 1000000 NX",
+    "PEXPIRE @ 0",
+    "EXPIREAT @ 1",
+    "TTL @",
+    "DBSIZE",
+];
+
+/// A GEOADD of some members, mostly a good one.
+fn add(random: &mut Random, words: &mut Vec<Vec<u8>>, key: Vec<u8>) {
+    words.extend(["GEOADD".into(), key]);
+    for option in ["NX", "xx", "CH"] {
+        if random.below(8) == 0 {
+            words.push(option.into());
+        }
+    }
+    for _ in 0..1 + random.below(12) {
+        let name = member(random);
+        let (longitude, latitude) = place(random, &name);
+        words.extend([longitude.into(), latitude.into(), name]);
+    }
+    match random.below(40) {
+        0 => drop(words.pop()),
+        1 => words[2] = pick(random, &["200", "x", "inf", "-180.1", ""]).into(),
+        2 => words[3] = pick(random, &["85.06", "nan", "-inf", "1e10"]).into(),
+        _ => {}
+    }
+}
+
+/// A GEORADIUS of some kind that stores what it finds.
+fn store_radius(random: &mut Random, words: &mut Vec<Vec<u8>>, key: Vec<u8>, into: Vec<u8>) {
+    let how = pick(random, &["STORE", "storedist"]);
+    let radius = random.below(300).to_string();
+    if random.below(2) == 0 {
+        words.extend(["GEORADIUS".into(), key, "13.5".into(), "52.5".into()]);
+    } else {
+        let name = format!("b{}", random.below(60));
+        words.extend(["GEORADIUSBYMEMBER".into(), key, name.into()]);
+    }
+    words.extend([radius.into(), "km".into(), how.into(), into]);
+}
+
 /// One random call.
 fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     let key = || -> Vec<u8> { KEYS[0].into() };
@@ -136,23 +210,7 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     let line = |text: &str| text.split(' ').map(|word| word.into()).collect::<Vec<Vec<u8>>>();
     match random.below(100) {
         0..30 => {
-            words.extend(["GEOADD".into(), chosen]);
-            for option in ["NX", "xx", "CH"] {
-                if random.below(8) == 0 {
-                    words.push(option.into());
-                }
-            }
-            for _ in 0..1 + random.below(12) {
-                let name = member(random);
-                let (longitude, latitude) = place(random, &name);
-                words.extend([longitude.into(), latitude.into(), name]);
-            }
-            match random.below(40) {
-                0 => drop(words.pop()),
-                1 => words[2] = pick(random, &["200", "x", "inf", "-180.1", ""]).into(),
-                2 => words[3] = pick(random, &["85.06", "nan", "-inf", "1e10"]).into(),
-                _ => {}
-            }
+            add(random, &mut words, chosen);
         }
         30..50 => {
             words.extend(["GEOSEARCH".into(), chosen]);
@@ -184,15 +242,7 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
             }
         }
         65..68 => {
-            let how = pick(random, &["STORE", "storedist"]);
-            let radius = random.below(300).to_string();
-            if random.below(2) == 0 {
-                words.extend(["GEORADIUS".into(), chosen, "13.5".into(), "52.5".into()]);
-            } else {
-                let name = format!("b{}", random.below(60));
-                words.extend(["GEORADIUSBYMEMBER".into(), chosen, name.into()]);
-            }
-            words.extend([radius.into(), "km".into(), how.into(), other]);
+            store_radius(random, &mut words, chosen, other);
         }
         68..78 => {
             let name = pick(random, &["GEOPOS", "GEOHASH", "ZREM"]);
@@ -208,45 +258,7 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
         82..86 => words.extend(["ZSCORE".into(), chosen, member(random)]),
         86 => words.extend(["ZCARD".into(), chosen]),
         _ => {
-            let calls = [
-                "SET @ 5",
-                "SET @ text NX",
-                "SET @ text XX KEEPTTL",
-                "SET @ 1 GET",
-                "SET @ 1 XX EX 1000000",
-                "SETNX @ 1",
-                "GETSET @ 1",
-                "GET @",
-                "GETDEL @",
-                "GETEX @ EX 1000000",
-                "GETEX @ PERSIST",
-                "GETRANGE @ 0 -1",
-                "SETRANGE @ 1 x",
-                "SETRANGE @ 0 ",
-                "APPEND @ 5",
-                "APPEND @ ",
-                "STRLEN @",
-                "SETBIT @ 1 1",
-                "GETBIT @ 1",
-                "INCR @",
-                "DECRBY @ 3",
-                "DEL @",
-                "DEL @ g h",
-                "UNLINK @",
-                "EXISTS @ @ g",
-                "TYPE @",
-                "MGET @ g h s",
-                "MSET s 1 @ 2",
-                "EXPIRE @ 1000000",
-                "EXPIRE @ 2000000 GT",
-                "EXPIRE @ 1000 LT",
-                "EXPIRE @ 1000000 NX",
-                "PEXPIRE @ 0",
-                "EXPIREAT @ 1",
-                "TTL @",
-                "DBSIZE",
-            ];
-            words = line(pick(random, &calls));
+            words = line(pick(random, &CALLS));
             for word in &mut words {
                 if word == b"@" {
                     word.clone_from(&chosen);

@@ -85,6 +85,20 @@ fn check_contents(owner: &Owner, held: &BTreeMap<u32, Held>) {
     }
 }
 
+/// Writes its record.
+fn write(owner: &mut Owner<NoJournal>, one: &Held) {
+    let (key, value) = (one.fill.to_le_bytes(), one.value());
+    let record = NewRecord {
+        database: Database::ZERO,
+        key: &key,
+        value: &value,
+        kind: Kind::STRING,
+        expires_at_ms: 0,
+    };
+    write_pending(owner, SECRET, REGION, one.slot, &record);
+    publish_live(owner, one.slot);
+}
+
 fn long_run(seed: u64, last_generation: u32, steps: u64) -> (SlotStats, u64) {
     const BYTES: usize = 3 << 20;
     const QUARANTINE_BYTES: u64 = 200_000;
@@ -112,16 +126,7 @@ fn long_run(seed: u64, last_generation: u32, steps: u64) -> (SlotStats, u64) {
                     one.slot = slot;
                     let last = generation_of.insert(slot.slot, slot.generation).unwrap_or(0);
                     assert!(slot.generation > last && slot.generation <= last_generation);
-                    let (key, value) = (one.fill.to_le_bytes(), one.value());
-                    let record = NewRecord {
-                        database: Database::ZERO,
-                        key: &key,
-                        value: &value,
-                        kind: Kind::STRING,
-                        expires_at_ms: 0,
-                    };
-                    write_pending(&mut owner, SECRET, REGION, slot, &record);
-                    publish_live(&mut owner, slot);
+                    write(&mut owner, &one);
                     assert!(held.insert(slot.slot, one).is_none(), "handed out twice");
                 }
                 Err(error) => {

@@ -100,6 +100,7 @@ impl Server {
         self.shared.shards[shard].inbox.push(Message::Durable(sequence));
     }
 
+    #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     fn start_with(mut config: Config, durability: Durability) -> Result<Self, StartError> {
         check(&config)?;
         let shards = config.shards;

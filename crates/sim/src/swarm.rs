@@ -29,6 +29,8 @@ const SWEEP_SALT: u64 = 0x7377_6565_705f_6f66;
 /// Mixed into the seed: so it is with how fast memory is released.
 const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
 
+/// Values may be longer than this: few of them are written.
+const LARGE_BYTES: u64 = 100_000;
 /// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
 const MOVING_ARENA_BYTES: usize = 32 << 20;
 
@@ -181,16 +183,9 @@ impl Swarm {
             most_bytes: draw.one_of([8, 100, 100, 2_000, 2_000, 30_000, 30_000, 200_000]),
             one_for_each_key: draw.once_in(2),
         };
-        let is_large = lengths.most_bytes > 100_000;
+        let is_large = lengths.most_bytes > LARGE_BYTES;
         let shards = draw.within(1..=3);
-        let (keys, arena_bytes) = if lengths.most_bytes >= 30_000 && draw.once_in(2) {
-            // Just enough memory for what is written, or less.
-            let arena_bytes = if is_large { 4 << 20 } else { 1 << 20 };
-            let at_once = shards * arena_bytes / (lengths.most_bytes / 2);
-            ((at_once * draw.within(8..=20) / 10) as u32, arena_bytes)
-        } else {
-            (draw.one_of([1, 3, 10, 60, 400]), draw.one_of([1 << 20, 2 << 20, 8 << 20]))
-        };
+        let (keys, arena_bytes) = Self::memory(&mut draw, lengths, shards);
         // Bursts and pauses: the whole world takes from some milliseconds to half a minute.
         let operations = if is_large { 500 } else { 2_000 };
         let pace_ns = draw.one_of([0, MS, 10 * MS, 60 * MS]);
@@ -256,6 +251,18 @@ impl Swarm {
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
+        }
+    }
+
+    /// How many keys there are, and bytes of each shard's arena.
+    fn memory(draw: &mut Draws, lengths: Lengths, shards: u64) -> (u32, u64) {
+        if lengths.most_bytes >= 30_000 && draw.once_in(2) {
+            // Just enough memory for what is written, or less.
+            let arena_bytes = if lengths.most_bytes > LARGE_BYTES { 4 << 20 } else { 1 << 20 };
+            let at_once = shards * arena_bytes / (lengths.most_bytes / 2);
+            ((at_once * draw.within(8..=20) / 10) as u32, arena_bytes)
+        } else {
+            (draw.one_of([1, 3, 10, 60, 400]), draw.one_of([1 << 20, 2 << 20, 8 << 20]))
         }
     }
 

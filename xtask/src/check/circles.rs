@@ -20,6 +20,7 @@ const NOT_YET: &[&str] = &[
     "crates/client",
     "crates/engine",
     "crates/front",
+    "crates/protocol",
     "crates/remora",
     "crates/server",
 ];

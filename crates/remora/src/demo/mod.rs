@@ -93,6 +93,7 @@ pub fn run(args: DemoArgs) -> anyhow::Result<()> {
 }
 
 /// Loads the places, measures each way, and prints rows as they come.
+#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Result<Report> {
     let options = Options { lease: Some(LEASE), ..Options::default() };
     let socket = server.socket_path();

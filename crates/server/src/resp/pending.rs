@@ -260,6 +260,7 @@ pub fn write_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts:
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 fn write_any_reply(render: Render, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
     if let (Render::Object(form), [part]) = (render, parts) {
         let answer = (part.status, part.number, part.value);

@@ -246,6 +246,12 @@ impl Model {
             // Not refused: then there is no such key.
             return Some(if old.is_none() { Reply::NotDone } else { Reply::Done });
         }
+        self.whole(key, command, render)
+    }
+
+    /// What concerns a value as a whole.
+    fn whole(&mut self, key: &[u8], command: &Command<'_>, render: Render) -> Option<Reply> {
+        let old = self.values.get(key);
         match *command {
             Command::Get { .. } => Some(Reply::Bytes(old.cloned())),
             Command::Exists { .. } => Some(Reply::Number(old.is_some().into())),
@@ -282,6 +288,14 @@ impl Model {
                 self.set(key, sum.to_string().into_bytes());
                 Some(Reply::Number(sum))
             }
+            _ => self.part(key, command),
+        }
+    }
+
+    /// What concerns a part of a value.
+    fn part(&mut self, key: &[u8], command: &Command<'_>) -> Option<Reply> {
+        let old = self.values.get(key);
+        match *command {
             Command::SetRange { offset, value, .. } => {
                 let mut whole = old.cloned().unwrap_or_default();
                 if !value.is_empty() {
