@@ -53,6 +53,7 @@ impl<'a> Command<'a> {
     /// database goes into its form ([`form::within`]). `scratch` is overwritten if the
     /// value has to be made.
     #[inline]
+    #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     pub fn encode<'s>(
         &'s self,
         id: u32,
@@ -221,6 +222,7 @@ impl<'a> Command<'a> {
 
     /// The command whose key is not too long.
     #[inline(never)]
+    #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     fn decode_op(
         op: Op,
         header: &RequestHeader,
