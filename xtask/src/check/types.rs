@@ -329,7 +329,7 @@ mod tests {
             ("crates/protocol/src/types/geo/mod.rs", "pub enum GeoCommand {}"),
             ("crates/engine/src/types/rtree/mod.rs", "Kind::RTREE;"),
             ("crates/engine/src/types/bcount/mod.rs", "Kind::BOUNDED;"),
-            ("crates/protocol/src/bcount.rs", "pub enum CounterCommand {}"),
+            ("crates/protocol/src/types/bcount.rs", "pub enum CounterCommand {}"),
             (path, text),
         ]);
         let found = check(&tree).into_iter().filter(|found| found.file == path);
