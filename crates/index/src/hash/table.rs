@@ -257,7 +257,7 @@ impl Table {
     }
 
     /// Adds a slot for a key that is not in the table. `overflow_slot` is a
-    /// slot of [`OVERFLOW_CLASS`]; it must be given if
+    /// slot of `OVERFLOW_CLASS`; it must be given if
     /// [`Table::needs_overflow`] says so, and is not looked at otherwise.
     pub fn insert<J: Journal>(
         &mut self,

@@ -77,7 +77,7 @@ struct Planned {
 }
 
 impl Tree {
-    /// An empty tree, whose header is to lie at `at`: [`TREE_HEADER_BYTES`] that
+    /// An empty tree, whose header is to lie at `at`: [`remora_layout::tree::TREE_HEADER_BYTES`] that
     /// are the caller's, under a generation never used there before. Readers
     /// that know the place can read it when this returns.
     ///

@@ -142,7 +142,7 @@ pub struct RingParts {
     /// The mailbox that the client writes.
     pub to_server: ReadView,
     /// A link on which the mailbox that the server writes is
-    /// [`CLIENT_MAILBOX`].
+    /// [`remora_fabric::far::CLIENT_MAILBOX`].
     pub link: AnyLink,
     /// How client and shard wake each other.
     pub client: ClientEnd,

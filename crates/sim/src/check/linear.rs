@@ -13,7 +13,7 @@
 //!   else could show it. Values are numbers that are mostly written once.
 //! * A call whose outcome nobody learnt may take effect at any later time, or
 //!   never. It does so only where what it leaves is needed: see
-//!   [`super::wants`].
+//!   `super::wants`.
 //! * A restart of the server ends what was asked of the life before.
 
 use super::calls::{Call, Calls};

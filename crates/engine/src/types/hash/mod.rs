@@ -1,6 +1,6 @@
 //! Hashes: fields with values. A small one lies whole in its record, packed
 //! ([`remora_layout::packed`]); a larger one has a root record and a part for each
-//! field, found through a table of its own ([`crate::store`], `parts`).
+//! field, found through a table of its own (`crate::store`, `parts`).
 //!
 //! What it keeps true: a hash has fields. A hash that has become large stays so,
 //! as in Redis, until it is gone. What is changed is logged as what it comes to:
