@@ -17,7 +17,7 @@
 use crate::limits::{MAX_RING_SETS, MAX_SHARDS};
 use crate::slot::SlotTable;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
 /// Opens both hellos.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"remora\r\n");
@@ -161,7 +161,7 @@ impl ServerHello {
 }
 
 /// Why a session is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, TryFromBytes)]
 #[repr(u32)]
 pub enum Refusal {
     /// The bytes are not a hello.
@@ -202,19 +202,7 @@ pub enum Refusal {
 impl Refusal {
     /// The refusal with this number.
     pub fn from_number(number: u32) -> Option<Self> {
-        [
-            Self::NotAHello,
-            Self::Version,
-            Self::TooManySessions,
-            Self::OtherUser,
-            Self::ShuttingDown,
-            Self::Unavailable,
-            Self::NoResources,
-            Self::Busy,
-            Self::TooManyQueuePairs,
-        ]
-        .into_iter()
-        .find(|refusal| *refusal as u32 == number)
+        Self::try_read_from_bytes(&number.to_ne_bytes()).ok()
     }
 }
 

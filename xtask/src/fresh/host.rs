@@ -38,7 +38,8 @@ pub struct Host {
 impl Host {
     /// Looks at apt, cargo and rustc.
     pub fn look(root: &Path) -> Result<Self> {
-        let sources = sources::read(Path::new("/etc/apt"));
+        let [apt_get, arguments @ ..] = sources::COMMAND;
+        let sources = sources::read(&output(apt_get, &arguments, root).unwrap_or_default());
         let settings = output("apt-config", &["dump"], root).unwrap_or_default();
         let sysroot = PathBuf::from(output("rustc", &["--print", "sysroot"], root)?.trim());
         if !sysroot.join("bin/cargo").exists() {

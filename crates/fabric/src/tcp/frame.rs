@@ -5,7 +5,7 @@ use remora_layout::limits::{MAX_WRITE_BYTES, TCP_PIECE_BYTES};
 use remora_layout::wire::{
     FLAG_IMMEDIATE, FLAG_UNSIGNALLED, WIRE_HEADER_BYTES, WireHeader, kind, reason,
 };
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes, TryFromBytes};
 
 /// What no honest peer sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -62,7 +62,7 @@ pub enum Frame {
 }
 
 /// Why a target did not execute a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, TryFromBytes)]
 #[repr(u32)]
 pub enum Refused {
     /// Not in the region, or not aligned.
@@ -79,15 +79,7 @@ pub enum Refused {
 
 impl Refused {
     fn from_number(number: u32) -> Option<Self> {
-        [
-            Self::OutOfBounds,
-            Self::NoSuchRegion,
-            Self::NotWritable,
-            Self::NotReadable,
-            Self::Withdrawn,
-        ]
-        .into_iter()
-        .find(|why| *why as u32 == number)
+        Self::try_read_from_bytes(&number.to_ne_bytes()).ok()
     }
 }
 

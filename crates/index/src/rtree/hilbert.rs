@@ -13,7 +13,7 @@ use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
 
 /// Bits of a coordinate on the curve.
-const ORDER: u32 = 32;
+const ORDER: u8 = 32;
 
 /// The Hilbert value of a rectangle's middle, on a curve that fills `bounds`.
 /// What lies outside counts as on the edge.
@@ -28,19 +28,8 @@ pub(super) fn value(rect: &Rect, bounds: &Rect) -> u64 {
 }
 
 /// Where the curve comes by a cell.
-fn curve(mut x: u32, mut y: u32) -> u64 {
-    let mut value = 0;
-    for bit in (0..ORDER).rev() {
-        let (right, upper) = (x >> bit & 1, y >> bit & 1);
-        value = value << 2 | ((3 * right) ^ upper) as u64;
-        if upper == 0 {
-            if right == 1 {
-                (x, y) = (!x, !y);
-            }
-            (x, y) = (y, x);
-        }
-    }
-    value
+fn curve(x: u32, y: u32) -> u64 {
+    fast_hilbert::xy2h(x, y, ORDER)
 }
 
 impl<J: Journal> Change<'_, '_, J> {
