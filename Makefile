@@ -28,8 +28,8 @@ test: ## build, then run all tests; installs what they need if it may
 rxe: ## real verbs on Soft-RoCE, in a virtual machine
 	@bash tests/rxe/rxe.sh
 
-check: ## formatting, lints, imports, circles, unsafe code, sizes, documents
-	@cargo xtask check
+check: ## formatting, lints, imports, circles, unsafe code, documents, dependencies
+	@bash scripts/check.sh
 
 fresh: ## all of it from a clean clone on a bare Debian 12 (root)
 	@cargo xtask fresh

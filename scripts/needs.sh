@@ -81,3 +81,14 @@ meet_needs() {
     ((${#tools[@]} == 0)) && return
     echo "$(basename "$0" .sh): to run everything: sudo apt-get install --yes --no-install-recommends ${packages[*]}"
 }
+
+# cargo-deny looks at the dependencies for `cargo xtask check`. Debian has no package of it.
+cargo_deny_version=0.20.2
+
+# Installs cargo-deny where there is none: minutes, once for each machine.
+meet_cargo_deny() {
+    cargo deny --version >/dev/null 2>&1 && return
+    echo "$(basename "$0" .sh): installing cargo-deny $cargo_deny_version, which takes some minutes"
+    cargo install --quiet --locked --version "$cargo_deny_version" cargo-deny </dev/null ||
+        echo "$(basename "$0" .sh): cargo-deny could not be installed; the checks that need it say so"
+}

@@ -1,4 +1,4 @@
-//! One thing that a check found wrong.
+//! What a check found: one thing that is wrong, and what all of it came to.
 
 /// One thing that is wrong.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,5 +27,29 @@ impl Violation {
             (file, 0) => println!("  {file}: {kind}: {}", self.message),
             (file, line) => println!("  {file}:{line}: {kind}: {}", self.message),
         }
+    }
+}
+
+/// What a check has come to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// What is printed in any case.
+    pub notes: Vec<String>,
+    /// Why it could not run.
+    pub not_run: Option<String>,
+}
+
+impl Outcome {
+    /// It could not run.
+    pub fn not_run(why: String) -> Self {
+        Self { not_run: Some(why), ..Self::default() }
+    }
+}
+
+impl From<Vec<Violation>> for Outcome {
+    fn from(violations: Vec<Violation>) -> Self {
+        Self { violations, ..Self::default() }
     }
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) unsafe fn copy_out(src: *const u8, dst: &mut [u8]) {
     let bytes = dst.len();
     let mut at = 0;
+    // x86-ordering: vector loads tear no aligned word of 8 bytes, and come in the order of the program.
     #[cfg(all(target_arch = "x86_64", not(miri), not(remora_atomic_copy)))]
     {
         while at + 64 <= bytes {
@@ -60,6 +61,8 @@ pub(crate) unsafe fn copy_in(src: &[u8], dst: *mut u8) {
         // SAFETY: the word that holds the tail is writable.
         unsafe { store(dst.add(at), u64::from_le_bytes(word)) };
     }
+    // x86-ordering: vector stores tear no aligned word of 8 bytes, and become visible in the order of
+    // the program, the first word last.
     #[cfg(all(target_arch = "x86_64", not(miri), not(remora_atomic_copy)))]
     while at >= 16 {
         at -= 16;

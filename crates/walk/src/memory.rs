@@ -108,6 +108,7 @@ impl Memory for ReadView {
     #[inline(always)]
     fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
         let Ok(start) = self.check(offset, into.len()) else { return false };
+        // x86-ordering: the loads of a fetch come before those of the next one.
         self.copy_out(start, into);
         true
     }

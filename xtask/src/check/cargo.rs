@@ -1,18 +1,30 @@
-//! Checks that cargo makes itself: formatting and lints.
+//! Checks that cargo makes itself: formatting, lints, documentation.
 
 use crate::violation::Violation;
 use anyhow::{Context, Result};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
 /// Lines of cargo's output that are shown; the rest is counted.
 const SHOWN_LINES: usize = 120;
 
-/// Runs `cargo ARGUMENTS`; its output becomes one violation if it fails.
-pub fn check(root: &Path, arguments: &[&str], advice: &str) -> Result<Vec<Violation>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+/// The cargo that runs this program.
+pub fn program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Runs `cargo ARGUMENTS` with these variables; its output becomes one violation if it
+/// fails.
+pub fn check(
+    root: &Path,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+    advice: &str,
+) -> Result<Vec<Violation>> {
+    let output = Command::new(program())
         .args(arguments)
+        .envs(variables.iter().copied())
         .current_dir(root)
         .output()
         .context("cargo could not be run")?;
@@ -41,10 +53,10 @@ mod tests {
 
     #[test]
     fn a_failing_command_is_a_violation_with_its_output() {
-        let found = check(Path::new("."), &["no-such-subcommand"], "do this").unwrap();
+        let found = check(Path::new("."), &["no-such-subcommand"], &[], "do this").unwrap();
         assert_eq!(found.len(), 1);
         assert!(found[0].message.contains("do this") && found[0].message.contains("no-such"));
-        assert_eq!(check(Path::new("."), &["--version"], "").unwrap(), []);
+        assert_eq!(check(Path::new("."), &["--version"], &[], "").unwrap(), []);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::time::Instant;
 /// What is installed in it beside the base.
 const PACKAGES: [&str; 5] = ["git", "make", "gcc", "libc6-dev", "ca-certificates"];
 /// What must succeed in it.
-const COMMANDS: [&str; 2] = ["make demo", "make test"];
+const COMMANDS: [&str; 3] = ["make demo", "make check", "make test"];
 
 /// Options of `cargo xtask fresh`.
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ pub struct Options {
     /// Lay the base anew instead of using the one that was kept.
     #[arg(long)]
     new_base: bool,
-    /// Run this in the clone instead of `make demo` and `make test`; may be given several times.
+    /// Run this in the clone instead of `make demo`, `make check` and `make test`; may be given several times.
     #[arg(long, value_name = "COMMAND")]
     run: Vec<String>,
 }

@@ -123,7 +123,9 @@ impl ShmLink {
                     return Err(LinkError::TooLong(bytes));
                 }
                 let landing = self.landing.get_mut(into..).and_then(|rest| rest.get_mut(..bytes));
-                region.view.copy_out(offset, landing.ok_or(LinkError::NoLanding)?);
+                let landing = landing.ok_or(LinkError::NoLanding)?;
+                // x86-ordering: the loads of a READ come before those of the next one.
+                region.view.copy_out(offset, landing);
             }
             Work::Write { to, bytes, imm, .. } => {
                 let (region, offset) = Self::region(&self.regions, to, bytes.len())?;
@@ -133,6 +135,7 @@ impl ShmLink {
                 if bytes.len() > MAX_WRITE_BYTES {
                     return Err(LinkError::TooLong(bytes.len()));
                 }
+                // x86-ordering: the stores of a WRITE become visible before those of the next one.
                 words.copy_in(offset, bytes);
                 if let Some(imm) = imm {
                     self.ring(imm)?;
@@ -169,6 +172,7 @@ impl ShmLink {
     /// the session has been withdrawn.
     #[inline(always)]
     fn is_withdrawn(&self) -> bool {
+        // x86-ordering: this load comes after those of the READs before it.
         self.withdrawn.as_ref().is_some_and(|(words, word)| words.load_acquire(*word) != 0)
     }
 }

@@ -141,6 +141,7 @@ impl Connection {
         }
         let copied = inbound.answers.add_data(inbound.executed, bytes, |into| {
             self.regions.with_readable(region, offset, bytes, |view, at| {
+                // x86-ordering: the loads of a READ come before those of the next one.
                 view.copy_out(at, into);
             })
         });
@@ -175,6 +176,7 @@ impl Connection {
         if !discard && piece > 0 {
             let bytes = &inbound.bytes()[..piece];
             let stored = self.regions.with_writable(region, offset, piece, |words, at| {
+                // x86-ordering: the stores of a WRITE become visible before those of the next one.
                 words.copy_in(at, bytes);
             });
             if let Err(why) = stored {

@@ -95,6 +95,7 @@ impl Receiving for IndicatorReceiving {
             return Err(Broken("a message of an impossible length"));
         }
         let closing = closing_offset(payload);
+        // x86-ordering: the words of a message become visible in one order, the first one last.
         if self.words.load_acquire((self.base + closing) / WORD_BYTES) != INDICATOR as u64 {
             return Ok(false);
         }
