@@ -1,7 +1,7 @@
 //! What an application sees: options, results, counts, errors.
 
 use crate::admission::Coordination;
-use crate::choose::Policy;
+use crate::choose::{Policy, Predictor, last_heartbeat};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
 pub use remora_fabric::{Address, Wake};
@@ -73,6 +73,8 @@ pub struct Options {
     pub rdma_packets: Packets,
     /// How [`Path::Choose`] is decided.
     pub policy: Policy,
+    /// By what Catfish's two policies predict the server's load.
+    pub predictor: Predictor,
     /// How many threads may walk trees at a time by READs.
     pub coordination: Coordination,
     /// How long an operation may wait for its reply.
@@ -94,6 +96,7 @@ impl Default for Options {
             data_buffer_bytes: DATA_BUFFER_BYTES,
             rdma_packets: Packets::default(),
             policy: Policy::default(),
+            predictor: last_heartbeat,
             coordination: Coordination::default(),
             timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(30),

@@ -59,7 +59,7 @@ mod wait;
 
 pub use admission::{Admission, Coordination};
 pub use api::*;
-pub use choose::{Explanation, Policy, Way, Why};
+pub use choose::{Explanation, Policy, Predictor, Way, Why, last_heartbeat, mean_of_heartbeats};
 pub use clock::Clock;
 pub use connection::{Client, MakeLink, Parts};
 pub use data_buffers::DataBufferCounts;

@@ -146,7 +146,8 @@ impl Session {
             set,
             inbox,
             options: options.clone(),
-            chooser: Chooser::new(options.policy, link.reads_cost_peer_cpu(), seed),
+            chooser: Chooser::new(options.policy, link.reads_cost_peer_cpu(), seed)
+                .predicting(options.predictor),
             explaining: Explaining::default(),
             // Over shared memory there is no card to queue at.
             admission: admission.filter(|_| !link.completes_at_once()),

@@ -12,9 +12,28 @@ pub const BUSY_PPM: u32 = 950_000;
 /// Inv (A14), ns.
 const INTERVAL_NS: u64 = HEARTBEAT_MS * 1_000_000;
 
+/// What a heartbeat is taken to say of the server's utilisation, parts per million:
+/// `predUtil` of the listing (A5). It gets what it said for the heartbeat before, 0 at
+/// first, and the utilisation that this one tells.
+pub type Predictor = fn(before_ppm: u32, told_ppm: u32) -> u32;
+
+/// The paper's prediction: the server is as busy as it says.
+pub fn last_heartbeat(_before_ppm: u32, told_ppm: u32) -> u32 {
+    told_ppm
+}
+
+/// Another prediction: the mean of the heartbeats, each with half the weight of the one
+/// that follows it. A single busy interval sends nobody away.
+pub fn mean_of_heartbeats(before_ppm: u32, told_ppm: u32) -> u32 {
+    before_ppm.midpoint(told_ppm)
+}
+
 /// The state that lives across calls (A1).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Catfish {
+    predictor: Predictor,
+    /// What it said for the heartbeat that was consumed last.
+    predicted_ppm: u32,
     /// Rounds in a row in which the server was busy.
     busy_rounds: u32,
     /// Requests that are still to be read.
@@ -26,6 +45,12 @@ pub struct Catfish {
 }
 
 impl Catfish {
+    /// Nothing known yet.
+    pub fn new(predictor: Predictor) -> Self {
+        let (predicted_ppm, busy_rounds, reads_left, consumed) = (0, 0, 0, 0);
+        Self { predictor, predicted_ppm, busy_rounds, reads_left, consumed_at_ns: None, consumed }
+    }
+
     /// One search's decision; lines as in the paper's listing.
     pub fn decide(
         &mut self,
@@ -40,7 +65,8 @@ impl Catfish {
         let heartbeat = load.filter(|load| is_due && load.sequence != self.consumed);
         let utilisation = heartbeat.map_or(0, |load| {
             (self.consumed, self.consumed_at_ns) = (load.sequence, Some(now_ns));
-            load.utilisation_ppm
+            self.predicted_ppm = (self.predictor)(self.predicted_ppm, load.utilisation_ppm);
+            self.predicted_ppm
         });
         // 11-16.
         if utilisation > BUSY_PPM && self.reads_left <= self.busy_rounds.saturating_mul(ROUND) {
@@ -80,7 +106,7 @@ mod tests {
     #[test]
     fn an_idle_server_and_none_that_speaks_are_asked() {
         for keeps in [false, true] {
-            let mut catfish = Catfish::default();
+            let mut catfish = Catfish::new(last_heartbeat);
             assert_eq!(reads(&mut catfish, None, 0, keeps), 0);
             assert_eq!(reads(&mut catfish, load(1, 0), 20 * MS, keeps), 0);
             assert_eq!(reads(&mut catfish, load(2, BUSY_PPM), 40 * MS, keeps), 0, "not above T");
@@ -91,7 +117,7 @@ mod tests {
     fn one_heartbeat_sends_away_once_and_for_less_than_a_round() {
         let mut seen = [false; ROUND as usize];
         for seed in 0..200 {
-            let mut catfish = Catfish::default();
+            let mut catfish = Catfish::new(last_heartbeat);
             let reads =
                 reads(&mut catfish, load(seed + 1, 1_000_000), 20 * MS + seed * 7919, false);
             seen[reads as usize] = true;
@@ -104,7 +130,7 @@ mod tests {
     #[test]
     fn the_two_readings_of_the_reset_rule() {
         let run = |keeps| {
-            let mut catfish = Catfish::default();
+            let mut catfish = Catfish::new(last_heartbeat);
             let beat = |k: u64| load(k, 1_000_000);
             (1..=6u64).map(|k| reads(&mut catfish, beat(k), k * 20 * MS, keeps)).collect::<Vec<_>>()
         };
@@ -116,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_pause_of_the_load_begins_anew_and_two_beats_in_an_interval_are_one() {
-        let mut catfish = Catfish::default();
+        let mut catfish = Catfish::new(last_heartbeat);
         for k in 1..=3 {
             reads(&mut catfish, load(k, 1_000_000), k * 20 * MS, true);
         }
@@ -125,5 +151,23 @@ mod tests {
         let before = catfish.busy_rounds;
         reads(&mut catfish, load(6, 1_000_000), 105 * MS, true);
         assert_eq!(catfish.busy_rounds, before, "within Inv of the one before");
+    }
+
+    /// A5: another predictor decides otherwise, by the same heartbeats.
+    #[test]
+    fn the_prediction_decides_and_can_be_exchanged() {
+        let run = |predictor, beats: &[u32]| {
+            let mut catfish = Catfish::new(predictor);
+            let mut rounds = Vec::new();
+            for (k, &ppm) in (1..).zip(beats) {
+                reads(&mut catfish, load(k, ppm), k * 20 * MS, true);
+                rounds.push(catfish.busy_rounds);
+            }
+            rounds
+        };
+        let beats = [1_000_000, 0, 1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000];
+        assert_eq!(run(last_heartbeat, &beats), [1, 0, 1, 2, 3, 4, 5]);
+        assert_eq!(run(mean_of_heartbeats, &beats), [0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(run(|_, _| 0, &beats), [0; 7]);
     }
 }

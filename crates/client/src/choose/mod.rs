@@ -17,6 +17,7 @@ mod explain;
 mod tails;
 mod trials;
 
+pub use catfish::{Predictor, last_heartbeat, mean_of_heartbeats};
 pub use classes::{Class, ClassKey, Classes};
 pub use explain::{Explanation, Way, Why};
 
@@ -126,10 +127,17 @@ impl Chooser {
         Self {
             policy,
             draws: Draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
-            catfish: Catfish::default(),
+            catfish: Catfish::new(last_heartbeat),
             cost: Cost::new(reads_cost_server),
             keys: [const { Class::NEW }; 4],
         }
+    }
+
+    /// Catfish's rules predict the server's load so.
+    #[must_use]
+    pub fn predicting(mut self, predictor: Predictor) -> Self {
+        self.catfish = Catfish::new(predictor);
+        self
     }
 
     /// How it decides.
