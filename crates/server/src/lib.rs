@@ -39,6 +39,7 @@ mod shared;
 mod socket_file;
 mod sync;
 pub mod thread_counts;
+mod ticker;
 pub mod touch_hints;
 mod traffic;
 mod utilisation;

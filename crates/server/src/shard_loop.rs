@@ -24,6 +24,7 @@ use crate::resp::{Connections, Handed, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::shared::{Shared, count, count_alone};
+use crate::ticker::Ticker;
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
@@ -59,6 +60,7 @@ pub struct ShardLoop {
     polling: Polling,
     /// Turns since the sockets were looked at.
     turns: u32,
+    ticker: Ticker,
     last_tick: Instant,
     last_idle_look: Instant,
     balance: Balance,
@@ -91,6 +93,7 @@ impl ShardLoop {
         let now = Instant::now();
         let balance = Balance::new(shared.clock.started(), now);
         let marked = Arc::clone(&shared.shards[number].rung);
+        let ticker = Ticker::new(&sleeper, SLEEPING_TICK);
         Self {
             agent: Agent::new(Arc::clone(&shared), number),
             connections: Connections::new(ShardHost::new(shared, number, shard)),
@@ -98,6 +101,7 @@ impl ShardLoop {
             clients: RingClients::new(marked),
             polling,
             turns: 0,
+            ticker,
             last_tick: now,
             last_idle_look: now,
             balance,
@@ -318,14 +322,20 @@ impl ShardLoop {
         }
     }
 
+    /// Whether leases, expiries or clients want a look now and then.
+    fn wants_ticks(&self) -> bool {
+        self.host().shard.wants_ticks() || self.clients.may_stall()
+    }
+
     fn sleep(&mut self) {
         // Nothing will publish them while it sleeps; a sleep that ends to do so would
         // cost more than they do, as a timer costs several microseconds here.
         self.publish_stats();
         let (host, clients, agent) = (self.connections.host(), &self.clients, &self.agent);
-        let wants_ticks = host.shard.wants_ticks() || clients.may_stall();
-        let timeout = match (&self.drains, wants_ticks) {
+        let timeout = match (&self.drains, self.wants_ticks()) {
             (Some(_), _) => Some(TICK),
+            // A limit would be a timer for each sleep: for each request that one follows.
+            (None, true) if self.ticker.arm(Instant::now()) => None,
             (None, true) => Some(SLEEPING_TICK),
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
@@ -339,7 +349,7 @@ impl ShardLoop {
         }
         self.clients.take_doorbells(&mut self.sleeper);
         self.take_events();
-        if timeout.is_some() {
+        if timeout.is_some() || self.ticker.is_armed() {
             self.look_at_clock(Instant::now());
         }
     }
@@ -385,6 +395,9 @@ impl ShardLoop {
         self.end_lost(lost, now);
         self.end_drain(instant);
         self.give_away_connection(instant);
+        if !self.wants_ticks() {
+            self.ticker.disarm();
+        }
         self.publish_stats();
     }
 
