@@ -6,8 +6,10 @@ use remora_client::{
     Coordination, Options, Path, Policy, Predicate, Query, Rect, Session, SetOptions, TreeSettings,
     Via, Wanted, Way, Why,
 };
-use remora_tests::{Random, ServerProcess, long_leases};
+use remora_tests::{Random, ServerProcess, long_leases, wait_until};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const FLAGS: [&str; 3] = ["--shards=2", "--max-memory=64MiB", "--fabric-address=127.0.0.1:0"];
 const TREE: &[u8] = b"tree";
@@ -111,6 +113,51 @@ fn no_policy_changes_an_answer() {
         }
     }
     assert_eq!(server.resp().info("sessions_violated"), 0);
+}
+
+/// Catfish's rule (A12, A13, A6) with a real server, which measures itself how busy it is:
+/// nothing is read before a heartbeat has said more than 95 %; then some is, in runs, and
+/// between them the server is asked.
+#[test]
+fn by_the_papers_rule_a_server_that_says_that_it_is_busy_is_read() {
+    let server = ServerProcess::start(&["--shards=1", "--max-memory=64MiB"]);
+    for policy in [Policy::CatfishLiteral, Policy::CatfishKeep] {
+        let mut session = server.session_with(&options(Wanted::Shm, policy));
+        session.set(b"key", b"value", SetOptions::default()).unwrap();
+        let mut was_busy = false;
+        // Gives whether it was read. A heartbeat may come during the lookup.
+        let mut look_up = || {
+            was_busy |= session.server_utilisation_ppm().is_some_and(|ppm| ppm > 950_000);
+            let via = session.get(b"key", Path::Choose).unwrap().via;
+            was_busy |= session.server_utilisation_ppm().is_some_and(|ppm| ppm > 950_000);
+            assert!(via == Via::Asked || was_busy, "read before the server was busy");
+            via != Via::Asked
+        };
+        for _ in 0..30 {
+            std::thread::sleep(Duration::from_millis(2));
+            look_up();
+        }
+        let stop = AtomicBool::new(false);
+        let keys = [&b"absent"[..]; 1_000];
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut session = server.session();
+                    while !stop.load(Ordering::Relaxed) {
+                        session.get_batch(&keys, Path::Ask, &mut |_, _, _| ()).unwrap();
+                    }
+                });
+            }
+            let (mut runs, mut asked, mut is_run) = (0, 0, false);
+            wait_until("three runs of reads, and requests between them", || {
+                let is_read = look_up();
+                (runs, asked) = (runs + (is_read && !is_run) as u32, asked + !is_read as u32);
+                is_run = is_read;
+                runs >= 3 && asked >= 3
+            });
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
 }
 
 /// An operation can be explained, and the explanation fits what was done.

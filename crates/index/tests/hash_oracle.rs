@@ -6,6 +6,7 @@ mod store;
 use remora_arena::{NoJournal, Slots};
 use remora_index::hash::{AskReason, Lookup, TableRef, record_value, walk_locally};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
+use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::GROW_PAUSE_INSERTS;
 use remora_walk::{Proof, Step, Walk};
@@ -198,6 +199,35 @@ fn a_walk_survives_changes_between_its_fetches() {
     let Step::Found(found) = step else { panic!("the new record") };
     let value = found.record(&bytes).value;
     assert_eq!((value, walk.retries(), walk.nodes()), (&b"two"[..], 1, 4));
+}
+
+/// H10: where the signature differs the full key is not compared, neither by the owner nor
+/// by a walk, which then fetches no record: a key is not found under another signature,
+/// though it stands there.
+#[test]
+fn the_full_key_is_compared_only_where_the_signature_matches() {
+    let mut store = Store::new(BYTES, 1, plain_hash, NoJournal);
+    let keys: Vec<Vec<u8>> = (0..7).map(|number| format!("key{number}").into_bytes()).collect();
+    keys.iter().for_each(|key| store.put(key, b"value"));
+    assert_eq!((store.table.buckets(), store.table.overflow_buckets()), (1, 0), "one bucket");
+    for key in &keys {
+        let hash = plain_hash(key);
+        for (flipped, fetched) in [(0u64, 2), (1, 1), (1 << 15, 1)] {
+            let hash = KeyHash(hash.0 ^ flipped << 32);
+            assert_eq!(store.table.find(&store.owner, key, hash).is_some(), flipped == 0);
+            let mut walk = Lookup::begin(key, hash, Kind::STRING, &store.view());
+            let mut step = Step::More;
+            while let Some(want) = walk.next_want() {
+                let bytes = store.owner.slice(want.offset as usize, want.bytes).to_vec();
+                step = walk.feed(want, &bytes, Proof::Checksum);
+            }
+            match flipped {
+                0 => assert!(matches!(step, Step::Found(_))),
+                _ => assert_eq!(step, Step::Ask(AskReason::NotFound)),
+            }
+            assert_eq!(walk.nodes(), fetched, "the bucket, and its one candidate");
+        }
+    }
 }
 
 /// A header page that tells of a true table with several chunks.

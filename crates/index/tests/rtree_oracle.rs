@@ -7,9 +7,11 @@ mod grove;
 use grove::{Grove, KINDS, Random};
 use remora_arena::NoJournal;
 use remora_index::rtree::{Query, TreeError};
+use remora_layout::node::{Entry, NodeRef, word};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeKind;
+use std::collections::BTreeMap;
 
 const PREDICATES: [Predicate; 3] = [Predicate::Intersects, Predicate::Within, Predicate::Contains];
 
@@ -241,4 +243,139 @@ fn a_walk_visits_what_the_owner_visits_and_few_nodes() {
     let [rstar, guttman, hilbert] = nodes[..] else { panic!() };
     assert!(rstar < 4.6, "{nodes:?}");
     assert!(guttman > rstar && hilbert < 1.4 * rstar, "{nodes:?}");
+}
+
+/// The leaf of each object.
+fn leaves(grove: &Grove<NoJournal>) -> BTreeMap<u32, Vec<Entry>> {
+    let nodes = grove.all_nodes().into_iter();
+    let node = |at: NodeRef| (at.slot, grove.tree.node(&grove.owner, at));
+    nodes
+        .map(node)
+        .filter(|(_, (level, _))| *level == 0)
+        .map(|(at, (_, e))| (at, e.to_vec()))
+        .collect()
+}
+
+/// A rectangle with whole numbers as edges: areas are exact, and ties frequent.
+fn whole_rect(random: &mut Random) -> Rect {
+    let mut at = || random.below(60) as f64;
+    let (x, y) = (at(), at());
+    Rect::new(x, x + 1.0 + random.below(5) as f64, y, y + 1.0 + random.below(5) as f64).unwrap()
+}
+
+/// Catfish 2.1 (C3): on its way down an object takes the child that grows least in area,
+/// of equal ones the smallest, of those the first. Only a leaf that was full is split, and
+/// what was split lies in it and in one new leaf.
+#[test]
+fn an_insert_takes_the_child_that_grows_least_then_the_smallest() {
+    for (capacity, seed) in [(4, 1), (9, 2)] {
+        let mut random = Random::new(seed);
+        let mut grove = Grove::new(TreeKind::Guttman, capacity, 8 << 20, NoJournal);
+        let mut ties = 0;
+        for _ in 0..1500 {
+            let rect = whole_rect(&mut random);
+            let mut at = grove.tree.header().root;
+            while let (1.., entries) = grove.tree.node(&grove.owner, at) {
+                let growth = |known: &Rect| known.union(&rect).area() - known.area();
+                let cost = |entry: &Entry| (growth(&entry.rect), entry.rect.area());
+                let least = entries.iter().map(cost).reduce(|a, b| if b < a { b } else { a });
+                let best = entries.iter().find(|entry| Some(cost(entry)) == least).unwrap();
+                let growths =
+                    entries.iter().filter(|entry| growth(&entry.rect) == least.unwrap().0);
+                ties += (growths.count() > 1) as u32;
+                at = NodeRef::from_word(best.word);
+            }
+            let before = leaves(&grove);
+            let id = grove.insert_as(rect);
+            let after = leaves(&grove);
+            let (&leaf, _) = after
+                .iter()
+                .find(|(_, entries)| entries.iter().any(|entry| entry.word == id))
+                .unwrap();
+            let is_split = after.len() > before.len();
+            assert_eq!(is_split, before[&at.slot].len() == capacity);
+            assert!(leaf == at.slot || is_split && !before.contains_key(&leaf), "another leaf");
+            let others = |leaves: &BTreeMap<u32, Vec<Entry>>| -> Vec<u32> {
+                let same = before.keys().filter(|&&known| known != at.slot);
+                same.filter(|known| leaves[known] == before[known]).copied().collect()
+            };
+            assert_eq!(others(&after).len(), before.len() - 1, "other leaves stay as they were");
+        }
+        assert!(ties > 500, "{ties}");
+        assert!(grove.tree.header().height > 3);
+        grove.check();
+    }
+}
+
+/// Where the Hilbert curve comes by a rectangle's middle: bit by bit.
+fn hilbert(rect: &Rect, bounds: &Rect) -> u64 {
+    let (x, y) = rect.centre();
+    let scale = |at: f64, min: f64, max: f64| ((at - min) / (max - min) * 2f64.powi(32)) as u32;
+    let mut x = scale(x, bounds.min_x, bounds.max_x);
+    let mut y = scale(y, bounds.min_y, bounds.max_y);
+    let mut value = 0;
+    for bit in (0..32).rev() {
+        let (right, upper) = (x >> bit & 1, y >> bit & 1);
+        value = value << 2 | u64::from((3 * right) ^ upper);
+        if upper == 0 {
+            if right == 1 {
+                (x, y) = (!x, !y);
+            }
+            (x, y) = (y, x);
+        }
+    }
+    value
+}
+
+/// Catfish 5.2.3 (C6): leaves hold the objects in the order of the curve, and each says
+/// its largest value. A full leaf shares with a neighbour; only two full ones become
+/// three.
+#[test]
+fn a_hilbert_tree_keeps_the_order_and_splits_two_into_three() {
+    for (capacity, seed) in [(4, 1), (10, 2), (30, 3)] {
+        let mut random = Random::new(seed);
+        let mut grove = Grove::new(TreeKind::Hilbert, capacity, 16 << 20, NoJournal);
+        let bounds = grove.tree.header().bounds;
+        let (mut splits, mut shared) = (0, 0);
+        for _ in 0..3000 {
+            let (x, y) = (random.unit() * 8.0 - 4.0, random.unit() * 16.0 - 8.0);
+            let before = leaves(&grove);
+            grove.insert(Rect::point(x, y).unwrap());
+            let after = leaves(&grove);
+            let changed = |one: &BTreeMap<u32, Vec<Entry>>, other: &BTreeMap<u32, Vec<Entry>>| {
+                let differs = |(at, entries): &(&u32, &Vec<Entry>)| other.get(at) != Some(*entries);
+                one.iter().filter(differs).map(|(_, entries)| entries.len()).collect::<Vec<_>>()
+            };
+            let (old, mut new) = (changed(&before, &after), changed(&after, &before));
+            new.sort();
+            match after.len() - before.len() {
+                0 if new.len() == 2 => shared += 1,
+                0 => assert_eq!((old.len(), new.len()), (1, 1), "one leaf has one more"),
+                // The root was the only leaf.
+                1 if before.len() == 1 => assert_eq!(old, [capacity]),
+                1 => {
+                    assert_eq!(old, [capacity; 2], "only two full leaves are split");
+                    let all = 2 * capacity + 1;
+                    assert_eq!(new, [all / 3, (all + 1) / 3, all.div_ceil(3)]);
+                    splits += 1;
+                }
+                more => panic!("{more} new leaves"),
+            }
+        }
+        assert!(splits > 50 && shared > 50, "{splits} {shared}");
+        let mut last = 0;
+        for at in grove.all_nodes() {
+            let (level, entries) = grove.tree.node(&grove.owner, at);
+            if level > 0 {
+                continue;
+            }
+            for entry in entries {
+                let value = hilbert(&entry.rect, &bounds);
+                assert!(value >= last, "the curve comes by in this order");
+                last = value;
+            }
+            assert_eq!(grove.owner.word(at.offset() / 8 + word::LHV), last);
+        }
+        grove.check();
+    }
 }

@@ -99,6 +99,60 @@ fn the_servers_command_is_hidden() {
     assert!(finished.out.contains("keys") && !finished.out.contains("variant"), "{}", finished.out);
 }
 
+/// H4: a pipelined shard is two threads that take messages and two that execute them, for
+/// each instance; the single one is one thread.
+#[test]
+fn a_pipelined_shard_is_two_dispatchers_and_two_that_execute() {
+    for (model, wanted) in [
+        (
+            "pipelined",
+            &[
+                "dispatch-0-0",
+                "dispatch-0-1",
+                "dispatch-1-0",
+                "dispatch-1-1",
+                "execute-0-0",
+                "execute-0-1",
+                "execute-1-0",
+                "execute-1-1",
+            ][..],
+        ),
+        ("single", &["shard-0", "shard-1"]),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = remora();
+        command
+            .args(["bench", "keys", "--records", "1000", "--ops", "30000000", "--shards", "2"])
+            .args(["--messages", "sendrecv", "--shard-model", model])
+            .env("TMPDIR", directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let threads = || {
+            let server = processes_with(directory.path());
+            let tasks =
+                server.iter().filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok());
+            let names = tasks
+                .flatten()
+                .flatten()
+                .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+            let mut names: Vec<String> = names
+                .map(|name| name.trim().to_owned())
+                .filter(|name| {
+                    ["dispatch-", "execute-", "shard-"].iter().any(|of| name.starts_with(of))
+                })
+                .collect();
+            names.sort();
+            names
+        };
+        wait_until("the threads are there", || threads() == wanted);
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        wait_until("the server has ended", || processes_with(directory.path()).is_empty());
+    }
+}
+
 #[test]
 fn a_bench_that_is_killed_takes_its_server_along() {
     for (messages, model) in [("indicator", "single"), ("sendrecv", "pipelined")] {

@@ -107,6 +107,8 @@ pub struct Node {
     pub violations: Vec<SessionError>,
     /// What did not fit when memory was audited.
     pub misfits: Vec<String>,
+    /// The utilisation that heartbeats tell, parts per million.
+    told_ppm: u32,
     /// Keys that were removed, where some are evicted.
     pub removed: Vec<Removed>,
     /// Of each shard, if there are any.
@@ -137,6 +139,7 @@ impl Node {
             sessions,
             violations,
             misfits,
+            told_ppm: 0,
             removed: Vec::new(),
             disks,
             dies_ns,
@@ -277,6 +280,11 @@ impl Node {
         if let Some(life) = &mut self.life {
             life.busy_until_ns[shard] = self.world.now_ns() + for_ns;
         }
+    }
+
+    /// Heartbeats say from now on that the server is so busy: parts per million.
+    pub fn tell_utilisation(&mut self, ppm: u32) {
+        self.told_ppm = ppm;
     }
 
     /// As [`Node::occupy_shard`], of any shard, for up to some seconds.
@@ -444,7 +452,12 @@ impl Node {
                     session.violated.store(true, Ordering::Relaxed);
                 }
             }
-            session.beat(life.number, self.options.shard.epoch, self.time.told_unix_ms());
+            session.beat(
+                life.number,
+                self.options.shard.epoch,
+                self.time.told_unix_ms(),
+                self.told_ppm,
+            );
         }
         if self.options.audits && self.world.draw(|random| random.below(AUDIT_TICKS)) == 0 {
             self.audit("while it served");

@@ -153,6 +153,26 @@ mod tests {
         assert_eq!(catfish.busy_rounds, before, "within Inv of the one before");
     }
 
+    /// A14, A6: with the paper's numbers as numbers. N is 8, T is 95 %, Inv is 10 ms; and a
+    /// heartbeat that stands there for longer than Inv counts once.
+    #[test]
+    fn the_papers_numbers_hold() {
+        let busy_after = |beat, at_ns| {
+            let mut catfish = Catfish::new(last_heartbeat);
+            reads(&mut catfish, load(1, 1_000_000), 20_000_000, true);
+            let before = catfish.busy_rounds;
+            let reads = reads(&mut catfish, beat, at_ns, true);
+            (catfish.busy_rounds - before, reads / 8)
+        };
+        assert_eq!(busy_after(load(2, 950_001), 30_000_001), (1, 1), "the second round");
+        assert_eq!(busy_after(load(2, 1_000_000), 30_000_000), (0, 0), "not more than Inv");
+        assert_eq!(busy_after(load(1, 1_000_000), 90_000_000), (0, 0), "the same heartbeat");
+        assert_eq!(busy_after(None, 90_000_000), (0, 0), "none");
+        let mut catfish = Catfish::new(last_heartbeat);
+        reads(&mut catfish, load(1, 950_000), 20_000_000, true);
+        assert_eq!(catfish.busy_rounds, 0, "not more than T");
+    }
+
     /// A5: another predictor decides otherwise, by the same heartbeats.
     #[test]
     fn the_prediction_decides_and_can_be_exchanged() {

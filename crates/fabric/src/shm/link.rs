@@ -261,3 +261,42 @@ impl Link for ShmLink {
         self.failure
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::Mapping;
+    use remora_layout::immediate::of;
+    use remora_layout::session::{mailbox_bytes, ready_word, set_offset, stuck_word};
+    use std::sync::atomic::Ordering;
+
+    /// RDMA_Mongo 4.4 (M25): the immediate says what was written. A request rings at the shard
+    /// that it names; credit only if that shard waits for some.
+    #[test]
+    fn the_kind_in_an_immediate_decides_whether_the_shard_is_told() {
+        let [to_server, to_client] = [0; 2].map(|_| Words::new(Mapping::heap(mailbox_bytes(2))));
+        let mut link = ShmLink::new(None);
+        link.add_writable(1, to_server.clone());
+        for shard in 0..2 {
+            let bell = Bell::new(to_client.view(), 0, Bell::eventfd().unwrap());
+            let mailboxes = (to_server.clone(), to_client.view());
+            link.add_doorbell(shard, Doorbell::new(mailboxes, 2, shard as usize, 0, bell));
+        }
+        let mut told = |imm: Option<u32>| {
+            let to = RemoteAddress { region: 1, offset: 1 << 12 };
+            link.post(&[Work::Write { id: 0, to, bytes: &[1; 8], imm }]);
+            let result = link.poll().expect("it has completed").result;
+            let told =
+                [0, 1].map(|shard| to_server.word(ready_word(shard)).swap(0, Ordering::SeqCst));
+            result.map(|()| told)
+        };
+        assert_eq!(told(None), Ok([0, 0]));
+        assert_eq!(told(Some(of(Kind::Request, 1))), Ok([0, 1]));
+        assert_eq!(told(Some(of(Kind::Credit, 1))), Ok([0, 0]), "it waits for none");
+        to_client.store(set_offset(2, 0) / 8 + stuck_word(1), 1);
+        assert_eq!(told(Some(of(Kind::Credit, 0))), Ok([0, 0]), "the other one waits");
+        assert_eq!(told(Some(of(Kind::Credit, 1))), Ok([0, 1]));
+        let nobody = of(Kind::Request, 2);
+        assert_eq!(told(Some(nobody)), Err(LinkError::NoSuchImmediate(nobody)));
+    }
+}

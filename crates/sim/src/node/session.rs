@@ -132,11 +132,11 @@ impl Session {
         world.schedule(closes_ns, move || self.links.lose());
     }
 
-    pub fn beat(&mut self, life: u64, epoch: u64, server_unix_ms: u64) {
+    pub fn beat(&mut self, life: u64, epoch: u64, server_unix_ms: u64, utilisation_ppm: u32) {
         self.beats += 1;
         let beat = Heartbeat {
             sequence: self.beats,
-            utilisation_ppm_plus_1: 1,
+            utilisation_ppm_plus_1: utilisation_ppm + 1,
             wait_ns: 0,
             life,
             epoch,

@@ -1,5 +1,7 @@
 //! A client process alone with a server.
 
+#![allow(dead_code, reason = "not every test file needs everything")]
+
 use remora_client::{Client, Counts, Options, Path, PointerCacheKind, Policy, Session, Via, Wake};
 use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{SimOptions, SimWorld, Tasks};
@@ -45,6 +47,11 @@ impl Alone {
     /// Keeps a shard busy with one long step, for so long; heartbeats go on.
     pub fn occupy_shard(&self, shard: usize, ns: u64) {
         self.node.borrow_mut().occupy_shard(shard, ns);
+    }
+
+    /// Heartbeats say from now on that the server is so busy: parts per million.
+    pub fn tell_utilisation(&self, ppm: u32) {
+        self.node.borrow_mut().tell_utilisation(ppm);
     }
 
     /// Keeps shard 0 busy for so long, as soon as the client has taken memory

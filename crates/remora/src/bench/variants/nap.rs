@@ -22,8 +22,16 @@ pub fn prepare() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Naps of this thread.
+    pub static NAPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// Sleeps 100 ns, as far as the kernel lets it.
 pub fn nap() {
+    #[cfg(test)]
+    NAPS.set(NAPS.get() + 1);
     let request = Timespec { tv_sec: 0, tv_nsec: NAP_NS };
     // A signal may cut it short; that is no harm.
     let _ = rustix::thread::clock_nanosleep_relative(ClockId::Monotonic, &request);

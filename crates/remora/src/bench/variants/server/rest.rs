@@ -160,4 +160,31 @@ mod tests {
         }
         assert_eq!(seen, [1, 1, 1, 0, 1, 0]);
     }
+
+    /// H17: after 128 empty looks, one after the other, the thread sleeps, and with work in
+    /// between it does not.
+    #[test]
+    fn a_thread_that_polls_for_indicators_naps_after_128_empty_looks() {
+        let asleep = Asleep::new(AsleepWord::new(Words::new(Mapping::heap(64)), 3));
+        let mut rest = Rest::new(Wake::Poll, Messages::Indicator, asleep, false).unwrap();
+        rest.begin();
+        let mut naps = |looks: u32, rounds: u32| {
+            let before = nap::NAPS.get();
+            for _ in 0..rounds {
+                (0..looks).for_each(|_| rest.wait(|| false));
+                rest.worked();
+            }
+            nap::NAPS.get() - before
+        };
+        assert_eq!(naps(127, 500), 0);
+        assert_eq!(naps(128, 500), 500);
+        assert_eq!(naps(256, 500), 1_000);
+        // The kernel lets none be shorter, however busy it is.
+        let took = |_| {
+            let began = Instant::now();
+            nap::nap();
+            began.elapsed()
+        };
+        assert!((0..500).map(took).min() >= Some(Duration::from_nanos(100)), "none was asleep");
+    }
 }
