@@ -1,7 +1,7 @@
 //! `remora bench places` as a process: its sums against brute force, its counts
 //! against what the paper's workloads lead to expect, and bad input.
 
-use remora_tests::{Finished, Random, remora, run};
+use remora_tests::{Finished, Random, ServerProcess, remora, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -163,6 +163,34 @@ fn the_paper_s_searches_find_what_is_to_be_expected() {
         let trips = report["round_trips_per_op"].as_f64().unwrap();
         let nodes = report["nodes_read_per_op"].as_f64().unwrap();
         assert_eq!(trips >= nodes, trips_are_nodes, "{issue}: {trips} for {nodes}");
+    }
+}
+
+/// To the server a client of the paper is a process (W5): it grants each a connection,
+/// beside that of whoever loads and that by which the workload is made.
+#[test]
+fn clients_of_the_papers_schemes_have_a_connection_each() {
+    let files = Files::new();
+    let server = ServerProcess::start(&["--shards", "1"]);
+    let granted = || server.resp().info("total_sessions_granted");
+    for (way, connections) in [
+        ("--scheme catfish", 2 + 5),
+        ("--scheme offload", 2 + 5),
+        ("--scheme fast-messaging", 2 + 5),
+        ("--scheme offload --connections shared", 1),
+        ("--scheme remora", 1),
+    ] {
+        let before = granted();
+        let run = "--records 2000 --scale 0.01 --ops 500 --clients 5 --load bulk";
+        let report = files.report(&format!("{run} {way} --server {}", server.socket().display()));
+        assert_eq!(granted() - before, connections, "{way}");
+        assert_eq!((&report["ops"], &report["wrong"]), (&500.into(), &0.into()), "{way}");
+        // And it keeps no nodes.
+        let keeps = way.ends_with("remora");
+        assert_eq!(report["cache_bytes"], if keeps { 1 << 20 } else { 0 }, "{way}");
+        if way == "--scheme offload" && report["asked"] == 0 {
+            assert_eq!(report["nodes_read_per_op"], report["nodes_visited_per_op"], "{way}");
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Flags of the choice between asking and reading.
 
 use clap::ValueEnum;
-use remora_client::{Coordination, Policy};
+use remora_client::{Admission, Coordination, Policy};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// How `--path choose` is decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -55,6 +56,17 @@ impl From<Walks> for Coordination {
             Walks::Off => Self::Off,
             Walks::Auto => Self::Auto,
             Walks::AtMost(most) => Self::AtMost(most),
+        }
+    }
+}
+
+impl Walks {
+    /// The same for clients that have a connection each.
+    pub fn over_connections(self) -> Coordination {
+        match self {
+            Self::Off => Coordination::Off,
+            Self::Auto => Coordination::With(Arc::new(Admission::auto())),
+            Self::AtMost(most) => Coordination::With(Arc::new(Admission::at_most(most))),
         }
     }
 }

@@ -230,7 +230,7 @@ fn measure(
     // for each shard.
     let client = SessionTarget::connect(server, &options)?;
     let outcome = run_plan(&plan, || SessionTarget::open(&client, path))?;
-    let carried = Carried::of(&client, args.clients);
+    let carried = Carried::of(&client, 1, args.clients);
     Ok((outcome, carried))
 }
 

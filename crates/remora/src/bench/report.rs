@@ -33,12 +33,11 @@ impl Carried {
         Self { transport, is_software_rdma: false, queue_pairs: None }
     }
 
-    /// By a client's connection, which so many threads share.
-    pub fn of(client: &Client, threads: usize) -> Self {
+    /// By connections such as this client's, which so many threads share.
+    pub fn of(client: &Client, connections: usize, threads: usize) -> Self {
         let transport = client.transport();
-        // One for the process; that of whoever loaded is gone.
         let queue_pairs = (transport == remora_fabric::Transport::Verbs)
-            .then_some(QueuePairs { now: 1, unshared: threads * client.shards() });
+            .then_some(QueuePairs { now: connections, unshared: threads * client.shards() });
         let is_software_rdma = client.rdma_device().is_some_and(remora_fabric::verbs::is_software);
         Self { transport: transport.name(), is_software_rdma, queue_pairs }
     }

@@ -23,6 +23,8 @@ const DEFAULT_OPS: usize = 10_000;
 const DEFAULT_SCALE: Scale = Scale::Uniform(1e-5);
 /// Objects of a run: twenty times those of the paper's largest tree (W7).
 const MAX_RECORDS: usize = 1_000_000_000;
+/// A cache of inner nodes where nobody names its size.
+const DEFAULT_CACHE_BYTES: usize = 1 << 20;
 /// Largest cache of inner nodes, for each client.
 const MAX_CACHE_BYTES: usize = 1 << 30;
 
@@ -82,7 +84,17 @@ pub enum Load {
     /// All at once.
     Bulk,
 }
-show_by_name!(PlacesPath, ReadIssue, Tree, Load);
+
+/// Whose connection a client has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Connections {
+    /// The process's, with a session of its own.
+    #[default]
+    Shared,
+    /// One of its own, as if it were a process.
+    Own,
+}
+show_by_name!(PlacesPath, ReadIssue, Tree, Load, Connections);
 
 /// Flags of `remora bench places`.
 #[derive(Clone, Debug, Args)]
@@ -110,7 +122,7 @@ pub struct PlacesArgs {
     /// Requests of all clients together [default: 10000 for each client].
     #[arg(long, value_name = "N")]
     pub ops: Option<usize>,
-    /// Client threads, each with a session or connection of its own.
+    /// Client threads, each with a session of its own; over RESP with a connection.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub clients: usize,
     /// How windows are searched; inserts go by message, or by RESP [default: read].
@@ -126,11 +138,16 @@ pub struct PlacesArgs {
     /// number. Over shared memory all do [default: auto].
     #[arg(long, value_name = "off|auto|K")]
     pub coordination: Option<Walks>,
-    /// A preset of --path, --policy, --issue, --coordination, --transport and
-    /// --wake, each of which may still be named: tcp (asking over TCP),
-    /// fast-messaging (asking, polling), offload (reading, one node at a time),
-    /// catfish (events, all nodes at once, three walks at a time, the paper's
-    /// rule) or remora (all defaults, choosing).
+    /// Whether the clients share one connection, or each has its own [default:
+    /// shared].
+    #[arg(long, value_enum)]
+    pub connections: Option<Connections>,
+    /// A preset of --path, --policy, --issue, --coordination, --connections,
+    /// --transport, --wake and --cache-bytes, each of which may still be named:
+    /// tcp (asking over TCP), fast-messaging (asking, polling), offload (reading,
+    /// one node at a time), catfish (events, all nodes at once, three walks at a
+    /// time, the paper's rule), all four with connections of the clients' own and
+    /// without a cache; or remora (all defaults, choosing).
     #[arg(long, value_name = "SCHEME")]
     pub scheme: Option<Scheme>,
     /// What carries requests and READs; a named one that cannot be had is an
@@ -144,9 +161,9 @@ pub struct PlacesArgs {
     /// cores or more they are pinned, as in bench keys.
     #[arg(long, value_enum)]
     pub wake: Option<Wake>,
-    /// Bytes of each client's cache of inner nodes; 0: none.
-    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
-    pub cache_bytes: usize,
+    /// Bytes of each client's cache of inner nodes; 0: none [default: 1048576].
+    #[arg(long, value_name = "N")]
+    pub cache_bytes: Option<usize>,
     /// Objects from a file of little-endian int32 quadruples (xmin, ymin, xmax,
     /// ymax), plain or .xz. An object's id is its row number, from 0.
     #[arg(long, value_name = "FILE")]
@@ -194,6 +211,10 @@ pub struct Way {
     pub transport: Transport,
     /// How both sides wait.
     pub wake: Wake,
+    /// Whose connection each client has.
+    pub connections: Connections,
+    /// Bytes of each client's cache of inner nodes.
+    pub cache_bytes: usize,
 }
 
 impl PlacesArgs {
@@ -204,7 +225,7 @@ impl PlacesArgs {
         within("--records", self.records(), 1, MAX_RECORDS)?;
         within("--clients", self.clients, 1, MAX_CLIENTS)?;
         within("--ops", self.ops(), 1, MAX_OPS)?;
-        within("--cache-bytes", self.cache_bytes, 0, MAX_CACHE_BYTES)?;
+        within("--cache-bytes", self.way().cache_bytes, 0, MAX_CACHE_BYTES)?;
         if !(0.0..=1.0).contains(&self.inserts) {
             return Err(usage(format!("--inserts: {} is not in 0..=1", self.inserts)));
         }
@@ -221,7 +242,7 @@ impl PlacesArgs {
 
     /// How requests go.
     pub fn way(&self) -> Way {
-        let Preset { path, policy, issue, coordination, transport, wake } =
+        let Preset { path, policy, issue, coordination, transport, wake, connections, cache_bytes } =
             self.scheme.map(Scheme::preset).unwrap_or_default();
         Way {
             path: self.path.or(path).unwrap_or_default(),
@@ -230,6 +251,8 @@ impl PlacesArgs {
             coordination: self.coordination.or(coordination).unwrap_or_default(),
             transport: self.transport.or(transport).unwrap_or(Transport::Shm),
             wake: self.wake.or(wake).unwrap_or_default(),
+            connections: self.connections.or(connections).unwrap_or_default(),
+            cache_bytes: self.cache_bytes.or(cache_bytes).unwrap_or(DEFAULT_CACHE_BYTES),
         }
     }
 
@@ -251,18 +274,18 @@ impl PlacesArgs {
 
     /// The command that repeats the run, every default written out.
     pub fn command(&self) -> String {
-        let Way { path, policy, issue, coordination, transport, wake } = self.way();
+        let Way { path, policy, issue, coordination, transport, wake, connections, cache_bytes } =
+            self.way();
         let mut command = format!(
             "remora bench places --tree {} --capacity {} --inserts {} --ops {} --clients {} \
              --path {path} --policy {policy} --issue {issue} --coordination {coordination} \
-             --transport {transport} --wake {wake} --cache-bytes {} \
-             --load {} --scale {} --seed {}",
+             --transport {transport} --wake {wake} --connections {connections} \
+             --cache-bytes {cache_bytes} --load {} --scale {} --seed {}",
             self.tree,
             self.capacity,
             self.inserts,
             self.ops(),
             self.clients,
-            self.cache_bytes,
             self.load,
             self.scale(),
             self.seed,
@@ -321,11 +344,15 @@ mod tests {
             coordination: Walks::Auto,
             transport: Transport::Shm,
             wake: Wake::Hybrid,
+            connections: Connections::Shared,
+            cache_bytes: 1 << 20,
         };
         assert_eq!(way(""), plain);
         let remora = Way { path: PlacesPath::Choose, ..plain };
         assert_eq!(way("--scheme remora"), remora);
-        let plain = Way { coordination: Walks::Off, ..plain };
+        // The paper's clients: a connection each, and no nodes kept.
+        let papers = Way { connections: Connections::Own, cache_bytes: 0, ..plain };
+        let plain = Way { coordination: Walks::Off, ..papers };
         let tcp = Way { path: PlacesPath::Ask, transport: Transport::Tcp, ..plain };
         assert_eq!(way("--scheme tcp"), tcp);
         let polled = Way { path: PlacesPath::Ask, wake: Wake::Poll, ..plain };
@@ -334,13 +361,15 @@ mod tests {
         assert_eq!(way("--scheme offload"), offload);
         let (policy, wake) = (BenchPolicy::CatfishKeep, Wake::Event);
         let coordination = Walks::AtMost(3);
-        let catfish = Way { policy, wake, coordination, ..remora };
+        let catfish = Way { path: PlacesPath::Choose, policy, wake, coordination, ..papers };
         assert_eq!(way("--scheme catfish"), catfish);
         // What is named stands.
         let literal = Way { policy: BenchPolicy::CatfishLiteral, ..catfish };
         assert_eq!(way("--scheme catfish --policy catfish-literal"), literal);
         let far = Way { transport: Transport::Verbs, wake: Wake::Event, ..offload };
         assert_eq!(way("--scheme offload --transport verbs --wake event"), far);
+        let kept = Way { connections: Connections::Shared, cache_bytes: 5, ..offload };
+        assert_eq!(way("--scheme offload --connections shared --cache-bytes 5"), kept);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::{note, pinning};
 use crate::cpu::ProcessCpu;
 use crate::server_process::{ServerPlan, ServerProcess};
 use anyhow::{Context, ensure};
-use args::{Load, PlacesPath, Way};
+use args::{Connections, Load, PlacesPath, Way};
 pub use args::{PlacesArgs, Tree};
 use remora_client::{Client, Options, PointerCacheKind, Rect};
 use report::{Loaded, PlacesReport};
@@ -136,6 +136,10 @@ enum Done {
 /// Loads the tree into a running server, and measures or prints sums.
 fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::Result<Done> {
     let way = args.way();
+    let coordination = match way.connections {
+        Connections::Shared => way.coordination.into(),
+        Connections::Own => way.coordination.over_connections(),
+    };
     let options = Options {
         transport: way.transport.wanted(),
         rdma_packets: args.packets.packets()?,
@@ -143,10 +147,11 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
         pointer_cache: PointerCacheKind::Off,
         timeout: PATIENCE,
         policy: way.policy.into(),
-        coordination: way.coordination.into(),
+        coordination,
         ..Options::default()
     };
-    let client = SessionTarget::connect(address.of_sessions(way.transport)?, &options)?;
+    let connect = || SessionTarget::connect(address.of_sessions(way.transport)?, &options);
+    let client = connect()?;
     let (count, objects) = (input.count(args), input.objects(args));
     let took = session::load(&client, args, &input.space, objects, count)?;
     let bench = Bench { args, input, client: &client, address, took };
@@ -154,8 +159,11 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
         let peer = address.resp()?;
         bench.run(|| RespPlaces::open(peer, session::TREE))
     } else {
-        let (path, read) = way.of_session(args.cache_bytes);
-        bench.run(|| SessionPlaces::open(&client, session::TREE, path, read))
+        let (path, read) = way.of_session();
+        bench.run(|| match way.connections {
+            Connections::Shared => SessionPlaces::open(&client, session::TREE, path, read),
+            Connections::Own => SessionPlaces::open(&connect()?, session::TREE, path, read),
+        })
     };
     if args.server.is_some() {
         // Its users do not want the tree.
@@ -218,7 +226,12 @@ impl Bench<'_> {
         let carried = match args.way().path {
             PlacesPath::Resp => Carried::by("tcp"),
             PlacesPath::Ask | PlacesPath::Read | PlacesPath::Choose => {
-                Carried::of(self.client, args.clients)
+                // That of whoever loaded has no part in it.
+                let connections = match args.way().connections {
+                    Connections::Shared => 1,
+                    Connections::Own => args.clients,
+                };
+                Carried::of(self.client, connections, args.clients)
             }
         };
         let report = PlacesReport::new(args, carried, Loaded { height, ..before }, &outcome, found);

@@ -51,6 +51,7 @@ pub struct PlacesReport {
     policy: String,
     issue: String,
     coordination: String,
+    connections: String,
     wake: String,
     seed: u64,
     command: String,
@@ -91,7 +92,7 @@ impl PlacesReport {
             right_lapsed: outcome.costs.right_lapsed,
             nodes_visited_per_op: found.nodes_visited.map(per_search),
             nodes_read_per_op: per_search(outcome.costs.nodes),
-            cache_bytes: args.cache_bytes,
+            cache_bytes: args.way().cache_bytes,
             results_per_op: per_search(found.results),
             tree_height: loaded.height,
             inserts_per_s: found.inserts as f64 / elapsed_s.max(1e-9),
@@ -100,6 +101,7 @@ impl PlacesReport {
             path: way.path.to_string(),
             policy: way.policy.to_string(),
             coordination: way.coordination.to_string(),
+            connections: way.connections.to_string(),
             issue: way.issue.to_string(),
             wake: way.wake.to_string(),
             seed: args.seed,
@@ -219,7 +221,7 @@ mod tests {
             "tree_height",
             "inserts_per_s",
         ];
-        check_bench(&json, &numbers, &["tree", "scale", "issue", "coordination"]);
+        check_bench(&json, &numbers, &["tree", "scale", "issue", "coordination", "connections"]);
         // Ten operations in a millisecond, eight of them searches.
         assert_eq!(json["nodes_visited_per_op"], 7.0);
         assert_eq!(json["nodes_read_per_op"], 4.0);

@@ -1,6 +1,7 @@
-//! Schemes of the paper's comparison (C26).
+//! Schemes of the paper's comparison (C26). Its clients have a connection each, and keep
+//! no nodes: all that they read they read anew.
 
-use super::args::{PlacesPath, ReadIssue};
+use super::args::{Connections, PlacesPath, ReadIssue};
 use crate::bench::choice::{BenchPolicy, Walks};
 use crate::transport::Transport;
 use crate::wake::Wake;
@@ -55,14 +56,19 @@ pub struct Preset {
     pub transport: Option<Transport>,
     /// How both sides wait.
     pub wake: Option<Wake>,
+    /// Whose connection each client has.
+    pub connections: Option<Connections>,
+    /// Bytes of each client's cache of inner nodes.
+    pub cache_bytes: Option<usize>,
 }
 
 impl Scheme {
     /// What it presets.
     pub fn preset(self) -> Preset {
-        let alone = Preset { coordination: Some(Walks::Off), ..Preset::default() };
+        let (connections, cache_bytes) = (Some(Connections::Own), Some(0));
+        let papers = Preset { connections, cache_bytes, ..Preset::default() };
+        let alone = Preset { coordination: Some(Walks::Off), ..papers };
         let ask = Preset { path: Some(PlacesPath::Ask), ..alone };
-        let choose = Preset { path: Some(PlacesPath::Choose), ..Preset::default() };
         match self {
             Self::Tcp => Preset { transport: Some(Transport::Tcp), ..ask },
             Self::FastMessaging => Preset { wake: Some(Wake::Poll), ..ask },
@@ -71,12 +77,13 @@ impl Scheme {
                 Preset { path, issue, ..alone }
             }
             Self::Catfish => Preset {
+                path: Some(PlacesPath::Choose),
                 policy: Some(BenchPolicy::CatfishKeep),
                 coordination: Some(Walks::AtMost(PAPERS_WALKS)),
                 wake: Some(Wake::Event),
-                ..choose
+                ..papers
             },
-            Self::Remora => choose,
+            Self::Remora => Preset { path: Some(PlacesPath::Choose), ..Preset::default() },
         }
     }
 }

@@ -71,7 +71,7 @@ pub struct SessionPlaces {
 
 impl Way {
     /// How the client's searches go.
-    pub fn of_session(&self, cache_bytes: usize) -> (Path, TreeRead) {
+    pub fn of_session(&self) -> (Path, TreeRead) {
         let issue = match self.issue {
             ReadIssue::Single => Issue::Single,
             ReadIssue::Multi => Issue::Multi,
@@ -81,12 +81,12 @@ impl Way {
             PlacesPath::Choose => Path::Choose,
             PlacesPath::Ask | PlacesPath::Resp => Path::Ask,
         };
-        (path, TreeRead { issue, cache_bytes })
+        (path, TreeRead { issue, cache_bytes: self.cache_bytes })
     }
 }
 
 impl SessionPlaces {
-    /// A session of this process's connection, and a tree that is there.
+    /// A session of a connection, and a tree that is there.
     pub fn open(client: &Client, tree: &[u8], path: Path, read: TreeRead) -> anyhow::Result<Self> {
         let mut session = client.session()?;
         let tree = session.open_tree(tree)?.context("the tree is gone")?;
