@@ -6,11 +6,26 @@ use geo_index::rtree::{RTree as GeoTree, RTreeBuilder, RTreeIndex};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use rstar::primitives::{GeomWithData, Rectangle};
-use rstar::{AABB, RTree};
+use rstar::{AABB, RStarInsertionStrategy, RTree, RTreeParams};
 use static_aabb2d_index::{StaticAABB2DIndex, StaticAABB2DIndexBuilder};
 use std::ops::ControlFlow;
 
-type RStar = RTree<GeomWithData<Rectangle<[f64; 2]>, u64>>;
+type Object = GeomWithData<Rectangle<[f64; 2]>, u64>;
+
+/// rstar's parameters for nodes of so many entries, in its own proportions.
+struct Nodes<const MOST: usize>;
+
+impl<const MOST: usize> RTreeParams for Nodes<MOST> {
+    const MIN_SIZE: usize = MOST / 2;
+    const MAX_SIZE: usize = MOST;
+    const REINSERTION_COUNT: usize = MOST / 3;
+    type DefaultInsertionStrategy = RStarInsertionStrategy;
+}
+
+type RStar<const MOST: usize> = RTree<Object, Nodes<MOST>>;
+
+/// Node sizes that the libraries are tried with: theirs by default, larger, and ours.
+const SIZES: [usize; 3] = [6, 16, 30];
 
 /// Windows of a round, for each scale.
 const WINDOWS: usize = 50_000;
@@ -19,7 +34,7 @@ fn corners(rect: &Rect) -> AABB<[f64; 2]> {
     AABB::from_corners([rect.min_x, rect.min_y], [rect.max_x, rect.max_y])
 }
 
-fn search_rstar(tree: &RStar, windows: &[Rect]) -> Found {
+fn search_rstar<const MOST: usize>(tree: &RStar<MOST>, windows: &[Rect]) -> Found {
     let mut found = (0, 0);
     for window in windows {
         let _ = tree.locate_in_envelope_intersecting_int(corners(window), |object| {
@@ -54,61 +69,100 @@ fn search_geo(tree: &GeoTree<f64>, windows: &[Rect]) -> Found {
     found
 }
 
-/// Inserts, then searches. Prints a table.
+fn object((id, rect): &(u64, Rect)) -> Object {
+    let (lower, upper) = ([rect.min_x, rect.min_y], [rect.max_x, rect.max_y]);
+    GeomWithData::new(Rectangle::from_corners(lower, upper), *id)
+}
+
+/// Who takes part: a name, and how it searches.
+type Contestant<'a> = (String, Box<dyn Fn(&[Rect]) -> Found + 'a>);
+
+/// rstar with nodes of this size: inserted one by one, and loaded at once. Gives the
+/// median time of an insert.
+fn add_rstar<const MOST: usize>(
+    all: &[(u64, Rect)],
+    rounds: usize,
+    contestants: &mut Vec<Contestant<'_>>,
+) -> f64 {
+    let mut inserted = RStar::<MOST>::new_with_params();
+    let mut times = Vec::new();
+    for part in all.chunks(all.len().div_ceil(rounds)) {
+        let insert = || part.iter().for_each(|each| inserted.insert(object(each)));
+        times.push(nanos(part.len(), insert).0);
+    }
+    let (time, loaded) =
+        nanos(1, || RStar::<MOST>::bulk_load_with_params(all.iter().map(object).collect()));
+    let insert = median(times);
+    println!("rstar {MOST}: insert {insert:.0} ns, load {:.2} s", time / 1e9);
+    let named = |how: &str| format!("rstar {MOST}, {how}");
+    contestants
+        .push((named("inserted"), Box::new(move |windows| search_rstar(&inserted, windows))));
+    contestants.push((named("loaded"), Box::new(move |windows| search_rstar(&loaded, windows))));
+    insert
+}
+
+/// The best time of those whose names begin and end so.
+fn best(times: &[(&str, f64)], begins: &[&str], ends: &str) -> f64 {
+    let is_meant =
+        |name: &str| begins.iter().any(|of| name.starts_with(of)) && name.ends_with(ends);
+    times.iter().filter(|(name, _)| is_meant(name)).map(|(_, time)| *time).fold(f64::MAX, f64::min)
+}
+
+/// Inserts and loads, then searches. Prints a table. The libraries are tried with nodes of
+/// several sizes: the best of each counts, at each scale by itself.
 pub fn compare(count: usize, rounds: usize, capacity: usize) {
     let all = objects(count);
-    let mut rstar = RStar::new();
-    let mut ours = Ours::new(TreeKind::RStar, capacity, count);
-    let (mut by_rstar, mut by_ours) = (Vec::new(), Vec::new());
-    for part in all.chunks(count.div_ceil(rounds)) {
-        let insert = || {
-            for (id, rect) in part {
-                let corners =
-                    Rectangle::from_corners([rect.min_x, rect.min_y], [rect.max_x, rect.max_y]);
-                rstar.insert(GeomWithData::new(corners, *id));
-            }
-        };
-        by_rstar.push(nanos(part.len(), insert).0);
-        by_ours.push(nanos(part.len(), || ours.insert(part)).0);
-    }
-    let (by_rstar, by_ours) = (median(by_rstar), median(by_ours));
     println!("{count} objects, {rounds} rounds, capacity {capacity}");
+    let mut ours = Ours::new(TreeKind::RStar, capacity, count);
+    let mut loaded = Ours::new(TreeKind::RStar, capacity, count);
+    let mut contestants: Vec<Contestant<'_>> = Vec::new();
+    let by_rstar = [
+        add_rstar::<{ SIZES[0] }>(&all, rounds, &mut contestants),
+        add_rstar::<{ SIZES[1] }>(&all, rounds, &mut contestants),
+        add_rstar::<{ SIZES[2] }>(&all, rounds, &mut contestants),
+    ];
+    let by_rstar = by_rstar.into_iter().fold(f64::MAX, f64::min);
+    let parts = all.chunks(count.div_ceil(rounds));
+    let by_ours = median(parts.map(|part| nanos(part.len(), || ours.insert(part)).0).collect());
     println!("insert: rstar {by_rstar:.0} ns, ours {by_ours:.0} ns: {:.2}", by_rstar / by_ours);
 
-    let mut loaded = Ours::new(TreeKind::RStar, capacity, count);
     let copy = all.clone();
     println!("load, s: ours {:.2}", nanos(1, || loaded.load(copy)).0 / 1e9);
-    let build_static = || {
-        let mut builder = StaticAABB2DIndexBuilder::new(count);
-        for (_, r) in &all {
-            builder.add(r.min_x, r.min_y, r.max_x, r.max_y);
-        }
-        builder.build().expect("as many as promised")
-    };
-    let (time, fixed) = nanos(1, build_static);
-    println!("load, s: static_aabb2d_index {:.2}", time / 1e9);
-    let build_geo = || {
-        let mut builder = RTreeBuilder::<f64>::new(count as u32);
-        for (_, r) in &all {
-            builder.add(r.min_x, r.min_y, r.max_x, r.max_y);
-        }
-        builder.finish::<HilbertSort>()
-    };
-    let (time, geo) = nanos(1, build_geo);
-    println!("load, s: geo-index {:.2}", time / 1e9);
-
-    let contestants: [(&str, &dyn Fn(&[Rect]) -> Found); 7] = [
-        ("rstar", &|windows| search_rstar(&rstar, windows)),
-        ("ours, inserted", &|windows| ours.search(windows).0),
-        ("ours, inserted, walk", &|windows| ours.walk(windows)),
-        ("static_aabb2d_index", &|windows| search_static(&fixed, windows)),
-        ("geo-index", &|windows| search_geo(&geo, windows)),
-        ("ours, loaded", &|windows| loaded.search(windows).0),
-        ("ours, loaded, walk", &|windows| loaded.walk(windows)),
+    for size in SIZES {
+        let build_static = || {
+            let mut builder = StaticAABB2DIndexBuilder::new_with_node_size(count, size);
+            for (_, r) in &all {
+                builder.add(r.min_x, r.min_y, r.max_x, r.max_y);
+            }
+            builder.build().expect("as many as promised")
+        };
+        let (time, fixed) = nanos(1, build_static);
+        println!("load, s: static_aabb2d_index {size} {:.2}", time / 1e9);
+        let build_geo = || {
+            let mut builder = RTreeBuilder::<f64>::new_with_node_size(count as u32, size as u16);
+            for (_, r) in &all {
+                builder.add(r.min_x, r.min_y, r.max_x, r.max_y);
+            }
+            builder.finish::<HilbertSort>()
+        };
+        let (time, geo) = nanos(1, build_geo);
+        println!("load, s: geo-index {size} {:.2}", time / 1e9);
+        let search = move |windows: &[Rect]| search_static(&fixed, windows);
+        contestants.push((format!("static_aabb2d_index {size}, loaded"), Box::new(search)));
+        let search = move |windows: &[Rect]| search_geo(&geo, windows);
+        contestants.push((format!("geo-index {size}, loaded"), Box::new(search)));
+    }
+    let (ours, loaded) = (&ours, &loaded);
+    let own: [Contestant<'_>; 4] = [
+        ("ours, inserted".into(), Box::new(|windows| ours.search(windows).0)),
+        ("its walk, inserted".into(), Box::new(|windows| ours.walk(windows))),
+        ("ours, loaded".into(), Box::new(|windows| loaded.search(windows).0)),
+        ("its walk, loaded".into(), Box::new(|windows| loaded.walk(windows))),
     ];
+    contestants.extend(own);
     for scale in [1e-5, 0.01] {
         let mut random = Random::new(2);
-        let mut times = [const { Vec::new() }; 7];
+        let mut times = vec![Vec::new(); contestants.len()];
         for _ in 0..rounds {
             let windows: Vec<Rect> = (0..WINDOWS).map(|_| random.rect(scale)).collect();
             let mut first = None;
@@ -118,14 +172,24 @@ pub fn compare(count: usize, rounds: usize, capacity: usize) {
                 assert_eq!(*first.get_or_insert(found), found, "all find the same");
             }
         }
-        let times = times.map(median);
         println!("windows to {scale}, ns a search:");
-        for ((name, _), time) in contestants.iter().zip(times) {
-            println!("  {name:22} {time:8.0}");
+        let times: Vec<(&str, f64)> = contestants
+            .iter()
+            .zip(times)
+            .map(|((name, _), times)| (name.as_str(), median(times)))
+            .collect();
+        times.iter().for_each(|(name, time)| println!("  {name:32} {time:8.0}"));
+        let libraries = ["rstar", "static", "geo"];
+        for how in ["inserted", "loaded"] {
+            let library = best(&times, &libraries, how);
+            println!(
+                "  best library, {how} / ours     {:8.2}",
+                library / best(&times, &["ours"], how)
+            );
+            println!(
+                "  best library, {how} / its walk {:8.2}",
+                library / best(&times, &["its"], how)
+            );
         }
-        println!("  rstar / ours inserted  {:8.2}", times[0] / times[1]);
-        println!("  rstar / its walk       {:8.2}", times[0] / times[2]);
-        println!("  better / ours loaded   {:8.2}", times[3].min(times[4]) / times[5]);
-        println!("  better / its walk      {:8.2}", times[3].min(times[4]) / times[6]);
     }
 }

@@ -2,9 +2,9 @@
 
 use remora_arena::{NoJournal, Owner, Slots};
 use remora_index::rtree::{Arena, Query, Tree, TreeOptions, walk_locally};
-use remora_layout::rect::Predicate;
 use remora_layout::limits::PAGE_BYTES;
 use remora_layout::node::{Home, NodeRef};
+use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 use rustix::time::{ClockId, clock_gettime};
@@ -81,7 +81,7 @@ impl Ours {
 
     pub fn load(&mut self, objects: Vec<(u64, Rect)>) {
         let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 1 };
-        self.tree.load(&mut arena, objects, |_| {}).expect("memory");
+        self.tree.load(&mut arena, objects).expect("memory");
     }
 
     /// The owner's way; nodes too.
