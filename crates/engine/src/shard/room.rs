@@ -43,11 +43,11 @@ impl<J: Journal> Shard<J> {
             });
             let number = number + counted;
             self.weigh();
-            if status == Status::OutOfMemory {
-                if self.make_more_room(&mut tries, given_bytes(command), now) {
-                    counted = number;
-                    continue;
-                }
+            if status == Status::OutOfMemory
+                && self.make_more_room(&mut tries, given_bytes(command), now)
+            {
+                counted = number;
+                continue;
             }
             self.end_making_room();
             self.written_value = written;
