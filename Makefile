@@ -19,8 +19,8 @@ demo: ## load real places, read them three ways, draw a map; ARGS=--json
 	@"$(TARGET)/release/remora" demo --map "$(TARGET)/demo-map.html" $(ARGS)
 
 couriers: ## an example service: the nearest free of 10,000 moving couriers
-	@cargo build --locked --release --package remora
-	@"$(TARGET)/release/remora" couriers $(ARGS)
+	@cargo build --locked --release --package remora --package couriers
+	@"$(TARGET)/release/couriers" $(ARGS)
 
 test: ## build, then run all tests; installs what they need if it may
 	@bash scripts/test.sh

@@ -4,6 +4,7 @@
 
 mod bed;
 mod binary;
+mod clean;
 mod own_server;
 pub mod proc;
 mod random;
@@ -19,6 +20,7 @@ mod wait;
 
 pub use bed::FileBed;
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run};
+pub use clean::{check_numbers, is_empty, json, json_of, run_clean, run_command_clean};
 pub use own_server::own_config;
 pub use random::Random;
 pub use raw::{RawSession, greet};

@@ -1,10 +1,9 @@
-//! `remora demo` and `remora bench keys` as others run them: the contract's
+//! `remora demo`, `version` and `bench keys` as others run them: the contract's
 //! fields, counts, exit codes, and nothing left behind.
 
 use remora_tests::proc::processes_with;
-use remora_tests::{Finished, remora, run, wait_until};
+use remora_tests::{check_numbers, is_empty, json, remora, run_clean, wait_until};
 use serde_json::Value;
-use std::path::Path;
 use std::process::Stdio;
 
 const ROW_NUMBERS: [&str; 6] =
@@ -26,36 +25,6 @@ const BENCH_NUMBERS: [&str; 14] = [
     "seed",
 ];
 
-fn is_empty(directory: &Path) -> bool {
-    std::fs::read_dir(directory).unwrap().next().is_none()
-}
-
-/// Runs in a temporary directory of its own, in which nothing is left.
-fn run_clean(args: &str) -> Finished {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = remora();
-    command.args(args.split(' ')).env("TMPDIR", directory.path());
-    let finished = run(&mut command);
-    assert!(is_empty(directory.path()), "{args} left files");
-    assert!(processes_with(directory.path()).is_empty(), "{args} left a process");
-    finished
-}
-
-/// The one JSON object that is all of standard output.
-fn json(args: &str) -> Value {
-    let finished = run_clean(&format!("{args} --json"));
-    assert_eq!(finished.code, Some(0), "{args}: {}", finished.err);
-    let object: Value = serde_json::from_str(&finished.out).unwrap();
-    assert!(object.is_object(), "{object}");
-    object
-}
-
-fn has_numbers(object: &Value, fields: &[&str]) {
-    for field in fields {
-        assert!(object[field].is_number(), "{field}: {object}");
-    }
-}
-
 fn around_one(number: &Value) -> bool {
     number.as_f64().is_some_and(|number| (0.99..=1.01).contains(&number))
 }
@@ -70,7 +39,7 @@ fn the_demo_prints_what_the_contract_says_and_leaves_nothing() {
     let paths: Vec<_> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["resp", "ask", "read"]);
     for row in rows {
-        has_numbers(row, &ROW_NUMBERS);
+        check_numbers(row, &ROW_NUMBERS);
     }
     assert!(around_one(&rows[1]["round_trips_per_op"]), "{report}");
 }
@@ -91,25 +60,27 @@ fn the_demo_draws_a_map_where_it_is_told_to() {
 }
 
 #[test]
-fn couriers_are_found_by_every_path_and_leave_nothing() {
-    let report = json("couriers --couriers 500 --seconds 1.5");
-    assert_eq!((&report["couriers"], &report["checked"]), (&500.into(), &200.into()));
+fn the_demo_shows_three_ways_and_leaves_nothing() {
+    let report = json("demo");
+    assert!(report["records"].as_u64().unwrap() >= 50_000);
+    assert_ne!(report["server_pid"], report["client_pid"]);
     let rows = report["rows"].as_array().unwrap();
-    let paths: Vec<_> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
-    assert_eq!(paths, ["resp", "ask", "read", "choose"]);
-    for row in rows {
-        let fields = ["searches_per_s", "p50_us", "p99_us", "round_trips_per_op", "moves_per_s"];
-        has_numbers(row, &fields);
-        has_numbers(row, &["server_cpu_us_per_op"]);
-        let count = |field: &str| row[field].as_u64().unwrap();
-        assert!(count("searches") > 0 && count("asked") + count("read") == count("searches"));
+    let paths: Vec<&str> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["resp", "ask", "read"]);
+    assert!(rows.iter().all(|row| row["server_cpu_us_per_op"].is_number()));
+    let finished = run_clean("demo");
+    assert_eq!(finished.code, Some(0), "{}", finished.err);
+    assert!(finished.out.starts_with(&format!("loaded {} places\n", report["records"])));
+    for path in paths {
+        assert!(finished.out.lines().any(|line| line.starts_with(&format!("{path} "))), "{path}");
     }
-    assert_eq!((&rows[0]["read"], &rows[1]["read"]), (&0.into(), &0.into()));
-    assert!(rows[2]["read"].as_u64() > Some(0), "{report}");
-    for args in ["couriers --couriers 5", "couriers --seconds 0", "couriers --seconds NaN"] {
-        let finished = run_clean(args);
-        assert_eq!((finished.code, finished.out.as_str()), (Some(2), ""), "{}", finished.err);
-    }
+    assert!(finished.out.contains("redis-cli") && finished.out.contains("Paris|FR|"));
+}
+
+#[test]
+fn version_is_one_line() {
+    let finished = run_clean("version");
+    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 4)\n"));
 }
 
 #[test]
@@ -124,7 +95,7 @@ fn every_path_of_the_bench_counts_what_it_did() {
         let report = json(&format!(
             "bench keys --records 20000 --ops {OPS} --path {path} --policy {policy} --lease-ms 600000"
         ));
-        has_numbers(&report, &BENCH_NUMBERS);
+        check_numbers(&report, &BENCH_NUMBERS);
         for field in ["transport", "path", "command"] {
             assert!(report[field].is_string(), "{field}: {report}");
         }

@@ -1,7 +1,5 @@
 //! The command line.
 
-use crate::bench::BenchCommand;
-use crate::couriers::CouriersArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
@@ -9,6 +7,7 @@ use crate::export::ExportCommand;
 use crate::import::ImportCommand;
 use crate::serve::ServeArgs;
 use clap::{Parser, Subcommand};
+use remora_bench::BenchCommand;
 use remora_layout::hello::PROTOCOL_VERSION;
 
 /// An in-memory data engine whose clients can read the server's memory directly.
@@ -39,9 +38,6 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Loads real places into a server process and compares three ways to get them.
     Demo(DemoArgs),
-    /// Runs an example service: thousands of couriers move, and customers search
-    /// for the nearest free ones by every path.
-    Couriers(CouriersArgs),
     /// Says what this machine offers, tries it, and says what to change. Exit
     /// code 1 if something that is there does not work.
     Doctor(DoctorArgs),

@@ -1,14 +1,12 @@
 //! `remora explain`: does an operation some times and tells of each way that
 //! it went: why, what was expected of both ways, and what it took.
 
-use crate::bench::{Address, BenchPolicy, SessionTarget};
-use crate::import::DEFAULT_SERVER;
-use crate::transport::Transport;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use remora_client::{
     Counts, Explanation, OpenTree, Options, Path, Predicate, Query, Rect, Session, Via, Way,
 };
+use remora_command_line::{Address, DEFAULT_SERVER, Policy, Transport, connect};
 use serde::Serialize;
 use std::io::Write;
 
@@ -19,8 +17,8 @@ pub struct ExplainArgs {
     #[command(subcommand)]
     pub operation: Operation,
     /// How it is chosen.
-    #[arg(long, value_enum, default_value_t = BenchPolicy::Cost, global = true)]
-    pub policy: BenchPolicy,
+    #[arg(long, value_enum, default_value_t = Policy::Cost, global = true)]
+    pub policy: Policy,
     /// How often it is done. The first times a session knows nothing yet.
     #[arg(long, value_name = "N", default_value_t = 1000, global = true,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -118,7 +116,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         ..Options::default()
     };
     let server = args.server.of_sessions(args.transport)?;
-    let mut session = SessionTarget::connect(server, &options)?.session()?;
+    let mut session = connect(server, &options)?.session()?;
     session.explain(true);
     let mut target = Target::open(&args.operation, &mut session)?;
     let (mut seen, mut results) = ([Seen::default(), Seen::default()], 0);

@@ -1,5 +1,5 @@
 //! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `demo`,
-//! `couriers`, `doctor`, `version`.
+//! `doctor`, `version`.
 //!
 //! What this crate keeps true: with `--json` standard output is exactly one
 //! JSON object and everything else goes to standard error; the exit code is
@@ -8,27 +8,18 @@
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod cli;
-mod couriers;
-mod cpu;
 mod demo;
 mod doctor;
 mod explain;
 mod export;
-mod failure;
 mod import;
-mod puts;
-mod rdma_packets;
 mod refusals;
-mod resp;
 mod serve;
-mod server_process;
-mod transport;
-mod wake;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use remora_command_line::exit_code;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -38,7 +29,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Nobody may listen any more; that is no reason to panic.
             let _ = writeln!(std::io::stderr(), "remora: {error:#}");
-            failure::exit_code(&error)
+            exit_code(&error)
         }
     }
 }
@@ -46,12 +37,11 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Serve(args) => serve::run(*args),
-        Command::Bench(bench) => bench::run(bench),
+        Command::Bench(bench) => remora_bench::run(bench),
         Command::Import(command) => import::run(command),
         Command::Explain(args) => explain::run(&args),
         Command::Export(command) => export::run(command),
         Command::Demo(args) => demo::run(args),
-        Command::Couriers(args) => couriers::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Version => {
             writeln!(std::io::stdout(), "{}", cli::version())?;

@@ -15,6 +15,7 @@ const TOP_DIRECTORIES: &[&str] = &[
     "data",
     "dataplane",
     "docs",
+    "examples",
     "fuzz",
     "scripts",
     "tests",

@@ -44,7 +44,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 
 /// Crates of the workspace, as opposed to `fuzz`, whose macros need `unsafe`.
 fn is_member(path: &str) -> bool {
-    ["crates/", "tests/", "xtask/"].iter().any(|room| path.starts_with(room))
+    ["crates/", "examples/", "tests/", "xtask/"].iter().any(|room| path.starts_with(room))
 }
 
 fn check_words(path: &str, text: &str, found: &mut Vec<Violation>) {

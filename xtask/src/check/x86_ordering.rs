@@ -13,7 +13,7 @@ const ROOMS: &[&str] = &[
     "crates/fabric/src/shm/",
     "crates/fabric/src/tcp/",
     "crates/walk/src/memory.rs",
-    "crates/remora/src/bench/variants/indicator.rs",
+    "crates/bench/src/variants/indicator.rs",
 ];
 /// The mark, of two halves so that this file has none.
 const MARK: &str = concat!("x86-", "ordering");

@@ -3,8 +3,8 @@
 
 use super::places::{Place, Places};
 use super::search::TREE;
-use crate::bench::{RespPlaces, SessionPlaces, TreePlaces};
 use anyhow::{Context, ensure};
+use remora_bench::{RespPlaces, SessionPlaces, TreePlaces};
 use remora_client::{Client, Path, Predicate, Query, Rect, Session, TreeRead, Via};
 use std::time::Instant;
 

@@ -7,22 +7,20 @@ mod places;
 mod search;
 mod table;
 
-use crate::bench::{
-    Outcome, Plan, Records, RespTarget, SessionTarget, Shape, Source, Workload, load, run_plan,
-};
-use crate::cpu::ProcessCpu;
-use crate::failure::usage;
-use crate::resp::Connection;
-use crate::serve::DEFAULT_PORT;
-use crate::server_process::{ServerPlan, ServerProcess};
 use anyhow::{Context, ensure};
 use clap::Args;
-use places::Places;
-use remora_client::{Options, Path};
+use places::{EXAMPLE_KEY, Places};
+use remora_bench::{
+    Outcome, Plan, Records, RespTarget, SessionTarget, Shape, Source, Workload, load, run_plan,
+};
+use remora_client::{Client, Options, Path};
+use remora_command_line::{
+    Connection, DEFAULT_PORT, ProcessCpu, ServerPlan, ServerProcess, connect, note, usage,
+};
 use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
-use table::{Report, Row};
+use table::{Report, Row, WAYS};
 
 /// Time that each way gets.
 const TIMED: Duration = Duration::from_secs(1);
@@ -32,8 +30,6 @@ const READS: f64 = 0.95;
 const SEED: u64 = 1;
 /// Longer than the demo runs, so that no lease ends within it.
 const LEASE: Duration = Duration::from_secs(60);
-/// The place that is shown at the end: Paris.
-const EXAMPLE_KEY: &str = "place:2988507";
 
 /// Flags of `remora demo`.
 #[derive(Debug, Args)]
@@ -50,7 +46,6 @@ pub struct DemoArgs {
     map: Option<PathBuf>,
 }
 
-const WAYS: [&str; 3] = ["resp", "ask", "read"];
 /// Operations that are drawn, and repeated until the time is up: several for
 /// each place.
 const DRAWN_OPS: usize = 1_000_000;
@@ -93,13 +88,12 @@ pub fn run(args: DemoArgs) -> anyhow::Result<()> {
 }
 
 /// Loads the places, measures each way, and prints rows as they come.
-#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Result<Report> {
     let options = Options { lease: Some(LEASE), ..Options::default() };
     let socket = server.socket_path();
     let resp = server.resp_address().to_string();
     let began = Instant::now();
-    let client = SessionTarget::connect(socket, &options)?;
+    let client = connect(socket, &options)?;
     load(&mut SessionTarget::open(&client, Path::Ask)?, places, |_| {})?;
     let mut report = Report {
         records: places.count(),
@@ -126,34 +120,7 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
         100.0 * (1.0 - READS)
     ))?;
     say(table::HEADER)?;
-    let workload = Workload {
-        source: Source::Zipf(EXPONENT, None),
-        records: places.count() as u32,
-        ops: DRAWN_OPS,
-        clients: 1,
-        reads: READS,
-        seed: SEED,
-    };
-    for way in WAYS {
-        let plan = Plan {
-            records: places,
-            workload: &workload,
-            shape: Shape { limit: Some(TIMED), ..Shape::PLAIN },
-            warms_up: true,
-            server_cpu: ProcessCpu::of(server.pid()),
-            cores: &[],
-        };
-        let outcome: Outcome = match way {
-            "resp" => run_plan(&plan, || RespTarget::open(&resp)),
-            "ask" => run_plan(&plan, || SessionTarget::open(&client, Path::Ask)),
-            _ => run_plan(&plan, || SessionTarget::open(&client, Path::Read)),
-        }
-        .with_context(|| format!("the way \"{way}\""))?;
-        outcome.verify().with_context(|| format!("the way \"{way}\""))?;
-        let row = Row { path: way, figures: outcome.figures() };
-        say(&row.to_string())?;
-        report.rows.push(row);
-    }
+    report.rows = look_up(places, server, &client, |row| say(&row.to_string()))?;
     say(
         "\nthe same places as points of a tree; who is within a quarter of a degree of a place?\n",
     )?;
@@ -168,9 +135,49 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
     Ok(report)
 }
 
+/// Looks places up by each way, and gives a row for each.
+fn look_up(
+    places: &Places,
+    server: &ServerProcess,
+    client: &Client,
+    mut say: impl FnMut(&Row) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<Row>> {
+    let workload = Workload {
+        source: Source::Zipf(EXPONENT, None),
+        records: places.count() as u32,
+        ops: DRAWN_OPS,
+        clients: 1,
+        reads: READS,
+        seed: SEED,
+    };
+    let resp = server.resp_address().to_string();
+    let mut rows = Vec::new();
+    for way in WAYS {
+        let plan = Plan {
+            records: places,
+            workload: &workload,
+            shape: Shape { limit: Some(TIMED), ..Shape::PLAIN },
+            warms_up: true,
+            server_cpu: ProcessCpu::of(server.pid()),
+            cores: &[],
+        };
+        let outcome: Outcome = match way {
+            "resp" => run_plan(&plan, || RespTarget::open(&resp)),
+            "ask" => run_plan(&plan, || SessionTarget::open(client, Path::Ask)),
+            _ => run_plan(&plan, || SessionTarget::open(client, Path::Read)),
+        }
+        .with_context(|| format!("the way \"{way}\""))?;
+        outcome.verify().with_context(|| format!("the way \"{way}\""))?;
+        let row = Row { path: way, figures: outcome.figures() };
+        say(&row)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
 /// Searches the windows of the map, and writes it.
 fn write_map(file: &FilePath, places: &Places, server: &ServerProcess) -> anyhow::Result<()> {
-    let client = SessionTarget::connect(server.socket_path(), &Options::default())?;
+    let client = connect(server.socket_path(), &Options::default())?;
     let windows = map::search(places, &client, &server.resp_address().to_string())?;
     let page = html::page(places, &windows)?;
     std::fs::write(file, page).with_context(|| format!("writing {}", file.display()))
@@ -184,8 +191,4 @@ fn say(quiet: bool, text: &str) -> anyhow::Result<()> {
         writeln!(std::io::stdout(), "{text}")?;
     }
     Ok(())
-}
-
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
 }

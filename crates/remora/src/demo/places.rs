@@ -1,8 +1,8 @@
 //! The populated places of GeoNames that the project ships, as records:
 //! `place:<geonameid>` has `name|country|latitude|longitude|population`.
 
-use crate::bench::Records;
 use anyhow::{Context, ensure};
+use remora_bench::Records;
 use remora_client::Rect;
 use std::io::Read;
 use std::ops::Range;
@@ -15,6 +15,8 @@ const MAX_TABLE_BYTES: u64 = 256 << 20;
 const KEY_PREFIX: &str = "place:";
 /// Columns of a value, in this order.
 const VALUE_COLUMNS: [&str; 5] = ["name", "country", "latitude", "longitude", "population"];
+/// The place that is shown at the end of the demo: Paris.
+pub const EXAMPLE_KEY: &str = "place:2988507";
 const NAME: usize = 0;
 const LATITUDE: usize = 2;
 const LONGITUDE: usize = 3;

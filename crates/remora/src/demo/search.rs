@@ -1,15 +1,15 @@
 //! The places as points of a tree, searched around real ones in three ways.
 
-use super::places::Places;
-use super::table::Row;
-use crate::bench::{
-    Figures, Outcome, RespPlaces, SearchOp, SessionPlaces, TreePlaces, drive_searches,
-};
-use crate::cpu::ProcessCpu;
+use super::places::{EXAMPLE_KEY, Places};
+use super::table::{Row, WAYS};
 use anyhow::{Context, ensure};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
+use remora_bench::{
+    Figures, Outcome, RespPlaces, SearchOp, SessionPlaces, TreePlaces, drive_searches,
+};
 use remora_client::{Client, Issue, Path, Query, Rect, TreeRead, TreeSettings};
+use remora_command_line::ProcessCpu;
 
 /// The tree's name.
 pub const TREE: &[u8] = b"places";
@@ -54,7 +54,7 @@ pub fn search(
     let expected: usize = windows[..100].iter().map(hits).sum();
     let mut rows = Vec::new();
     let mut all = Vec::new();
-    for way in super::WAYS {
+    for way in WAYS {
         let read = TreeRead { issue: Issue::Multi, ..TreeRead::default() };
         let (figures, results) = match way {
             "resp" => measure(RespPlaces::open(resp, TREE)?, &windows, expected, server_cpu),
@@ -99,7 +99,7 @@ fn measure(
 
 fn nearest_to_paris(places: &Places, client: &Client) -> anyhow::Result<Vec<String>> {
     let mut session = client.session()?;
-    let id: u64 = super::EXAMPLE_KEY.strip_prefix("place:").context("a place's key")?.parse()?;
+    let id: u64 = EXAMPLE_KEY.strip_prefix("place:").context("a place's key")?.parse()?;
     let paris = session.place(TREE, id)?.context("Paris is not in the tree")?.rect;
     let mut tree = session.open_tree(TREE)?.context("the tree is gone")?;
     let query = Query::Nearest { x: paris.min_x, y: paris.min_y, wanted: NEAREST };

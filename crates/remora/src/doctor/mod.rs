@@ -6,10 +6,10 @@ mod flow;
 mod local;
 mod rdma;
 
-use crate::rdma_packets::PacketArgs;
 use anyhow::bail;
 use clap::Args;
 use finding::{Finding, Verdict};
+use remora_command_line::PacketArgs;
 use serde::Serialize;
 use std::io::{self, Write};
 

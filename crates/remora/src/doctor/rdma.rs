@@ -4,7 +4,9 @@
 
 use super::finding::{Finding, Verdict};
 use super::flow;
-use crate::serve::{DEFAULT_MAX_MEMORY, Size, default_shards};
+use crate::serve::DEFAULT_MAX_MEMORY;
+use remora_command_line::Size;
+use remora_command_line::shards::default_shards;
 use remora_fabric::verbs::memlock::{self, Locked};
 use remora_fabric::verbs::{self, Loopback, LoopbackError, Packets, Place, Port};
 use std::collections::BTreeSet;

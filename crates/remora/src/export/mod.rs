@@ -1,18 +1,18 @@
 //! `remora export`: a tree of places into a file that `remora import` reads.
 
+mod format;
 mod pbf;
+mod properties;
 mod writer;
 
-use crate::bench::Address;
-use crate::failure::usage;
-use crate::import::{DEFAULT_SERVER, open_session};
 use crate::refusals::Refusals;
-use crate::transport::Transport;
 use anyhow::{Context, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use format::ExportFormat;
 use indicatif::ProgressBar;
 use pbf::Pbf;
 use remora_client::{Error, ObjectId, Predicate, Query, Rect, Session};
+use remora_command_line::{Address, DEFAULT_SERVER, Transport, usage};
 use remora_layout::object::Carried;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -34,33 +34,6 @@ const OUTSTANDING: usize = 64;
 pub enum ExportCommand {
     /// The objects of a tree of places.
     Places(ExportArgs),
-}
-
-/// How a file is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum ExportFormat {
-    /// id,min_x,min_y,max_x,max_y,data; bytes as they are, in quotes. A last column,
-    /// wkt, if objects have geometries.
-    Csv,
-    /// One FeatureCollection.
-    Geojson,
-    /// A Feature on each line.
-    Geojsonl,
-    /// OpenStreetMap's PBF: points, lines and areas on the globe.
-    Pbf,
-}
-
-impl ExportFormat {
-    /// The format that a file's name tells.
-    fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "csv" => Some(Self::Csv),
-            "geojson" | "json" => Some(Self::Geojson),
-            "geojsonl" | "geojsons" | "ndjson" | "jsonl" => Some(Self::Geojsonl),
-            "pbf" => Some(Self::Pbf),
-            _ => None,
-        }
-    }
 }
 
 /// Flags of `remora export places`.
@@ -147,7 +120,7 @@ fn export(
     spool: &Path,
     out: &mut impl Write,
 ) -> anyhow::Result<Written> {
-    let mut session = open_session(&args.server, args.transport)?;
+    let mut session = args.server.session(args.transport)?;
     let name = args.tree.as_bytes();
     let info = session.tree_info(name)?.with_context(|| format!("no tree {}", args.tree))?;
     let mut tree = session.open_tree(name)?.with_context(|| format!("no tree {}", args.tree))?;

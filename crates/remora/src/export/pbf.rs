@@ -1,7 +1,7 @@
 //! OpenStreetMap's PBF files; the writing itself is `remora-osm`'s.
 
-use super::writer::properties;
-use crate::import::box_ring;
+use super::properties::properties;
+use crate::import::boxes::box_ring;
 use crate::refusals::{Refusal, Refusals};
 use anyhow::Context;
 use remora_client::{ObjectId, Rect};

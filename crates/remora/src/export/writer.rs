@@ -1,14 +1,14 @@
 //! Objects as they stand in a file.
 
-use super::ExportFormat;
+use super::format::ExportFormat;
 use super::pbf::Pbf;
-use crate::import::box_ring;
+use super::properties::properties;
+use crate::import::boxes::box_ring;
 use crate::refusals::{Refusal, Refusals};
 use anyhow::Context;
 use remora_client::{ObjectId, Rect};
 use remora_geometry::Shape;
-use serde_json::{Map, Value, json};
-use std::fmt::Write as _;
+use serde_json::{Value, json};
 use std::io::Write;
 
 /// Writes objects, one after the other.
@@ -143,31 +143,13 @@ fn of_box(rect: &Rect) -> Value {
     json!({ "type": "Polygon", "coordinates": [box_ring(rect)] })
 }
 
-/// An object's bytes as properties: a JSON object is they; another text is the
-/// property `data`, other bytes are `data_hex`.
-pub fn properties(data: &[u8]) -> Map<String, Value> {
-    if let Ok(properties) = serde_json::from_slice(data) {
-        return properties;
-    }
-    let (name, text) = match std::str::from_utf8(data) {
-        Ok(text) => ("data", text.to_owned()),
-        Err(_) => {
-            let hex = data.iter().fold(String::new(), |mut hex, byte| {
-                let _ = write!(hex, "{byte:02x}");
-                hex
-            });
-            ("data_hex", hex)
-        }
-    };
-    Map::from_iter([(name.to_owned(), text.into())])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::reading::{
-        Kept, Wanted, read_document, read_elements, read_lines, read_table, taken_with_shapes,
-    };
+    use crate::import::geojson::{read_document, read_lines};
+    use crate::import::intake::tests::{Kept, taken_with_shapes};
+    use crate::import::osm::read as read_elements;
+    use crate::import::table::{Wanted, read as read_table};
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
     use std::io::Cursor;

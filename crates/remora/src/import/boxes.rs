@@ -1,9 +1,11 @@
 //! Bounding boxes of GeoJSON's geometries, and boxes as geometries.
 
-use super::geojson::NO_FEATURE;
 use crate::refusals::Refusal;
 use geojson::{GeometryValue, Position};
 use remora_client::Rect;
+
+/// Why what stands where a feature should be is refused.
+pub const NO_FEATURE: &str = "it is no GeoJSON feature";
 
 /// The corners of a box, as a ring: how one is written as a polygon.
 pub fn box_ring(rect: &Rect) -> [[f64; 2]; 5] {

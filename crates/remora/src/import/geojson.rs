@@ -3,7 +3,7 @@
 //! crosses the antimeridian is to be cut there, as the standard says. Its
 //! bytes are the feature's properties, as JSON.
 
-use super::boxes::{bounding_box, is_box};
+use super::boxes::{NO_FEATURE, bounding_box, is_box};
 use super::intake::{Intake, Row, Sink};
 use crate::refusals::Refusal;
 use anyhow::anyhow;
@@ -22,8 +22,6 @@ use std::io::{BufRead, Read};
 const MAX_LINE_BYTES: u64 = 64 << 20;
 /// A text sequence (RFC 8142) begins its lines with this.
 const RECORD_SEPARATOR: u8 = 0x1e;
-/// Why what stands where a feature should be is refused.
-pub const NO_FEATURE: &str = "it is no GeoJSON feature";
 
 /// Reads a document: a FeatureCollection, whose features are taken as they
 /// come, or one Feature. What is no JSON ends it. With `boxes` only the bounding

@@ -1,8 +1,8 @@
 //! What comes out of a file: taken in, or refused and counted.
 
-use crate::puts::PutCounts;
 use crate::refusals::{Refusal, Refusals};
 use remora_client::{ObjectId, Rect};
+use remora_command_line::PutCounts;
 use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};

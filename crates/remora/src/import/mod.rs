@@ -3,23 +3,18 @@
 //! What it keeps true: every object of the file is in the tree or is counted
 //! as refused, with its reason; one that is refused takes no other with it.
 
-mod boxes;
-mod geojson;
-mod intake;
-mod osm;
-mod table;
+pub mod boxes;
+pub mod geojson;
+pub mod intake;
+pub mod osm;
+pub mod table;
 
-pub use boxes::box_ring;
-
-use crate::bench::{Address, SessionTarget, Tree};
-use crate::failure::usage;
-use crate::puts::{PutCounts, Puts};
-use crate::transport::Transport;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressBarIter, ProgressStyle};
 use intake::{Intake, Row, Sink};
-use remora_client::{ObjectId, Options, Rect, Session, TreeSettings};
+use remora_client::{ObjectId, Rect, TreeSettings};
+use remora_command_line::{Address, DEFAULT_SERVER, PutCounts, Puts, Transport, TreeKind, usage};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use remora_osm::Filter;
 use std::fs::File;
@@ -28,17 +23,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Instant;
 
-#[cfg(test)]
-pub mod reading {
-    //! What a test of the way there and back needs.
-    pub use super::geojson::{read_document, read_lines};
-    pub use super::intake::tests::{Kept, taken_with_shapes};
-    pub use super::osm::read as read_elements;
-    pub use super::table::{Wanted, read as read_table};
-}
-
-/// Where the server is if no flag says.
-pub const DEFAULT_SERVER: &str = "127.0.0.1:7379";
 /// Read at once from a file.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -125,8 +109,8 @@ pub struct ImportArgs {
     #[arg(long)]
     pub boxes: bool,
     /// How a tree that is made is written.
-    #[arg(long, value_enum, default_value_t = Tree::RStar)]
-    pub tree: Tree,
+    #[arg(long, value_enum, default_value_t = TreeKind::RStar)]
+    pub tree: TreeKind,
     /// Entries that a node of a tree that is made has room for.
     #[arg(long, value_name = "N", default_value_t = NODE_ENTRIES)]
     pub capacity: usize,
@@ -291,7 +275,7 @@ struct NewTree<'a> {
 impl<'a> NewTree<'a> {
     /// Looks whether the server is there.
     fn begin(args: &'a ImportArgs) -> anyhow::Result<Self> {
-        let session = open_session(&args.server, args.transport)?;
+        let session = args.server.session(args.transport)?;
         let settings =
             TreeSettings { kind: args.tree.into(), capacity: args.capacity, bounds: args.bounds.0 };
         let puts = Puts::new(session, args.into.as_bytes());
@@ -326,11 +310,4 @@ impl Sink for NewTree<'_> {
     fn counts(&self) -> PutCounts {
         self.puts.counts()
     }
-}
-
-/// A session to a server.
-pub fn open_session(server: &Address, transport: Transport) -> anyhow::Result<Session> {
-    let options = Options { transport: transport.wanted(), ..Options::default() };
-    let client = SessionTarget::connect(server.of_sessions(transport)?, &options)?;
-    Ok(client.session()?)
 }

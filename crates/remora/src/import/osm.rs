@@ -1,6 +1,6 @@
 //! OpenStreetMap's PBF files; the reading itself is `remora-osm`'s.
 
-use super::box_ring;
+use super::boxes::box_ring;
 use super::intake::{Intake, Row, Sink};
 use crate::refusals::Refusal;
 use anyhow::anyhow;

@@ -1,10 +1,10 @@
 //! Tables: CSV, and columns parted by tabs.
 
 use super::intake::{Intake, Row, Sink};
-use crate::failure::usage;
 use crate::refusals::Refusal;
 use csv::ByteRecord;
 use remora_client::Rect;
+use remora_command_line::usage;
 use remora_geometry::Shape;
 use std::io::Read;
 

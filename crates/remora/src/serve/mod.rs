@@ -1,27 +1,22 @@
 //! `remora serve`: settings, the socket's place, the log, and the end.
 
-pub mod ending;
 mod eviction;
 mod settings;
-mod shards;
-mod size;
 mod socket;
 
-use crate::failure::{unavailable, usage};
 use anyhow::Context;
 use clap::Args;
-use ending::Ending;
+use remora_command_line::serving::{
+    Ending, limit_draining, raise_descriptor_limit, remove_directory_of, start_log, watch_for_end,
+};
+use remora_command_line::{unavailable, usage};
 use remora_fabric::verbs::is_software;
 use remora_server::{Server, StartError};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-pub use settings::{DEFAULT_MAX_MEMORY, DEFAULT_PORT};
+pub use settings::DEFAULT_MAX_MEMORY;
 use settings::{Layer, Settings};
-pub use shards::default_shards;
-pub use size::Size;
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
 
 /// Flags of `remora serve`. Each setting may stand on the command line, in
 /// the environment or in the file; the earlier of these wins.
@@ -57,7 +52,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     raise_descriptor_limit();
     socket::prepare(&settings.socket, settings.socket_is_default)?;
-    let endings = ending::watch(args.owned_by_parent)?;
+    let endings = watch_for_end(args.owned_by_parent)?;
     let server = Server::start(settings.to_config()).map_err(|error| match error {
         StartError::Config(what) => usage(what),
         StartError::Verbs(why) => unavailable(format!("verbs: {why}")),
@@ -70,7 +65,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         Ending::Signal(signal) => info!("signal {signal}: draining"),
         Ending::OwnerGone => info!("the owner has gone: draining"),
     }
-    ending::limit_draining()?;
+    limit_draining()?;
     let socket_path = server.socket_path().to_path_buf();
     server.shutdown();
     if args.owned_by_parent {
@@ -78,30 +73,6 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     info!("ended");
     Ok(())
-}
-
-/// Logs to standard error what the filter lets through.
-pub fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter =
-        EnvFilter::try_new(filter).map_err(|error| usage(format!("log: \"{filter}\": {error}")))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // Standard error may be a pipe whose reader has died.
-        .log_internal_errors(false)
-        .init();
-    Ok(())
-}
-
-/// Each session takes a descriptor for each shard and a few more: the soft
-/// limit of most systems, 1024, is for programs that use select(2).
-pub fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        warn!(%error, "cannot raise the limit of open files; fewer clients will fit");
-    }
 }
 
 /// The banner in the log, and the line that a starter waits for.
@@ -137,12 +108,4 @@ fn announce(settings: &Settings, server: &Server) {
     let mut out = std::io::stdout().lock();
     // Without a reader the server serves all the same.
     let _ = writeln!(out, "ready resp={resp} socket={socket} pid={pid}").and_then(|()| out.flush());
-}
-
-/// Leaves nothing of a server that belonged to another process. A directory
-/// that holds anything, as the socket of a successor, stays.
-pub fn remove_directory_of(socket: &Path) {
-    if let Some(directory) = socket.parent() {
-        let _ = std::fs::remove_dir(directory);
-    }
 }

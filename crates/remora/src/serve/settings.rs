@@ -5,16 +5,12 @@
 //! is what holds after the defaults.
 
 use super::eviction::Eviction;
-use super::shards::{ByRule, Room};
-use super::size::Size;
 use super::socket;
-use crate::failure::{unavailable, usage};
-use crate::rdma_packets::PacketArgs;
-use crate::transport::Transport;
-use crate::wake::Wake;
 use anyhow::Context;
 use clap::Args;
 use remora_client::{Mtu, Packets};
+use remora_command_line::shards::{ByRule, Room};
+use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
 use remora_layout::limits::{
     MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
     UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
@@ -23,8 +19,6 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// The port that a server listens on unless told otherwise; not Redis' own.
-pub const DEFAULT_PORT: u16 = 7379;
 /// Memory of all shards together.
 pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 

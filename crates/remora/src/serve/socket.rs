@@ -1,8 +1,8 @@
 //! Where the Unix socket lies, and that no stranger can put another in its
 //! place: whoever may write the directory may replace the socket.
 
-use crate::failure::usage;
 use anyhow::{Context, bail};
+use remora_command_line::usage;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 

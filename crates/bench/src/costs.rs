@@ -1,0 +1,89 @@
+//! What operations cost.
+
+use remora_client::Session;
+use std::ops::{AddAssign, Sub};
+
+/// What a run cost on the wire, and how its operations were answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Costs {
+    /// Dependent trips.
+    pub round_trips: u64,
+    /// Bytes that crossed, both ways.
+    pub bytes: u64,
+    /// Operations that the server answered.
+    pub asked: u64,
+    /// Operations concluded by READs alone.
+    pub read: u64,
+    /// Lookups that found a usable cached pointer.
+    pub hits: u64,
+    /// READs that found a dead or another record.
+    pub stale: u64,
+    /// READs repeated because they were torn.
+    pub retries: u64,
+    /// Cached pointers whose lease had ended.
+    pub lease_expired: u64,
+    /// Operations asked because the reading right had lapsed.
+    pub right_lapsed: u64,
+    /// Operations asked to renew a lease.
+    pub renewals: u64,
+    /// Operations asked because a write before them was unanswered.
+    pub behind_writes: u64,
+    /// Operations asked because READs did not decide.
+    pub undecided: u64,
+    /// Nodes of trees that crossed.
+    pub nodes: u64,
+}
+
+impl Costs {
+    /// Every field of both, put together by `combine`.
+    fn zip(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            round_trips: combine(self.round_trips, other.round_trips),
+            bytes: combine(self.bytes, other.bytes),
+            asked: combine(self.asked, other.asked),
+            read: combine(self.read, other.read),
+            hits: combine(self.hits, other.hits),
+            stale: combine(self.stale, other.stale),
+            retries: combine(self.retries, other.retries),
+            lease_expired: combine(self.lease_expired, other.lease_expired),
+            right_lapsed: combine(self.right_lapsed, other.right_lapsed),
+            renewals: combine(self.renewals, other.renewals),
+            behind_writes: combine(self.behind_writes, other.behind_writes),
+            undecided: combine(self.undecided, other.undecided),
+            nodes: combine(self.nodes, other.nodes),
+        }
+    }
+}
+
+impl Sub for Costs {
+    type Output = Self;
+    fn sub(self, before: Self) -> Self {
+        self.zip(before, |after, before| after - before)
+    }
+}
+
+impl AddAssign for Costs {
+    fn add_assign(&mut self, other: Self) {
+        *self = self.zip(other, |one, other| one + other);
+    }
+}
+
+/// What a session has spent.
+pub fn costs_of(session: &Session) -> Costs {
+    let counts = session.totals();
+    Costs {
+        round_trips: counts.round_trips,
+        bytes: counts.bytes,
+        asked: counts.asked,
+        read: counts.read,
+        hits: counts.hits,
+        stale: counts.stale,
+        retries: counts.retries,
+        lease_expired: counts.lease_expired,
+        right_lapsed: counts.right_lapsed,
+        renewals: counts.renewals,
+        behind_writes: counts.behind_writes,
+        undecided: counts.undecided,
+        nodes: counts.nodes,
+    }
+}

@@ -1,0 +1,72 @@
+//! `remora bench`: measures ways to the same records and places, the rivals of
+//! the papers among them.
+//!
+//! What it keeps true: loading and warming up are not timed; every value and
+//! every object that is found is checked; a server process that a bench starts
+//! ends with it. The flags and the fields of the reports are a contract.
+
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod costs;
+mod drive;
+mod eviction;
+#[cfg(test)]
+mod fields;
+mod geo;
+mod keys;
+mod meter;
+mod pinning;
+mod places;
+mod records;
+mod run;
+mod targets;
+mod trace;
+mod transport_report;
+mod variants;
+mod workload;
+
+use clap::Subcommand;
+pub use costs::Costs;
+pub use drive::{Shape, load};
+use eviction::EvictionArgs;
+use geo::GeoArgs;
+use keys::KeysArgs;
+use places::PlacesArgs;
+pub use places::resp::RespPlaces;
+pub use places::run::drive as drive_searches;
+pub use places::session::SessionPlaces;
+pub use places::target::Places as TreePlaces;
+pub use places::workload::Op as SearchOp;
+pub use records::Records;
+pub use run::{Figures, Outcome, Plan, run as run_plan};
+pub use targets::resp::RespTarget;
+pub use targets::session::SessionTarget;
+pub use workload::{Source, Workload};
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// GET and SET on keys.
+    Keys(Box<KeysArgs>),
+    /// Windows in a tree of rectangles, and inserts.
+    Places(Box<PlacesArgs>),
+    /// Boxes of points over RESP, by the commands that Redis has too.
+    Geo(GeoArgs),
+    /// Hit ratios of eviction policies on a trace; no server is started.
+    Eviction(Box<EvictionArgs>),
+    /// The server of `keys` for messages and shard models that are compared.
+    #[command(hide = true)]
+    VariantServer(variants::VariantServerArgs),
+}
+
+/// Runs a bench.
+pub fn run(command: BenchCommand) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::Keys(args) => keys::run(*args),
+        BenchCommand::Places(args) => places::run(&args),
+        BenchCommand::Geo(args) => geo::run(&args),
+        BenchCommand::VariantServer(args) => variants::run_server(args),
+        BenchCommand::Eviction(args) => eviction::run(&args),
+    }
+}

@@ -1,0 +1,6 @@
+//! What can be measured: a session, a RESP connection, a map of this process.
+
+pub mod local;
+pub mod resp;
+pub mod session;
+pub mod target;
