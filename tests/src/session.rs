@@ -1,7 +1,7 @@
 //! Clients whose results do not depend on how busy the machine is.
 
 use crate::wait::{DEADLINE, wait_for};
-use remora_client::{Options, Policy, Session};
+use remora_client_core::{Options, Policy, Session};
 use std::time::Duration;
 
 /// The default options, with time-outs that a busy machine does not miss.

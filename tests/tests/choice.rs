@@ -2,9 +2,9 @@
 //! each policy goes the ways that it is said to go, and each operation can be
 //! explained.
 
-use remora_client::{
-    Coordination, Options, Path, Policy, Predicate, Query, Rect, Session, SetOptions, TreeSettings,
-    Via, Wanted, Way, Why,
+use remora_client_core::{
+    ConcurrencyLimit, Options, Path, Policy, Predicate, Query, Rect, Route, ServedBy, Session,
+    SetOptions, TreeSettings, Wanted, Why,
 };
 use remora_tests::{Random, ServerProcess, long_leases};
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ fn operate(session: &mut Session, operations: u64, seed: u64) -> (u64, u64) {
                 let keys: Vec<Vec<u8>> = numbers.iter().map(|&number| key(number)).collect();
                 let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let mut seen = BTreeSet::new();
-                let each = &mut |index: usize, value: Option<&[u8]>, _: Via| {
+                let each = &mut |index: usize, value: Option<&[u8]>, _: ServedBy| {
                     let number = numbers[index];
                     let expected = (number < 200).then(|| number.to_le_bytes());
                     assert_eq!(value, expected.as_ref().map(|bytes| &bytes[..]), "{number}");
@@ -127,14 +127,14 @@ fn operations_are_explained() {
         let mut ways = [0, 0];
         for round in 0..400u64 {
             let via = match round % 2 {
-                0 => session.search_tree(&mut tree, &window(3, 9), Path::Choose).unwrap().via,
-                _ => session.get(&key(round % 100), Path::Choose).unwrap().via,
+                0 => session.search_tree(&mut tree, &window(3, 9), Path::Choose).unwrap().served_by,
+                _ => session.get(&key(round % 100), Path::Choose).unwrap().served_by,
             };
             let said = session.explanation().unwrap();
-            assert_eq!((said.policy, said.via), (policy, via));
+            assert_eq!((said.policy, said.served_by), (policy, via));
             assert!(said.actual_ns > 0);
-            let was_asked = via == Via::Asked;
-            assert_eq!(said.way == Way::Ask, was_asked, "{said}");
+            let was_asked = via == ServedBy::Asked;
+            assert_eq!(said.route == Route::Ask, was_asked, "{said}");
             assert_eq!(
                 said.why == Why::Policy,
                 !matches!(policy, Policy::Cost | Policy::CatfishLiteral | Policy::CatfishKeep),
@@ -164,7 +164,7 @@ fn keys_that_are_absent_are_asked_for_after_reading() {
     fill(&mut server.session());
     let mut session = server.session_with(&options(Wanted::Shm, Policy::Read));
     session.explain(true);
-    assert_eq!(session.get(&key(1000), Path::Choose).unwrap().via, Via::AskedAfterRead);
+    assert_eq!(session.get(&key(1000), Path::Choose).unwrap().served_by, ServedBy::AskedAfterRead);
     let said = session.explanation().unwrap().to_string();
     assert!(said.ends_with("did not conclude: both count as reading"), "{said}");
 }
@@ -175,13 +175,14 @@ fn walks_take_turns() {
     let server = ServerProcess::start(&FLAGS);
     fill(&mut server.session());
     let client = |coordination| {
-        let options = Options { coordination, ..options(Wanted::Tcp, Policy::Read) };
-        remora_client::Client::connect(&server.socket(), &options).unwrap()
+        let options =
+            Options { concurrency_limit: coordination, ..options(Wanted::Tcp, Policy::Read) };
+        remora_client_core::Client::connect(&server.socket(), &options).unwrap()
     };
     for (coordination, limit) in [
-        (Coordination::AtMost(1), Some(1)),
-        (Coordination::Off, None),
-        (Coordination::Auto, Some(2)),
+        (ConcurrencyLimit::AtMost(1), Some(1)),
+        (ConcurrencyLimit::Off, None),
+        (ConcurrencyLimit::Auto, Some(2)),
     ] {
         let client = client(coordination);
         assert_eq!(client.walks_at_a_time(), limit);

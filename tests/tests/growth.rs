@@ -1,7 +1,7 @@
 //! The index grows under readers: a session that connected to an empty server,
 //! and the server's other threads, follow without asking.
 
-use remora_client::{Options, Path, SetOptions, Wake};
+use remora_client_core::{Options, Path, SetOptions, Wake};
 use remora_tests::{ServerProcess, Value};
 
 const KEYS: u32 = 60_000;
@@ -19,7 +19,7 @@ fn value(number: u32) -> [u8; 32] {
 }
 
 /// Sets keys `from..to`.
-fn load(session: &mut remora_client::Session, from: u32, to: u32) {
+fn load(session: &mut remora_client_core::Session, from: u32, to: u32) {
     let keys: Vec<[u8; 16]> = (from..to).map(key).collect();
     let values: Vec<[u8; 32]> = (from..to).map(value).collect();
     let pairs: Vec<(&[u8], &[u8])> =

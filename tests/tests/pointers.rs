@@ -4,7 +4,7 @@
 //! they share over TCP: `pointer_files`.)
 
 use remora_arena::{Mapping, Words};
-use remora_client::{
+use remora_client_core::{
     ConnectError, Counts, Options, Path, PointerCacheKind, Session, SetOptions, SharedPointers,
     Wake, Wanted,
 };

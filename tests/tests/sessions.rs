@@ -1,7 +1,8 @@
 //! Sessions against a map, over long random histories, on every path.
 
-use remora_client::{
-    Client, Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake, Wanted,
+use remora_client_core::{
+    Client, Error, Options, Path, PointerCacheKind, ServedBy, Session, SetOptions, Ticket, Wake,
+    Wanted,
 };
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
@@ -175,8 +176,8 @@ impl Bed {
                 seen[at] += 1;
                 assert_eq!(value, map.get(keys[at]).map(Vec::as_slice), "{path:?}");
                 match via {
-                    Via::Asked | Via::AskedAfterRead => asked += 1,
-                    Via::Read | Via::ReadAfter(_) => {
+                    ServedBy::Asked | ServedBy::AskedAfterRead => asked += 1,
+                    ServedBy::Read | ServedBy::ReadAfter(_) => {
                         assert!(value.is_some(), "absence is the owner's word");
                         read += 1;
                     }

@@ -1,9 +1,9 @@
 //! Trees of places through the real binary: against a list, on every path, and
 //! under readers while they change.
 
-use remora_client::{
-    Client, Error, Issue, Object, OpenTree, Options, Path, Predicate, Query, Rect, Session,
-    TreeKind, TreeRead, TreeSettings, Via, Wanted,
+use remora_client_core::{
+    Client, Error, Issue, Object, OpenTree, Options, Path, Predicate, Query, Rect, ServedBy,
+    Session, TreeKind, TreeRead, TreeSettings, Wanted,
 };
 use remora_layout::node::node_bytes;
 use remora_layout::record::state_offset;
@@ -336,7 +336,7 @@ fn every_shards_thread_answers_searches_of_one_tree() {
     for (number, session) in sessions.iter_mut().enumerate() {
         let mut tree = session.open_tree(NAME).unwrap().unwrap();
         let found = session.search_tree(&mut tree, &everything(), Path::Ask).unwrap();
-        assert_eq!((found.objects.len(), found.via), (all.len() + number, Via::Asked));
+        assert_eq!((found.objects.len(), found.served_by), (all.len() + number, ServedBy::Asked));
         for round in 0..100 {
             // A session sees what it wrote, whoever answers.
             let id = 1_000_000 + number as u64;

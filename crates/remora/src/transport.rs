@@ -1,7 +1,7 @@
 //! `transport` on command lines, in the environment and in files.
 
 use clap::ValueEnum;
-use remora_client::Wanted;
+use remora_client_core::Wanted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -19,12 +19,12 @@ pub enum Wake {
 
 impl fmt::Display for Wake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(remora_client::Wake::from(*self).name())
+        out.write_str(remora_client_core::Wake::from(*self).name())
     }
 }
 
 /// The server's and the client's are the same type.
-impl From<Wake> for remora_client::Wake {
+impl From<Wake> for remora_client_core::Wake {
     fn from(wake: Wake) -> Self {
         match wake {
             Wake::Poll => Self::Poll,

@@ -1,7 +1,7 @@
 //! Proof that the rare paths ran: each is a count that production code keeps
 //! anyway, or something that a world's client met.
 
-use remora_client::{Counts, Error, HashEvents, TreeEvents};
+use remora_client_core::{Counts, Error, HashEvents, TreeEvents};
 use remora_engine::ShardStats;
 use remora_protocol::message::Status;
 use std::collections::BTreeMap;

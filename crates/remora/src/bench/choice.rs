@@ -1,7 +1,7 @@
 //! Flags of the choice between asking and reading.
 
 use clap::ValueEnum;
-use remora_client::{Coordination, Policy};
+use remora_client_core::{ConcurrencyLimit, Policy};
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,7 +49,7 @@ pub enum Walks {
     AtMost(usize),
 }
 
-impl From<Walks> for Coordination {
+impl From<Walks> for ConcurrencyLimit {
     fn from(walks: Walks) -> Self {
         match walks {
             Walks::Off => Self::Off,

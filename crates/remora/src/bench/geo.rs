@@ -14,7 +14,7 @@ use crate::failure::{unavailable, usage};
 use crate::resp::Connection;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_front::Value;
 use serde::Serialize;
 use std::fmt;

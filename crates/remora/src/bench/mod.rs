@@ -35,7 +35,7 @@ pub use places::{
     Op as SearchOp, Places as TreePlaces, PlacesArgs, RespPlaces, SessionPlaces, Tree,
     drive as drive_searches,
 };
-use remora_client::Options;
+use remora_client_core::Options;
 #[cfg(test)]
 pub use report::tests::outcome as outcome_for_tests;
 use report::{Carried, KeysReport};
@@ -209,9 +209,9 @@ fn measure(
         cores: &cores,
     };
     let path = match args.path {
-        BenchPath::Ask => remora_client::Path::Ask,
-        BenchPath::Read => remora_client::Path::Read,
-        BenchPath::Choose | BenchPath::Local => remora_client::Path::Choose,
+        BenchPath::Ask => remora_client_core::Path::Ask,
+        BenchPath::Read => remora_client_core::Path::Read,
+        BenchPath::Choose | BenchPath::Local => remora_client_core::Path::Choose,
         BenchPath::Resp => {
             let peer = address.resp()?;
             return Ok((load_and_run(&plan, || RespTarget::open(peer))?, Carried::by("tcp")));
@@ -222,7 +222,7 @@ fn measure(
     // Who loads keeps no pointers: none of them is known before a client has
     // learnt it, in a cache of its own or in the shared table.
     let keeps_none =
-        Options { pointer_cache: remora_client::PointerCacheKind::Off, ..options.clone() };
+        Options { pointer_cache: remora_client_core::PointerCacheKind::Off, ..options.clone() };
     let loader = SessionTarget::connect(server.clone(), &keeps_none)?;
     load_records(&plan, SessionTarget::open(&loader, path)?)?;
     drop(loader);
@@ -263,9 +263,9 @@ fn options(args: &KeysArgs) -> anyhow::Result<Options> {
         rdma_packets: args.packets.packets()?,
         wake: args.wake.into(),
         pointer_cache: match args.pointer_cache {
-            PointerCache::Off => remora_client::PointerCacheKind::Off,
-            PointerCache::Private => remora_client::PointerCacheKind::Private,
-            PointerCache::Shared => remora_client::PointerCacheKind::Shared,
+            PointerCache::Off => remora_client_core::PointerCacheKind::Off,
+            PointerCache::Private => remora_client_core::PointerCacheKind::Private,
+            PointerCache::Shared => remora_client_core::PointerCacheKind::Shared,
         },
         // Twice the records: none is pushed out by another.
         pointer_cache_entries: defaults.pointer_cache_entries.max(2 * args.records),

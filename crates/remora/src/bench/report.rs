@@ -3,7 +3,7 @@
 use super::args::KeysArgs;
 use super::run::{Figures, Outcome};
 use super::target::Costs;
-use remora_client::Client;
+use remora_client_core::Client;
 use serde::Serialize;
 use std::io::Write;
 

@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow};
 use city::{City, EDGE};
 use clap::Args;
 use dispatch::Reports;
-use remora_client::{Client, Options};
+use remora_client_core::{Client, Options};
 use serde::Serialize;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -7,7 +7,7 @@ use crate::resp::Connection;
 use anyhow::{Context, bail, ensure};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
-use remora_client::{Client, Path, Via};
+use remora_client_core::{Client, Path, ServedBy};
 use remora_front::Value;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -88,7 +88,7 @@ impl Way {
                     .objects
                     .iter()
                     .map(|courier| distance((courier.rect.min_x, courier.rect.min_y), at));
-                let is_read = matches!(found.via, Via::Read | Via::ReadAfter(_));
+                let is_read = matches!(found.served_by, ServedBy::Read | ServedBy::ReadAfter(_));
                 Ok((far.collect(), found.counts.round_trips, is_read))
             }
         }

@@ -18,7 +18,7 @@ use crate::server_process::{ServerPlan, ServerProcess};
 use anyhow::{Context, ensure};
 use clap::Args;
 use places::Places;
-use remora_client::{Options, Path};
+use remora_client_core::{Options, Path};
 use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};

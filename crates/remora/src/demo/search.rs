@@ -9,7 +9,7 @@ use crate::cpu::ProcessCpu;
 use anyhow::{Context, ensure};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use remora_client::{Client, Issue, Path, Query, Rect, TreeRead, TreeSettings};
+use remora_client_core::{Client, Issue, Path, Query, Rect, TreeRead, TreeSettings};
 
 /// The tree's name.
 pub const TREE: &[u8] = b"places";

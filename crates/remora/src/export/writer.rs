@@ -5,7 +5,7 @@ use super::pbf::Pbf;
 use crate::import::box_ring;
 use crate::refusals::{Refusal, Refusals};
 use anyhow::Context;
-use remora_client::{ObjectId, Rect};
+use remora_client_core::{ObjectId, Rect};
 use remora_geometry::Shape;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;

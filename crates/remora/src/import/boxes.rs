@@ -3,7 +3,7 @@
 use super::geojson::NO_FEATURE;
 use crate::refusals::Refusal;
 use geojson::{GeometryValue, Position};
-use remora_client::Rect;
+use remora_client_core::Rect;
 
 /// The corners of a box, as a ring: how one is written as a polygon.
 pub fn box_ring(rect: &Rect) -> [[f64; 2]; 5] {

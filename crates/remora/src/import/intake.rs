@@ -2,7 +2,7 @@
 
 use crate::puts::PutCounts;
 use crate::refusals::{Refusal, Refusals};
-use remora_client::{ObjectId, Rect};
+use remora_client_core::{ObjectId, Rect};
 use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -169,7 +169,7 @@ impl Summary {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use remora_client::BadRect;
+    use remora_client_core::BadRect;
     use std::collections::BTreeMap;
 
     /// Objects by their ids.

@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressBarIter, ProgressStyle};
 use intake::{Intake, Row, Sink};
-use remora_client::{ObjectId, Options, Rect, Session, TreeSettings};
+use remora_client_core::{ObjectId, Options, Rect, Session, TreeSettings};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use remora_osm::Filter;
 use std::fs::File;

@@ -14,7 +14,7 @@ use crate::transport::Transport;
 use crate::wake::Wake;
 use anyhow::Context;
 use clap::Args;
-use remora_client::{Mtu, Packets};
+use remora_client_core::{Mtu, Packets};
 use remora_layout::limits::{
     MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
     UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,

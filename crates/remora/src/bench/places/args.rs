@@ -10,7 +10,7 @@ use crate::rdma_packets::PacketArgs;
 use crate::transport::Transport;
 use crate::wake::Wake;
 use clap::{Args, ValueEnum};
-use remora_client::TreeKind;
+use remora_client_core::TreeKind;
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use std::fmt;
 use std::path::PathBuf;

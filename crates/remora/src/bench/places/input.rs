@@ -2,7 +2,7 @@
 
 use crate::bench::trace::read_bytes;
 use crate::failure::usage;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use std::path::Path;
 
 /// Bytes of a row: four i32.

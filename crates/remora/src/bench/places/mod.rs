@@ -24,7 +24,7 @@ use crate::server_process::{ServerPlan, ServerProcess};
 use anyhow::{Context, ensure};
 use args::{Load, PlacesPath, Way};
 pub use args::{PlacesArgs, Tree};
-use remora_client::{Client, Options, PointerCacheKind, Rect};
+use remora_client_core::{Client, Options, PointerCacheKind, Rect};
 use report::{Loaded, PlacesReport};
 pub use resp::RespPlaces;
 pub use run::{Found, drive, warm_up};
@@ -143,7 +143,7 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
         pointer_cache: PointerCacheKind::Off,
         timeout: PATIENCE,
         policy: way.policy.into(),
-        coordination: way.coordination.into(),
+        concurrency_limit: way.coordination.into(),
         ..Options::default()
     };
     let client = SessionTarget::connect(address.of_sessions(way.transport)?, &options)?;

@@ -5,7 +5,7 @@ use crate::bench::target::Costs;
 use crate::failure::unavailable;
 use crate::resp::Connection;
 use anyhow::{Context, bail};
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_front::Value;
 
 /// A connection and the count of what it was asked.

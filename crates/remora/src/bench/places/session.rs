@@ -7,7 +7,7 @@ use crate::bench::note;
 use crate::bench::target::{Costs, costs_of};
 use crate::puts::Puts;
 use anyhow::{Context, ensure};
-use remora_client::{
+use remora_client_core::{
     Client, Issue, OpenTree, Path, Predicate, Query, Rect, Session, TreeRead, TreeSettings,
 };
 use std::time::{Duration, Instant};

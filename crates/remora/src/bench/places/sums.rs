@@ -2,7 +2,7 @@
 
 use super::target::Places;
 use crate::bench::target::Costs;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use serde::Serialize;
 use std::io::Write;
 

@@ -3,7 +3,7 @@
 use super::{Costs, Request, Target};
 use crate::failure::unavailable;
 use anyhow::{Context, bail, ensure};
-use remora_client::{Address, Client, Options, Path, Session, SetOptions, Ticket};
+use remora_client_core::{Address, Client, Options, Path, Session, SetOptions, Ticket};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
 use std::collections::VecDeque;
