@@ -27,8 +27,8 @@ pub fn long_leases() -> Options {
 /// taken again then; it must be one that can be.
 pub fn while_right_lapses<T>(session: &mut Session, mut step: impl FnMut(&mut Session) -> T) -> T {
     wait_for("the reading right holds during a step", || {
-        let before = session.totals().right_lapsed;
+        let before = session.totals().read_lease_lapsed;
         let done = step(session);
-        (session.totals().right_lapsed == before).then_some(done)
+        (session.totals().read_lease_lapsed == before).then_some(done)
     })
 }

@@ -77,6 +77,11 @@ fn cold(server: &ServerProcess) -> Session {
     session
 }
 
+fn with_trips(mut counts: Counts, round_trips: u64) -> Counts {
+    counts.round_trips = round_trips;
+    counts
+}
+
 #[test]
 fn by_pointers_a_batch_is_one_trip() {
     let server = server();
@@ -88,7 +93,7 @@ fn by_pointers_a_batch_is_one_trip() {
             (batch(session, &keys(), path), singles(session, &keys(), path))
         });
         assert_eq!(many.0, answers);
-        assert_eq!(many.1, Counts { round_trips: 1, ..counts });
+        assert_eq!(many.1, with_trips(counts, 1));
         assert_eq!((counts.hits, counts.nodes), (KEYS as u64, KEYS as u64));
         for (number, (found, via)) in (0..).zip(many.0) {
             assert_eq!((found, via), (Some(value(number, 0)), ServedBy::Read));
@@ -106,12 +111,13 @@ fn without_pointers_a_batch_walks_in_step_or_asks() {
         let mut session = cold(&server);
         let many = batch(&mut session, &keys(), Path::Read);
         let single = singles(&mut cold(&server), &keys(), Path::Read);
-        (many.1.right_lapsed + single.1.right_lapsed == 0).then_some((session, many, single))
+        (many.1.read_lease_lapsed + single.1.read_lease_lapsed == 0)
+            .then_some((session, many, single))
     });
     let (mut session, many, (answers, counts, most_trips)) = both;
     assert_eq!((counts.asked, counts.retries), (0, 0));
     assert_eq!(many.0, answers);
-    assert_eq!(many.1, Counts { round_trips: most_trips, ..counts });
+    assert_eq!(many.1, with_trips(counts, most_trips));
     // What it found it knows from now on.
     let (_, again) =
         while_right_lapses(&mut session, |session| batch(session, &keys(), Path::Choose));

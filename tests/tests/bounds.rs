@@ -55,7 +55,7 @@ fn a_key_is_asked_then_read() {
         let mut other = self::session(&server);
         assert!(other.exists(b"k").unwrap());
         let got = get(&mut other, Path::Read);
-        (got.2.right_lapsed == 0).then_some((other, got))
+        (got.2.read_lease_lapsed == 0).then_some((other, got))
     });
     assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Read, 2));
     let (_, via, counts) = while_right_lapses(&mut other, |other| get(other, Path::Read));

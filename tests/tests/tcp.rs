@@ -94,7 +94,7 @@ fn reads_over_tcp_are_reads() {
             assert_eq!(got.counts.round_trips, 1);
             read += 1;
         }
-        lapsed += got.counts.right_lapsed;
+        lapsed += got.counts.read_lease_lapsed;
     }
     assert_eq!(read + lapsed, 200, "{read} were one READ, {lapsed} came too late");
     let keys: Vec<[u8; 4]> = (0..200u32).map(u32::to_le_bytes).collect();

@@ -103,7 +103,7 @@ impl Bed {
         let (read, asked) = (found.counts.read, found.counts.asked);
         assert_eq!(read + asked, 1);
         // A search whose reading right lapses again and again is asked after all.
-        let is_read = *path == Path::Read && (read == 1 || found.counts.right_lapsed == 0);
+        let is_read = *path == Path::Read && (read == 1 || found.counts.read_lease_lapsed == 0);
         assert_eq!(read == 1, is_read, "{found:?}");
     }
 
@@ -240,7 +240,11 @@ fn round_trips_are_the_nodes_the_height_or_two() {
                 }
                 let found = session.search_tree(&mut tree, window, Path::Read).unwrap();
                 let (counts, visited) = (found.counts, found.nodes_visited);
-                (counts.right_lapsed == 0).then_some((counts, visited, found.objects.is_empty()))
+                (counts.read_lease_lapsed == 0).then_some((
+                    counts,
+                    visited,
+                    found.objects.is_empty(),
+                ))
             });
             // The first search has read the header too.
             let trips = counts.round_trips - (round == 0) as u64;

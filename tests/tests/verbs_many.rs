@@ -187,13 +187,13 @@ fn beside_a_reader(what: &str, body: impl FnOnce()) {
         let standstills: u64 = witnesses.map(|witness| witness.join().unwrap()).iter().sum();
         (reader.join().unwrap(), standstills)
     });
-    let Counts { read, asked, right_lapsed, .. } = counts;
+    let Counts { read, asked, read_lease_lapsed, .. } = counts;
     println!("{what}: the reader has read {read}, asked {asked}; {standstills} standstills");
-    assert!(read > 100 && asked == right_lapsed, "{what}: {counts:?}");
+    assert!(read > 100 && asked == read_lease_lapsed, "{what}: {counts:?}");
     // Not all that holds up a thread of an emulated machine is seen by the
     // witnesses: one READ in five hundred may meet it. Set-ups and endings that
     // are not made in steps hold up more.
-    assert!(right_lapsed <= standstills + read / 500, "{what}: {counts:?}");
+    assert!(read_lease_lapsed <= standstills + read / 500, "{what}: {counts:?}");
 }
 
 fn is_answered(resp: &mut Resp) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! A machine's network card serves one READ after the other. Beyond some number
 //! of threads that walk at the same time more of them do not read more, each
-//! only waits longer (C25). Whoever is not admitted waits here instead, and the
+//! only waits longer (C25). A thread that is not admitted waits here instead, and the
 //! admitted ones are not slowed down. The paper takes three, found by trying.
 //! Here the limit finds itself, as TCP Vegas finds its window (Brakmo and
 //! Peterson, 1995): from how much longer a READ takes than it does at best,

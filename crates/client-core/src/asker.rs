@@ -445,7 +445,8 @@ impl Drop for Asker {
     }
 }
 
-fn is_search(command: &Command<'_>) -> bool {
+/// Whether a request may have several replies.
+pub(crate) fn is_search(command: &Command<'_>) -> bool {
     matches!(command, Command::Of { request, .. } if request.is_long())
 }
 

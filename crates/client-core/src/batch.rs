@@ -227,7 +227,7 @@ impl Batch {
         for planned in &self.planned {
             let left = Left { key: planned.key, tries: 1 };
             if !holds {
-                cost.right_lapsed += 1;
+                cost.read_lease_lapsed += 1;
                 self.asks.push(left);
                 continue;
             }
@@ -341,7 +341,7 @@ impl Batch {
                         core.directory.remember(route, found.pointer, 0, now_ns);
                     }
                     Some(End::Found(_) | End::Ask(_) | End::Stale | End::Beyond) => {
-                        cost.right_lapsed += !holds as u64;
+                        cost.read_lease_lapsed += !holds as u64;
                         cost.undecided += holds as u64;
                         cost.retries += one.step.walk.retries() as u64;
                         self.asks.push(Left { key: one.key, tries: one.tries + 1 });

@@ -9,8 +9,9 @@ use crate::found::{Found, FoundAt, Got};
 use crate::in_flight::Ticket;
 use crate::router::Router;
 use remora_fabric::Link;
-use remora_protocol::Command;
+use remora_layout::pointer::RemotePointer;
 use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply, Request};
 
 /// See the module's text.
 pub(crate) struct Core {
@@ -68,6 +69,42 @@ impl Core {
     #[inline(always)]
     pub fn in_reply(&self, (from, to): (usize, usize)) -> &[u8] {
         &self.asker.endpoint.reply[from..to]
+    }
+
+    /// An answer as a reply of the protocol.
+    pub fn reply(&self, answer: &Answer) -> Reply<'_> {
+        Reply {
+            status: answer.status,
+            number: answer.number,
+            value: answer.value.map(|range| self.in_reply(range)),
+            pointer: RemotePointer::NONE,
+            lease_ms: 0,
+            wait: 0,
+        }
+    }
+
+    /// Asks a shard for what it answers in parts; hands over the value of each reply; an
+    /// error of `take` ends the session. Gives the last reply, with what all of them cost.
+    pub fn ask_in_parts(
+        &mut self,
+        shard: usize,
+        key: &[u8],
+        request: Request<'_>,
+        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<Answer, Error> {
+        let ticket = self.send_to(shard, &Command::Of { key, request })?;
+        let mut counts = Counts::default();
+        // Bounded by the bytes that a search may give.
+        loop {
+            let answer = self.collect(shard, ticket)?;
+            let answer = self.accepted(answer)?;
+            counts.add(&answer.counts);
+            let value = answer.value.map_or(&[][..], |range| self.in_reply(range));
+            take(value).map_err(|error| self.asker.endpoint.end(error))?;
+            if !answer.is_followed {
+                return Ok(Answer { counts, ..answer });
+            }
+        }
     }
 
     /// What was found, as the caller sees it.

@@ -4,6 +4,7 @@ use remora_walk::remote::Tally;
 
 /// What the sessions of a process have put into the rings of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SendCounts {
     /// Frames.
     pub frames: u64,
@@ -15,6 +16,7 @@ pub struct SendCounts {
 
 /// What one operation, or a whole session, cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Counts {
     /// Operations.
     pub operations: u64,
@@ -39,7 +41,7 @@ pub struct Counts {
     pub lease_expired: u64,
     /// Operations asked because the reading right had lapsed; and times that a
     /// search of a tree renewed it by a small request, to go on reading.
-    pub right_lapsed: u64,
+    pub read_lease_lapsed: u64,
     /// Operations asked to renew the lease of a pointer that could be read.
     pub renewals: u64,
     /// Operations asked because a write of the session to the same shard was
@@ -53,6 +55,16 @@ pub struct Counts {
 
 impl Counts {
     /// Adds another operation's counts.
+    ///
+    /// ```
+    /// # use remora_client_core::Counts;
+    /// let mut sum = Counts::default();
+    /// let mut one = Counts::default();
+    /// one.round_trips = 1;
+    /// sum.add(&one);
+    /// sum.add(&one);
+    /// assert_eq!(sum.round_trips, 2);
+    /// ```
     #[inline]
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
@@ -65,13 +77,21 @@ impl Counts {
         self.stale += other.stale;
         self.retries += other.retries;
         self.lease_expired += other.lease_expired;
-        self.right_lapsed += other.right_lapsed;
+        self.read_lease_lapsed += other.read_lease_lapsed;
         self.renewals += other.renewals;
         self.behind_writes += other.behind_writes;
         self.undecided += other.undecided;
     }
 
     /// What came since `before`, an earlier reading of the same counts.
+    ///
+    /// ```
+    /// # use remora_client_core::Counts;
+    /// let before = Counts::default();
+    /// let mut now = before;
+    /// now.bytes += 128;
+    /// assert_eq!(now.since(&before).bytes, 128);
+    /// ```
     pub fn since(&self, before: &Self) -> Self {
         Self {
             operations: self.operations - before.operations,
@@ -84,7 +104,7 @@ impl Counts {
             stale: self.stale - before.stale,
             retries: self.retries - before.retries,
             lease_expired: self.lease_expired - before.lease_expired,
-            right_lapsed: self.right_lapsed - before.right_lapsed,
+            read_lease_lapsed: self.read_lease_lapsed - before.read_lease_lapsed,
             renewals: self.renewals - before.renewals,
             behind_writes: self.behind_writes - before.behind_writes,
             undecided: self.undecided - before.undecided,
@@ -118,7 +138,7 @@ mod tests {
             stale: from + 7,
             retries: from + 8,
             lease_expired: from + 9,
-            right_lapsed: from + 10,
+            read_lease_lapsed: from + 10,
             renewals: from + 11,
             behind_writes: from + 12,
             undecided: from + 13,
@@ -126,7 +146,7 @@ mod tests {
         let (before, more) = (counts(100), counts(7));
         let mut sum = before;
         sum.add(&more);
-        assert_eq!((sum.operations, sum.bytes, sum.right_lapsed), (107, 111, 127));
+        assert_eq!((sum.operations, sum.bytes, sum.read_lease_lapsed), (107, 111, 127));
         assert_eq!(sum.since(&before), more);
         assert_eq!(sum.since(&more), before);
         assert_eq!(sum.since(&sum), Counts::default());

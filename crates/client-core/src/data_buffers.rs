@@ -67,6 +67,7 @@ impl Registrar for ByLoad {
 
 /// How much memory there is for large replies, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct DataBufferCounts {
     /// What servers may write; over RDMA registered, which locks it.
     pub bytes: usize,
@@ -104,7 +105,7 @@ struct Held {
     busy: Vec<Range<usize>>,
 }
 
-/// What can be done for somebody who needs a part.
+/// What can be done for a thread that needs a part.
 enum Plan {
     Take(Arc<Buffer>, Range<usize>),
     /// Register so many bytes first.

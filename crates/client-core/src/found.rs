@@ -5,6 +5,7 @@ use crate::path::ServedBy;
 
 /// The result of a GET.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Got<'s> {
     /// The value, if the key exists. Valid until the session is used again.
     pub value: Option<&'s [u8]>,

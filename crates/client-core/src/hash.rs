@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::found::{Found, FoundAt, Reading};
+use crate::found::{Found, FoundAt, Got, Reading};
 use crate::path::{Path, ServedBy};
 use remora_index::hash::ObjectRef;
 use remora_layout::hash::KeyHash;
@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 
 /// What has happened to the reads of a hash's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct HashEvents {
     /// A field of a hash with parts was read by READs.
     pub part_read: u64,
@@ -110,17 +111,24 @@ impl OpenHash {
     }
 
     /// The value of a field.
-    pub(crate) fn get(&mut self, core: &mut Core, name: &[u8], path: Path) -> Result<Found, Error> {
+    #[inline(always)]
+    pub(crate) fn get<'c>(
+        &mut self,
+        core: &'c mut Core,
+        name: &[u8],
+        path: Path,
+    ) -> Result<Got<'c>, Error> {
         core.asker.ready()?;
         let cost = Counts { operations: 1, ..Counts::default() };
         if path == Path::Ask {
             let timing = core.router.begin_given(&mut core.asker.endpoint, Route::Ask)?;
             let found = self.field_asked(core, name, cost)?;
             core.router.end_given(&mut core.asker.endpoint, timing, found.served_by)?;
-            return Ok(found);
+            return Ok(core.got(found));
         }
         if !core.asker.may_read(self.shard) {
-            return self.field_asked(core, name, Counts { behind_writes: 1, ..cost });
+            let found = self.field_asked(core, name, Counts { behind_writes: 1, ..cost })?;
+            return Ok(core.got(found));
         }
         let class = if self.knows(name) { key_class::CACHED } else { key_class::COLD };
         let timing = core.router.begin_key(&mut core.asker.endpoint, path, class)?;
@@ -128,9 +136,9 @@ impl OpenHash {
             Route::Ask => self.field_asked(core, name, cost)?,
             Route::Read => self.field_read(core, name, cost)?,
         };
-        let Core { router, asker, .. } = core;
+        let Core { router, asker, .. } = &mut *core;
         router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
-        Ok(found)
+        Ok(core.got(found))
     }
 
     /// A field, by READs as far as they go.
@@ -203,23 +211,15 @@ impl OpenHash {
         core: &mut Core,
         command: &HashCommand<'_>,
     ) -> Result<(Vec<u8>, Counts), Error> {
-        let command = Command::Of { key: &self.key, request: command.request() };
-        let ticket = core.send_to(self.shard, &command)?;
-        let (mut list, mut counts) = (Vec::new(), Counts::default());
-        // Bounded by the bytes that a search may give.
-        loop {
-            let answer = core.collect(self.shard, ticket)?;
-            let answer = core.accepted(answer)?;
-            counts.add(&answer.counts);
-            if let Some(range) = answer.value {
-                list.extend_from_slice(core.in_reply(range));
-            }
-            if !answer.is_followed {
-                return match Items::parse(&list) {
-                    Some(_) => Ok((list, counts)),
-                    None => Err(core.asker.endpoint.end(Error::Protocol("a list that is none"))),
-                };
-            }
+        let mut list = Vec::new();
+        let take = |part: &[u8]| {
+            list.extend_from_slice(part);
+            Ok(())
+        };
+        let answer = core.ask_in_parts(self.shard, &self.key, command.request(), take)?;
+        match Items::parse(&list) {
+            Some(_) => Ok((list, answer.counts)),
+            None => Err(core.asker.endpoint.end(Error::Protocol("a list that is none"))),
         }
     }
 

@@ -87,7 +87,7 @@ pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
-pub use remora_fabric::{Address, Wake};
+pub use remora_fabric::{Address, Transport, Wake};
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_index::rtree::{Object, Query};
 pub use remora_layout::database::Database;

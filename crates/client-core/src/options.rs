@@ -23,7 +23,7 @@ pub enum PointerCacheKind {
     /// In one table for all sessions that this user has with this server on
     /// this machine over this kind of transport (HydraDB 4.2.4, H28), and
     /// nowhere else: over shared memory the server's, else a file that the
-    /// clients make. Whoever shares it can mislead the others' READs, which
+    /// clients make. A process that shares it can mislead the others' READs, which
     /// then fail validation and are asked. A server that isolates its clients
     /// has none (H29): connecting fails with `ConnectError::NoPointerSharing`.
     /// If the file cannot be had, it fails with `ConnectError::PointerFile`.

@@ -2,6 +2,7 @@
 
 /// How a value is to be fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Path {
     /// Always by message.
     Ask,
@@ -15,6 +16,7 @@ pub enum Path {
 
 /// How a result was fetched in the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ServedBy {
     /// The server was asked, at once.
     Asked,
@@ -27,6 +29,17 @@ pub enum ServedBy {
 }
 
 impl ServedBy {
+    /// Whether READs alone concluded.
+    ///
+    /// ```
+    /// # use remora_client_core::ServedBy;
+    /// assert!(ServedBy::ReadAfter(1).is_read());
+    /// assert!(!ServedBy::AskedAfterRead.is_read());
+    /// ```
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::Read | Self::ReadAfter(_))
+    }
+
     /// Read, after this many READs without a result.
     pub(crate) const fn read_after(tries: u32) -> Self {
         if tries == 0 { Self::Read } else { Self::ReadAfter(tries) }

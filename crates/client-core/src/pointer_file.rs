@@ -6,7 +6,7 @@
 //! What it keeps true:
 //! * a file has a name only once it is whole: it is made without one, filled
 //!   to its size, locked, and only then linked;
-//! * whoever maps a file holds its shared lock; a name is removed only under
+//! * a process that maps a file holds its shared lock; a name is removed only under
 //!   the exclusive one, so that no table in use loses its name;
 //! * directory and file are this user's alone, or nothing is mapped.
 //!
@@ -32,7 +32,7 @@ use std::time::Duration;
 const PREFIX: &str = "pointers-";
 /// Tries to get hold of a file that others look at, remove and make.
 const TRIES: u32 = 200;
-/// Pause between two tries. Whoever sweeps holds a file for some system calls.
+/// Pause between two tries. A process that sweeps holds a file for some system calls.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The table that a connection's sessions share with other processes.

@@ -2,7 +2,7 @@
 //! 4.2.4, H28): a table in memory that each of them writes.
 //!
 //! What it keeps true: `find` gives only what some `put` put for that very
-//! hash, whoever else reads, writes or dies meanwhile (layout's
+//! hash, whatever other processes read, write, or die meanwhile (layout's
 //! `pointer_table` tells why). An operation reads first and then makes its
 //! stores; no store waits for another process, and none before it has to be
 //! undone. So a writer may be killed between any two of them: its line is the

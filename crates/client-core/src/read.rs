@@ -6,7 +6,7 @@ use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::found::{Found, FoundAt, Reading};
+use crate::found::{Found, FoundAt, Got, Reading};
 use crate::large::ask_by_buffer;
 use crate::path::{Path, ServedBy};
 use crate::pointer_cache::Entry;
@@ -23,20 +23,25 @@ use remora_protocol::message::Status;
 use remora_walk::remote::{Reads, follow};
 use remora_walk::{End, Walk};
 
-/// The value of a key.
-#[inline]
-pub(crate) fn get(core: &mut Core, key: &[u8], path: Path) -> Result<Found, Error> {
+/// The value of a key; errors are converted where they arise.
+#[inline(always)]
+pub(crate) fn get<'c, E: From<Error>>(
+    core: &'c mut Core,
+    key: &[u8],
+    path: Path,
+) -> Result<Got<'c>, E> {
     core.asker.ready()?;
     let cost = Counts { operations: 1, ..Counts::default() };
     if path == Path::Ask {
         let timing = core.router.begin_given(&mut core.asker.endpoint, Route::Ask)?;
         let found = get_asked(core, key, path, cost)?;
         core.router.end_given(&mut core.asker.endpoint, timing, found.served_by)?;
-        return Ok(found);
+        return Ok(core.got(found));
     }
     let (hash, shard) = core.directory.locate(key)?;
     if !core.asker.may_read(shard) {
-        return get_asked(core, key, path, Counts { behind_writes: 1, ..cost });
+        let found = get_asked(core, key, path, Counts { behind_writes: 1, ..cost })?;
+        return Ok(core.got(found));
     }
     let entry = core.directory.find_pointer(hash, shard);
     let class = if entry.is_some() { key_class::CACHED } else { key_class::COLD };
@@ -48,9 +53,9 @@ pub(crate) fn get(core: &mut Core, key: &[u8], path: Path) -> Result<Found, Erro
         }
         Route::Read => get_read(core, key, (hash, shard), entry, path, cost)?,
     };
-    let Core { router, asker, .. } = core;
+    let Core { router, asker, .. } = &mut *core;
     router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
-    Ok(found)
+    Ok(core.got(found))
 }
 
 /// The value of a key, by READs as far as they go.
@@ -162,7 +167,7 @@ fn read_cached(
         cost.nodes += 1;
         let now_ns = endpoint.now()?;
         if !endpoint.lease.holds(now_ns) {
-            cost.right_lapsed = 1;
+            cost.read_lease_lapsed = 1;
             return Ok(Reading::Ask);
         }
         if now_ns >= entry.lease_end_ns() {
@@ -258,7 +263,7 @@ fn read_cold(
     };
     let now_ns = endpoint.now()?;
     if !endpoint.lease.holds(now_ns) {
-        cost.right_lapsed = 1;
+        cost.read_lease_lapsed = 1;
         return Ok(Reading::Ask);
     }
     if endpoint.lease.may_have_expired(mutable.expires_at_ms, now_ns) {

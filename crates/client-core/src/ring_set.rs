@@ -8,7 +8,7 @@
 //!   under its receiving lock: rings have one writer and one reader at a time;
 //! * where all sessions stand at one set, none waits for the sending lock: it hands its
 //!   requests over to the thread that has it (`crate::lane`);
-//! * a reply names, in its id, the session that asked; whoever takes it hands it
+//! * a reply names, in its id, the session that asked; the thread that takes it hands it
 //!   to that session's inbox, in the order of the ring;
 //! * a session number is given out again only after every reply to its former
 //!   holder has come.

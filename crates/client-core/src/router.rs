@@ -1,4 +1,4 @@
-//! Routing: which way an operation goes, what it took, and what is told of it to an
+//! Routing: which route an operation takes, what it took, and what is told of it to an
 //! application that wants to know.
 
 use crate::choose::{Chooser, Class, Decision, Explanation, Policy, Route, Spent, Why};

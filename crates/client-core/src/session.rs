@@ -3,7 +3,7 @@
 //! It is made of parts, and hands each operation to the module that knows how it is done.
 
 use crate::admission::Admission;
-use crate::asker::{Asker, PIPELINE_CHUNK};
+use crate::asker::{Asker, PIPELINE_CHUNK, is_search};
 use crate::batch::Batch;
 use crate::choose::{Chooser, Explanation};
 use crate::connection::Connection;
@@ -26,14 +26,13 @@ use crate::trees::{
 use remora_fabric::{Link, Transport};
 use remora_geometry::{Refine, Shape, Wkb};
 use remora_index::rtree::Query;
-use remora_layout::pointer::RemotePointer;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
-use remora_protocol::Reply;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
+use remora_protocol::{Reply, Request};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -103,6 +102,58 @@ impl Session {
         self.core.router.explanation()
     }
 
+    /// The server's shards.
+    pub fn shards(&self) -> usize {
+        self.core.directory.shards.len()
+    }
+
+    /// Sends one request and waits for its reply, whose value is valid until the session is
+    /// used again. A value that no frame carries comes, too. A refusal is an error.
+    ///
+    /// # Errors
+    /// See [`Error`]. A command without a key, and one with several replies, is refused as
+    /// malformed.
+    pub fn ask(&mut self, command: &Command<'_>) -> Result<Reply<'_>, Error> {
+        if is_search(command) {
+            return Err(Error::Refused(Status::Malformed));
+        }
+        let answer = ask_any_size(&mut self.core, command)?;
+        Ok(self.core.reply(&answer))
+    }
+
+    /// As [`Session::ask`], of a shard that is named: for commands without a key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// # Panics
+    /// There is no such shard.
+    pub fn ask_shard(&mut self, shard: usize, command: &Command<'_>) -> Result<Reply<'_>, Error> {
+        let ticket = self.core.send_to(shard, command)?;
+        let answer = self.core.collect(shard, ticket)?;
+        let answer = self.core.accepted(answer)?;
+        Ok(self.core.reply(&answer))
+    }
+
+    /// Sends a request of a kind that has several replies, and hands over the value of each.
+    /// Gives the status and the number of the last one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn ask_long(
+        &mut self,
+        key: &[u8],
+        request: Request<'_>,
+        part: &mut dyn FnMut(&[u8]),
+    ) -> Result<(Status, i64), Error> {
+        let (_, shard) = self.core.directory.locate(key)?;
+        let answer = self.core.ask_in_parts(shard, key, request, |value| {
+            part(value);
+            Ok(())
+        })?;
+        Ok((answer.status, answer.number))
+    }
+
     /// Makes one request and does not wait. Its reply is taken by
     /// [`Session::next_reply`]; requests to one shard are executed in order.
     /// A request that follows others is sent together with some that follow
@@ -132,15 +183,7 @@ impl Session {
         let Core { asker, directory, meter, .. } = &mut self.core;
         let Some((ticket, answer)) = asker.next_submitted(directory)? else { return Ok(false) };
         meter.add(&answer.counts);
-        let reply = Reply {
-            status: answer.status,
-            number: answer.number,
-            value: answer.value.map(|range| self.core.in_reply(range)),
-            pointer: RemotePointer::NONE,
-            lease_ms: 0,
-            wait: 0,
-        };
-        f(ticket, &reply);
+        f(ticket, &self.core.reply(&answer));
         Ok(true)
     }
 
@@ -158,8 +201,14 @@ impl Session {
     /// The value of a key.
     #[inline]
     pub fn get(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, Error> {
-        let found = read::get(&mut self.core, key, path)?;
-        Ok(self.core.got(found))
+        self.get_as(key, path)
+    }
+
+    /// As [`Session::get`], with an error of the caller's: to convert the error of a result
+    /// would copy all of it.
+    #[inline]
+    pub fn get_as<E: From<Error>>(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, E> {
+        read::get(&mut self.core, key, path)
     }
 
     /// The values of several keys; `each(index, value, served_by)` is called once for
@@ -341,8 +390,7 @@ impl Session {
         name: &[u8],
         path: Path,
     ) -> Result<Got<'_>, Error> {
-        let found = open.get(&mut self.core, name, path)?;
-        Ok(self.core.got(found))
+        open.get(&mut self.core, name, path)
     }
 
     /// Sets fields, as one change; gives how many of them are new.
@@ -540,7 +588,7 @@ impl Session {
     }
 
     /// Counts the objects whose geometries fit, as [`Session::search_refined`]
-    /// finds them; who asks is sent their number only.
+    /// finds them; a server that is asked sends their number only.
     ///
     /// # Errors
     /// See [`Error`]: the tree has gone.

@@ -173,7 +173,7 @@ impl Probes {
         self.add(Probe::StalePointer, counts.stale);
         self.add(Probe::TornRead, counts.retries);
         self.add(Probe::LeaseExpired, counts.lease_expired);
-        self.add(Probe::RightLapsed, counts.right_lapsed);
+        self.add(Probe::RightLapsed, counts.read_lease_lapsed);
     }
 
     /// What a view of a tree tells of its searches.

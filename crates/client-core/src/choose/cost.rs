@@ -1,27 +1,25 @@
-//! Remora's own rule: the way that costs less time.
+//! Remora's own rule: the route that costs less time.
 //!
-//! What an operation takes is learned for each class and each way. On top of
-//! that stands what changes from one moment to the next for all classes alike:
-//! how long a request waits at the server, which heartbeats say even to who
-//! only reads (the paper's rule learns it only by going back: A17), and by how
-//! much READs are slower than usual, which is what a full network or many torn
-//! nodes do to them (A18).
+//! The session learns for each class of operations what each route takes. Two numbers are
+//! added that change from one moment to the next for all classes alike: how long a request
+//! waits at the server, which heartbeats tell also a client that only reads (the paper's rule
+//! learns it only by asking again: A17), and by how much READs are slower than usual, as on a
+//! full network or with many torn nodes (A18).
 //!
-//! Which way is better is a score. It moves a little with each decision, by how
-//! much the two differ, and never further than its bound: so a few measurements
-//! that were off turn nobody round, and where the two ways cost the same, many
-//! clients come to rest in between, each with a share of its own. Its steps
-//! grow while it keeps its direction and halve when it turns.
+//! A score says which route is better. Each decision moves it by how much the two differ, and
+//! never beyond a bound. One bad measurement does not change the decision. When both routes
+//! cost the same, clients spread over both. The steps of the score grow while it keeps its
+//! direction and halve when it turns.
 //!
-//! The worse way is tried once in a while, the more rarely the worse it is:
-//! what that costs is about a hundredth of all time ([`super::estimate::PROBES`]). A way that was
-//! not gone for long is cold, and tried for so long that it grows warm. What trials
-//! really cost is counted: one that costs too much ends, and no other begins before
-//! it is paid off, whatever was expected ([`super::trials`]).
+//! The worse route is tried once in a while, the more rarely the worse it is: trials take
+//! about a hundredth of all time ([`super::estimate::PROBES`]). A cold route must be used for
+//! some time before its cost is representative, so such a trial is longer. What trials really
+//! cost is counted: one that costs too much ends, and no other begins before it is paid off,
+//! whatever was expected ([`super::trials`]).
 //!
-//! One measurement counts as at most twice what was expected, so that a thread that
-//! lost its processor does not turn round. But where that happens to one way more
-//! than to the other, it is a part of what the way costs: [`super::tails`].
+//! A measurement counts as at most twice what was expected, so that a thread that lost its
+//! processor does not change the decision. Where that happens to one route more than to the
+//! other, it is a part of what the route costs: [`super::tails`].
 
 use super::classes::Class;
 use super::decision::{Decision, Draws, Route, Spent, Why};
@@ -31,19 +29,18 @@ use super::trials::Trials;
 use crate::read_lease::ServerLoad;
 use remora_layout::plant::{Plant, planted};
 
-/// Operations that go the same way together, so that a shard that is asked
-/// once in a while is asked a few times in a row: the first of them wake it.
+/// Operations that take the same route together, so that a shard that is rarely asked
+/// is asked a few times in a row: the first of them wake it.
 const RUN: u32 = 8;
 /// Those of a run in the other direction than the one before that are not
 /// learned from.
 const WARM_UP: u32 = 3;
 /// Operations of a run that tries a way for the first time.
 const FIRST_RUN: u32 = 4;
-/// A way that was not gone for so long is cold: shards sleep, caches hold other
-/// things. Only who goes it for a while learns what it costs who goes it always.
+/// A route that was not used for so long is cold: shards sleep, caches hold other things. It
+/// must be used for some time before its cost is representative.
 const COLD_NS: u64 = 100_000;
-/// What a run of a cold way is to take, about; its first half is not learned
-/// from.
+/// About what a run of a cold route is to take; its first half is not learned from.
 const LONG_RUN_NS: f32 = 200e3;
 /// Each operation is measured that takes so long.
 const LONG_NS: f32 = 5e3;
@@ -55,15 +52,15 @@ const MOST_STEPS: u32 = 16;
 /// one takes so many times longer than it did then: what a trial cost then says
 /// nothing of now. Each trial sets the mark higher.
 const GROWN: f32 = 8.0;
-/// A way that a neighbour says takes so many times longer is not tried before
-/// a probe's turn comes.
+/// A route that by a neighbour's word takes so many times longer is not tried before a
+/// probe's turn comes.
 const FAR_WORSE: f32 = 8.0;
-/// What takes the same time either way is better done without the server's
-/// processor: so much of the cheaper way's time.
+/// Of two routes that take the same time the one without the server's processor is better: by
+/// so much of the cheaper one's time.
 const SPARES_SERVER: f32 = 0.02;
 /// A measurement counts as at most so many times what was expected, and at
-/// least as so small a part: whoever was not scheduled for a while has learned
-/// nothing of either way. What lasts is followed all the same, in some steps.
+/// least as so small a part: a thread that was not scheduled for a while has learned nothing of
+/// either route. A change that lasts is followed in some steps.
 const MOST: f32 = 2.0;
 /// The present never makes a way cheaper than this share of its own cost.
 const LEAST: f32 = 0.25;

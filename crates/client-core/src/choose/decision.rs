@@ -1,6 +1,6 @@
 //! What is decided for an operation, and what it then took.
 
-/// One of the two ways.
+/// One of the two routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
     /// By message.
@@ -11,6 +11,11 @@ pub enum Route {
 
 impl Route {
     /// The other one.
+    ///
+    /// ```
+    /// # use remora_client_core::Route;
+    /// assert_eq!(Route::Ask.other(), Route::Read);
+    /// ```
     pub const fn other(self) -> Self {
         match self {
             Self::Ask => Self::Read,
@@ -21,10 +26,11 @@ impl Route {
 
 /// Why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Why {
-    /// The caller said which way.
+    /// The caller named the route.
     Given,
-    /// The policy knows one way only.
+    /// The policy has one route only.
     Policy,
     /// Catfish: a heartbeat said that the server is busy.
     ServerBusy,
@@ -32,17 +38,22 @@ pub enum Why {
     ServerNotBusy,
     /// It is expected to take less time.
     Cheaper,
-    /// This way has not been tried yet.
+    /// This route has not been tried yet.
     Untried,
     /// It is expected to take longer; it is tried now and then, so that what
     /// is known of it does not grow old.
     Probe,
-    /// As the operation before it: a few go the same way together.
+    /// As the operation before it: a few take the same route together.
     SameRun,
 }
 
 impl Why {
     /// In words.
+    ///
+    /// ```
+    /// # use remora_client_core::Why;
+    /// assert_eq!(Why::Untried.text(), "not tried yet");
+    /// ```
     pub const fn text(self) -> &'static str {
         match self {
             Self::Given => "the path was given",
@@ -60,7 +71,7 @@ impl Why {
 /// What was decided for one operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decision {
-    /// The way to take.
+    /// The route to take.
     pub route: Route,
     /// Why.
     pub why: Why,
@@ -99,6 +110,6 @@ pub struct Spent {
     pub elapsed_ns: u64,
     /// Nodes that crossed the fabric, if it read.
     pub reads: u64,
-    /// The share of it, 0 to 1, that was read in vain, and asked for after all.
+    /// The share of it, 0 to 1, that was read without a result, and asked for after all.
     pub in_vain: f32,
 }

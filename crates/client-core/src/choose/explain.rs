@@ -7,6 +7,7 @@ use std::fmt;
 
 /// What was expected of an operation, what was done and what it took.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Explanation {
     /// What decided.
     pub policy: Policy,

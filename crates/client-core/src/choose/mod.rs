@@ -1,7 +1,7 @@
 //! Ask or read? Decided for each operation, from counters alone.
 //!
 //! Nothing here reads a clock, a network or a generator of its own: the same
-//! calls with the same arguments decide the same, whoever makes them.
+//! calls with the same arguments decide the same, in any thread.
 //!
 //! What it keeps true:
 //! * changes never come here: they go to the server (Catfish 4.1, A15);

@@ -2,6 +2,7 @@
 
 /// How [`Path::Choose`](crate::Path::Choose) is decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Policy {
     /// Always asks.
     Ask,
@@ -28,6 +29,11 @@ impl Policy {
         [Self::Ask, Self::Read, Self::CatfishLiteral, Self::CatfishKeep, Self::Pointer, Self::Cost];
 
     /// The name in commands and reports.
+    ///
+    /// ```
+    /// # use remora_client_core::Policy;
+    /// assert_eq!(Policy::CatfishKeep.name(), "catfish-keep");
+    /// ```
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ask => "ask",

@@ -35,8 +35,8 @@ const OWN_TIME_NS: f32 = 64e6;
 /// ... and over so much of any time, ns: a way that was left because some slices
 /// were lost is gone again soon, whether it was its own fault or the machine's.
 const ANY_TIME_NS: f32 = 250e6;
-/// No way is thought to take more times longer than it counts for: where one is
-/// that much faster, slices that any thread loses turn nobody round.
+/// No route is thought to take more times longer than it counts for: where one is that much
+/// faster, slices that any thread loses do not change the decision.
 const MOST: f32 = 4.0;
 
 impl Tail {

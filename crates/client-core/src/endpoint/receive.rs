@@ -1,13 +1,13 @@
 //! Waiting for replies, alone at a ring set or with other threads.
 //!
-//! Whoever waits tries to take the lane's receiver. Who has it polls the ring,
-//! keeps its own reply and delivers the others; who has it not watches its
-//! inbox. Who has polled long enough sleeps: one thread in the kernel, for
-//! all that stand at the set, the others on their inboxes. What it keeps true, so that no wake-up
-//! is lost:
+//! A thread that waits tries to take the lane's receiver. The thread that has it polls the
+//! ring, keeps its own replies and delivers the others' into their inboxes; a thread without
+//! it watches its own inbox. A thread that has polled long enough sleeps: one in the kernel,
+//! for all that stand at the set, the others on their inboxes. What it keeps true, so that no
+//! wake-up is lost:
 //! * while a thread is parked, another sleeps in the kernel for it or has
 //!   been nudged to do so: the parking thread announces itself and then looks
-//!   for the sleeper's lock once more, the sleeper gives the lock back and then
+//!   for the sleeper's lock once more; the sleeper gives the lock back and then
 //!   looks for parked threads;
 //! * the thread in the kernel went there only after a look at every lane that
 //!   a reply is due in, with no other thread at its receiver, and then into its own inbox:
@@ -139,7 +139,7 @@ impl Endpoint {
 
     /// The next completion of the session's link, which has none at hand: an
     /// operation is under way, and over TCP it takes a while. Polls and sleeps
-    /// as one who waits for a reply does.
+    /// as a thread that waits for a reply does.
     #[cold]
     pub(super) fn await_completion(&mut self) -> Result<Completion, Error> {
         let connection = Arc::clone(&self.connection);
@@ -298,7 +298,7 @@ impl Endpoint {
             pushed?;
         }
         let Some(mut sleep) = sleep else { return Ok(()) };
-        // Whoever nudged wanted somebody here.
+        // The thread that nudged wanted another one here.
         self.inbox.take_nudge();
         let slept = self.sleep_for_all(shard, &mut sleep, timeout);
         drop(sleep);
@@ -420,7 +420,7 @@ impl AtRing<'_> {
         if !is_own {
             self.deliver(id)?;
         }
-        // Not before its session has it: who sleeps for all looks at this ring for as long
+        // Not before its session has it: the thread that sleeps for all looks at this ring for as long
         // as a reply is due in it, and into its inbox afterwards.
         if is_last {
             self.lane.outstanding.fetch_sub(1, Ordering::Release);

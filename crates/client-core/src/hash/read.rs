@@ -210,7 +210,7 @@ fn doubted(
 ) -> Result<Option<Tried>, Error> {
     let now_ns = endpoint.now()?;
     if !endpoint.lease.holds(now_ns) {
-        cost.right_lapsed = 1;
+        cost.read_lease_lapsed = 1;
         return Ok(Some(Tried::Concluded(Reading::Ask)));
     }
     let has_expired = endpoint.lease.may_have_expired(expires_at_ms, now_ns);

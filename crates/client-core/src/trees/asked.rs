@@ -60,9 +60,6 @@ impl TreeSearcher {
     }
 
     /// What is in a tree; `None` if there is none of that name.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn tree_info(
         &mut self,
         core: &mut Core,
@@ -198,20 +195,12 @@ impl TreeSearcher {
         mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<(Counts, u64), Error> {
         let request = command.request().map_err(Error::Refused)?;
-        let ticket = core.send_to(shard, &Command::Of { key: name, request })?;
-        let mut counts = Counts::default();
-        // Bounded by the bytes that a search may give.
-        loop {
-            let answer = core.collect(shard, ticket)?;
-            let answer = core.accepted(answer)?;
-            counts.add(&answer.counts);
-            if !take(answer.value.map_or(&[][..], |(from, to)| core.in_reply((from, to)))) {
-                return Err(core.asker.endpoint.end(Error::Protocol("a part of an object")));
-            }
-            if !answer.is_followed {
-                return Ok((counts, answer.number.max(0) as u64));
-            }
-        }
+        let whole = |part: &[u8]| match take(part) {
+            true => Ok(()),
+            false => Err(Error::Protocol("a part of an object")),
+        };
+        let answer = core.ask_in_parts(shard, name, request, whole)?;
+        Ok((answer.counts, answer.number.max(0) as u64))
     }
 
     /// Asks for the ids of those objects in `self.found` whose words are none;

@@ -9,6 +9,7 @@ use remora_protocol::tree::{Fields, ObjectId};
 
 /// What a search found.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct TreeFound<'s> {
     /// The objects: of a window in no order, else the nearest first. Valid
     /// until the session is used again. An object's word is its id, if that is an
@@ -38,6 +39,7 @@ impl<'s> TreeFound<'s> {
 
 /// What a refined search found.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RefinedFound<'s> {
     /// The objects, in no order, as in [`crate::TreeFound`]. Valid until the
     /// session is used again.
@@ -63,6 +65,7 @@ impl<'s> RefinedFound<'s> {
 
 /// How many objects a refined search counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct RefinedCount {
     /// The objects that fit.
     pub objects: u64,
@@ -74,6 +77,7 @@ pub struct RefinedCount {
 
 /// An object: where it is, and what it carries.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct TreeObject<'s> {
     /// Where it is.
     pub rect: Rect,

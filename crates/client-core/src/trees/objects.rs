@@ -18,9 +18,6 @@ use zerocopy::FromBytes;
 
 impl TreeSearcher {
     /// Makes an empty tree. False if there is one of that name.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn create_tree(
         &mut self,
         core: &mut Core,
@@ -32,17 +29,11 @@ impl TreeSearcher {
     }
 
     /// Removes a tree with all its objects. Whether it was there.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn drop_tree(&mut self, core: &mut Core, name: &[u8]) -> Result<bool, Error> {
         Ok(self.ask_tree(core, name, TreeCommand::Drop)?.number == 1)
     }
 
     /// A view of a tree, to search it; `None` if there is none of that name.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn open_tree(
         &mut self,
         core: &mut Core,
@@ -100,9 +91,6 @@ impl TreeSearcher {
     }
 
     /// Removes an object. Whether it was there.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn remove_place<'a>(
         &mut self,
         core: &mut Core,
@@ -113,9 +101,6 @@ impl TreeSearcher {
     }
 
     /// How many objects a window has.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn count_places(
         &mut self,
         core: &mut Core,
@@ -129,26 +114,6 @@ impl TreeSearcher {
     /// Adds an object, or changes the one with this id, at once for every reader.
     /// What is not said stays as it is, but for the geometry: without one the
     /// object is its rectangle. True if the object is new.
-    ///
-    /// ```no_run
-    /// # fn example(session: &mut remora_client_core::Session) -> Result<(), remora_client_core::Error> {
-    /// # let now_ms = 0;
-    /// use remora_client_core::{Expiry, Fields, PutObject, Rect};
-    ///
-    /// let here = Rect { min_x: 8.5, max_x: 8.5, min_y: 47.3, max_y: 47.3 };
-    /// let fields = Fields::encode([(&b"state"[..], &b"free"[..])]).expect("within the limits");
-    /// session.put_object(b"couriers", &PutObject {
-    ///     fields: Fields::parse(&fields),
-    ///     // Gone if it is not heard of for a minute.
-    ///     expiry: Expiry::At(now_ms + 60_000),
-    ///     ..PutObject::new("bike:4711", here)
-    /// })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn put_object(
         &mut self,
         core: &mut Core,
@@ -175,9 +140,6 @@ impl TreeSearcher {
     }
 
     /// An object; `None` if it is not there.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub(crate) fn place<'s, 'a>(
         &mut self,
         core: &'s mut Core,

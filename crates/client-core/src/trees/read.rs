@@ -105,7 +105,7 @@ impl TreeSearcher {
         core.meter = before;
         cost.round_trips += spent.round_trips;
         cost.bytes += spent.bytes;
-        cost.right_lapsed += 1;
+        cost.read_lease_lapsed += 1;
         info.map(drop)
     }
 

@@ -70,7 +70,7 @@ impl TreeSearcher {
     }
 
     /// Counts the objects whose geometries fit, as [`TreeSearcher::search_refined`]
-    /// finds them; who asks is sent their number only.
+    /// finds them; a server that is asked sends their number only.
     ///
     /// # Errors
     /// See [`Error`]: the tree has gone.
@@ -117,7 +117,7 @@ impl TreeSearcher {
         if timing.route == Route::Read {
             read = self.refine_by_reads(core, tree, refine, most_reads, &mut cost)?;
             if read.is_none() {
-                cost.undecided += (cost.right_lapsed + cost.behind_writes == 0) as u64;
+                cost.undecided += (cost.read_lease_lapsed + cost.behind_writes == 0) as u64;
             }
         }
         let wasted = Counts { operations: 0, ..cost };
@@ -260,7 +260,7 @@ impl TreeSearcher {
         }
         unknown.extend(waiting.iter().map(|(object, _)| object.word));
         if !core.asker.endpoint.holds_lease()? {
-            cost.right_lapsed += 1;
+            cost.read_lease_lapsed += 1;
             return Ok(None);
         }
         compared.asked = !unknown.is_empty();

@@ -82,7 +82,7 @@ impl TreeSearcher {
                 return Ok(Searched { served_by, counts: cost, nodes_visited: walked.nodes });
             }
         }
-        cost.undecided += (cost.right_lapsed + cost.behind_writes == 0) as u64;
+        cost.undecided += (cost.read_lease_lapsed + cost.behind_writes == 0) as u64;
         self.search_asked(core, tree, query, Counts { operations: 0, ..cost })
     }
 }

@@ -32,6 +32,7 @@ impl Default for TreeRead {
 
 /// What has happened to the searches of a tree by READs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct TreeEvents {
     /// They began again, as entries had left a node.
     pub began_again: u64,

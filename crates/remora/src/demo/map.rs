@@ -122,6 +122,7 @@ fn via(session: &mut Session, window: &Rect, path: Path) -> anyhow::Result<&'sta
         ServedBy::Read => "read from memory",
         ServedBy::ReadAfter(_) => "read from memory, after retries",
         ServedBy::AskedAfterRead => "asked, as reading did not conclude",
+        _ => "served in another way",
     })
 }
 

@@ -249,9 +249,9 @@ impl SimClient {
     /// Something was found under a key, in a call that began then.
     fn got_from(&self, key: &[u8], began_ns: u64, via: ServedBy) {
         if self.world.node.borrow().had_failed(key, began_ns) {
-            let probe = match via {
-                ServedBy::Read | ServedBy::ReadAfter(_) => Probe::DiskFailedRead,
-                ServedBy::Asked | ServedBy::AskedAfterRead => Probe::DiskFailedAsked,
+            let probe = match via.is_read() {
+                true => Probe::DiskFailedRead,
+                false => Probe::DiskFailedAsked,
             };
             self.world.probes.borrow_mut().add(probe, 1);
         }

@@ -30,7 +30,7 @@ pub struct Costs {
     /// Cached pointers whose lease had ended.
     pub lease_expired: u64,
     /// Operations asked because the reading right had lapsed.
-    pub right_lapsed: u64,
+    pub read_lease_lapsed: u64,
     /// Operations asked to renew a lease.
     pub renewals: u64,
     /// Operations asked because a write before them was unanswered.
@@ -53,7 +53,7 @@ impl Costs {
             stale: combine(self.stale, other.stale),
             retries: combine(self.retries, other.retries),
             lease_expired: combine(self.lease_expired, other.lease_expired),
-            right_lapsed: combine(self.right_lapsed, other.right_lapsed),
+            read_lease_lapsed: combine(self.read_lease_lapsed, other.read_lease_lapsed),
             renewals: combine(self.renewals, other.renewals),
             behind_writes: combine(self.behind_writes, other.behind_writes),
             undecided: combine(self.undecided, other.undecided),

@@ -122,7 +122,7 @@ pub fn costs_of(session: &Session) -> Costs {
         stale: counts.stale,
         retries: counts.retries,
         lease_expired: counts.lease_expired,
-        right_lapsed: counts.right_lapsed,
+        read_lease_lapsed: counts.read_lease_lapsed,
         renewals: counts.renewals,
         behind_writes: counts.behind_writes,
         undecided: counts.undecided,
