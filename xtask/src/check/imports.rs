@@ -31,6 +31,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "client-core",
         &["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"],
     ),
+    ("client", &["client-core", "protocol", "geometry", "layout"]),
     (
         "sim",
         &[

@@ -1,0 +1,396 @@
+//! A session: operations on keys of any type, and handles for those of one type.
+
+use crate::error::Error;
+use crate::time::{after, from_unix_ms, to_unix_ms};
+use crate::views::{HashViews, TreeViews};
+use remora_client_core as core;
+use remora_layout::kind::Kind;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, ExpireCondition};
+use std::time::{Duration, SystemTime};
+
+/// One thread's use of a connection. Operations take `&mut self`; what they lend is valid
+/// until the next operation.
+///
+/// A handle names a key of one type: [`Session::string`], [`Session::hash`],
+/// [`Session::tree`], [`Session::geo`]. The session keeps what it has learned of where hashes
+/// and trees lie, so that a handle costs nothing to make again.
+pub struct Session {
+    pub(crate) core: core::Session,
+    /// How values are fetched where a handle does not say otherwise.
+    pub(crate) path: core::Path,
+    pub(crate) hashes: HashViews,
+    pub(crate) trees: TreeViews,
+}
+
+/// When an expiry takes effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum ExpireWhen {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the key has no expiry.
+    IfNone,
+    /// Only if the key has one.
+    IfSome,
+    /// Only if it is later than the present one; none counts as infinite.
+    IfLater,
+    /// Only if it is earlier than the present one; none counts as infinite.
+    IfEarlier,
+}
+
+/// How long a key still lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ttl {
+    /// It never expires.
+    Never,
+    /// So long.
+    Left(Duration),
+}
+
+/// The type of what a key holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum KeyType {
+    /// A string.
+    String,
+    /// A hash.
+    Hash,
+    /// A tree of places.
+    Tree,
+    /// Members with positions on the globe.
+    Geo,
+    /// A type that this version of the client does not know.
+    Other,
+}
+
+impl KeyType {
+    pub(crate) fn of(kind: Kind) -> Self {
+        match kind.of_type() {
+            Kind::STRING => Self::String,
+            Kind::HASH => Self::Hash,
+            Kind::RTREE => Self::Tree,
+            Kind::GEO => Self::Geo,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
+        Self { core, path, hashes: HashViews::default(), trees: TreeViews::default() }
+    }
+
+    /// The value of a string key: [`StringKey::get`](crate::StringKey::get).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let got = session.get(b"place:2988507")?;
+    /// println!("{:?}, {:?}", got.value, got.served_by);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn get(&mut self, key: &[u8]) -> Result<core::Got<'_>, Error> {
+        self.core.get_as(key, self.path)
+    }
+
+    /// Sets a string key, which no longer expires: [`StringKey::set`](crate::StringKey::set).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.set(b"place:2988507", b"Paris")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.core.set(key, value, core::SetOptions::default()).map(drop).map_err(Error::from)
+    }
+
+    /// The values of several string keys. `each` is called once for each of them, in any
+    /// order, with its index, its value and how it was fetched. Pointers that are known are
+    /// read in one batch; the rest is walked to, or asked for, together. Gives what all of it
+    /// cost. Each value is of one moment; two of them may be of different moments.
+    ///
+    /// # Errors
+    /// See [`Error`]; `each` may have been called for some keys.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let keys: [&[u8]; 2] = [b"courier:7", b"courier:8"];
+    /// let counts = session.get_many(&keys, &mut |index, value, served_by| {
+    ///     println!("{index}: {value:?}, {served_by:?}");
+    /// })?;
+    /// println!("{} round trips", counts.round_trips);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        each: &mut core::Each<'_>,
+    ) -> Result<core::Counts, Error> {
+        Ok(self.core.get_batch(keys, self.path, each)?)
+    }
+
+    /// Sets several string keys. The requests are pipelined. Each is a write of its own:
+    /// another client may see some of them before the others.
+    ///
+    /// # Errors
+    /// See [`Error`]; some of the keys may have been set.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.set_many(&[(b"courier:7", b"free"), (b"courier:8", b"busy")])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_many(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        Ok(self.core.set_many(pairs)?)
+    }
+
+    /// Removes a key of any type. True if it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let was_there = session.remove(b"courier:7")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.del(key)?)
+    }
+
+    /// Whether a key of any type exists.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// if !session.exists(b"courier:7")? {
+    ///     session.set(b"courier:7", b"free")?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn exists(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.exists(key)?)
+    }
+
+    /// The type of what a key holds; `None` without the key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::KeyType;
+    ///
+    /// assert_ne!(session.key_type(b"couriers")?, Some(KeyType::String));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_type(&mut self, key: &[u8]) -> Result<Option<KeyType>, Error> {
+        let reply = self.core.ask(&Command::Type { key })?;
+        let is_there = reply.status == Status::Ok;
+        Ok(is_there.then(|| KeyType::of(Kind(reply.number as u8))))
+    }
+
+    /// Lets a key of any type expire after a time, by this machine's clock. False if there is
+    /// no such key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.expire(b"courier:7", std::time::Duration::from_secs(60))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expire(&mut self, key: &[u8], after_time: Duration) -> Result<bool, Error> {
+        self.expire_at(key, after(after_time), ExpireWhen::Always)
+    }
+
+    /// Lets a key of any type expire at a moment; one in the past removes it. False if there
+    /// is no such key, or the condition does not hold.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::ExpireWhen;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+    /// session.expire_at(b"courier:7", tomorrow, ExpireWhen::IfLater)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expire_at(
+        &mut self,
+        key: &[u8],
+        at: SystemTime,
+        when: ExpireWhen,
+    ) -> Result<bool, Error> {
+        let condition = match when {
+            ExpireWhen::Always => ExpireCondition::Always,
+            ExpireWhen::IfNone => ExpireCondition::IfNone,
+            ExpireWhen::IfSome => ExpireCondition::IfSome,
+            ExpireWhen::IfLater => ExpireCondition::IfLater,
+            ExpireWhen::IfEarlier => ExpireCondition::IfEarlier,
+        };
+        let command = Command::Expire { key, at_ms: to_unix_ms(at), condition };
+        Ok(self.core.ask(&command)?.number == 1)
+    }
+
+    /// Takes a key's expiry away. False if it had none, or is not there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.persist(b"courier:7")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn persist(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.ask(&Command::Persist { key })?.number == 1)
+    }
+
+    /// How long a key still lives, by the server's clock; `None` without the key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::Ttl;
+    ///
+    /// if let Some(Ttl::Left(time)) = session.ttl(b"courier:7")? {
+    ///     println!("gone in {time:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ttl(&mut self, key: &[u8]) -> Result<Option<Ttl>, Error> {
+        Ok(match self.core.ask(&Command::Ttl { key })?.number {
+            -1 => Some(Ttl::Never),
+            ms => u64::try_from(ms).ok().map(|ms| Ttl::Left(Duration::from_millis(ms))),
+        })
+    }
+
+    /// When a key expires; `None` if it never does, or is not there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// println!("{:?}", session.expires_at(b"courier:7")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expires_at(&mut self, key: &[u8]) -> Result<Option<SystemTime>, Error> {
+        Ok(self.core.expires_at(key)?.map(from_unix_ms))
+    }
+
+    /// How values are fetched from now on where a handle does not say otherwise.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) {
+    /// session.set_path(remora_client::Path::Read);
+    /// # }
+    /// ```
+    pub fn set_path(&mut self, path: core::Path) {
+        self.path = path;
+    }
+
+    /// What the session's operations have cost so far. [`Counts`](crate::Counts) says what
+    /// each number means.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let before = session.counts();
+    /// session.get(b"courier:7")?;
+    /// println!("{} round trips", session.counts().since(&before).round_trips);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counts(&self) -> core::Counts {
+        self.core.totals()
+    }
+
+    /// Switches explanations of operations with two routes on or off. Each then costs two
+    /// more looks at the clock.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.explain(true);
+    /// session.get(b"courier:7")?;
+    /// println!("{}", session.explanation().expect("a GET has two routes"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn explain(&mut self, explains: bool) {
+        self.core.explain(explains);
+    }
+
+    /// Which route the last operation took that has two, why, what was expected of each and
+    /// what it took. `None` unless [`Session::explain`] was called before it.
+    ///
+    /// ```no_run
+    /// # fn example(session: &remora_client::Session) {
+    /// if let Some(explanation) = session.explanation() {
+    ///     println!("{explanation}");
+    /// }
+    /// # }
+    /// ```
+    pub fn explanation(&self) -> Option<core::Explanation> {
+        self.core.explanation()
+    }
+
+    /// Process id of the server.
+    ///
+    /// ```no_run
+    /// # fn example(session: &remora_client::Session) {
+    /// println!("process {}", session.server_pid());
+    /// # }
+    /// ```
+    pub fn server_pid(&self) -> u32 {
+        self.core.server_pid()
+    }
+
+    /// The busy share of the server's shards in parts per million, as the last heartbeat told
+    /// it; `None` before the first one.
+    ///
+    /// ```no_run
+    /// # fn example(session: &remora_client::Session) {
+    /// if session.server_utilisation_ppm().is_some_and(|ppm| ppm > 950_000) {
+    ///     println!("the server is busy");
+    /// }
+    /// # }
+    /// ```
+    pub fn server_utilisation_ppm(&self) -> Option<u32> {
+        self.core.server_utilisation_ppm()
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Session").field(&self.core).finish()
+    }
+}
