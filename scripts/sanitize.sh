@@ -46,7 +46,7 @@ remora-ring   --test rings -- --skip over_many_laps --skip no_bytes
 remora-index  --test rtree_walks -- threads_search
 remora-index  --test rtree_cursor -- what_is_there
 remora-engine --test readers
-remora-client --lib right::tests
+remora-client-core --lib read_lease::tests
 '
 planted='remora-arena --features plants --test publication -- planted_plain_copy'
 

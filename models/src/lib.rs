@@ -13,16 +13,16 @@ use std::sync::atomic::Ordering;
 
 #[path = "../../crates/fabric/src/shm/asleep.rs"]
 pub mod asleep;
-#[path = "../../crates/client/src/combine.rs"]
+#[path = "../../crates/client-core/src/combine.rs"]
 pub mod combine;
 #[path = "../../crates/server/src/mail_queues.rs"]
 pub mod mail_queues;
 #[path = "../../crates/fabric/src/shm/mark.rs"]
 pub mod mark;
-#[path = "../../crates/client/src/pointer_cache.rs"]
+#[path = "../../crates/client-core/src/pointer_cache.rs"]
 #[allow(dead_code, reason = "only its entry is modelled")]
 mod pointer_cache;
-#[path = "../../crates/client/src/pointer_table.rs"]
+#[path = "../../crates/client-core/src/pointer_table.rs"]
 pub mod pointer_table;
 #[path = "../../crates/fabric/src/shm/ready.rs"]
 pub mod ready;

@@ -26,7 +26,7 @@ tests_of() {
 }
 conformance=$(tests_of remora-fabric conformance) || exit 1
 verbs=$(tests_of remora-fabric security stranger reasons objects assumptions polling | tr '\n' ' ') || exit 1
-large=$(tests_of remora-client data_buffers) || exit 1
+large=$(tests_of remora-client-core data_buffers) || exit 1
 many=$(tests_of remora-tests many) || exit 1
 
 # Each line: name | options for run.sh | script and its arguments

@@ -1,7 +1,7 @@
 //! `remora import` and `remora export` against a server.
 
 use crate::{Finished, ServerProcess, remora, run};
-use remora_client::{Predicate, Query, Rect};
+use remora_client_core::{Predicate, Query, Rect};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tempfile::TempDir;
@@ -64,7 +64,7 @@ impl FileBed {
         let window = Rect::new(f64::MIN, f64::MAX, f64::MIN, f64::MAX).unwrap();
         let query = Query::Window { window, predicate: Predicate::Within };
         let found = session
-            .search_tree(&mut view, &query, remora_client::Path::Read)
+            .search_tree(&mut view, &query, remora_client_core::Path::Read)
             .unwrap()
             .objects
             .to_vec();

@@ -10,7 +10,7 @@ pub fn own_config(socket: &Path) -> Config {
         fabric_address: None,
         rdma_devices: Vec::new(),
         rdma_packets: Packets::default(),
-        transport: remora_client::Wanted::Auto,
+        transport: remora_client_core::Wanted::Auto,
         shards: 2,
         max_memory_bytes: 8 << 20,
         buckets: 0,

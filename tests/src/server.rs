@@ -3,7 +3,7 @@
 use crate::binary::{remora, remora_with_open_files};
 use crate::resp::Resp;
 use crate::wait::{DEADLINE, wait_for};
-use remora_client::{Options, Session, Wake};
+use remora_client_core::{Options, Session, Wake};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

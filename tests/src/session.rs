@@ -1,7 +1,7 @@
 //! Clients whose results do not depend on how busy the machine is.
 
 use crate::wait::{DEADLINE, wait_for};
-use remora_client::{Options, Policy, Session};
+use remora_client_core::{Options, Policy, Session};
 use std::time::Duration;
 
 /// The default options, with time-outs that a busy machine does not miss.
@@ -27,8 +27,8 @@ pub fn long_leases() -> Options {
 /// taken again then; it must be one that can be.
 pub fn while_right_lapses<T>(session: &mut Session, mut step: impl FnMut(&mut Session) -> T) -> T {
     wait_for("the reading right holds during a step", || {
-        let before = session.totals().right_lapsed;
+        let before = session.totals().read_lease_lapsed;
         let done = step(session);
-        (session.totals().right_lapsed == before).then_some(done)
+        (session.totals().read_lease_lapsed == before).then_some(done)
     })
 }

@@ -1,7 +1,7 @@
 //! Batches of GETs: the answers of as many single ones, and their cost in fewer
 //! trips.
 
-use remora_client::{Counts, Options, Path, Session, SetOptions, Via, Wake};
+use remora_client_core::{Counts, Options, Path, ServedBy, Session, SetOptions, Wake};
 use remora_protocol::{Condition, Expiry};
 use remora_tests::{ServerProcess, long_leases, wait_for, wait_until, while_right_lapses};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,7 +26,7 @@ fn set(session: &mut Session, numbers: impl Iterator<Item = u32>, round: u32) {
     }
 }
 
-type Answers = Vec<(Option<Vec<u8>>, Via)>;
+type Answers = Vec<(Option<Vec<u8>>, ServedBy)>;
 
 /// Each key's answer, which comes once, and the cost of all.
 fn batch(session: &mut Session, keys: &[Vec<u8>], path: Path) -> (Answers, Counts) {
@@ -42,7 +42,8 @@ fn batch(session: &mut Session, keys: &[Vec<u8>], path: Path) -> (Answers, Count
     let answers: Answers = answers.into_iter().map(|answer| answer.expect("answered")).collect();
     assert_eq!(counts.operations, keys.len() as u64);
     assert_eq!(counts.read + counts.asked, counts.operations);
-    let read = answers.iter().filter(|(_, via)| matches!(via, Via::Read | Via::ReadAfter(_)));
+    let read =
+        answers.iter().filter(|(_, via)| matches!(via, ServedBy::Read | ServedBy::ReadAfter(_)));
     assert_eq!(counts.read, read.count() as u64);
     (answers, counts)
 }
@@ -54,7 +55,7 @@ fn singles(session: &mut Session, keys: &[Vec<u8>], path: Path) -> (Answers, Cou
         let got = session.get(key, path).unwrap();
         counts.add(&got.counts);
         most_trips = most_trips.max(got.counts.round_trips);
-        (got.value.map(<[u8]>::to_vec), got.via)
+        (got.value.map(<[u8]>::to_vec), got.served_by)
     });
     let answers = answers.collect();
     (answers, counts, most_trips)
@@ -76,6 +77,11 @@ fn cold(server: &ServerProcess) -> Session {
     session
 }
 
+fn with_trips(mut counts: Counts, round_trips: u64) -> Counts {
+    counts.round_trips = round_trips;
+    counts
+}
+
 #[test]
 fn by_pointers_a_batch_is_one_trip() {
     let server = server();
@@ -87,10 +93,10 @@ fn by_pointers_a_batch_is_one_trip() {
             (batch(session, &keys(), path), singles(session, &keys(), path))
         });
         assert_eq!(many.0, answers);
-        assert_eq!(many.1, Counts { round_trips: 1, ..counts });
+        assert_eq!(many.1, with_trips(counts, 1));
         assert_eq!((counts.hits, counts.nodes), (KEYS as u64, KEYS as u64));
         for (number, (found, via)) in (0..).zip(many.0) {
-            assert_eq!((found, via), (Some(value(number, 0)), Via::Read));
+            assert_eq!((found, via), (Some(value(number, 0)), ServedBy::Read));
         }
     }
 }
@@ -105,12 +111,13 @@ fn without_pointers_a_batch_walks_in_step_or_asks() {
         let mut session = cold(&server);
         let many = batch(&mut session, &keys(), Path::Read);
         let single = singles(&mut cold(&server), &keys(), Path::Read);
-        (many.1.right_lapsed + single.1.right_lapsed == 0).then_some((session, many, single))
+        (many.1.read_lease_lapsed + single.1.read_lease_lapsed == 0)
+            .then_some((session, many, single))
     });
     let (mut session, many, (answers, counts, most_trips)) = both;
     assert_eq!((counts.asked, counts.retries), (0, 0));
     assert_eq!(many.0, answers);
-    assert_eq!(many.1, Counts { round_trips: most_trips, ..counts });
+    assert_eq!(many.1, with_trips(counts, most_trips));
     // What it found it knows from now on.
     let (_, again) =
         while_right_lapses(&mut session, |session| batch(session, &keys(), Path::Choose));
@@ -119,7 +126,7 @@ fn without_pointers_a_batch_walks_in_step_or_asks() {
         let (asked, counts) = batch(&mut cold(&server), &keys(), path);
         assert_eq!((counts.asked, counts.hits, counts.nodes), (KEYS as u64, 0, 0));
         for (number, (found, via)) in (0..).zip(asked) {
-            assert_eq!((found, via), (Some(value(number, 0)), Via::Asked));
+            assert_eq!((found, via), (Some(value(number, 0)), ServedBy::Asked));
         }
     }
 }
@@ -143,7 +150,7 @@ fn what_was_overwritten_or_is_absent_is_asked_for() {
             let is_new = number % 3 == 0;
             let expected = value(number, if is_new { round } else { 0 });
             assert_eq!(found.as_ref(), Some(&expected));
-            assert!(!is_new || *via != Via::Read);
+            assert!(!is_new || *via != ServedBy::Read);
         }
         assert_eq!(answers[KEYS as usize].0, None);
     }

@@ -49,7 +49,7 @@ fn count(report: &serde_json::Value, name: &str) -> u64 {
 /// What was asked for, but for what a reading right that lapsed on a busy machine
 /// was asked for.
 fn asked_in_time(report: &serde_json::Value) -> u64 {
-    count(report, "asked") - count(report, "right_lapsed")
+    count(report, "asked") - count(report, "read_lease_lapsed")
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn cached_reads_take_one_round_trip_each() {
     // A few pointers may have been pushed out of the cache by others; and a READ
     // that comes too late is asked for after all.
     let trips = report["round_trips_per_op"].as_f64().unwrap() * 20_000.0;
-    assert!(trips - (count(&report, "right_lapsed") as f64) < 21_000.0, "{report}");
+    assert!(trips - (count(&report, "read_lease_lapsed") as f64) < 21_000.0, "{report}");
     assert!(count(&report, "hits") > 19_000, "{report}");
 }
 

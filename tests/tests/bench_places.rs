@@ -131,10 +131,10 @@ fn sums_are_those_of_brute_force_on_every_way() {
         // Nobody writes; but on a machine that is too busy for heartbeats the
         // right to read lapses, and is renewed a few times before it is asked.
         match is_read {
-            true => assert!(count("asked") <= count("right_lapsed"), "{way}: {counts}"),
+            true => assert!(count("asked") <= count("read_lease_lapsed"), "{way}: {counts}"),
             false => assert_eq!(count("asked"), searched, "{way}"),
         }
-        assert!(count("retries") <= count("right_lapsed"), "{way}");
+        assert!(count("retries") <= count("read_lease_lapsed"), "{way}");
         assert!(count("round_trips") >= searched / 2, "{way}: {counts}");
     }
 }
@@ -148,7 +148,7 @@ fn the_paper_s_searches_find_what_is_to_be_expected() {
     assert!((1.2..1.34).contains(&results), "{results}");
     let count = |name: &str| report[name].as_u64().unwrap();
     assert_eq!(count("asked") + count("read"), 20_000);
-    assert!(count("asked") <= count("right_lapsed"), "{report}");
+    assert!(count("asked") <= count("read_lease_lapsed"), "{report}");
     assert_eq!((&report["tree_height"], &report["wrong"]), (&4.into(), &0.into()));
     let visited = report["nodes_visited_per_op"].as_f64().unwrap();
     assert!(visited >= 4.0 && visited > report["nodes_read_per_op"].as_f64().unwrap());
@@ -212,7 +212,7 @@ fn searches_and_inserts_go_side_by_side() {
         // A tenth are inserts, which are asked; the seed decides which. A search
         // that is asked too has found torn nodes, or its right has lapsed.
         let count = |name: &str| report[name].as_u64().unwrap();
-        let (asked, disturbed) = (count("asked"), count("retries") + count("right_lapsed"));
+        let (asked, disturbed) = (count("asked"), count("retries") + count("read_lease_lapsed"));
         match way {
             "--path ask" | "--path resp" => assert_eq!(asked, 4001, "{way}"),
             // How many searches are asked is a matter of what they cost.

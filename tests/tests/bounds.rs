@@ -1,7 +1,7 @@
 //! Sessions at their bounds: sizes, full memory, wrap-around, expiry, flush,
 //! and what one session sees of another.
 
-use remora_client::{Counts, Error, Options, Path, Session, SetOptions, Via, Wake};
+use remora_client_core::{Counts, Error, Options, Path, ServedBy, Session, SetOptions, Wake};
 use remora_layout::limits::{
     MAX_INLINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, RING_BYTES, STREAM_BYTES,
 };
@@ -31,9 +31,9 @@ fn session(server: &ServerProcess) -> Session {
 }
 
 /// A GET of `k`: its value, how it was served, and what it cost.
-fn get(session: &mut Session, path: Path) -> (Option<Vec<u8>>, Via, Counts) {
+fn get(session: &mut Session, path: Path) -> (Option<Vec<u8>>, ServedBy, Counts) {
     let got = session.get(b"k", path).unwrap();
-    (got.value.map(<[u8]>::to_vec), got.via, got.counts)
+    (got.value.map(<[u8]>::to_vec), got.served_by, got.counts)
 }
 
 #[test]
@@ -44,10 +44,10 @@ fn a_key_is_asked_then_read() {
     assert!(session.get(b"k", Path::Choose).unwrap().value.is_none());
     assert!(session.set(b"k", b"v", SetOptions::default()).unwrap());
     let (value, via, counts) = get(&mut session, Path::Ask);
-    assert_eq!((&value, via, counts.round_trips), (&old, Via::Asked, 1));
+    assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Asked, 1));
     let (value, via, counts) =
         while_right_lapses(&mut session, |session| get(session, Path::Choose));
-    assert_eq!((&value, via, counts.round_trips), (&old, Via::Read, 1));
+    assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Read, 1));
     assert_eq!((counts.hits, counts.nodes), (1, 1));
     // Another session has no pointer: bucket, then record. Asking for
     // anything first gives it the reading right.
@@ -55,20 +55,20 @@ fn a_key_is_asked_then_read() {
         let mut other = self::session(&server);
         assert!(other.exists(b"k").unwrap());
         let got = get(&mut other, Path::Read);
-        (got.2.right_lapsed == 0).then_some((other, got))
+        (got.2.read_lease_lapsed == 0).then_some((other, got))
     });
-    assert_eq!((&value, via, counts.round_trips), (&old, Via::Read, 2));
+    assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Read, 2));
     let (_, via, counts) = while_right_lapses(&mut other, |other| get(other, Path::Read));
-    assert_eq!((via, counts.round_trips, counts.nodes), (Via::Read, 1, 1));
+    assert_eq!((via, counts.round_trips, counts.nodes), (ServedBy::Read, 1, 1));
     // An update makes its pointer stale: one wasted READ, then it asks.
     let (value, via, counts) = while_right_lapses(&mut other, |other| {
         session.set(b"k", b"w", SetOptions::default()).unwrap();
         get(other, Path::Choose)
     });
-    assert_eq!((&value, via, counts.stale), (&new, Via::AskedAfterRead, 1));
+    assert_eq!((&value, via, counts.stale), (&new, ServedBy::AskedAfterRead, 1));
     assert_eq!(counts.round_trips, 2);
     let (value, via, _) = while_right_lapses(&mut other, |other| get(other, Path::Choose));
-    assert_eq!((value, via), (new, Via::Read));
+    assert_eq!((value, via), (new, ServedBy::Read));
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn what_has_expired_is_never_read() {
         loop {
             let before = unix_ms();
             let got = session.get(&key, path).unwrap();
-            let (found, via) = (got.value.is_some(), got.via);
+            let (found, via) = (got.value.is_some(), got.served_by);
             let after = unix_ms();
             // One machine, one clock: before it has expired it is there,
             // afterwards it is not. The server's clock is cut to ms and may
@@ -297,7 +297,7 @@ fn what_has_expired_is_never_read() {
             } else if before > at + 1 {
                 assert!(!found, "read {} ms late by {via:?}", before - at);
             }
-            read += (found && via == Via::Read) as u32;
+            read += (found && via == ServedBy::Read) as u32;
             if before > at + 20 {
                 break;
             }
@@ -315,7 +315,7 @@ fn a_shortened_expiry_holds_for_cached_pointers_too() {
     let mut session = session(&server);
     session.set(b"k", b"v", SetOptions::default()).unwrap();
     let (_, via, _) = while_right_lapses(&mut session, |session| get(session, Path::Read));
-    assert_eq!(via, Via::Read);
+    assert_eq!(via, ServedBy::Read);
     let mut resp = server.resp();
     assert_eq!(resp.call("PEXPIRE k 60"), Value::Integer(1));
     let since = Instant::now();

@@ -2,9 +2,9 @@
 //! each policy goes the ways that it is said to go, and each operation can be
 //! explained.
 
-use remora_client::{
-    Coordination, Options, Path, Policy, Predicate, Query, Rect, Session, SetOptions, TreeSettings,
-    Via, Wanted, Way, Why,
+use remora_client_core::{
+    ConcurrencyLimit, Options, Path, Policy, Predicate, Query, Rect, Route, ServedBy, Session,
+    SetOptions, TreeSettings, Wanted, Why,
 };
 use remora_tests::{Random, ServerProcess, long_leases, wait_until};
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ fn operate(session: &mut Session, operations: u64, seed: u64) -> (u64, u64) {
                 let keys: Vec<Vec<u8>> = numbers.iter().map(|&number| key(number)).collect();
                 let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let mut seen = BTreeSet::new();
-                let each = &mut |index: usize, value: Option<&[u8]>, _: Via| {
+                let each = &mut |index: usize, value: Option<&[u8]>, _: ServedBy| {
                     let number = numbers[index];
                     let expected = (number < 200).then(|| number.to_le_bytes());
                     assert_eq!(value, expected.as_ref().map(|bytes| &bytes[..]), "{number}");
@@ -109,6 +109,7 @@ fn no_policy_changes_an_answer() {
                 Policy::Cost | Policy::Pointer => assert!(asked > 0 && read > 0),
                 // They ask a server that is not busy.
                 Policy::CatfishLiteral | Policy::CatfishKeep => assert!(asked > 0),
+                other => panic!("{other:?} promises nothing here"),
             }
         }
     }
@@ -128,10 +129,10 @@ fn by_the_papers_rule_a_server_that_says_that_it_is_busy_is_read() {
         // Gives whether it was read. A heartbeat may come during the lookup.
         let mut look_up = || {
             was_busy |= session.server_utilisation_ppm().is_some_and(|ppm| ppm > 950_000);
-            let via = session.get(b"key", Path::Choose).unwrap().via;
+            let via = session.get(b"key", Path::Choose).unwrap().served_by;
             was_busy |= session.server_utilisation_ppm().is_some_and(|ppm| ppm > 950_000);
-            assert!(via == Via::Asked || was_busy, "read before the server was busy");
-            via != Via::Asked
+            assert!(via == ServedBy::Asked || was_busy, "read before the server was busy");
+            via != ServedBy::Asked
         };
         for _ in 0..30 {
             std::thread::sleep(Duration::from_millis(2));
@@ -174,14 +175,14 @@ fn operations_are_explained() {
         let mut ways = [0, 0];
         for round in 0..400u64 {
             let via = match round % 2 {
-                0 => session.search_tree(&mut tree, &window(3, 9), Path::Choose).unwrap().via,
-                _ => session.get(&key(round % 100), Path::Choose).unwrap().via,
+                0 => session.search_tree(&mut tree, &window(3, 9), Path::Choose).unwrap().served_by,
+                _ => session.get(&key(round % 100), Path::Choose).unwrap().served_by,
             };
             let said = session.explanation().unwrap();
-            assert_eq!((said.policy, said.via), (policy, via));
+            assert_eq!((said.policy, said.served_by), (policy, via));
             assert!(said.actual_ns > 0);
-            let was_asked = via == Via::Asked;
-            assert_eq!(said.way == Way::Ask, was_asked, "{said}");
+            let was_asked = via == ServedBy::Asked;
+            assert_eq!(said.route == Route::Ask, was_asked, "{said}");
             assert_eq!(
                 said.why == Why::Policy,
                 !matches!(policy, Policy::Cost | Policy::CatfishLiteral | Policy::CatfishKeep),
@@ -211,7 +212,7 @@ fn keys_that_are_absent_are_asked_for_after_reading() {
     fill(&mut server.session());
     let mut session = server.session_with(&options(Wanted::Shm, Policy::Read));
     session.explain(true);
-    assert_eq!(session.get(&key(1000), Path::Choose).unwrap().via, Via::AskedAfterRead);
+    assert_eq!(session.get(&key(1000), Path::Choose).unwrap().served_by, ServedBy::AskedAfterRead);
     let said = session.explanation().unwrap().to_string();
     assert!(said.ends_with("did not conclude: both count as reading"), "{said}");
 }
@@ -222,13 +223,14 @@ fn walks_take_turns() {
     let server = ServerProcess::start(&FLAGS);
     fill(&mut server.session());
     let client = |coordination| {
-        let options = Options { coordination, ..options(Wanted::Tcp, Policy::Read) };
-        remora_client::Client::connect(&server.socket(), &options).unwrap()
+        let options =
+            Options { concurrency_limit: coordination, ..options(Wanted::Tcp, Policy::Read) };
+        remora_client_core::Client::connect(&server.socket(), &options).unwrap()
     };
     for (coordination, limit) in [
-        (Coordination::AtMost(1), Some(1)),
-        (Coordination::Off, None),
-        (Coordination::Auto, Some(2)),
+        (ConcurrencyLimit::AtMost(1), Some(1)),
+        (ConcurrencyLimit::Off, None),
+        (ConcurrencyLimit::Auto, Some(2)),
     ] {
         let client = client(coordination);
         assert_eq!(client.walks_at_a_time(), limit);

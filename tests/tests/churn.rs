@@ -2,7 +2,7 @@
 //! removed and expired by RESP and by rings. Memory is bounded from above by
 //! what was allowed and never runs out as long as what is alive fits.
 
-use remora_client::{Path, Session, SetOptions};
+use remora_client_core::{Path, Session, SetOptions};
 use remora_protocol::{Condition, Expiry};
 use remora_tests::proc::resident_kib;
 use remora_tests::{Random, Resp, ServerProcess, Value};

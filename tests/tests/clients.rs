@@ -1,7 +1,7 @@
 //! Clients that die in the middle, never read, or lie: the server ends their
 //! sessions, and the others are served on.
 
-use remora_client::{ConnectError, Path, Session, SetOptions};
+use remora_client_core::{ConnectError, Path, Session, SetOptions};
 use remora_fabric::shm;
 use remora_layout::frame::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, first_word};
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal};

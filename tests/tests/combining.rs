@@ -2,7 +2,9 @@
 //! thread waits for another to send, few for one that copies, and frames of several leave
 //! by one doorbell.
 
-use remora_client::{Client, Error, Options, Path, SendCounts, Session, SetOptions, Wake, Wanted};
+use remora_client_core::{
+    Client, Error, Options, Path, SendCounts, Session, SetOptions, Wake, Wanted,
+};
 use remora_layout::limits::RING_BYTES;
 use remora_protocol::Command;
 use remora_tests::{ServerProcess, wait_until};

@@ -1,6 +1,6 @@
 //! A server over its limit of memory, with each setting of `eviction`.
 
-use remora_client::{Error, Path, SetOptions};
+use remora_client_core::{Error, Path, SetOptions};
 use remora_protocol::message::Status;
 use remora_tests::{ServerProcess, Value, wait_until};
 
@@ -50,7 +50,7 @@ fn with_eviction_writes_go_on_and_what_is_there_is_right() {
     const HOT: u32 = 200;
     let server = ServerProcess::start(&["--shards=1", LIMIT, "--eviction=s3-fifo"]);
     let (mut session, mut resp) = (server.session(), server.resp());
-    let set = |session: &mut remora_client::Session, number: u32| {
+    let set = |session: &mut remora_client_core::Session, number: u32| {
         let done = session.set(&number.to_le_bytes(), &value_of(number), SetOptions::default());
         assert_eq!(done, Ok(true), "{number}");
     };

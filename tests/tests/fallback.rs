@@ -1,7 +1,7 @@
 //! What a client says when `auto` does not get shared memory. One test: what
 //! has been said once in a process is not said again in it.
 
-use remora_client::{Options, Session, Wanted};
+use remora_client_core::{Options, Session, Wanted};
 use remora_tests::{ServerProcess, Value};
 use std::io::Write;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! The index grows under readers: a session that connected to an empty server,
 //! and the server's other threads, follow without asking.
 
-use remora_client::{Options, Path, SetOptions, Wake};
+use remora_client_core::{Options, Path, SetOptions, Wake};
 use remora_tests::{ServerProcess, Value};
 
 const KEYS: u32 = 60_000;
@@ -19,7 +19,7 @@ fn value(number: u32) -> [u8; 32] {
 }
 
 /// Sets keys `from..to`.
-fn load(session: &mut remora_client::Session, from: u32, to: u32) {
+fn load(session: &mut remora_client_core::Session, from: u32, to: u32) {
     let keys: Vec<[u8; 16]> = (from..to).map(key).collect();
     let values: Vec<[u8; 32]> = (from..to).map(value).collect();
     let pairs: Vec<(&[u8], &[u8])> =
@@ -50,7 +50,7 @@ fn a_session_with_an_old_view_refreshes_it_and_reads_on() {
     println!("one by one: {totals:?}");
     assert_eq!(totals.operations, totals.read + totals.asked);
     // A right that lapsed on a busy machine may send some to the owner.
-    assert_eq!(totals.asked, totals.right_lapsed + totals.undecided, "{totals:?}");
+    assert_eq!(totals.asked, totals.read_lease_lapsed + totals.undecided, "{totals:?}");
     assert!(totals.undecided <= 2, "{totals:?}");
     assert_eq!(totals.retries, 1, "told once, and the view holds from then on");
     let trips = totals.round_trips - totals.nodes - totals.asked;
@@ -70,7 +70,7 @@ fn a_session_with_an_old_view_refreshes_it_and_reads_on() {
     let totals = late.totals();
     println!("in batches: {totals:?}");
     assert_eq!(seen, KEYS);
-    assert_eq!(totals.asked, totals.right_lapsed + totals.undecided, "{totals:?}");
+    assert_eq!(totals.asked, totals.read_lease_lapsed + totals.undecided, "{totals:?}");
     assert!(totals.undecided <= 2, "{totals:?}");
     assert!(totals.retries <= BATCH as u64, "only the first batch is told: {totals:?}");
 }
@@ -102,7 +102,7 @@ fn readers_follow_while_the_table_grows_and_empties() {
     }
     let totals = reader.totals();
     println!("{totals:?}");
-    assert_eq!(totals.asked, totals.right_lapsed + totals.undecided, "{totals:?}");
+    assert_eq!(totals.asked, totals.read_lease_lapsed + totals.undecided, "{totals:?}");
     assert!(totals.undecided <= 5, "{totals:?}");
     assert!(totals.retries >= 5, "the view was renewed again and again: {totals:?}");
     let read = resp.info("optimistic_reads") - before;

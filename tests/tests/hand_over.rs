@@ -4,7 +4,7 @@
 //! for all leaves without letting another take its place.
 
 use remora_arena::{Mapping, Words};
-use remora_client::{Client, Error, Options, Wake};
+use remora_client_core::{Client, Error, Options, Wake};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, TcpLink};
 use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use remora_layout::limits::MAX_RING_SETS;

@@ -1,7 +1,7 @@
 //! Hashes over RESP as Redis answers, and read by clients: small and large ones,
 //! cached and cold, beside writers that replace and remove them.
 
-use remora_client::{Error, Path, Session, Via};
+use remora_client_core::{Error, Path, ServedBy, Session};
 use remora_front::Value as Front;
 use remora_front::resp::ParsedValue;
 use remora_protocol::message::Status;
@@ -324,7 +324,11 @@ fn fields_are_read_in_one_round_trip_once_they_are_known() {
             while_right_lapses(session, |session| {
                 let got = session.hash_get(hash, &name(at), Path::Read).unwrap();
                 assert_eq!(got.value, Some(format!("field {at}:1").as_bytes()));
-                assert!(matches!(got.via, Via::Read | Via::ReadAfter(_)), "{:?}", got.via);
+                assert!(
+                    matches!(got.served_by, ServedBy::Read | ServedBy::ReadAfter(_)),
+                    "{:?}",
+                    got.served_by
+                );
                 got.counts.round_trips
             })
         };
@@ -337,11 +341,11 @@ fn fields_are_read_in_one_round_trip_once_they_are_known() {
         // A pointer comes with an answer, too.
         let mut asked = session.open_hash(key).unwrap();
         let got = session.hash_get(&mut asked, &name(7), Path::Ask).unwrap();
-        assert_eq!((got.via, got.counts.round_trips), (Via::Asked, 1));
+        assert_eq!((got.served_by, got.counts.round_trips), (ServedBy::Asked, 1));
         assert_eq!(trips(&mut session, &mut asked, 7), 1);
         // Absence is the owner's word.
         let none = session.hash_get(&mut hash, b"nowhere", Path::Read).unwrap();
-        assert_eq!((none.value, none.via), (None, Via::AskedAfterRead));
+        assert_eq!((none.value, none.served_by), (None, ServedBy::AskedAfterRead));
         // A changed field is found anew, one of a removed hash is not found.
         session.hash_set(&hash, &[(&name(3), b"new")]).unwrap();
         let got = session.hash_get(&mut hash, &name(3), Path::Read).unwrap();
@@ -404,7 +408,8 @@ fn readers_beside_a_writer_see_each_field_as_it_was_at_some_time() {
                         let (hash, fields) = &mut hashes[of];
                         let at = random.below(*fields as usize) as u64;
                         let got = session.hash_get(hash, &name(at), Path::Read).unwrap();
-                        read += matches!(got.via, Via::Read | Via::ReadAfter(_)) as u64;
+                        read +=
+                            matches!(got.served_by, ServedBy::Read | ServedBy::ReadAfter(_)) as u64;
                         let Some(value) = got.value else { continue };
                         let text = std::str::from_utf8(value).unwrap();
                         let stamp = text.strip_prefix(&format!("field {at}:"));

@@ -2,7 +2,7 @@
 //! for exactly what they looked at, over RESP, over rings and by reading, and
 //! what waits is bounded.
 
-use remora_client::{Path, Session};
+use remora_client_core::{Path, Session};
 use remora_layout::limits::{HELD_REPLIES, RESP_PAUSE_PENDING};
 use remora_protocol::Command;
 use remora_protocol::message::{ReplyHeader, Status};

@@ -2,7 +2,7 @@
 //! is silent or gone, in hundreds: an honest client is served rightly all the
 //! while, and afterwards the server holds no more than before.
 
-use remora_client::{Path, Session, SetOptions};
+use remora_client_core::{Path, Session, SetOptions};
 use remora_layout::frame::first_word;
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION};
 use remora_layout::session::{credit_word, ring_offset};

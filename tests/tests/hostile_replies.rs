@@ -1,7 +1,7 @@
 //! Replies that no honest server writes end the connection, and nothing worse.
 
 use remora_arena::{Mapping, NoJournal, Owner, Words};
-use remora_client::{Client, Clock, Error, Options, Parts, Path, Session};
+use remora_client_core::{Client, Clock, Error, Options, Parts, Path, Session};
 use remora_engine::{Shard, ShardOptions};
 use remora_fabric::AnyLink;
 use remora_fabric::sim::{SimLink, SimOptions, SimTarget, SimWorld};
@@ -48,7 +48,8 @@ impl Bed {
             clock: Clock::Given(Arc::new(move || time.now_ns() + 1)),
             pointers: None,
         };
-        let options = Options { wake: remora_client::Wake::Event, ..remora_tests::by_pointers() };
+        let options =
+            Options { wake: remora_client_core::Wake::Event, ..remora_tests::by_pointers() };
         let client = Client::over(parts, &options).unwrap();
         Self { client, to_client, frames: 0, at: ring_offset(0) }
     }

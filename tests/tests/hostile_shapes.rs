@@ -2,7 +2,7 @@
 //! rings of the real binary: each is answered with the status that it deserves,
 //! once, and an honest client of the same server finds what it has put.
 
-use remora_client::{OpenTree, Path, Refine, Session, Shape};
+use remora_client_core::{OpenTree, Path, Refine, Session, Shape};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS};
 use remora_layout::rect::Rect;

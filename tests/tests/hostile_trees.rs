@@ -2,7 +2,7 @@
 //! client has forged in a value of its own, and of what is too large.
 
 use remora_arena::ReadView;
-use remora_client::{Client, Options, Path, Predicate, Query, Rect, TreeSettings, Via};
+use remora_client_core::{Client, Options, Path, Predicate, Query, Rect, ServedBy, TreeSettings};
 use remora_layout::arena_header::word::{RECORD_SECRET, REGION};
 use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NodeRef, NodeShape, Part, node_bytes,
@@ -203,7 +203,7 @@ fn what_takes_more_than_a_turn_its_owner_answers() {
             let mut objects: Vec<_> = found.objects.iter().map(|o| (o.word, o.rect)).collect();
             objects.sort_by_key(|object| object.0);
             assert!(objects.into_iter().eq(all.clone().take(size)), "{number} {size}");
-            assert_eq!((found.via, found.counts.asked), (Via::Asked, 1));
+            assert_eq!((found.served_by, found.counts.asked), (ServedBy::Asked, 1));
             let after = ["searches_by_others", "searches_beyond_a_turn"].map(|n| resp.info(n));
             ways.push((number, size, [after[0] - before[0], after[1] - before[1]]));
         }

@@ -1,7 +1,7 @@
 //! Event mode blocks in the kernel: an idle server costs next to nothing.
 //! Alone in its file, because it measures CPU time.
 
-use remora_client::{Options, Path, Session, SetOptions, Wake};
+use remora_client_core::{Options, Path, Session, SetOptions, Wake};
 use remora_layout::limits::HEARTBEAT_MS;
 use remora_tests::proc::{Task, tasks};
 use remora_tests::{Resp, ServerProcess, Value, wait_until};

@@ -1,7 +1,7 @@
 //! What an idle session over shared memory takes, of client and server. Alone in
 //! its file, because it measures the memory of its own process.
 
-use remora_client::{Options, Path, Session, SetOptions, Wanted};
+use remora_client_core::{Options, Path, Session, SetOptions, Wanted};
 use remora_tests::ServerProcess;
 use remora_tests::proc::anonymous_kib;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

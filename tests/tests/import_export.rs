@@ -1,7 +1,7 @@
 //! `remora import` and `remora export` as processes: there and back, bad
 //! input, and real places.
 
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_tests::{FileBed as Bed, Random, ServerProcess};
 use std::path::{Path, PathBuf};
 
@@ -236,7 +236,7 @@ fn openstreetmap_comes_by_its_elements() {
     let road = Rect::new(11.5, 11.504, 48.1, 48.104).unwrap();
     assert_eq!((objects[&way].0, objects[&relation].0), (road, road));
     let mut session = bed.server.session();
-    let shape = |place: remora_client::Place<'_>| {
+    let shape = |place: remora_client_core::TreeObject<'_>| {
         remora_geometry::Shape::from_wkb(place.geometry.expect("a geometry")).unwrap().to_wkt()
     };
     let park = shape(session.place(b"town", relation).unwrap().unwrap());

@@ -1,7 +1,7 @@
 //! A whole server within the test's own process, so that a tool that watches
 //! one process, such as ThreadSanitizer, sees all of its threads.
 
-use remora_client::{Path, Session, SetOptions};
+use remora_client_core::{Path, Session, SetOptions};
 use remora_server::{Config, Server, Wake};
 use remora_tests::own_config;
 use std::io::{Read, Write};

@@ -2,7 +2,9 @@
 //! name of a GEO member and the id of a tree's object may equal a key.
 
 use remora_arena::{Mapping, ReadView, Words};
-use remora_client::{Options, Path, PointerCacheKind, SetOptions, SharedPointers, Via, Wake};
+use remora_client_core::{
+    Options, Path, PointerCacheKind, ServedBy, SetOptions, SharedPointers, Wake,
+};
 use remora_layout::arena_header::word;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -75,14 +77,18 @@ fn a_pointer_to_a_record_of_another_kind_is_not_believed() {
         {
             lead_to(*part);
             let got = session.get(KEY, path).unwrap();
-            assert_eq!((got.value, got.via), (value, Via::AskedAfterRead), "{part:?} {path:?}");
+            assert_eq!(
+                (got.value, got.served_by),
+                (value, ServedBy::AskedAfterRead),
+                "{part:?} {path:?}"
+            );
             lead_to(*part);
             let mut batch = None;
             let mut see = |_: usize, value: Option<&[u8]>, via| {
                 batch = Some((value.map(<[u8]>::to_vec), via));
             };
             session.get_batch(&[KEY], path, &mut see).unwrap();
-            let asked = (value.map(<[u8]>::to_vec), Via::AskedAfterRead);
+            let asked = (value.map(<[u8]>::to_vec), ServedBy::AskedAfterRead);
             assert_eq!(batch, Some(asked), "{part:?} {path:?}");
         }
     }

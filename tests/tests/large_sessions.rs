@@ -1,7 +1,7 @@
 //! Values and keys that no frame carries, by sessions, over both transports.
 
-use remora_client::{
-    Client, Error, Options, Path, PointerCacheKind, Session, SetOptions, Via, Wake, Wanted,
+use remora_client_core::{
+    Client, Error, Options, Path, PointerCacheKind, ServedBy, Session, SetOptions, Wake, Wanted,
 };
 use remora_tests::{Random, ServerProcess, long_leases, wait_until, while_right_lapses};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +37,11 @@ fn sizes(transport: Wanted) {
         assert_eq!(session.strlen(b"k").unwrap(), bytes as u64);
         for path in [Path::Ask, Path::Read, Path::Choose] {
             let got = session.get(b"k", path).unwrap();
-            assert!(got.value == Some(&value[..]), "{bytes} bytes by {path:?}: {:?}", got.via);
+            assert!(
+                got.value == Some(&value[..]),
+                "{bytes} bytes by {path:?}: {:?}",
+                got.served_by
+            );
         }
         let (from, to) = (bytes / 3, bytes - 2);
         let part = session.get_range(b"k", from as i64, to as i64).unwrap();
@@ -265,9 +269,9 @@ fn a_large_value_is_read_by_its_pointer() {
     let (via, round_trips) = while_right_lapses(&mut session, |session| {
         let got = session.get(b"big", Path::Read).unwrap();
         assert!(got.value == Some(&big[..]));
-        (got.via, got.counts.round_trips)
+        (got.served_by, got.counts.round_trips)
     });
-    assert_eq!((via, round_trips), (Via::Read, 1));
+    assert_eq!((via, round_trips), (ServedBy::Read, 1));
     // Changed in place it is asked for, until it has been left alone.
     let mut length = big.len();
     wait_until("what has just been changed is asked for", || {
@@ -275,6 +279,6 @@ fn a_large_value_is_read_by_its_pointer() {
         length += 4;
         let got = session.get(b"big", Path::Read).unwrap();
         assert_eq!(got.value.unwrap().len(), length);
-        got.via != Via::Read
+        got.served_by != ServedBy::Read
     });
 }

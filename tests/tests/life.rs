@@ -2,7 +2,7 @@
 //! no client takes a value of the former life for a fresh one. A client that
 //! trusts the former life is caught by the same check.
 
-use remora_client::{Error, Options, Path, Session, SetOptions, Via, Wake};
+use remora_client_core::{Error, Options, Path, ServedBy, Session, SetOptions, Wake};
 use remora_layout::plant::{Plant, choose};
 use remora_tests::{
     Place, Role, ServerProcess, Value, long_leases, role, wait_until, while_right_lapses,
@@ -45,7 +45,7 @@ fn read_on(
                 Ok(got) => {
                     assert_eq!(got.value, Some(&b"old"[..]));
                     last = began;
-                    reads.fetch_add((got.via == Via::Read) as u64, Ordering::Relaxed);
+                    reads.fetch_add((got.served_by == ServedBy::Read) as u64, Ordering::Relaxed);
                 }
                 Err(first) => error = Some(first),
             }
@@ -155,8 +155,8 @@ fn a_server_that_drains_ends_sessions_at_once() {
     let mut server = ServerProcess::start(&FLAGS);
     let mut session = server.session_with(&options());
     session.set(b"key", b"old", SetOptions::default()).unwrap();
-    let read = |session: &mut Session| session.get(b"key", Path::Read).unwrap().via;
-    assert_eq!(while_right_lapses(&mut session, read), Via::Read);
+    let read = |session: &mut Session| session.get(b"key", Path::Read).unwrap().served_by;
+    assert_eq!(while_right_lapses(&mut session, read), ServedBy::Read);
     server.terminate();
     assert_eq!(server.ended(), Some(0));
     let error = session.get(b"key", Path::Read).unwrap_err();

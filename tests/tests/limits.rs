@@ -2,7 +2,7 @@
 //! and whoever met it goes on. (Sessions and descriptors: `many_clients`;
 //! sizes at the rings: `bounds`; unread output: `hostile`.)
 
-use remora_client::{ConnectError, Options, PointerCacheKind, SetOptions, Wanted};
+use remora_client_core::{ConnectError, Options, PointerCacheKind, SetOptions, Wanted};
 use remora_layout::limits::{
     MAX_KEY_BYTES, MAX_VALUE_BYTES, RESP_MAX_CONNECTIONS, RESP_MAX_INLINE_BYTES,
 };
@@ -258,7 +258,7 @@ fn shared_pointers_that_are_not_to_be_had() {
     let server = server(&["--shards=1", "--max-memory=16MiB", "--pointer-sharing=false"]);
     let options =
         Options { pointer_cache: PointerCacheKind::Shared, ..remora_tests::by_pointers() };
-    let refused = remora_client::Session::connect(&server.socket(), &options).err().unwrap();
+    let refused = remora_client_core::Session::connect(&server.socket(), &options).err().unwrap();
     assert!(matches!(refused, ConnectError::NoPointerSharing { .. }));
     let text = refused.to_string();
     is_documented(&text.replace(&server.socket().display().to_string(), "SERVER"));
@@ -272,7 +272,7 @@ fn shared_pointers_that_are_not_to_be_had() {
     std::fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
     let pointer_directory = Some(open.path().to_owned());
     let options = Options { transport: Wanted::Tcp, pointer_directory, ..options };
-    let refused = remora_client::Session::connect(&server.socket(), &options).err().unwrap();
+    let refused = remora_client_core::Session::connect(&server.socket(), &options).err().unwrap();
     assert!(matches!(refused, ConnectError::PointerFile { .. }), "{refused}");
     is_documented(&refused.to_string().replace(&open.path().display().to_string(), "PATH"));
 }

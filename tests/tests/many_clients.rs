@@ -1,7 +1,7 @@
 //! Hundreds of client processes at one server, and as many sessions as there
 //! can be: each is served, and those that are killed leave nothing.
 
-use remora_client::{ConnectError, Error, Options, Path, Session, SetOptions, Wake};
+use remora_client_core::{ConnectError, Error, Options, Path, Session, SetOptions, Wake};
 use remora_fabric::{client_hello, detect::Wanted, shm};
 use remora_layout::hello::Refusal;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_SESSIONS};
@@ -260,7 +260,7 @@ fn a_client_without_descriptors_says_that_it_is_its_own_fault() {
 fn a_thread_too_many_and_a_request_too_many_are_refused_with_the_reason() {
     let server = ServerProcess::start(&["--shards=1", "--max-memory=16MiB"]);
     let options = Options { wake: Wake::Event, ..remora_tests::by_pointers() };
-    let client = remora_client::Client::connect(&server.socket(), &options).unwrap();
+    let client = remora_client_core::Client::connect(&server.socket(), &options).unwrap();
     let mut all: Vec<Session> =
         (0..MAX_CLIENT_SESSIONS).map(|_| client.session().unwrap()).collect();
     let refused = client.session().err();

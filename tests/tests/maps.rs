@@ -2,7 +2,7 @@
 //! write its own mailbox and the hints of all, and nothing else. The kernel refuses the rest.
 
 use remora_arena::{MapError, Mapping, ReadView};
-use remora_client::{Path, Session, SetOptions};
+use remora_client_core::{Path, Session, SetOptions};
 use remora_layout::hello::ServerHello;
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::mailbox_bytes;

@@ -1,7 +1,7 @@
 //! Rings of one's own over shared memory: what a frame costs does not depend on
 //! how many sessions there are, over TCP neither, and no thread waits for another.
 
-use remora_client::{Client, Options, Path, Session, SetOptions, Wake, Wanted};
+use remora_client_core::{Client, Options, Path, Session, SetOptions, Wake, Wanted};
 use remora_layout::limits::{KEPT_UNPARKED, MAX_RING_SETS};
 use remora_layout::session::ready_word;
 use remora_protocol::Command;

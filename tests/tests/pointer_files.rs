@@ -1,7 +1,7 @@
 //! The file through which clients of one machine share pointers when the
 //! server is on another one: who makes it, who may use it, who removes it.
 
-use remora_client::{Client, ConnectError, Options, PointerCacheKind, Wanted};
+use remora_client_core::{Client, ConnectError, Options, PointerCacheKind, Wanted};
 use remora_layout::limits::POINTER_TABLE_BYTES;
 use remora_tests::{Role, ServerProcess, role};
 use std::collections::HashSet;
@@ -136,7 +136,7 @@ fn a_file_that_is_not_as_it_should_be_is_refused_and_says_why() {
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     expect("another process keeps it locked");
     // Nobody else is kept from working.
-    assert!(server.session().get(b"k", remora_client::Path::Ask).unwrap().value.is_none());
+    assert!(server.session().get(b"k", remora_client_core::Path::Ask).unwrap().value.is_none());
 }
 
 #[test]

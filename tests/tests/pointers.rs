@@ -4,7 +4,7 @@
 //! they share over TCP: `pointer_files`.)
 
 use remora_arena::{Mapping, Words};
-use remora_client::{
+use remora_client_core::{
     ConnectError, Counts, Options, Path, PointerCacheKind, Session, SetOptions, SharedPointers,
     Wake, Wanted,
 };
@@ -144,8 +144,8 @@ fn read_in_rounds(machine: &Machine, socket: &FilePath, name: &str) {
         while session.get(go.as_bytes(), Path::Ask).unwrap().value.is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let Counts { asked, stale, right_lapsed, .. } = get_all(&mut session, round);
-        Role::say(&format!("{asked} {stale} {right_lapsed}"));
+        let Counts { asked, stale, read_lease_lapsed, .. } = get_all(&mut session, round);
+        Role::say(&format!("{asked} {stale} {read_lease_lapsed}"));
     }
     Role::wait_for_end();
 }
@@ -224,7 +224,7 @@ fn without_sharing_every_client_pays_for_itself() {
     for session in &mut sessions {
         let counts = get_all(session, 1);
         assert_eq!(counts.asked, KEYS, "none is served by another's pointers: {counts:?}");
-        let lost = KEYS - (counts.stale + counts.right_lapsed);
+        let lost = KEYS - (counts.stale + counts.read_lease_lapsed);
         assert!(lost <= MOST_LOST, "{counts:?}");
     }
     assert_eq!((away.totals().hits, away.totals().read), (0, 0), "off is off");
@@ -248,7 +248,7 @@ fn a_server_that_isolates_its_clients_shares_nothing_and_says_so() {
     set_all(&mut session, 0);
     let counts = get_all(&mut session, 0);
     assert_eq!(counts.read + counts.asked, KEYS, "{counts:?}");
-    assert!(counts.asked - counts.right_lapsed <= MOST_LOST, "{counts:?}");
+    assert!(counts.asked - counts.read_lease_lapsed <= MOST_LOST, "{counts:?}");
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
 
@@ -467,7 +467,7 @@ fn a_hostile_table_costs_reads(machine: &Machine) {
     // Once they are left alone, pointers serve again.
     set_all(&mut session, 0);
     let counts = get_all(&mut session, 0);
-    assert!(counts.read + counts.right_lapsed > KEYS * 9 / 10, "{counts:?}");
+    assert!(counts.read + counts.read_lease_lapsed > KEYS * 9 / 10, "{counts:?}");
     assert!(server.is_alive());
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }

@@ -1,7 +1,7 @@
 //! A large hash is renamed from key to key, of one shard and of several, while
 //! clients read its fields one-sidedly and ask for its length.
 
-use remora_client::{Path, Session, Via};
+use remora_client_core::{Path, ServedBy, Session};
 use remora_tests::{Random, Resp, ServerProcess, Value, encode, options};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ fn read(mut session: Session, seed: u64, over: &AtomicBool) -> u64 {
             continue;
         }
         let got = session.hash_get(&mut hashes[of], &name(at), Path::Read).expect("it reads");
-        one_sided += u64::from(matches!(got.via, Via::Read | Via::ReadAfter(_)));
+        one_sided += u64::from(matches!(got.served_by, ServedBy::Read | ServedBy::ReadAfter(_)));
         let Some(stamp) = stamp_of(got.value, at) else { continue };
         let before = newest.insert((of, at), stamp).unwrap_or(0);
         assert!(stamp >= before, "{stamp} after {before}");

@@ -1,7 +1,7 @@
 //! Sessions against a map, over long random histories, on every path.
 
-use remora_client::{
-    Client, Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Via, Wake, Wanted,
+use remora_client_core::{
+    Client, Error, Options, Path, PointerCacheKind, Session, SetOptions, Ticket, Wake, Wanted,
 };
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
@@ -174,9 +174,9 @@ impl Bed {
             .get_batch(&keys, path, &mut |at, value, via| {
                 seen[at] += 1;
                 assert_eq!(value, map.get(keys[at]).map(Vec::as_slice), "{path:?}");
-                match via {
-                    Via::Asked | Via::AskedAfterRead => asked += 1,
-                    Via::Read | Via::ReadAfter(_) => {
+                match via.is_read() {
+                    false => asked += 1,
+                    true => {
                         assert!(value.is_some(), "absence is the owner's word");
                         read += 1;
                     }

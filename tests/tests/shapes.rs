@@ -2,9 +2,9 @@
 //! asked, read, or sent by RESP, against a list; and under readers while the
 //! objects change.
 
-use remora_client::{
-    Client, Error, Issue, OpenTree, Options, Path, Rect, Refine, Session, Shape, TreeRead,
-    TreeSettings, Via, Wanted,
+use remora_client_core::{
+    Client, Error, Issue, OpenTree, Options, Path, Rect, Refine, ServedBy, Session, Shape,
+    TreeRead, TreeSettings, Wanted,
 };
 use remora_protocol::message::Status;
 use remora_tests::{DEADLINE, Random, Resp, ServerProcess, Value, wait_until, while_right_lapses};
@@ -144,12 +144,15 @@ impl Bed {
         assert_eq!(found.counts.read + found.counts.asked, 1, "{found:?}");
         assert_eq!(found.counts.operations, 1);
         if *path == Path::Ask {
-            assert_eq!((found.via, found.counts.nodes), (Via::Asked, 0));
+            assert_eq!((found.served_by, found.counts.nodes), (ServedBy::Asked, 0));
         }
         let counted = self.session.count_refined(tree, &refine, *path).unwrap();
         assert_eq!(counted.objects, expected.len() as u64, "{:?}", WAYS[way]);
         assert_eq!(counted.counts.read + counted.counts.asked, 1, "{counted:?}");
-        assert!(*path != Path::Ask || (counted.via == Via::Asked && counted.counts.nodes == 0));
+        assert!(
+            *path != Path::Ask
+                || (counted.served_by == ServedBy::Asked && counted.counts.nodes == 0)
+        );
     }
 }
 
@@ -209,7 +212,7 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
     // No object has a geometry: rectangles are all there is, and the tree says so.
     let mut search = |session: &mut Session, refine: &Refine| {
         let found = session.search_refined(&mut tree, refine, Path::Read).unwrap();
-        (found.via, found.counts, found.candidates, found.objects.len())
+        (found.served_by, found.counts, found.candidates, found.objects.len())
     };
     for _ in 0..2 {
         let (_, counts, candidates, found) =
@@ -226,9 +229,9 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
     let all = Refine::DistanceAtMost { from: shape(&mut random), most: 1e6 };
     // With a right that lapses it asks for the whole search, and learns nothing.
     let (via, first, _, found) = while_right_lapses(&mut session, |session| search(session, &all));
-    assert_eq!((via, first.hits, found), (Via::AskedAfterRead, 0, 200));
+    assert_eq!((via, first.hits, found), (ServedBy::AskedAfterRead, 0, 200));
     let (via, second, _, _) = while_right_lapses(&mut session, |session| search(session, &all));
-    assert_eq!((via, second.hits), (Via::Read, shapes), "{second:?}");
+    assert_eq!((via, second.hits), (ServedBy::Read, shapes), "{second:?}");
     assert!(second.round_trips <= first.round_trips + 4);
     assert_eq!((second.asked, second.stale), (0, 0));
     // What has changed is asked about, and only that.
@@ -238,10 +241,10 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
         }
         search(session, &all)
     });
-    assert_eq!((via, found), (Via::AskedAfterRead, 200));
+    assert_eq!((via, found), (ServedBy::AskedAfterRead, 200));
     assert!(third.stale <= 3, "{third:?}");
     let (via, fourth, _, _) = while_right_lapses(&mut session, |session| search(session, &all));
-    assert_eq!((via, fourth.asked), (Via::Read, 0));
+    assert_eq!((via, fourth.asked), (ServedBy::Read, 0));
 }
 
 /// Forms that an object goes to and fro between. Those of even ids meet the

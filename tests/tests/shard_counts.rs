@@ -1,7 +1,7 @@
 //! A real server of 8 shards with 64 sessions and 64 connections: what a request costs,
 //! by the counters in INFO. All by counts.
 
-use remora_client::{Client, Options, Path, Session, SetOptions, Wanted};
+use remora_client_core::{Client, Options, Path, Session, SetOptions, Wanted};
 use remora_layout::limits::TURNS_PER_SOCKET_LOOK;
 use remora_protocol::Command;
 use remora_tests::{Resp, ServerProcess, Value, encode};

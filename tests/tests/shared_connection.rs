@@ -3,7 +3,7 @@
 //! shard: replies reach the thread that asked, nobody sleeps on, and a thread that leaves
 //! disturbs nobody.
 
-use remora_client::{Client, Error, Options, Path, SetOptions, Wake, Wanted};
+use remora_client_core::{Client, Error, Options, Path, SetOptions, Wake, Wanted};
 use remora_protocol::Command;
 use remora_tests::{ServerProcess, wait_until};
 use std::sync::Barrier;

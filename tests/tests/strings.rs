@@ -1,7 +1,7 @@
 //! Values changed piece by piece: by sessions over the rings and by RESP
 //! connections, which see each other's changes.
 
-use remora_client::{Error, Path, Session, SetOptions, Via};
+use remora_client_core::{Error, Path, ServedBy, Session, SetOptions};
 use remora_layout::limits::{MAX_INLINE_BYTES, MAX_VALUE_BYTES};
 use remora_protocol::message::Status;
 use remora_tests::{Random, Resp, ServerProcess, Value};
@@ -52,7 +52,7 @@ fn sessions_edit_and_everyone_reads_the_same() {
         // The others hold pointers to what was the value before.
         let got = other.get(b"k", Path::Choose).unwrap();
         assert_eq!(got.value, Some(&model[..]), "round {round}");
-        stale += u32::from(got.via == Via::AskedAfterRead);
+        stale += u32::from(got.served_by == ServedBy::AskedAfterRead);
         let (start, end) = (random.below(300) as i64 - 150, random.below(300) as i64 - 150);
         let range = remora_engine::string_edit::range(model.len(), start, end);
         assert_eq!(session.get_range(b"k", start, end), Ok(&model[range.clone()]));

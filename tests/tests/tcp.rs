@@ -1,8 +1,8 @@
 //! Sessions over TCP, and which transport a session gets.
 
 use remora_arena::ReadView;
-use remora_client::{
-    Client, ConnectError, Error, Options, Path, Session, SetOptions, Via, Wake, Wanted,
+use remora_client_core::{
+    Client, ConnectError, Error, Options, Path, ServedBy, Session, SetOptions, Wake, Wanted,
 };
 use remora_fabric::verbs::Packets;
 use remora_fabric::{AnyLink, Connected, Link, RemoteAddress, Waited, Work};
@@ -90,11 +90,11 @@ fn reads_over_tcp_are_reads() {
     for key in 0..200u32 {
         let got = session.get(&key.to_le_bytes(), Path::Read).unwrap();
         assert_eq!(got.value, Some(&key.to_be_bytes()[..]));
-        if got.via == Via::Read {
+        if got.served_by == ServedBy::Read {
             assert_eq!(got.counts.round_trips, 1);
             read += 1;
         }
-        lapsed += got.counts.right_lapsed;
+        lapsed += got.counts.read_lease_lapsed;
     }
     assert_eq!(read + lapsed, 200, "{read} were one READ, {lapsed} came too late");
     let keys: Vec<[u8; 4]> = (0..200u32).map(u32::to_le_bytes).collect();

@@ -4,7 +4,7 @@
 //! server panics when it logs something, because the log's writer panics in
 //! the thread that the test names; a client makes the thread log.
 
-use remora_client::{Options, Session};
+use remora_client_core::{Options, Session};
 use remora_fabric::client_hello;
 use remora_fabric::detect::Wanted;
 use remora_layout::frame::first_word;

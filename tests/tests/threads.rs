@@ -1,6 +1,6 @@
 //! One shard is one thread, pinned to a core of its own where it is asked to.
 
-use remora_client::Path;
+use remora_client_core::Path;
 use remora_tests::proc::{cores_of, tasks};
 use remora_tests::{ServerProcess, wait_until};
 use std::collections::HashSet;

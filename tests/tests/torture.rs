@@ -2,7 +2,7 @@
 //! value is ever taken, and no older one after a newer one. Without
 //! validation the same run finds mixed values.
 
-use remora_client::{Counts, Options, Path, Session, SetOptions, Via, Wake};
+use remora_client_core::{Counts, Options, Path, Session, SetOptions, Wake};
 use remora_layout::plant::{Plant, choose};
 use remora_tests::{DEADLINE, Role, ServerProcess, long_leases, role};
 use std::path::Path as FilePath;
@@ -130,9 +130,9 @@ fn read(arguments: &[String]) {
         }
         let session = if turn % 4 == 3 { &mut cold } else { &mut warm };
         let got = session.get(KEY, Path::Read).unwrap();
-        match got.via {
-            Via::Read | Via::ReadAfter(_) => seen.read += 1,
-            Via::Asked | Via::AskedAfterRead => seen.asked += 1,
+        match got.served_by.is_read() {
+            true => seen.read += 1,
+            false => seen.asked += 1,
         }
         match certify(got.value.unwrap_or_default()) {
             None => seen.mixed += 1,
@@ -176,14 +176,15 @@ fn run(seconds: f64, arm: &str) -> Vec<Seen> {
         let said = reader.hear().expect("a reader ends with what it saw");
         let mut numbers = said.split(' ').map(|number| number.parse::<u64>().unwrap());
         let mut next = || numbers.next().unwrap();
-        let one = Seen {
+        let mut one = Seen {
             read: next(),
             asked: next(),
             changes: next(),
             mixed: next(),
             backwards: next(),
-            counts: Counts { stale: next(), retries: next(), ..Counts::default() },
+            counts: Counts::default(),
         };
+        (one.counts.stale, one.counts.retries) = (next(), next());
         seen.push(one);
         if arm == "planted" && one.mixed > 0 {
             break;

@@ -1,9 +1,9 @@
 //! Trees of places through the real binary: against a list, on every path, and
 //! under readers while they change.
 
-use remora_client::{
-    Client, Error, Issue, Object, OpenTree, Options, Path, Predicate, Query, Rect, Session,
-    TreeKind, TreeRead, TreeSettings, Via, Wanted,
+use remora_client_core::{
+    Client, Error, Issue, Object, OpenTree, Options, Path, Predicate, Query, Rect, ServedBy,
+    Session, TreeKind, TreeRead, TreeSettings, Wanted,
 };
 use remora_layout::node::node_bytes;
 use remora_layout::record::state_offset;
@@ -103,7 +103,7 @@ impl Bed {
         let (read, asked) = (found.counts.read, found.counts.asked);
         assert_eq!(read + asked, 1);
         // A search whose reading right lapses again and again is asked after all.
-        let is_read = *path == Path::Read && (read == 1 || found.counts.right_lapsed == 0);
+        let is_read = *path == Path::Read && (read == 1 || found.counts.read_lease_lapsed == 0);
         assert_eq!(read == 1, is_read, "{found:?}");
     }
 
@@ -240,7 +240,11 @@ fn round_trips_are_the_nodes_the_height_or_two() {
                 }
                 let found = session.search_tree(&mut tree, window, Path::Read).unwrap();
                 let (counts, visited) = (found.counts, found.nodes_visited);
-                (counts.right_lapsed == 0).then_some((counts, visited, found.objects.is_empty()))
+                (counts.read_lease_lapsed == 0).then_some((
+                    counts,
+                    visited,
+                    found.objects.is_empty(),
+                ))
             });
             // The first search has read the header too.
             let trips = counts.round_trips - (round == 0) as u64;
@@ -336,7 +340,7 @@ fn every_shards_thread_answers_searches_of_one_tree() {
     for (number, session) in sessions.iter_mut().enumerate() {
         let mut tree = session.open_tree(NAME).unwrap().unwrap();
         let found = session.search_tree(&mut tree, &everything(), Path::Ask).unwrap();
-        assert_eq!((found.objects.len(), found.via), (all.len() + number, Via::Asked));
+        assert_eq!((found.objects.len(), found.served_by), (all.len() + number, ServedBy::Asked));
         for round in 0..100 {
             // A session sees what it wrote, whoever answers.
             let id = 1_000_000 + number as u64;

@@ -4,8 +4,8 @@
 //! In the virtual machine of `make rxe`, with the server on device rxe0 and the
 //! clients on rxe1 (`REMORA_RDMA_DEVICES`).
 
-use remora_client::{
-    Client, ConnectError, Counts, Options, Path, Session, SetOptions, Via, Wake, Wanted,
+use remora_client_core::{
+    Client, ConnectError, Counts, Options, Path, ServedBy, Session, SetOptions, Wake, Wanted,
 };
 use remora_fabric::{Address, Transport, client_hello};
 use remora_layout::hello::{Refusal, ServerHello};
@@ -55,10 +55,11 @@ fn use_it(session: &mut Session, name: &str) {
     let mut get = |path| {
         let got = session.get(key.as_bytes(), path).unwrap();
         assert_eq!(got.value, Some(value.as_bytes()), "{key} {path:?}");
-        got.via
+        got.served_by
     };
-    assert_eq!(get(Path::Ask), Via::Asked);
-    let is_read = (0..20).any(|_| matches!(get(Path::Read), Via::Read | Via::ReadAfter(_)));
+    assert_eq!(get(Path::Ask), ServedBy::Asked);
+    let is_read =
+        (0..20).any(|_| matches!(get(Path::Read), ServedBy::Read | ServedBy::ReadAfter(_)));
     assert!(is_read, "{name} never reads");
 }
 
@@ -186,13 +187,13 @@ fn beside_a_reader(what: &str, body: impl FnOnce()) {
         let standstills: u64 = witnesses.map(|witness| witness.join().unwrap()).iter().sum();
         (reader.join().unwrap(), standstills)
     });
-    let Counts { read, asked, right_lapsed, .. } = counts;
+    let Counts { read, asked, read_lease_lapsed, .. } = counts;
     println!("{what}: the reader has read {read}, asked {asked}; {standstills} standstills");
-    assert!(read > 100 && asked == right_lapsed, "{what}: {counts:?}");
+    assert!(read > 100 && asked == read_lease_lapsed, "{what}: {counts:?}");
     // Not all that holds up a thread of an emulated machine is seen by the
     // witnesses: one READ in five hundred may meet it. Set-ups and endings that
     // are not made in steps hold up more.
-    assert!(right_lapsed <= standstills + read / 500, "{what}: {counts:?}");
+    assert!(read_lease_lapsed <= standstills + read / 500, "{what}: {counts:?}");
 }
 
 fn is_answered(resp: &mut Resp) -> bool {

@@ -25,7 +25,7 @@ const UNNOTICED: [(&str, &str, &[&str]); 5] = [
     ("remora-layout", "--tests", &["checksum-too-short"]),
     ("remora-index", "--tests", &["freed-stays-live"]),
     (
-        "remora-client",
+        "remora-client-core",
         "--tests",
         &[
             "conclude-absence",

@@ -6,7 +6,7 @@
 //! PID is what callgrind runs
 
 use remora_arena::{NoJournal, Owner};
-use remora_client::{Options, Path, Session, SetOptions, Wanted};
+use remora_client_core::{Options, Path, Session, SetOptions, Wanted};
 use remora_protocol::{Command, Condition, Expiry};
 use remora_protocol::tree::TreeCommand;
 use remora_engine::{Now, Shard, ShardOptions};

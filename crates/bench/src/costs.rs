@@ -1,6 +1,6 @@
 //! What operations cost.
 
-use remora_client::Session;
+use remora_client_core::Session;
 use std::ops::{AddAssign, Sub};
 
 /// What a run cost on the wire, and how its operations were answered.
@@ -23,7 +23,7 @@ pub struct Costs {
     /// Cached pointers whose lease had ended.
     pub lease_expired: u64,
     /// Operations asked because the reading right had lapsed.
-    pub right_lapsed: u64,
+    pub read_lease_lapsed: u64,
     /// Operations asked to renew a lease.
     pub renewals: u64,
     /// Operations asked because a write before them was unanswered.
@@ -46,7 +46,7 @@ impl Costs {
             stale: combine(self.stale, other.stale),
             retries: combine(self.retries, other.retries),
             lease_expired: combine(self.lease_expired, other.lease_expired),
-            right_lapsed: combine(self.right_lapsed, other.right_lapsed),
+            read_lease_lapsed: combine(self.read_lease_lapsed, other.read_lease_lapsed),
             renewals: combine(self.renewals, other.renewals),
             behind_writes: combine(self.behind_writes, other.behind_writes),
             undecided: combine(self.undecided, other.undecided),
@@ -80,7 +80,7 @@ pub fn costs_of(session: &Session) -> Costs {
         stale: counts.stale,
         retries: counts.retries,
         lease_expired: counts.lease_expired,
-        right_lapsed: counts.right_lapsed,
+        read_lease_lapsed: counts.read_lease_lapsed,
         renewals: counts.renewals,
         behind_writes: counts.behind_writes,
         undecided: counts.undecided,

@@ -13,7 +13,7 @@ use crate::places::workload::{Op, UNIT, Windows, Workload, objects};
 use crate::run::{Figures, Outcome, Share, side_by_side};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_command_line::{Address, Connection, ProcessCpu, show_by_name, unavailable, usage};
 use remora_front::Value;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! What a report says of the transport.
 
-use remora_client::Client;
+use remora_client_core::Client;
 
 /// The transport of a run.
 #[derive(Clone, Copy, Debug)]

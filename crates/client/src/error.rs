@@ -1,17 +1,14 @@
 //! What can go wrong for an application.
 
-use remora_fabric::LinkError;
-use remora_fabric::verbs::NotRegistered;
+use remora_client_core as core;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_KEY_BYTES};
-use remora_layout::plant::{Plant, planted};
 use remora_protocol::message::Status;
-use remora_ring::Violation;
-
-pub use remora_fabric::ConnectError;
+use std::fmt;
 
 /// Why an operation failed. Where [`Error::is_final`] says so, the session is
 /// over: connect again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The session belongs to the process that made it.
     #[error("this session belongs to the parent process: a forked child must connect itself")]
@@ -19,17 +16,16 @@ pub enum Error {
     /// The server's process has gone.
     #[error("the server has gone: connect again once it is back")]
     ServerGone,
-    /// The server ended the session, or begins another life.
+    /// The server has ended the session, or has started anew.
     #[error("the server has ended this session: connect again")]
     SessionEnded,
-    /// No reply in time, and no heartbeats either.
+    /// No reply within the timeout, and no heartbeats either.
     #[error(
         "no reply from the server within the session's timeout, and its heartbeats have stopped: connect again"
     )]
     ServerSilent,
-    /// No reply in time, from a server whose heartbeats come. The request may
-    /// have been carried out, or be carried out yet, or never. The session goes
-    /// on, and drops the reply if it comes.
+    /// No reply within the timeout, from a server whose heartbeats come. The request may
+    /// have been carried out, or be carried out yet, or never. The session goes on.
     #[error(
         "no reply from the server within the session's timeout: whether the request is carried out is unknown"
     )]
@@ -39,101 +35,245 @@ pub enum Error {
         "no memory for a large reply came free within the session's timeout: allow more of it, or fetch fewer large values at once"
     )]
     NoFreeBuffer,
-    /// Memory for a large reply cannot be registered.
-    #[error(transparent)]
-    NoBuffer(NotRegistered),
-    /// The link failed.
-    #[error("the link to the server failed: {0}")]
-    Link(LinkError),
+    /// Memory for a large reply cannot be registered with the RDMA device.
+    #[error("{0}")]
+    NotRegistered(Cause),
+    /// The link to the server failed.
+    #[error("{0}")]
+    Link(Cause),
     /// The server wrote what no honest server writes.
     #[error("the server broke the protocol: {0}")]
     Protocol(&'static str),
-    /// Longer than the limit.
+    /// The key is longer than the limit.
     #[error("the key is longer than {MAX_KEY_BYTES} bytes")]
     KeyTooLong,
-    /// Longer than the limit.
+    /// Key and value are together longer than the limit of one request.
     #[error("key and value are together longer than {MAX_INLINE_BYTES} bytes, one request's most")]
     ValueTooLong,
-    /// Replies of submitted requests have to be taken first.
-    #[error("more than {MAX_IN_FLIGHT} submitted requests: take their replies first")]
-    TooManySubmitted,
+    /// The session has too many requests in flight.
+    #[error("more than {MAX_IN_FLIGHT} requests in flight: take their replies first")]
+    TooManyInFlight,
     /// Every session number of the connection is taken.
     #[error("this process has {MAX_CLIENT_SESSIONS} sessions on one connection: drop some")]
     TooManySessions,
-    /// The shard did not do it.
-    #[error("the server refused: {}", status_text(*.0))]
-    Refused(Status),
+    /// Names and values of an object's fields are too many or too long.
+    #[error("an object cannot have so many fields, or such long ones")]
+    BadFields,
+    /// The server did not do it.
+    #[error("the server refused: {0}")]
+    Refused(Refusal),
 }
 
 impl Error {
-    /// Whether the session can still be used.
+    /// Whether the session is over: only a new connection helps.
+    ///
+    /// ```
+    /// use remora_client::{Error, Refusal};
+    ///
+    /// assert!(Error::ServerGone.is_final());
+    /// assert!(!Error::Refused(Refusal::WrongType).is_final());
+    /// ```
     pub fn is_final(self) -> bool {
-        !matches!(
+        matches!(
             self,
-            Self::Refused(_)
-                | Self::KeyTooLong
-                | Self::ValueTooLong
-                | Self::TooManySubmitted
-                | Self::TooManySessions
-                | Self::TimedOut
-                | Self::NoFreeBuffer
-                | Self::NoBuffer(_)
+            Self::Forked
+                | Self::ServerGone
+                | Self::SessionEnded
+                | Self::ServerSilent
+                | Self::Link(_)
+                | Self::Protocol(_)
         )
     }
+
+    /// Why the server refused, if it did.
+    ///
+    /// ```
+    /// use remora_client::{Error, Refusal};
+    ///
+    /// assert_eq!(Error::Refused(Refusal::OutOfMemory).refusal(), Some(Refusal::OutOfMemory));
+    /// assert_eq!(Error::TimedOut.refusal(), None);
+    /// ```
+    pub fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
 }
 
-impl From<LinkError> for Error {
-    fn from(error: LinkError) -> Self {
+impl From<core::Error> for Error {
+    fn from(error: core::Error) -> Self {
         match error {
-            LinkError::Withdrawn => Self::SessionEnded,
-            _ if planted(Plant::LostIsRefused) => Self::Refused(Status::OutOfMemory),
-            other => Self::Link(other),
+            core::Error::Forked => Self::Forked,
+            core::Error::ServerGone => Self::ServerGone,
+            core::Error::SessionEnded => Self::SessionEnded,
+            core::Error::ServerSilent => Self::ServerSilent,
+            core::Error::TimedOut => Self::TimedOut,
+            core::Error::NoFreeBuffer => Self::NoFreeBuffer,
+            core::Error::NoBuffer(_) => Self::NotRegistered(Cause(error)),
+            core::Error::Link(_) => Self::Link(Cause(error)),
+            core::Error::Protocol(what) => Self::Protocol(what),
+            core::Error::KeyTooLong => Self::KeyTooLong,
+            core::Error::ValueTooLong => Self::ValueTooLong,
+            core::Error::TooManySubmitted => Self::TooManyInFlight,
+            core::Error::TooManySessions => Self::TooManySessions,
+            core::Error::Refused(status) => Self::Refused(Refusal::of(status)),
         }
     }
 }
 
-impl From<NotRegistered> for Error {
-    fn from(refused: NotRegistered) -> Self {
-        Self::NoBuffer(refused)
+/// What the transport says of a failure, in words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cause(core::Error);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-impl From<Violation> for Error {
-    fn from(violation: Violation) -> Self {
-        Self::Protocol(match violation {
-            Violation::Length => "a frame with an impossible length",
-            Violation::Credit => "a credit that makes no sense",
-        })
-    }
+/// Why the server did not do what it was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The key holds a value of another type.
+    #[error("the key holds a value of another type")]
+    WrongType,
+    /// The value is not a 64-bit integer.
+    #[error("the value is not a 64-bit integer")]
+    NotAnInteger,
+    /// The sum does not fit a 64-bit integer.
+    #[error("the result does not fit a 64-bit integer")]
+    Overflow,
+    /// The server's memory is full.
+    #[error("its memory is full; raise max_memory or remove keys")]
+    OutOfMemory,
+    /// Key, value, field or id is longer than its limit.
+    #[error("key or value is longer than its limit")]
+    TooLarge,
+    /// The expiry is out of range.
+    #[error("the expiry is out of range")]
+    InvalidExpiry,
+    /// There is no such key.
+    #[error("there is no such key")]
+    NoKey,
+    /// There is no such tree.
+    #[error("there is no such tree")]
+    NoTree,
+    /// NaN, infinite or inverted numbers are no rectangle.
+    #[error("a rectangle needs finite numbers, minima first")]
+    BadRect,
+    /// The geometry is none, or its bounds are not the rectangle.
+    #[error("not a geometry, or not one with this rectangle")]
+    BadGeometry,
+    /// A node of a tree cannot have room for so many entries.
+    #[error("a node cannot have room for so many entries")]
+    BadCapacity,
+    /// Only an empty tree can be built of many objects.
+    #[error("the tree is not empty: only an empty one can be built")]
+    NotEmpty,
+    /// Two of the objects to build of have one id.
+    #[error("two of the objects to build of have one id")]
+    DuplicateId,
+    /// The building of the tree was given up, or another one has begun.
+    #[error("this load of the tree is over: another has begun, or nothing came for too long")]
+    LoadOver,
+    /// The server is a copy of another one.
+    #[error("it is a copy of another server, which is to be changed instead")]
+    ReadOnly,
+    /// The key is being renamed, copied or moved.
+    #[error("the key is being renamed, copied or moved: ask again")]
+    TryAgain,
+    /// The value changed too much while it was read: ask again.
+    #[error("the value changed too much while it was read: ask again")]
+    Outrun,
+    /// The pieces of a large value stopped coming: send it again.
+    #[error("the value did not go on coming, and was given up: send it again")]
+    Stalled,
+    /// The server did not understand the request.
+    #[error("it did not understand the request")]
+    Malformed,
+    /// The value is larger than any reply.
+    #[error("the value is too large for a reply of this form; get it by itself")]
+    NeedsBuffer,
 }
 
-fn status_text(status: Status) -> &'static str {
-    match status {
-        Status::Ok => "done",
-        Status::NotFound => "there is no such key",
-        Status::NotDone => "the condition did not hold",
-        Status::NotAnInteger => "the value is not a 64-bit integer",
-        Status::Overflow => "the result would not fit a 64-bit integer",
-        Status::OutOfMemory => "its memory is full; raise max_memory or remove keys",
-        Status::TooLarge => "key or value is longer than its limit",
-        Status::Malformed => "it did not understand the request",
-        Status::InvalidExpiry => "the expiry is out of range",
-        Status::NoTree => "there is no such tree",
-        Status::BadRectangle => "a rectangle needs finite numbers, minima first",
-        Status::BadCapacity => "a node cannot have room for so many entries",
-        Status::NotEmpty => "the tree is not empty: only an empty one can be built",
-        Status::TwiceGiven => "two of the objects to build of have one id",
-        Status::WrongType => "the key holds a value of another kind",
-        Status::OtherLoad => {
-            "this load of the tree is over: another has begun, or nothing came for too long"
+impl Refusal {
+    fn of(status: Status) -> Self {
+        match status {
+            Status::WrongType => Self::WrongType,
+            Status::NotAnInteger => Self::NotAnInteger,
+            Status::Overflow => Self::Overflow,
+            Status::OutOfMemory => Self::OutOfMemory,
+            Status::TooLarge => Self::TooLarge,
+            Status::InvalidExpiry => Self::InvalidExpiry,
+            Status::NotFound => Self::NoKey,
+            Status::NoTree => Self::NoTree,
+            Status::BadRectangle => Self::BadRect,
+            Status::BadGeometry => Self::BadGeometry,
+            Status::BadCapacity => Self::BadCapacity,
+            Status::NotEmpty => Self::NotEmpty,
+            Status::TwiceGiven => Self::DuplicateId,
+            Status::OtherLoad => Self::LoadOver,
+            Status::ReadOnly => Self::ReadOnly,
+            Status::TryAgain | Status::InPieces => Self::TryAgain,
+            Status::Outrun => Self::Outrun,
+            Status::Stalled => Self::Stalled,
+            Status::NeedsBuffer => Self::NeedsBuffer,
+            Status::Ok | Status::NotDone | Status::Malformed | Status::AskOwner => Self::Malformed,
         }
-        Status::ReadOnly => "it is a copy of another server, which is to be changed instead",
-        Status::InPieces => "it has many parts, and takes several requests",
-        Status::TryAgain => "the key is being renamed, copied or moved: ask again",
-        Status::Outrun => "the value changed too much while it was read",
-        Status::Stalled => "the value did not go on coming, and was given up: send it again",
-        Status::BadGeometry => "not a geometry, or not one with this rectangle",
-        Status::AskOwner => "only the tree's own shard knows",
-        Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",
     }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ConnectError(pub(crate) core::ConnectError);
+
+impl ConnectError {
+    /// What kind of failure it is.
+    ///
+    /// ```no_run
+    /// use remora_client::{Client, ConnectFailure, Options};
+    ///
+    /// let address = "/run/user/1000/remora.sock".parse()?;
+    /// match Client::connect(&address, &Options::default()) {
+    ///     Err(error) if error.kind() == ConnectFailure::Unreachable => println!("start the server"),
+    ///     other => println!("{:?}", other.map(|client| client.transport())),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn kind(&self) -> ConnectFailure {
+        match &self.0 {
+            core::ConnectError::Unreachable { .. } => ConnectFailure::Unreachable,
+            core::ConnectError::Refused { .. } => ConnectFailure::Refused,
+            core::ConnectError::Unavailable { .. } | core::ConnectError::Verbs { .. } => {
+                ConnectFailure::TransportUnavailable
+            }
+            core::ConnectError::NotAServer { .. } => ConnectFailure::NotAServer,
+            core::ConnectError::NoPointerSharing { .. }
+            | core::ConnectError::PointerFile { .. } => ConnectFailure::NoPointerSharing,
+            core::ConnectError::Memory(_)
+            | core::ConnectError::Link(_)
+            | core::ConnectError::System(_) => ConnectFailure::System,
+        }
+    }
+}
+
+/// Kinds of [`ConnectError`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ConnectFailure {
+    /// No server listens there.
+    Unreachable,
+    /// The server refused the session.
+    Refused,
+    /// The transport that the options name cannot be had.
+    TransportUnavailable,
+    /// The peer is no Remora server of this version.
+    NotAServer,
+    /// Shared pointers were asked for, and cannot be had.
+    NoPointerSharing,
+    /// The operating system refused something, or the link failed at once.
+    System,
 }

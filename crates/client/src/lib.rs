@@ -1,81 +1,131 @@
-//! The client: one [`Client`] for each process, one [`Session`] of it for each
-//! thread, which reads the server's memory itself or asks by message, and
-//! tells with every result which it did.
+//! The client of Remora, an in-memory data engine whose clients can read the server's memory.
 //!
-//! All sessions of a [`Client`] share its connection. Over shared memory each has
-//! rings of its own, over TCP and RDMA they share one ring pair for each shard.
-//! There is no thread behind it; whoever waits at shared rings serves the others
-//! meanwhile.
+//! Every operation that only looks can go one of two routes. The client **asks**: a message to
+//! the server's shard, and a reply. Or it **reads**: one-sided READs of the server's memory,
+//! by shared memory, RDMA or TCP, without the server's processor (TCP excepted). Each result
+//! says which route served it, and what it cost.
 //!
-//! What it keeps true:
-//! * a value that was read counts only if the record passed every check and
-//!   the reading right still held when the READ had completed;
-//! * absence is only ever the owner's word;
-//! * a session sees its own writes: it reads from a shard only while none of
-//!   its earlier writes there is unanswered;
-//! * a request that times out fails alone while heartbeats come; its late reply
-//!   is dropped by its id;
-//! * a pointer, a session's own or one that all clients of the machine share,
-//!   is a hint: the record that it leads to proves itself.
+//! # From connecting to a one-sided read
+//!
+//! Start a server: `remora serve`. It prints the path of its socket.
+//!
+//! ```no_run
+//! use remora_client::{Address, Client, Options, Path, ServedBy};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // One connection for the process, one session for each thread. The best transport that both
+//! // sides have is taken: shared memory on one host.
+//! let client = Client::connect(&Address::unix("/run/user/1000/remora.sock"), &Options::default())?;
+//! let mut session = client.session()?;
+//!
+//! // A change is always asked. The reply brings a pointer to the new record, and a lease.
+//! session.set(b"courier:7", b"free")?;
+//!
+//! // One READ through that pointer fetches the record. The client checks it: checksum,
+//! // generation and full key have to agree, and the session's read lease still has to hold.
+//! let got = session.string(b"courier:7").by(Path::Read).get()?;
+//! assert_eq!(got.value, Some(&b"free"[..]));
+//! assert_eq!(got.served_by, ServedBy::Read);
+//!
+//! // What it cost: one pointer found in the cache, one round trip, one record.
+//! assert_eq!((got.counts.hits, got.counts.round_trips, got.counts.nodes), (1, 1, 1));
+//! assert_eq!((got.counts.read, got.counts.asked), (1, 0));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which route
+//!
+//! [`Path::Choose`] is the default: the session decides for each operation from what either
+//! route has cost lately and what the server's heartbeats say of its load. [`Path::Ask`] and
+//! [`Path::Read`] name a route. Set it for a connection ([`Options::path`]), for a session
+//! ([`Session::set_path`]) or for one operation ([`StringKey::by`]). A READ that does not
+//! conclude is asked after all, so the path never changes an answer.
+//!
+//! | [`ServedBy`] | What happened |
+//! | --- | --- |
+//! | `Asked` | The server was asked at once. |
+//! | `Read` | READs alone, without a retry. |
+//! | `ReadAfter(n)` | READs alone, after n of them without a result: torn, or the record had moved. |
+//! | `AskedAfterRead` | READs did not conclude, and the server was asked. |
+//!
+//! # What the counts mean
+//!
+//! [`Counts`] stand in every result, and summed up in [`Session::counts`].
+//!
+//! | Count | Meaning |
+//! | --- | --- |
+//! | `operations` | Operations. |
+//! | `round_trips` | Trips over the fabric, each of which waited for the one before: a batch of READs, or a request with its reply. They are what latency is made of. |
+//! | `bytes` | Bytes that crossed the fabric, with headers. |
+//! | `nodes` | Buckets, records and nodes of trees that were fetched. |
+//! | `read`, `asked` | Operations concluded by READs alone; operations that the server answered. |
+//! | `hits` | Lookups that found a pointer. |
+//! | `stale` | READs through a pointer that found a dead or another record. |
+//! | `retries` | READs repeated because the record changed meanwhile. |
+//! | `lease_expired`, `renewals` | Pointers not used because their lease had ended; operations asked to renew it before. |
+//! | `read_lease_lapsed` | Operations asked because the session's read lease had lapsed. |
+//! | `behind_writes` | Operations asked because a write of the session to the shard was unanswered: a session sees its own writes. |
+//! | `undecided` | Operations asked because READs did not decide: only the server says that a key is absent, or has expired. |
+//!
+//! # Types
+//!
+//! A handle names a key of one type, and is made anew for each use; the session keeps what it
+//! knows of the object.
+//!
+//! ```no_run
+//! use remora_client::{Area, Around, Position, Predicate, Rect};
+//!
+//! # fn example(session: &mut remora_client::Session) -> Result<(), Box<dyn std::error::Error>> {
+//! session.string(b"orders").increment(1)?;
+//! session.hash(b"courier:7")?.set(&[(b"state", b"free")])?;
+//! session.tree(b"couriers")?.insert(7, Rect::point(2.35, 48.86)?)?;
+//! let near = session.tree(b"couriers")?.nearest(2.3, 48.8, 5)?;
+//! println!("{} couriers, {:?}, {} round trips", near.len(), near.served_by, near.counts.round_trips);
+//! let here = Around::Position(Position::new(2.3, 48.8).expect("on the globe"));
+//! session.geo(b"cities").search(here, Area::Circle { radius_m: 10_000.0 })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Threads and failures
+//!
+//! A [`Client`] is shared by the threads of a process; each takes a [`Session`] of its own.
+//! The client starts no threads. An [`Error`] says whether the session is over
+//! ([`Error::is_final`]): then connect again. A request that timed out may have been carried
+//! out; the client never sends one twice.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
-mod admission;
-mod api;
-mod ask;
-mod at_ring;
-mod batch;
-mod choose;
-mod choosing;
-mod clock;
-mod combine;
-mod connection;
-mod data_buffers;
+mod client;
 mod error;
-mod gather;
-mod hand_over;
+mod geo;
 mod hash;
-mod in_flight;
-mod inbox;
-mod large;
-mod late;
-mod pointer_cache;
-mod pointer_file;
-mod pointer_table;
-// Not inside of it: `models` compiles that file too.
-#[cfg(test)]
-#[path = "pointer_table/tests.rs"]
-mod pointer_table_tests;
-mod pointers;
-mod read;
-mod reads;
-mod right;
-mod ring_set;
+mod options;
+mod scan;
 mod session;
-mod strings;
-mod sync;
+mod string;
+mod time;
 mod trees;
-mod wait;
+mod views;
 
-pub use admission::{Admission, Coordination};
-pub use api::*;
-pub use choose::{Explanation, Policy, Predictor, Way, Why, last_heartbeat, mean_of_heartbeats};
-pub use clock::Clock;
-pub use connection::{Client, MakeLink, Parts};
-pub use data_buffers::DataBufferCounts;
-pub use error::{ConnectError, Error};
-pub use hash::{HashEvents, OpenHash};
-pub use pointer_cache::Entry as CachedPointer;
-pub use pointer_table::SharedPointers;
+pub use client::Client;
+pub use error::{Cause, ConnectError, ConnectFailure, Error, Refusal};
+pub use geo::{Area, Around, GeoKey, GeoMember, Position};
+pub use hash::HashKey;
+pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
+pub use remora_client_core::{
+    Counts, DataBufferCounts, Each, Explanation, Got, Path, Policy, Route, ServedBy, Why,
+};
 pub use remora_geometry::{Refine, Shape, ShapeError};
-pub use remora_index::rtree::{Object, Query};
-pub use remora_layout::rect::Predicate;
-pub use remora_layout::rect::{BadRect, Rect};
-pub use remora_layout::tree::{TreeInfo, TreeKind};
-pub use remora_protocol::Expiry;
-pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
-pub use session::Session;
+pub use remora_layout::rect::{BadRect, Predicate, Rect};
+pub use remora_layout::tree::TreeKind;
+pub use remora_protocol::tree::ObjectId;
+pub use scan::{Scan, ScannedKey};
+pub use session::{ExpireWhen, KeyType, Session, Ttl};
+pub use string::{SetOptions, StringKey};
 pub use trees::{
-    Issue, OpenTree, Place, RefinedCount, RefinedFound, TreeEvents, TreeFound, TreeRead,
+    NewObject, TreeCount, TreeFound, TreeHit, TreeInfo, TreeKey, TreeObject, TreeReading,
     TreeSettings,
 };

@@ -5,7 +5,7 @@ use crate::failure::{unavailable, usage};
 use crate::options::Transport;
 use crate::resp_connection::Connection;
 use anyhow::Context;
-use remora_client::{Client, Options, Session};
+use remora_client_core::{Client, Options, Session};
 use std::convert::Infallible;
 use std::fmt;
 use std::os::unix::net::UnixStream;
@@ -45,7 +45,7 @@ impl fmt::Display for Address {
 
 impl Address {
     /// Where sessions over this transport are to be had.
-    pub fn of_sessions(&self, transport: Transport) -> anyhow::Result<remora_client::Address> {
+    pub fn of_sessions(&self, transport: Transport) -> anyhow::Result<remora_client_core::Address> {
         if !transport.is_far() {
             return Ok(self.socket()?.as_path().into());
         }
@@ -112,7 +112,7 @@ fn connect_by_resp(address: &str) -> anyhow::Result<Connection> {
 
 /// This process's connection to the server at an address.
 pub fn connect(
-    address: impl Into<remora_client::Address>,
+    address: impl Into<remora_client_core::Address>,
     options: &Options,
 ) -> anyhow::Result<Client> {
     Client::connect(address, options)

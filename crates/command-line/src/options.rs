@@ -2,7 +2,7 @@
 //! environment and in files.
 
 use clap::ValueEnum;
-use remora_client::Wanted;
+use remora_client_core::Wanted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -66,12 +66,12 @@ pub enum Wake {
 
 impl fmt::Display for Wake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(remora_client::Wake::from(*self).name())
+        out.write_str(remora_client_core::Wake::from(*self).name())
     }
 }
 
 /// The server's and the client's are the same type.
-impl From<Wake> for remora_client::Wake {
+impl From<Wake> for remora_client_core::Wake {
     fn from(wake: Wake) -> Self {
         match wake {
             Wake::Poll => Self::Poll,
@@ -99,7 +99,7 @@ pub enum Policy {
     Cost,
 }
 
-impl From<Policy> for remora_client::Policy {
+impl From<Policy> for remora_client_core::Policy {
     fn from(policy: Policy) -> Self {
         match policy {
             Policy::Ask => Self::Ask,
@@ -125,7 +125,7 @@ pub enum TreeKind {
     Hilbert,
 }
 
-impl From<TreeKind> for remora_client::TreeKind {
+impl From<TreeKind> for remora_client_core::TreeKind {
     fn from(kind: TreeKind) -> Self {
         match kind {
             TreeKind::Guttman => Self::Guttman,

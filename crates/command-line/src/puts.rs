@@ -1,7 +1,7 @@
 //! Objects into a tree, many requests outstanding.
 
 use anyhow::Context;
-use remora_client::{Error, ObjectId, PutObject, Rect, Session, TreeSettings};
+use remora_client_core::{Error, ObjectId, PutObject, Rect, Session, TreeSettings};
 use remora_geometry::Wkb;
 use remora_protocol::Command;
 use remora_protocol::message::Status;

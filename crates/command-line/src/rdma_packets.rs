@@ -2,7 +2,7 @@
 
 use crate::failure::usage;
 use clap::Args;
-use remora_client::{Mtu, Packets};
+use remora_client_core::{Mtu, Packets};
 
 /// Flags of RDMA packets, of commands that are clients, and of `doctor`.
 #[derive(Clone, Debug, Default, Args)]

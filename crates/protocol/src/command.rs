@@ -389,12 +389,12 @@ impl<'a> Command<'a> {
         )
     }
 
-    /// Whether it may be asked over rings. The others take as long as the shard is
-    /// large, fit no frame, or are steps of what the server does.
+    /// Whether clients may ask for it over rings. The others take as long as the shard is
+    /// large, or are steps of what the server does.
     pub fn is_for_rings(&self) -> bool {
         match self {
             Self::Of { request, .. } => request.is_for_rings(),
-            Self::Digest { .. } | Self::Scan { .. } | Self::RandomKey { .. } => false,
+            Self::Digest { .. } | Self::RandomKey { .. } => false,
             Self::Dump { .. } | Self::DumpPart { .. } | Self::EndDump { .. } => false,
             Self::Restore { .. } | Self::DelDumped { .. } | Self::Load { .. } => false,
             Self::Transfer { .. } => false,

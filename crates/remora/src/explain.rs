@@ -3,8 +3,8 @@
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use remora_client::{
-    Counts, Explanation, OpenTree, Options, Path, Predicate, Query, Rect, Session, Via, Way,
+use remora_client_core::{
+    Counts, Explanation, OpenTree, Options, Path, Predicate, Query, Rect, Route, ServedBy, Session,
 };
 use remora_command_line::{Address, DEFAULT_SERVER, Policy, Transport, connect};
 use serde::Serialize;
@@ -124,7 +124,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         let counts;
         (results, counts) = target.operate(&mut session)?;
         let explanation = session.explanation().context("the operation was not explained")?;
-        let one = &mut seen[(explanation.way == Way::Read) as usize];
+        let one = &mut seen[(explanation.route == Route::Read) as usize];
         one.explanations.push(explanation);
         one.counts.add(&counts);
     }
@@ -190,9 +190,9 @@ impl Seen {
             let known: Vec<f64> = self.explanations.iter().filter_map(of).collect();
             (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64 / 1000.0)
         };
-        let fell_back = |one: &&Explanation| one.via == Via::AskedAfterRead;
+        let fell_back = |one: &&Explanation| one.served_by == ServedBy::AskedAfterRead;
         Some(WayReport {
-            way: if last.way == Way::Ask { "ask" } else { "read" },
+            way: if last.route == Route::Ask { "ask" } else { "read" },
             times: self.explanations.len() as u64,
             fell_back: self.explanations.iter().filter(fell_back).count() as u64,
             expected_ask_us: mean(&|one| one.ask_ns),

@@ -1,6 +1,6 @@
 //! Objects that an import or an export leaves out: counted by their reasons.
 
-use remora_client::BadRect;
+use remora_client_core::BadRect;
 use remora_geometry::ShapeError;
 use serde::Serialize;
 use std::collections::HashMap;

@@ -25,7 +25,7 @@ use crate::probes::{Probe, Probes};
 use crate::resp::ShardJobs;
 use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
-use remora_client::Parts;
+use remora_client_core::Parts;
 use remora_engine::{Eviction, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;

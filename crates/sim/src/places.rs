@@ -3,7 +3,7 @@
 
 use crate::check::places::Number;
 use crate::hashes::HashSwarm;
-use remora_client::{Issue, ObjectId, Rect, TreeKind, TreeRead, TreeSettings};
+use remora_client_core::{Issue, ObjectId, Rect, TreeKind, TreeRead, TreeSettings};
 use remora_fabric::sim::{Random, SimOptions};
 use remora_geometry::{Refine, Shape, geo_types};
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Proof that the rare paths ran: each is a count that production code keeps
 //! anyway, or something that a world's client met.
 
-use remora_client::{Counts, Error, HashEvents, TreeEvents};
+use remora_client_core::{Counts, Error, HashEvents, TreeEvents};
 use remora_engine::ShardStats;
 use remora_protocol::message::Status;
 use std::collections::BTreeMap;
@@ -173,7 +173,7 @@ impl Probes {
         self.add(Probe::StalePointer, counts.stale);
         self.add(Probe::TornRead, counts.retries);
         self.add(Probe::LeaseExpired, counts.lease_expired);
-        self.add(Probe::RightLapsed, counts.right_lapsed);
+        self.add(Probe::RightLapsed, counts.read_lease_lapsed);
     }
 
     /// What a view of a tree tells of its searches.

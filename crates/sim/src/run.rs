@@ -15,7 +15,9 @@ use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
 use crate::world::World;
-use remora_client::{Admission, Coordination, Database, Options, PointerCacheKind, Policy, Wake};
+use remora_client_core::{
+    Admission, ConcurrencyLimit, Database, Options, PointerCacheKind, Policy, Wake,
+};
 use remora_engine::evict::Eviction;
 use remora_fabric::sim::{SimWorld, Tasks};
 use std::cell::{Cell, RefCell};
@@ -121,10 +123,10 @@ impl World {
         let shared_base_ns = draw_base();
         // All clients of a world as the threads of one machine, or each alone.
         let coordination = match self.sim.draw(|random| random.below(4)) {
-            0 => Coordination::With(Arc::new(Admission::at_most(1))),
-            1 => Coordination::With(Arc::new(Admission::auto())),
-            2 => Coordination::Auto,
-            _ => Coordination::Off,
+            0 => ConcurrencyLimit::With(Arc::new(Admission::at_most(1))),
+            1 => ConcurrencyLimit::With(Arc::new(Admission::auto())),
+            2 => ConcurrencyLimit::Auto,
+            _ => ConcurrencyLimit::Off,
         };
         (0..self.swarm.clients)
             .map(|number| {
@@ -144,7 +146,7 @@ impl World {
                     policy: self.sim.draw(|random| {
                         Policy::ALL[random.below(Policy::ALL.len() as u64) as usize]
                     }),
-                    coordination: coordination.clone(),
+                    concurrency_limit: coordination.clone(),
                     ..Options::default()
                 };
                 SimClient::spawn(self, number, clock, options)

@@ -7,7 +7,7 @@ use crate::node::Node;
 use crate::probes::{Probe, Probes};
 use crate::resp::Resp;
 use crate::swarm::Swarm;
-use remora_client::Error;
+use remora_client_core::Error;
 use remora_fabric::sim::SimWorld;
 use remora_layout::limits::STREAM_BYTES;
 use remora_protocol::message::Status;

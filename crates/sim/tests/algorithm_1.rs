@@ -7,7 +7,7 @@
 mod alone;
 
 use alone::{Alone, MS, alone_by, read};
-use remora_client::{Path, PointerCacheKind, Policy, Session, SetOptions, Via};
+use remora_client_core::{Path, PointerCacheKind, Policy, ServedBy, Session, SetOptions};
 
 const BUSY: u32 = 1_000_000;
 
@@ -25,21 +25,21 @@ fn begin(alone: &Alone) -> Session {
 /// session see it.
 fn await_heartbeat(alone: &Alone, session: &mut Session) {
     alone.pause(21 * MS);
-    assert_eq!(read(session, b"key", false, Path::Ask).via, Via::Asked);
+    assert_eq!(read(session, b"key", false, Path::Ask).served_by, ServedBy::Asked);
 }
 
-fn via(session: &mut Session) -> Via {
+fn via(session: &mut Session) -> ServedBy {
     let seen = read(session, b"key", false, Path::Choose);
     assert_eq!(seen.value.as_deref(), Some(&b"value"[..]));
-    seen.via
+    seen.served_by
 }
 
 /// Lookups that are read before the next one is asked. It is over before another
 /// heartbeat counts.
 fn run(alone: &Alone, session: &mut Session) -> u64 {
     let began_ns = alone.world.now_ns();
-    let reads = (0..1_000).take_while(|_| via(session) == Via::Read).count();
-    assert_eq!(via(session), Via::Asked, "one run for each heartbeat");
+    let reads = (0..1_000).take_while(|_| via(session) == ServedBy::Read).count();
+    assert_eq!(via(session), ServedBy::Asked, "one run for each heartbeat");
     let took_ns = alone.world.now_ns() - began_ns;
     assert!(took_ns < 10 * MS, "{reads} reads took {took_ns} ns");
     reads as u64
@@ -107,8 +107,8 @@ fn a_heartbeat_counts_once() {
         alone.stall_server(60 * MS);
         alone.pause(25 * MS);
         // A lookup that is not chosen lets the session see how late it is.
-        assert_eq!(read(&mut session, b"key", false, Path::Read).via, Via::Read);
-        assert_eq!(via(&mut session), Via::Asked);
+        assert_eq!(read(&mut session, b"key", false, Path::Read).served_by, ServedBy::Read);
+        assert_eq!(via(&mut session), ServedBy::Asked);
         // No heartbeat meanwhile: the rounds are not forgotten.
         await_heartbeat(alone, &mut session);
         assert!((24..32).contains(&run(alone, &mut session)));
@@ -128,14 +128,14 @@ fn a_run_that_is_not_used_up_is_not_made_longer() {
         let rounds = runs(alone, &mut same, 5);
         assert!(rounds[4] >= 32, "{rounds:?}");
         await_heartbeat(alone, &mut same);
-        assert_eq!(via(&mut same), Via::Read);
+        assert_eq!(via(&mut same), ServedBy::Read);
         alone.tell_utilisation(0);
         await_heartbeat(alone, &mut same);
-        assert_eq!(via(&mut same), Via::Read, "what was drawn is still read");
+        assert_eq!(via(&mut same), ServedBy::Read, "what was drawn is still read");
         alone.tell_utilisation(BUSY);
         for _ in 0..3 {
             await_heartbeat(alone, &mut same);
-            assert_eq!(via(&mut same), Via::Read);
+            assert_eq!(via(&mut same), ServedBy::Read);
         }
         let reads = 5 + run(alone, &mut same);
         assert!((40..48).contains(&reads), "{reads} reads, of a run that is the sixth");

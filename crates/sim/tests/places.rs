@@ -1,7 +1,7 @@
 //! The checker of trees itself: histories known to be good, and one history
 //! known to be bad for each way to be wrong.
 
-use remora_client::{Predicate, Rect};
+use remora_client_core::{Predicate, Rect};
 use remora_sim::check::places::{Act, Places, Seen};
 
 const SHOWN: &str = "a place that is shown was there";

@@ -5,9 +5,9 @@ mod alone;
 mod late;
 
 use alone::{Alone, MS, alone, alone_by, alone_with_disk, read};
-use remora_client::{
-    Counts, Error, Path, PointerCacheKind, Policy, Predicate, Query, Rect, Session, SetOptions,
-    TreeSettings, Via,
+use remora_client_core::{
+    Counts, Error, Path, PointerCacheKind, Policy, Predicate, Query, Rect, ServedBy, Session,
+    SetOptions, TreeSettings,
 };
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::bucket::BUCKET_BYTES;
@@ -50,7 +50,7 @@ fn who_only_reads_never_has_to_ask() {
     each_way(|alone, session, in_batch| {
         set(session, Expiry::Never);
         let counts = read_for(alone, session, in_batch, Path::Read, 10 * RIGHT_MS * MS);
-        assert_eq!((counts.asked, counts.right_lapsed), (0, 0), "{counts:?}");
+        assert_eq!((counts.asked, counts.read_lease_lapsed), (0, 0), "{counts:?}");
         assert!(counts.operations > 300, "{counts:?}");
     });
 }
@@ -66,11 +66,14 @@ fn without_heartbeats_the_right_ends_and_reads_do_not_count() {
             }
             let seen = read(session, b"key", in_batch, Path::Read);
             assert_eq!(seen.value.as_deref(), Some(&b"value"[..]));
-            assert_eq!(seen.counts.right_lapsed, is_stalled as u64);
-            assert_eq!(seen.via, if is_stalled { Via::AskedAfterRead } else { Via::Read });
+            assert_eq!(seen.counts.read_lease_lapsed, is_stalled as u64);
+            assert_eq!(
+                seen.served_by,
+                if is_stalled { ServedBy::AskedAfterRead } else { ServedBy::Read }
+            );
         }
         let seen = read(session, b"absent", in_batch, Path::Read);
-        assert_eq!((seen.value, seen.counts.right_lapsed, seen.counts.asked), (None, 0, 1));
+        assert_eq!((seen.value, seen.counts.read_lease_lapsed, seen.counts.asked), (None, 0, 1));
         assert_eq!(seen.counts.undecided, 1);
     });
 }
@@ -94,7 +97,7 @@ fn what_may_have_expired_is_asked_for() {
         assert!(read_before > 20, "{read_before}");
         alone.pause(2 * MS);
         let seen = read(session, b"key", in_batch, Path::Read);
-        assert_eq!((seen.value, seen.counts.asked, seen.counts.right_lapsed), (None, 1, 0));
+        assert_eq!((seen.value, seen.counts.asked, seen.counts.read_lease_lapsed), (None, 1, 0));
         assert_eq!(seen.counts.undecided, 1);
     });
 }
@@ -110,7 +113,10 @@ fn who_has_written_sees_it() {
             let new = Command::Set { key: b"key", value: &value, condition, expiry, get: false };
             session.submit(&new).expect("it goes out");
             let seen = read(session, b"key", in_batch, path);
-            assert_eq!((seen.value.as_deref(), seen.via), (Some(&value[..]), Via::Asked));
+            assert_eq!(
+                (seen.value.as_deref(), seen.served_by),
+                (Some(&value[..]), ServedBy::Asked)
+            );
             assert_eq!((seen.counts.behind_writes, seen.counts.undecided), (1, 0));
             assert!(session.next_reply(&mut |_, _| {}).expect("the write's"));
         }
@@ -136,7 +142,7 @@ fn a_batch_of_one_costs_what_a_single_read_does() {
                     read(&mut reader, b"key", in_batch, path)
                 });
                 assert_eq!((single.value, single.counts), (batch.value, batch.counts));
-                assert_eq!(single.via, batch.via);
+                assert_eq!(single.served_by, batch.served_by);
                 let hits = (pointers == PointerCacheKind::Private) as u64;
                 let Counts { hits: found, stale, asked, .. } = single.counts;
                 assert_eq!((found, stale), (hits, hits * is_stale as u64));
@@ -159,13 +165,13 @@ fn the_lease_of_a_popular_key_is_renewed_before_it_ends() {
             set(&mut session, Expiry::Never);
             let ns = TERMS * LEASE_MIN_S * 1_000 * MS;
             let counts = read_for(alone, &mut session, in_batch, Path::Choose, ns);
-            assert_eq!((counts.lease_expired, counts.right_lapsed), (0, 0), "{counts:?}");
+            assert_eq!((counts.lease_expired, counts.read_lease_lapsed), (0, 0), "{counts:?}");
             assert_eq!(counts.hits, counts.operations, "{counts:?}");
             // Terms grow with a key's popularity.
             assert!((1..=TERMS * 8 / 7).contains(&counts.asked), "{counts:?}");
             assert_eq!(counts.renewals, counts.asked, "{counts:?}");
             let counts = read_for(alone, &mut session, in_batch, Path::Read, 2 * ns);
-            assert_eq!((counts.asked, counts.right_lapsed), (0, 0), "{counts:?}");
+            assert_eq!((counts.asked, counts.read_lease_lapsed), (0, 0), "{counts:?}");
             assert!(counts.lease_expired > 0, "{counts:?}");
         });
     }
@@ -196,7 +202,10 @@ fn walks_follow_a_table_that_has_grown() {
             assert_eq!(single, batch);
             assert_eq!(single.value.as_deref(), Some(*key));
             let Counts { round_trips, bytes, retries, .. } = single.counts;
-            assert_eq!(single.via, if retries == 0 { Via::Read } else { Via::ReadAfter(1) });
+            assert_eq!(
+                single.served_by,
+                if retries == 0 { ServedBy::Read } else { ServedBy::ReadAfter(1) }
+            );
             costs.insert((round_trips, retries, bytes));
         }
         // Bucket and record; for some the header page and another bucket too.
@@ -217,7 +226,7 @@ fn keys_that_are_absent_are_asked_for() {
         let [mut asked, mut read] = [0, 0];
         let mut each = |_, value: Option<&[u8]>, via| {
             assert_eq!(value, None);
-            *if via == Via::Asked { &mut asked } else { &mut read } += 1;
+            *if via == ServedBy::Asked { &mut asked } else { &mut read } += 1;
         };
         for _ in 0..4_000 {
             session.get_batch(&absent, Path::Choose, &mut each).expect("answers");
@@ -269,7 +278,7 @@ fn one_of_many_pairs_is_refused() {
         assert_eq!(session.set_many(&pairs), Err(Error::KeyTooLong));
         for (key, value) in [pairs[0], pairs[2]] {
             let seen = read(&mut session, key, false, Path::Read);
-            assert_eq!((seen.value.as_deref(), seen.via), (Some(value), Via::Read));
+            assert_eq!((seen.value.as_deref(), seen.served_by), (Some(value), ServedBy::Read));
         }
     });
 }
@@ -281,15 +290,16 @@ fn asking_costs_two_frames() {
         let (key, value) = ([b'k'; 70], [b'v'; 700]);
         session.set(&key, &value, SetOptions::default()).expect("room");
         let bytes = frame_bytes(REQUEST_HEADER_BYTES + 770) + frame_bytes(REPLY_HEADER_BYTES);
-        let one = Counts { operations: 1, round_trips: 1, asked: 1, ..Counts::default() };
-        assert_eq!(session.totals(), Counts { bytes: bytes as u64, ..one });
+        let one = |bytes: u64| {
+            let mut one = Counts::default();
+            (one.operations, one.round_trips, one.asked, one.bytes) = (1, 1, 1, bytes);
+            one
+        };
+        assert_eq!(session.totals(), one(bytes as u64));
         let bytes = frame_bytes(REQUEST_HEADER_BYTES + 70) + frame_bytes(REPLY_HEADER_BYTES + 700);
         for in_batch in [false, true] {
             let seen = read(&mut session, &key, in_batch, Path::Ask);
-            assert_eq!(
-                (seen.counts, seen.via),
-                (Counts { bytes: bytes as u64, ..one }, Via::Asked)
-            );
+            assert_eq!((seen.counts, seen.served_by), (one(bytes as u64), ServedBy::Asked));
         }
     });
 }
@@ -330,16 +340,16 @@ fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
                 assert_eq!(timed_out, Err(Error::TimedOut));
             }
             for in_batch in [false, true] {
-                for (path, via) in [(Path::Ask, Via::Asked), (Path::Read, Via::Read)] {
+                for (path, via) in [(Path::Ask, ServedBy::Asked), (Path::Read, ServedBy::Read)] {
                     let seen = read(&mut reader, b"kept", in_batch, path);
-                    assert_eq!((seen.value.as_deref(), seen.via), (Some(&b"old"[..]), via));
+                    assert_eq!((seen.value.as_deref(), seen.served_by), (Some(&b"old"[..]), via));
                 }
                 let seen = read(&mut reader, b"absent", in_batch, Path::Read);
                 assert_eq!((seen.value, seen.counts.asked), (None, 1));
             }
-            for (path, via) in [(Path::Ask, Via::Asked), (Path::Read, Via::Read)] {
+            for (path, via) in [(Path::Ask, ServedBy::Asked), (Path::Read, ServedBy::Read)] {
                 let found = reader.search_tree(&mut kept, &query, path).expect("an answer");
-                assert_eq!((found.objects.len(), found.via), (1, via));
+                assert_eq!((found.objects.len(), found.served_by), (1, via));
             }
             // No client sees what has changed, nor what is no more.
             let found = reader.search_tree(&mut changed, &query, Path::Read).map(drop);
@@ -350,7 +360,10 @@ fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
                     assert_eq!(got, Err(Error::TimedOut), "{path:?}");
                 }
             }
-            assert_eq!(read(&mut alone.session(), b"kept", false, Path::Ask).via, Via::Asked);
+            assert_eq!(
+                read(&mut alone.session(), b"kept", false, Path::Ask).served_by,
+                ServedBy::Asked
+            );
         });
     }
 }
@@ -373,7 +386,7 @@ fn a_tree_that_has_ended_gives_nothing_though_its_nodes_still_stand() {
         let mut tree = reader.open_tree(b"t").expect("an answer").expect("it is there");
         for _ in 0..2 {
             let found = reader.search_tree(&mut tree, &query, Path::Read).expect("an answer");
-            assert_eq!((found.objects.len(), found.via), (40, Via::Read));
+            assert_eq!((found.objects.len(), found.served_by), (40, ServedBy::Read));
         }
         assert_eq!(writer.drop_tree(b"t"), Ok(true));
         let found = reader.search_tree(&mut tree, &query, Path::Read);

@@ -3,7 +3,7 @@
 //! client library.
 
 use anyhow::Context;
-use remora_client::{Client, OpenTree, Path, Query, Rect, Session, TreeFound, TreeSettings};
+use remora_client_core::{Client, OpenTree, Path, Query, Rect, Session, TreeFound, TreeSettings};
 
 /// The couriers who are free. Only they are in this tree, so that the nearest
 /// in it are the nearest free ones, by any path.

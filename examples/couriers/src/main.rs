@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use city::{City, EDGE};
 use clap::Parser;
 use dispatch::Reports;
-use remora_client::{Client, Options};
+use remora_client_core::{Client, Options};
 use remora_command_line::{ProcessCpu, ServerPlan, ServerProcess, exit_code, usage};
 use serde::Serialize;
 use std::io::Write;

@@ -5,7 +5,7 @@ use crate::dispatch::{Customers, FREE};
 use anyhow::{Context, bail, ensure};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
-use remora_client::{Client, Path, Via};
+use remora_client_core::{Client, Path, ServedBy};
 use remora_command_line::{Connection, ProcessCpu};
 use remora_front::Value;
 use serde::Serialize;
@@ -87,7 +87,7 @@ impl Way {
                     .objects
                     .iter()
                     .map(|courier| distance((courier.rect.min_x, courier.rect.min_y), at));
-                let is_read = matches!(found.via, Via::Read | Via::ReadAfter(_));
+                let is_read = matches!(found.served_by, ServedBy::Read | ServedBy::ReadAfter(_));
                 Ok((far.collect(), found.counts.round_trips, is_read))
             }
         }

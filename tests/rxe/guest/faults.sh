@@ -42,7 +42,7 @@ rxe_loss 0
 (($(number reads asked) + $(number reads read) == 600)) || fail "loss: other counts: $(counts reads)"
 explained reads || fail "loss: asked without a reason: $(counts reads)"
 # What was lost once is there before the right to read lapses.
-lapsed=$(number reads right_lapsed)
+lapsed=$(number reads read_lease_lapsed)
 ((tried > 0 && 2 * lapsed <= tried)) || fail "loss: $tried tries more, the right to read lapsed $lapsed times"
 on_wire=$(record_reads "$work/capture") counted=$(reads_of reads)
 [[ $on_wire == "$counted" ]] || fail "loss: the client has READ $counted times, on the wire are $on_wire READs"
@@ -74,7 +74,7 @@ ended "$client" || fail "the server stood still, and the client failed"
 # One to load, one to measure.
 (($(info total_sessions_granted) == granted + 2)) || fail "the server stood still, and the client dialled again"
 # The right to read has lapsed meanwhile.
-(($(number frozen right_lapsed) > 0)) || fail "the server stood still for 1 s, and the client read on"
+(($(number frozen read_lease_lapsed) > 0)) || fail "the server stood still for 1 s, and the client read on"
 explained frozen || fail "the server stood still: asked without a reason: $(counts frozen)"
 passed "server frozen for 1 s: goes on, $(number frozen read) read, $(number frozen asked) asked"
 

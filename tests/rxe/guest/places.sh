@@ -32,7 +32,7 @@ same() {
     for ((tries = 0; tries < 5; tries++)); do
         places "$run.shm" "$@" --transport shm || fail "over shm: $*"
         places "$run.verbs" "$@" --transport verbs || fail "over verbs: $*"
-        late=$(($(number "$run.shm" right_lapsed) + $(number "$run.verbs" right_lapsed)))
+        late=$(($(number "$run.shm" read_lease_lapsed) + $(number "$run.verbs" read_lease_lapsed)))
         ((2 * late < searches)) && break
     done
     [[ $(results "$run.shm") == "$(results "$run.verbs")" ]] || fail "other results over verbs: $*"

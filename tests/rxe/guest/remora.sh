@@ -103,7 +103,7 @@ counts() {
 
 # How many lookups of a run the clock let ask instead of READ: the right to read
 # had lapsed, or a lease was to be renewed.
-late() { echo $(($(number "$1" right_lapsed) + $(number "$1" renewals))); }
+late() { echo $(($(number "$1" read_lease_lapsed) + $(number "$1" renewals))); }
 
 # The counts of a run had nothing been late: where something was, trips and
 # bytes are left out.

@@ -12,7 +12,7 @@
 mod server;
 
 use super::Script;
-use remora_client::{Client, Error, Got, Options, Path, Session, SetOptions, Via, Wake};
+use remora_client_core::{Client, Error, Got, Options, Path, ServedBy, Session, SetOptions, Wake};
 use remora_fabric::sim::{SimOptions, SimWorld};
 use remora_layout::frame::MAX_PAYLOAD_BYTES;
 use remora_layout::limits::MAX_VALUE_BYTES;
@@ -98,7 +98,7 @@ fn operate(session: &mut Session, script: &mut Script<'_>, seen: &mut Seen) -> R
     let long = script.pick(&[0, 3, 500, 5_000, 90_000, 120_000]);
     match script.below(16) {
         0..=3 => {
-            let Got { value, via, .. } = session.get(&key, path)?;
+            let Got { value, served_by: via, .. } = session.get(&key, path)?;
             looked_at(number, value, via, seen);
         }
         4 => {
@@ -150,8 +150,8 @@ fn operate(session: &mut Session, script: &mut Script<'_>, seen: &mut Seen) -> R
     Ok(())
 }
 
-fn looked_at(number: usize, found: Option<&[u8]>, via: Via, seen: &mut Seen) {
-    if matches!(via, Via::Read | Via::ReadAfter(_)) {
+fn looked_at(number: usize, found: Option<&[u8]>, via: ServedBy, seen: &mut Seen) {
+    if matches!(via, ServedBy::Read | ServedBy::ReadAfter(_)) {
         assert!(found == Some(&server::value(number)), "a value that nobody wrote was READ");
         seen.values_read += 1;
     }

@@ -56,7 +56,7 @@ fn host() -> &'static Mutex<Host> {
             fabric_address: None,
             rdma_devices: Vec::new(),
             rdma_packets: Packets::default(),
-            transport: remora_client::Wanted::Auto,
+            transport: remora_client_core::Wanted::Auto,
             shards: 2,
             max_memory_bytes: 64 << 20,
             buckets: 0,

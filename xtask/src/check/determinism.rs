@@ -19,7 +19,7 @@ const DRIVEN: &[&str] = &[
     "crates/walk/src/",
     "crates/index/src/",
     "crates/engine/src/",
-    "crates/client/src/",
+    "crates/client-core/src/",
     "crates/server/src/ring_session/",
     "crates/server/src/resp/",
     "crates/server/src/jobs.rs",
@@ -121,7 +121,13 @@ mod tests {
 
     #[test]
     fn production_code_that_knows_of_the_simulator_is_found() {
-        assert_eq!(lines("crates/client/src/wait.rs", "use remora_fabric::sim::SimLink;\n"), [1]);
+        assert_eq!(
+            lines(
+                "crates/client-core/src/endpoint/receive.rs",
+                "use remora_fabric::sim::SimLink;\n"
+            ),
+            [1]
+        );
         assert_eq!(lines("crates/server/src/server.rs", "#[cfg(feature = \"x\", sim)]\n"), [1]);
         assert!(lines("crates/fabric/src/sim/link.rs", "pub struct SimLink;\n").is_empty());
     }

@@ -12,8 +12,18 @@ use std::collections::BTreeSet;
 
 /// Rooms that keep objects, or bring requests about them.
 const ROOMS: &[&str] = &[
-    "layout", "log", "arena", "fabric", "ring", "walk", "index", "protocol", "engine", "front",
-    "server", "client",
+    "layout",
+    "log",
+    "arena",
+    "fabric",
+    "ring",
+    "walk",
+    "index",
+    "protocol",
+    "engine",
+    "front",
+    "server",
+    "client-core",
 ];
 
 /// The folders of the types.
@@ -70,7 +80,7 @@ const MORE: &[More] = &[
             "crates/front/src/table/tree_entries.rs",
             "crates/front/src/tree_reply.rs",
             "crates/server/src/resp/trees",
-            "crates/client/src/trees",
+            "crates/client-core/src/trees",
         ],
     },
 ];
@@ -123,14 +133,14 @@ const EXCEPT: &[Except] = &[
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
     except("crates/protocol/src/message.rs", TREES, "the status NoTree"),
     except("crates/layout/src/plant.rs", TREES, "lists planted bugs, some of which are of trees"),
-    except("crates/client/src/choose/classes.rs", TREES, "the cost of a search has classes"),
-    except("crates/client/src/session.rs", TREES, "a session keeps what it knows of trees"),
+    except("crates/client-core/src/choose/classes.rs", TREES, "the cost of a search has classes"),
+    except("crates/client-core/src/session.rs", TREES, "a session keeps what it knows of trees"),
     except(
-        "crates/client/src/connection/models/endless.rs",
+        "crates/client-core/src/models/endless.rs",
         TREES,
         "a search is what a server may answer without end",
     ),
-    except("crates/client/src/error.rs", TREES, "the text of the status NoTree"),
+    except("crates/client-core/src/error.rs", TREES, "the text of the status NoTree"),
 ];
 
 /// One type: what names it, and where that may stand.
@@ -191,7 +201,7 @@ fn named(tree: &Tree, folder: &str) -> Named {
     let more = MORE.iter().find(|more| more.folder == folder);
     let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
     let mut own = vec![format!("{FOLDERS}{folder}/")];
-    for room in ["protocol/src/types", "front/src/types", "index/src", "client/src"] {
+    for room in ["protocol/src/types", "front/src/types", "index/src", "client-core/src"] {
         // Nothing but a type's file has its name, or lies in a folder of that name.
         let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
         if !is_taken {
@@ -347,7 +357,7 @@ mod tests {
         assert_eq!(lines("crates/engine/src/store/keys.rs", text), [1, 4, 6]);
         assert_eq!(lines("crates/server/src/large_jobs.rs", text), [1, 4, 6]);
         assert_eq!(lines("crates/engine/src/types/rtree/put.rs", text), [4, 6]);
-        assert_eq!(lines("crates/client/src/hash/read.rs", text), [1, 6]);
+        assert_eq!(lines("crates/client-core/src/hash/read.rs", text), [1, 6]);
         for free in [
             "crates/engine/tests/trees.rs",
             "crates/engine/src/shard/kind_tests.rs",
@@ -374,7 +384,9 @@ mod tests {
     fn a_new_type_is_checked_without_a_line_here() {
         let text = "Kind::BOUNDED;\nCounterCommand::Get\nuse types::bcount::X;\nBcountReply\nfn other() {}";
         assert_eq!(lines("crates/engine/src/store/keys.rs", text), [1, 2, 3, 4]);
-        for own in ["engine/src/types/bcount/x", "front/src/types/bcount", "client/src/bcount/x"] {
+        for own in
+            ["engine/src/types/bcount/x", "front/src/types/bcount", "client-core/src/bcount/x"]
+        {
             assert!(lines(&format!("crates/{own}.rs"), text).is_empty(), "{own}");
         }
     }

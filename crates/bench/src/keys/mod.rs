@@ -17,7 +17,7 @@ use crate::variants;
 use crate::workload::{Dist, Scatter, Source, Workload};
 pub use args::KeysArgs;
 use args::{BenchPath, PointerCache};
-use remora_client::Options;
+use remora_client_core::Options;
 use remora_command_line::serving::raise_descriptor_limit;
 use remora_command_line::shards::default_shards;
 use remora_command_line::{Address, ProcessCpu, ServerPlan, ServerProcess, connect, note};
@@ -160,9 +160,9 @@ fn measure(
         cores: &cores,
     };
     let path = match args.path {
-        BenchPath::Ask => remora_client::Path::Ask,
-        BenchPath::Read => remora_client::Path::Read,
-        BenchPath::Choose | BenchPath::Local => remora_client::Path::Choose,
+        BenchPath::Ask => remora_client_core::Path::Ask,
+        BenchPath::Read => remora_client_core::Path::Read,
+        BenchPath::Choose | BenchPath::Local => remora_client_core::Path::Choose,
         BenchPath::Resp => {
             let peer = address.resp()?;
             return Ok((
@@ -176,7 +176,7 @@ fn measure(
     // Who loads keeps no pointers: none of them is known before a client has
     // learnt it, in a cache of its own or in the shared table.
     let keeps_none =
-        Options { pointer_cache: remora_client::PointerCacheKind::Off, ..options.clone() };
+        Options { pointer_cache: remora_client_core::PointerCacheKind::Off, ..options.clone() };
     let loader = connect(server.clone(), &keeps_none)?;
     load_records(&plan, SessionTarget::open(&loader, path)?)?;
     drop(loader);
@@ -217,9 +217,9 @@ fn options(args: &KeysArgs) -> anyhow::Result<Options> {
         rdma_packets: args.packets.packets()?,
         wake: args.wake.into(),
         pointer_cache: match args.pointer_cache {
-            PointerCache::Off => remora_client::PointerCacheKind::Off,
-            PointerCache::Private => remora_client::PointerCacheKind::Private,
-            PointerCache::Shared => remora_client::PointerCacheKind::Shared,
+            PointerCache::Off => remora_client_core::PointerCacheKind::Off,
+            PointerCache::Private => remora_client_core::PointerCacheKind::Private,
+            PointerCache::Shared => remora_client_core::PointerCacheKind::Shared,
         },
         // Twice the records: none is pushed out by another.
         pointer_cache_entries: defaults.pointer_cache_entries.max(2 * args.records),

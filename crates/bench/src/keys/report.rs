@@ -19,7 +19,7 @@ pub struct KeysReport {
     stale: u64,
     retries: u64,
     lease_expired: u64,
-    right_lapsed: u64,
+    read_lease_lapsed: u64,
     renewals: u64,
     behind_writes: u64,
     undecided: u64,
@@ -68,7 +68,7 @@ impl KeysReport {
         outcome: &Outcome,
     ) -> Self {
         let Costs { asked, read, hits, stale, retries, lease_expired, .. } = outcome.costs;
-        let Costs { right_lapsed, renewals, behind_writes, undecided, .. } = outcome.costs;
+        let Costs { read_lease_lapsed, renewals, behind_writes, undecided, .. } = outcome.costs;
         Self {
             figures: outcome.figures(),
             asked,
@@ -77,7 +77,7 @@ impl KeysReport {
             stale,
             retries,
             lease_expired,
-            right_lapsed,
+            read_lease_lapsed,
             renewals,
             behind_writes,
             undecided,
@@ -149,7 +149,7 @@ impl KeysReport {
         writeln!(
             out,
             "asked as     right lapsed {}, renewals {}, behind writes {}, undecided {}",
-            self.right_lapsed, self.renewals, self.behind_writes, self.undecided
+            self.read_lease_lapsed, self.renewals, self.behind_writes, self.undecided
         )?;
         writeln!(out, "again        {}", self.command)?;
         Ok(())
@@ -181,7 +181,7 @@ mod tests {
             "hits",
             "stale",
             "lease_expired",
-            "right_lapsed",
+            "read_lease_lapsed",
             "renewals",
             "behind_writes",
             "undecided",

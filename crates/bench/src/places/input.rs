@@ -1,7 +1,7 @@
 //! Files of rectangles: `--data` and `--windows`.
 
 use crate::trace::read_bytes;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_command_line::usage;
 use std::path::Path;
 

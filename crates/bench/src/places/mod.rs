@@ -20,7 +20,7 @@ use crate::transport_report::TransportReport;
 use anyhow::{Context, ensure};
 use args::Load;
 pub use args::PlacesArgs;
-use remora_client::{Client, Options, PointerCacheKind, Rect};
+use remora_client_core::{Client, Options, PointerCacheKind, Rect};
 use remora_command_line::{Address, ProcessCpu, ServerPlan, ServerProcess, connect, note};
 use report::{Loaded, PlacesReport};
 use resp::RespPlaces;
@@ -134,7 +134,7 @@ enum Done {
 /// Loads the tree into a running server, and measures or prints sums.
 fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::Result<Done> {
     let search = args.search_options();
-    let coordination = match search.connections {
+    let concurrency_limit = match search.connections {
         Connections::Shared => search.coordination.into(),
         Connections::Own => search.coordination.over_connections(),
     };
@@ -145,7 +145,7 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
         pointer_cache: PointerCacheKind::Off,
         timeout: PATIENCE,
         policy: search.policy.into(),
-        coordination,
+        concurrency_limit,
         ..Options::default()
     };
     let connect = || connect(address.of_sessions(search.transport)?, &options);

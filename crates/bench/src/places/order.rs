@@ -5,7 +5,7 @@
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
-use remora_client::Rect;
+use remora_client_core::Rect;
 
 /// Objects of a sub-region, about.
 const REGION_OBJECTS: usize = 20_000;

@@ -34,7 +34,7 @@ pub struct PlacesReport {
     asked: u64,
     read: u64,
     retries: u64,
-    right_lapsed: u64,
+    read_lease_lapsed: u64,
     /// None where the server does not tell, over RESP.
     nodes_visited_per_op: Option<f64>,
     nodes_read_per_op: f64,
@@ -89,7 +89,7 @@ impl PlacesReport {
             asked: outcome.costs.asked,
             read: outcome.costs.read,
             retries: outcome.costs.retries,
-            right_lapsed: outcome.costs.right_lapsed,
+            read_lease_lapsed: outcome.costs.read_lease_lapsed,
             nodes_visited_per_op: found.nodes_visited.map(per_search),
             nodes_read_per_op: per_search(outcome.costs.nodes),
             cache_bytes: search.cache_bytes,
@@ -176,7 +176,7 @@ impl PlacesReport {
         writeln!(
             out,
             "counts       asked {}, read {}, retries {}, right lapsed {}",
-            self.asked, self.read, self.retries, self.right_lapsed
+            self.asked, self.read, self.retries, self.read_lease_lapsed
         )?;
         writeln!(out, "again        {}", self.command)?;
         Ok(())

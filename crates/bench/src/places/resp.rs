@@ -3,7 +3,7 @@
 use super::target::Places;
 use crate::costs::Costs;
 use anyhow::{Context, bail};
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_command_line::{Connection, unavailable};
 use remora_front::Value;
 

@@ -7,7 +7,7 @@ use crate::run::Share;
 use anyhow::{Context, ensure};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use remora_client::Rect;
+use remora_client_core::Rect;
 use std::ops::AddAssign;
 use std::time::Instant;
 

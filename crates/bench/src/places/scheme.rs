@@ -3,7 +3,7 @@
 //! they read they read anew.
 
 use clap::ValueEnum;
-use remora_client::{Admission, Coordination, Issue, Path, TreeRead};
+use remora_client_core::{self as client, Admission, Issue, Path, TreeRead};
 use remora_command_line::{Policy, Transport, Wake, show_by_name};
 use std::fmt;
 use std::str::FromStr;
@@ -60,7 +60,7 @@ pub enum ConcurrencyLimit {
     AtMost(usize),
 }
 
-impl From<ConcurrencyLimit> for Coordination {
+impl From<ConcurrencyLimit> for client::ConcurrencyLimit {
     fn from(limit: ConcurrencyLimit) -> Self {
         match limit {
             ConcurrencyLimit::Off => Self::Off,
@@ -72,11 +72,13 @@ impl From<ConcurrencyLimit> for Coordination {
 
 impl ConcurrencyLimit {
     /// The same for clients that have a connection each.
-    pub fn over_connections(self) -> Coordination {
+    pub fn over_connections(self) -> client::ConcurrencyLimit {
         match self {
-            Self::Off => Coordination::Off,
-            Self::Auto => Coordination::With(Arc::new(Admission::auto())),
-            Self::AtMost(most) => Coordination::With(Arc::new(Admission::at_most(most))),
+            Self::Off => client::ConcurrencyLimit::Off,
+            Self::Auto => client::ConcurrencyLimit::With(Arc::new(Admission::auto())),
+            Self::AtMost(most) => {
+                client::ConcurrencyLimit::With(Arc::new(Admission::at_most(most)))
+            }
         }
     }
 }

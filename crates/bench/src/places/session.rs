@@ -5,7 +5,7 @@ use super::report::Loaded;
 use super::target::Places;
 use crate::costs::{Costs, costs_of};
 use anyhow::{Context, ensure};
-use remora_client::{
+use remora_client_core::{
     Client, OpenTree, Path, Predicate, Query, Rect, Session, TreeRead, TreeSettings,
 };
 use remora_command_line::{Puts, note};

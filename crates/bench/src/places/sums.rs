@@ -2,7 +2,7 @@
 
 use super::target::Places;
 use crate::costs::Costs;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use serde::Serialize;
 use std::io::Write;
 
@@ -15,7 +15,7 @@ pub struct SumCounts {
     round_trips: u64,
     /// Of those asked: because the right to read had lapsed, on a machine that
     /// is too busy for heartbeats.
-    right_lapsed: u64,
+    read_lease_lapsed: u64,
 }
 
 /// Searches every window once, and writes a line `hits,sum_ids,xor_ids` for each.
@@ -35,8 +35,9 @@ pub fn print_sums(
         writeln!(out, "{hits},{sum},{xor}")?;
     }
     out.flush()?;
-    let Costs { asked, read, retries, round_trips, right_lapsed, .. } = target.costs() - before;
-    Ok(SumCounts { asked, read, retries, round_trips, right_lapsed })
+    let Costs { asked, read, retries, round_trips, read_lease_lapsed, .. } =
+        target.costs() - before;
+    Ok(SumCounts { asked, read, retries, round_trips, read_lease_lapsed })
 }
 
 #[cfg(test)]
@@ -55,6 +56,9 @@ mod tests {
         let counts = print_sums(&mut list, &windows, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "1,5,5\n2,5,5\n0,0,0\n0,0,0\n2,5,5\n");
         let line = serde_json::to_string(&counts).unwrap();
-        assert_eq!(line, r#"{"asked":5,"read":0,"retries":0,"round_trips":0,"right_lapsed":0}"#);
+        assert_eq!(
+            line,
+            r#"{"asked":5,"read":0,"retries":0,"round_trips":0,"read_lease_lapsed":0}"#
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! One client's way to a tree.
 
 use crate::costs::Costs;
-use remora_client::Rect;
+use remora_client_core::Rect;
 
 /// What the bench asks of a tree. Loading it is not part of this.
 pub trait Places {

@@ -8,7 +8,7 @@ use super::scale::{PowerLaw, Scale};
 use crate::workload::share;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use remora_client::Rect;
+use remora_client_core::Rect;
 
 /// Longest edge of an object that is generated (W1).
 const OBJECT_EDGE: f64 = 1e-4;

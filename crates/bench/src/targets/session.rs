@@ -3,7 +3,7 @@
 use super::target::{Request, Target};
 use crate::costs::{Costs, costs_of};
 use anyhow::{Context, bail, ensure};
-use remora_client::{Client, Path, Session, SetOptions, Ticket};
+use remora_client_core::{Client, Path, Session, SetOptions, Ticket};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
 use std::collections::VecDeque;

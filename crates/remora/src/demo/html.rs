@@ -4,7 +4,7 @@ use super::map::{Cost, Window};
 use super::places::{Place, Places};
 use super::table::grouped;
 use remora_bench::Records;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

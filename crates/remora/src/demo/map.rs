@@ -5,7 +5,7 @@ use super::places::{Place, Places};
 use super::search::TREE;
 use anyhow::{Context, ensure};
 use remora_bench::{RespPlaces, SessionPlaces, TreePlaces};
-use remora_client::{Client, Path, Predicate, Query, Rect, Session, TreeRead, Via};
+use remora_client_core::{Client, Path, Predicate, Query, Rect, ServedBy, Session, TreeRead};
 use std::time::Instant;
 
 /// Windows, around the most populous places that are far enough apart.
@@ -117,11 +117,12 @@ fn measure(
 fn via(session: &mut Session, window: &Rect, path: Path) -> anyhow::Result<&'static str> {
     let mut tree = session.open_tree(TREE)?.context("the tree is gone")?;
     let query = Query::Window { window: *window, predicate: Predicate::Intersects };
-    Ok(match session.search_tree(&mut tree, &query, path)?.via {
-        Via::Asked => "asked by message",
-        Via::Read => "read from memory",
-        Via::ReadAfter(_) => "read from memory, after retries",
-        Via::AskedAfterRead => "asked, as reading did not conclude",
+    Ok(match session.search_tree(&mut tree, &query, path)?.served_by {
+        ServedBy::Asked => "asked by message",
+        ServedBy::Read => "read from memory",
+        ServedBy::ReadAfter(_) => "read from memory, after retries",
+        ServedBy::AskedAfterRead => "asked, as reading did not conclude",
+        _ => "served in another way",
     })
 }
 

@@ -13,7 +13,7 @@ use places::{EXAMPLE_KEY, Places};
 use remora_bench::{
     Outcome, Plan, Records, RespTarget, SessionTarget, Shape, Source, Workload, load, run_plan,
 };
-use remora_client::{Client, Options, Path};
+use remora_client_core::{Client, Options, Path};
 use remora_command_line::{
     Connection, DEFAULT_PORT, ProcessCpu, ServerPlan, ServerProcess, connect, note, usage,
 };

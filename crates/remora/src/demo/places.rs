@@ -3,7 +3,7 @@
 
 use anyhow::{Context, ensure};
 use remora_bench::Records;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use std::io::Read;
 use std::ops::Range;
 

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use remora_bench::{
     Figures, Outcome, RespPlaces, SearchOp, SessionPlaces, TreePlaces, drive_searches,
 };
-use remora_client::{Client, Issue, Path, Query, Rect, TreeRead, TreeSettings};
+use remora_client_core::{Client, Issue, Path, Query, Rect, TreeRead, TreeSettings};
 use remora_command_line::ProcessCpu;
 
 /// The tree's name.

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use format::ExportFormat;
 use indicatif::ProgressBar;
 use pbf::Pbf;
-use remora_client::{Error, ObjectId, Predicate, Query, Rect, Session};
+use remora_client_core::{Error, ObjectId, Predicate, Query, Rect, Session};
 use remora_command_line::{Address, DEFAULT_SERVER, Transport, usage};
 use remora_layout::object::Carried;
 use remora_protocol::Command;
@@ -125,7 +125,7 @@ fn export(
     let info = session.tree_info(name)?.with_context(|| format!("no tree {}", args.tree))?;
     let mut tree = session.open_tree(name)?.with_context(|| format!("no tree {}", args.tree))?;
     let query = Query::Window { window: EVERYWHERE, predicate: Predicate::Intersects };
-    let found = session.search_tree(&mut tree, &query, remora_client::Path::Ask)?;
+    let found = session.search_tree(&mut tree, &query, remora_client_core::Path::Ask)?;
     let (mut texts, mut places) = (Vec::new(), Vec::new());
     for (id, rect) in found.iter() {
         let at = texts.len();

@@ -4,7 +4,7 @@ use super::properties::properties;
 use crate::import::boxes::box_ring;
 use crate::refusals::{Refusal, Refusals};
 use anyhow::Context;
-use remora_client::{ObjectId, Rect};
+use remora_client_core::{ObjectId, Rect};
 use remora_geometry::Shape;
 use remora_geometry::geo_types::{Geometry, LineString, Point, Polygon};
 use remora_osm::{Unwritable, WriteError, Writer};

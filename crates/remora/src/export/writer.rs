@@ -6,7 +6,7 @@ use super::properties::properties;
 use crate::import::boxes::box_ring;
 use crate::refusals::{Refusal, Refusals};
 use anyhow::Context;
-use remora_client::{ObjectId, Rect};
+use remora_client_core::{ObjectId, Rect};
 use remora_geometry::Shape;
 use serde_json::{Value, json};
 use std::io::Write;

@@ -2,7 +2,7 @@
 
 use crate::refusals::Refusal;
 use geojson::{GeometryValue, Position};
-use remora_client::Rect;
+use remora_client_core::Rect;
 
 /// Why what stands where a feature should be is refused.
 pub const NO_FEATURE: &str = "it is no GeoJSON feature";

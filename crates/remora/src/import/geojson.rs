@@ -9,7 +9,7 @@ use crate::refusals::Refusal;
 use anyhow::anyhow;
 use geojson::Feature;
 use geojson::feature::Id;
-use remora_client::ObjectId;
+use remora_client_core::ObjectId;
 use remora_geometry::Shape;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -205,7 +205,7 @@ mod tests {
     use super::super::intake::Summary;
     use super::super::intake::tests::{Kept, refused, taken, taken_with_shapes};
     use super::*;
-    use remora_client::Rect;
+    use remora_client_core::Rect;
 
     fn document(text: &str) -> (Kept, Summary, anyhow::Result<()>) {
         taken(|intake| read_document(text.as_bytes(), false, intake))

@@ -1,7 +1,7 @@
 //! What comes out of a file: taken in, or refused and counted.
 
 use crate::refusals::{Refusal, Refusals};
-use remora_client::{ObjectId, Rect};
+use remora_client_core::{ObjectId, Rect};
 use remora_command_line::PutCounts;
 use serde::Serialize;
 use std::io::Write;
@@ -169,7 +169,7 @@ impl Summary {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use remora_client::BadRect;
+    use remora_client_core::BadRect;
     use std::collections::BTreeMap;
 
     /// Objects by their ids.

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressBarIter, ProgressStyle};
 use intake::{Intake, Row, Sink};
-use remora_client::{ObjectId, Rect, TreeSettings};
+use remora_client_core::{ObjectId, Rect, TreeSettings};
 use remora_command_line::{Address, DEFAULT_SERVER, PutCounts, Puts, Transport, TreeKind, usage};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES, NODE_ENTRIES};
 use remora_osm::Filter;

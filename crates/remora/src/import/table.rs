@@ -3,7 +3,7 @@
 use super::intake::{Intake, Row, Sink};
 use crate::refusals::Refusal;
 use csv::ByteRecord;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_command_line::usage;
 use remora_geometry::Shape;
 use std::io::Read;

@@ -8,7 +8,7 @@ use super::eviction::Eviction;
 use super::socket;
 use anyhow::Context;
 use clap::Args;
-use remora_client::{Mtu, Packets};
+use remora_client_core::{Mtu, Packets};
 use remora_command_line::shards::{ByRule, Room};
 use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
 use remora_layout::limits::{

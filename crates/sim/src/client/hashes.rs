@@ -7,7 +7,7 @@ use crate::history::Begun;
 use crate::probes::Probe;
 use crate::resp::MOVED_KEYS;
 use crate::values::{HashName, Register, encode};
-use remora_client::{Error, OpenHash, Path, Session};
+use remora_client_core::{Error, OpenHash, Path, Session};
 use remora_layout::limits::PARTS_TURN_BYTES;
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use crate::probes::Probe;
 use crate::tasks::Coroutines;
 use crate::values::{Register, decode};
 use crate::world::World;
-use remora_client::{Client, Error, Got, Options, Path, Session, Via};
+use remora_client_core::{Client, Error, Got, Options, Path, ServedBy, Session};
 use remora_fabric::sim::Tasks;
 use std::rc::Rc;
 use views::Views;
@@ -232,11 +232,11 @@ impl SimClient {
     fn end_get(&self, begun: Begun, got: Result<Got<'_>, Error>) -> Result<(), Error> {
         match got {
             Ok(got) => {
-                let after_all = got.via == Via::AskedAfterRead;
+                let after_all = got.served_by == ServedBy::AskedAfterRead;
                 self.world.probes.borrow_mut().add(Probe::AskedAfterRead, after_all as u64);
                 if got.value.is_some() {
                     let began_ns = self.world.history.borrow().began_ns(begun);
-                    self.got_from(&begun.key.key(), began_ns, got.via);
+                    self.got_from(&begun.key.key(), began_ns, got.served_by);
                 }
                 let found = self.number_of(begun.key, got.value);
                 self.end(begun, KeyOp::Get { found });
@@ -247,11 +247,11 @@ impl SimClient {
     }
 
     /// Something was found under a key, in a call that began then.
-    fn got_from(&self, key: &[u8], began_ns: u64, via: Via) {
+    fn got_from(&self, key: &[u8], began_ns: u64, via: ServedBy) {
         if self.world.node.borrow().had_failed(key, began_ns) {
-            let probe = match via {
-                Via::Read | Via::ReadAfter(_) => Probe::DiskFailedRead,
-                Via::Asked | Via::AskedAfterRead => Probe::DiskFailedAsked,
+            let probe = match via.is_read() {
+                true => Probe::DiskFailedRead,
+                false => Probe::DiskFailedAsked,
             };
             self.world.probes.borrow_mut().add(probe, 1);
         }

@@ -4,7 +4,7 @@ use super::{SimClient, is_open};
 use crate::check::keys::{If, KeyOp, Value, Window};
 use crate::history::Begun;
 use crate::values::{Register, encode};
-use remora_client::{Error, Path, Session, SetOptions};
+use remora_client_core::{Error, Path, Session, SetOptions};
 use remora_protocol::{Condition, Expiry};
 
 impl SimClient {

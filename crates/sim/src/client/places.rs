@@ -7,8 +7,8 @@ use crate::places::{
     number_of_id, reading, refine_of, settings, shape_of, tree_name, window, without_shape,
 };
 use crate::probes::Probe;
-use remora_client::{
-    Error, Expiry, OpenTree, Path, Predicate, PutObject, Query, Rect, Session, Via,
+use remora_client_core::{
+    Error, Expiry, OpenTree, Path, Predicate, PutObject, Query, Rect, ServedBy, Session,
 };
 use remora_geometry::Wkb;
 use remora_layout::limits::SEARCH_TURN_BYTES;
@@ -351,7 +351,7 @@ impl SimClient {
                 probes.add(Probe::TreeMovedRead, of_moved);
                 let in_parts = found.counts.read == 0 && found.objects.len() > TURN_OBJECTS;
                 probes.add(Probe::TreeInParts, in_parts as u64);
-                let after_all = found.via == Via::AskedAfterRead;
+                let after_all = found.served_by == ServedBy::AskedAfterRead;
                 probes.add(Probe::TreeAskedAfterRead, after_all as u64);
                 found.iter().map(|(id, rect)| (number_of_id(id), rect)).collect()
             }

@@ -4,7 +4,7 @@ use super::SimClient;
 use crate::check::keys::{If, KeyOp, Value};
 use crate::history::Begun;
 use crate::values::{Register, encode};
-use remora_client::{Error, Session, Ticket};
+use remora_client_core::{Error, Session, Ticket};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::check::places::Act;
 use crate::values::HashName;
-use remora_client::{OpenHash, OpenTree};
+use remora_client_core::{OpenHash, OpenTree};
 use std::collections::BTreeMap;
 
 /// What a client keeps of trees and hashes while it has one connection.

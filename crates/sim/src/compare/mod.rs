@@ -33,7 +33,7 @@ pub use scheduler::{Latencies, Threads};
 pub use work::{Admits, Does, Phase, Workload};
 pub use workloads::all;
 
-pub use remora_client::Policy;
+pub use remora_client_core::Policy;
 
 /// The policies that are compared: the two fixed ones first.
 pub const POLICIES: [Policy; 5] =

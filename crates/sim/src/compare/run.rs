@@ -7,9 +7,9 @@ use super::server::Server;
 use super::watched::FirstRead;
 use super::work::{Admits, Does, Phase, Workload, key_name, unit};
 use crate::tasks::Coroutines;
-use remora_client::{
-    Admission, Client, Coordination, Issue, OpenTree, Options, Path, PointerCacheKind, Predicate,
-    Query, Session, TreeRead, TreeSettings, Wake,
+use remora_client_core::{
+    Admission, Client, ConcurrencyLimit, Issue, OpenTree, Options, Path, PointerCacheKind,
+    Predicate, Query, Session, TreeRead, TreeSettings, Wake,
 };
 use remora_fabric::sim::{Random, SimOptions, SimStage, SimWorld, Tasks};
 use remora_layout::limits::STAGE_OBJECTS;
@@ -102,7 +102,7 @@ pub fn run(work: &Workload, policy: Policy) -> Outcome {
     world.run_tasks_by(Coroutines);
     let server = prepared(&world, work);
     let machine = |_| (Port::default(), coordination(work.admits));
-    let machines: Vec<(Port, Coordination)> = (0..work.machines).map(machine).collect();
+    let machines: Vec<(Port, ConcurrencyLimit)> = (0..work.machines).map(machine).collect();
     let tallies = RefCell::new(vec![Tally::default(); work.phases.len()]);
     let run = Rc::new(Run { world: world.clone(), work: work.clone(), policy, tallies });
     for number in 0..work.threads() {
@@ -132,13 +132,13 @@ pub fn run(work: &Workload, policy: Policy) -> Outcome {
 }
 
 /// How one machine's threads are to coordinate themselves.
-fn coordination(admits: Admits) -> Coordination {
+fn coordination(admits: Admits) -> ConcurrencyLimit {
     let admission = match admits {
-        Admits::All => return Coordination::Off,
+        Admits::All => return ConcurrencyLimit::Off,
         Admits::AtMost(most) => Admission::at_most(most),
         Admits::Auto => Admission::auto(),
     };
-    Coordination::With(Arc::new(admission))
+    ConcurrencyLimit::With(Arc::new(admission))
 }
 
 /// A server that has what a workload needs.
@@ -192,7 +192,7 @@ impl Thread {
     fn new(
         run: &Rc<Run>,
         server: &Server,
-        (machine, coordination): (Port, Coordination),
+        (machine, coordination): (Port, ConcurrencyLimit),
         number: usize,
     ) -> Self {
         let work = &run.work;
@@ -204,7 +204,7 @@ impl Thread {
             },
             pointer_cache_entries: work.keys as usize,
             policy: run.policy,
-            coordination,
+            concurrency_limit: coordination,
             ..Options::default()
         };
         let first_read = FirstRead::default();

@@ -6,7 +6,7 @@ use super::gate::lock;
 use super::watched::{FirstRead, Watched};
 use crate::clock::HostClock;
 use remora_arena::{Mapping, NoJournal, Owner, ReadView, Words};
-use remora_client::{Clock, Parts};
+use remora_client_core::{Clock, Parts};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::sim::{SimJournal, SimLink, SimStage, SimTarget, SimWorld};

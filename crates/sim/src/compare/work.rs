@@ -2,7 +2,7 @@
 
 use super::core::Absences;
 use super::costs::Costs;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_fabric::sim::Random;
 
 /// Objects of the paper's tree, to which its scales belong.

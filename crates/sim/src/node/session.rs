@@ -2,7 +2,7 @@
 
 use crate::clock::HostClock;
 use remora_arena::{Mapping, ReadView, Words};
-use remora_client::{Clock, Parts};
+use remora_client_core::{Clock, Parts};
 use remora_engine::{Shard, ShardOptions};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld};

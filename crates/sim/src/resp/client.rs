@@ -12,7 +12,7 @@ use crate::probes::Probe;
 use crate::tasks::Coroutines;
 use crate::values::Register;
 use crate::world::World;
-use remora_client::Error;
+use remora_client_core::Error;
 use remora_fabric::sim::Tasks;
 use remora_front::resp::{ParsedValue, Value};
 use remora_protocol::message::Status;

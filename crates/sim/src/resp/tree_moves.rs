@@ -10,7 +10,7 @@ use super::requests::{Expect, Maker, Request};
 use crate::check::places::{Act, Whole};
 use crate::places::{id_text, long_data_of, moved_tree, new_rect, tree_name, without_shape};
 use crate::probes::Probe;
-use remora_client::Rect;
+use remora_client_core::Rect;
 use remora_layout::limits::DUMP_PIECE_BYTES;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "not every test file needs everything")]
 
-use remora_client::{Client, Counts, Options, Path, PointerCacheKind, Policy, Session, Via, Wake};
+use remora_client_core::{
+    Client, Counts, Options, Path, PointerCacheKind, Policy, ServedBy, Session, Wake,
+};
 use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{SimOptions, SimWorld, Tasks};
 use remora_sim::clock::HostClock;
@@ -181,7 +183,7 @@ fn run_alone(
 #[derive(PartialEq, Debug)]
 pub struct Seen {
     pub value: Option<Vec<u8>>,
-    pub via: Via,
+    pub served_by: ServedBy,
     pub counts: Counts,
 }
 
@@ -189,11 +191,16 @@ pub struct Seen {
 pub fn read(session: &mut Session, key: &[u8], in_batch: bool, path: Path) -> Seen {
     if !in_batch {
         let got = session.get(key, path).expect("an answer");
-        return Seen { value: got.value.map(<[u8]>::to_vec), via: got.via, counts: got.counts };
+        return Seen {
+            value: got.value.map(<[u8]>::to_vec),
+            served_by: got.served_by,
+            counts: got.counts,
+        };
     }
     let mut found = None;
-    let mut each = |_, value: Option<&[u8]>, via| found = Some((value.map(<[u8]>::to_vec), via));
+    let mut each =
+        |_, value: Option<&[u8]>, served_by| found = Some((value.map(<[u8]>::to_vec), served_by));
     let counts = session.get_batch(&[key], path, &mut each).expect("an answer");
-    let (value, via) = found.expect("the key's answer");
-    Seen { value, via, counts }
+    let (value, served_by) = found.expect("the key's answer");
+    Seen { value, served_by, counts }
 }

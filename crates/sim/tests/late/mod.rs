@@ -2,8 +2,9 @@
 //! long step while heartbeats go on, or the whole server stands still.
 
 use crate::alone::{MS, alone, alone_with, read};
-use remora_client::{
-    Error, Path, PointerCacheKind, Predicate, Query, Rect, Session, SetOptions, TreeSettings, Via,
+use remora_client_core::{
+    Error, Path, PointerCacheKind, Predicate, Query, Rect, ServedBy, Session, SetOptions,
+    TreeSettings,
 };
 use remora_layout::limits::{MAX_IN_FLIGHT, RING_BYTES, SERVER_SILENT_MS};
 use remora_layout::slot::SlotTable;
@@ -46,17 +47,17 @@ fn only_the_request_fails_and_a_write_of_unknown_outcome_is_not_read_past() {
         let (mut writer, mut other) = (alone.session(), alone.session());
         for key in [&busy, &free] {
             set(&mut writer, key, b"old").expect("room");
-            assert_eq!(read(&mut writer, key, false, Path::Read).via, Via::Read);
+            assert_eq!(read(&mut writer, key, false, Path::Read).served_by, ServedBy::Read);
         }
         alone.occupy_shard(0, 2 * LONG);
         let timed_out = set(&mut writer, &busy, b"new").unwrap_err();
         assert_eq!(timed_out, Error::TimedOut);
         assert!(!timed_out.is_final() && alone.client.session().is_ok());
         // The other shard serves it, and others read the first one's memory.
-        assert_eq!(read(&mut writer, &free, false, Path::Read).via, Via::Read);
+        assert_eq!(read(&mut writer, &free, false, Path::Read).served_by, ServedBy::Read);
         assert_eq!(set(&mut writer, &free, b"old"), Ok(true));
         let seen = read(&mut other, &busy, false, Path::Read);
-        assert_eq!((seen.value.as_deref(), seen.via), (Some(&b"old"[..]), Via::Read));
+        assert_eq!((seen.value.as_deref(), seen.served_by), (Some(&b"old"[..]), ServedBy::Read));
         // The writer has to ask, by itself and in a batch.
         assert_eq!(writer.get(&busy, Path::Read).unwrap_err(), Error::TimedOut);
         alone.pause(LONG);
@@ -66,10 +67,16 @@ fn only_the_request_fails_and_a_write_of_unknown_outcome_is_not_read_past() {
             assert_eq!(set(&mut writer, &busy, b"newer"), Err(Error::TimedOut));
             alone.pause(LONG);
             let seen = read(&mut writer, &busy, in_batch, Path::Read);
-            assert_eq!((seen.value.as_deref(), seen.via), (Some(&b"newer"[..]), Via::Asked));
+            assert_eq!(
+                (seen.value.as_deref(), seen.served_by),
+                (Some(&b"newer"[..]), ServedBy::Asked)
+            );
             assert_eq!(seen.counts.behind_writes, 1, "the write's reply had not been taken");
             let seen = read(&mut writer, &busy, in_batch, Path::Read);
-            assert_eq!((seen.value.as_deref(), seen.via), (Some(&b"newer"[..]), Via::Read));
+            assert_eq!(
+                (seen.value.as_deref(), seen.served_by),
+                (Some(&b"newer"[..]), ServedBy::Read)
+            );
         }
     });
 }
@@ -194,8 +201,11 @@ fn a_value_that_was_sent_in_part_is_called_off() {
             alone.pause(LONG);
             assert_eq!(other.strlen(b"key"), Ok(3), "it was not carried out");
             let seen = read(&mut late, b"key", false, Path::Read);
-            assert_eq!((seen.value.as_deref(), seen.via), (Some(&b"old"[..]), Via::Asked));
-            assert_eq!(read(&mut late, b"key", false, Path::Read).via, Via::Read);
+            assert_eq!(
+                (seen.value.as_deref(), seen.served_by),
+                (Some(&b"old"[..]), ServedBy::Asked)
+            );
+            assert_eq!(read(&mut late, b"key", false, Path::Read).served_by, ServedBy::Read);
             alone.audit();
             // The next one goes its way.
             late.submit(&command).expect("it goes out");

@@ -2,7 +2,7 @@
 
 use crate::scripted::Script;
 use remora_arena::{Mapping, NoJournal, Owner, Words};
-use remora_client::{Clock, Parts};
+use remora_client_core::{Clock, Parts};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimLink, SimTarget, SimWorld};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};

@@ -278,7 +278,6 @@ impl<'a> GeoCommand<'a> {
 impl<'a> Operation<'a> for GeoCommand<'a> {
     const KIND: Kind = Kind::GEO;
     const COUNT: u8 = op::STORE + 1;
-    const OVER_RINGS: bool = false;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;

@@ -4,7 +4,7 @@ use super::lives::{Life, Lives};
 use super::{Act, Look, Number, Part, Places, Seen};
 use crate::history::Violation;
 use crate::places::{has_name, may_expire, refine_of, refined_holds};
-use remora_client::{Predicate, Rect};
+use remora_client_core::{Predicate, Rect};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

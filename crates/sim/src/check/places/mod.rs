@@ -23,7 +23,7 @@
 mod judge;
 mod lives;
 
-use remora_client::{Predicate, Rect};
+use remora_client_core::{Predicate, Rect};
 use std::collections::BTreeMap;
 
 /// Names a change that was begun.

@@ -1,0 +1,283 @@
+//! How many threads of a machine may walk trees at a time by READs (Catfish
+//! 4.4, C24).
+//!
+//! A machine's network card serves one READ after the other. Beyond some number
+//! of threads that walk at the same time more of them do not read more, each
+//! only waits longer (C25). A thread that is not admitted waits here instead, and the
+//! admitted ones are not slowed down. The paper takes three, found by trying.
+//! Here the limit finds itself, as TCP Vegas finds its window (Brakmo and
+//! Peterson, 1995): from how much longer a READ takes than it does at best,
+//! the number of threads that wait at the card is known; it is kept between
+//! [`FEWEST_QUEUED`] and [`MOST_QUEUED`].
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How the threads of a client machine share its way to the network. Over
+/// shared memory there is nothing to share: no walk waits there.
+#[derive(Clone, Debug, Default)]
+pub enum ConcurrencyLimit {
+    /// Every thread walks when it likes.
+    Off,
+    /// At most as many walk at a time as the network serves without queueing;
+    /// the sessions of a [`Client`](crate::Client) find the number.
+    #[default]
+    Auto,
+    /// At most so many of the sessions of a client, at least 1.
+    AtMost(usize),
+    /// Together with other clients of the process.
+    With(Arc<Admission>),
+}
+
+impl ConcurrencyLimit {
+    /// Who admits the sessions of one client.
+    pub(crate) fn admission(&self) -> Option<Arc<Admission>> {
+        match self {
+            Self::Off => None,
+            Self::Auto => Some(Arc::new(Admission::auto())),
+            Self::AtMost(most) => Some(Arc::new(Admission::at_most(*most))),
+            Self::With(admission) => Some(Arc::clone(admission)),
+        }
+    }
+}
+
+/// Walks that wait at the card, below which one more is admitted.
+const FEWEST_QUEUED: f64 = 0.5;
+/// And above which one fewer is.
+const MOST_QUEUED: f64 = 1.5;
+/// Walks between two looks at the limit, for each that is admitted.
+const WALKS_PER_LOOK: u32 = 4;
+/// Looks after which the best time is found anew: networks change, and a time
+/// that was measured while some queued is none.
+const LOOKS_PER_BEST: u32 = 128;
+/// By how much fewer walk then.
+const FEW: usize = 4;
+/// Longest wait before a thread looks whether it was forgotten.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Admits walks.
+#[derive(Debug)]
+pub struct Admission {
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+/// A walk that was admitted; it leaves where this ends.
+pub(crate) struct Admitted<'a> {
+    admission: &'a Admission,
+    /// What its round trips took in the mean; 0 if it made none.
+    pub round_trip_ns: u64,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.admission.leave(self.round_trip_ns);
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    limit: usize,
+    walking: usize,
+    waiting: usize,
+    /// Nothing if the limit was given.
+    vegas: Option<Vegas>,
+}
+
+impl Admission {
+    /// One that finds its limit.
+    pub fn auto() -> Self {
+        Self::new(2, Some(Vegas::default()))
+    }
+
+    /// At most so many at a time, at least 1.
+    pub fn at_most(most: usize) -> Self {
+        Self::new(most.max(1), None)
+    }
+
+    fn new(limit: usize, vegas: Option<Vegas>) -> Self {
+        let state = State { limit, walking: 0, waiting: 0, vegas };
+        Self { state: Mutex::new(state), freed: Condvar::new() }
+    }
+
+    /// How many may walk at a time now.
+    pub fn limit(&self) -> usize {
+        self.lock().limit
+    }
+
+    /// Admits a walk, if it need not wait.
+    pub(crate) fn try_enter(&self) -> Option<Admitted<'_>> {
+        self.lock().enter().then(|| Admitted { admission: self, round_trip_ns: 0 })
+    }
+
+    /// Admits a walk once it may; the thread sleeps meanwhile.
+    pub(crate) fn enter(&self) -> Admitted<'_> {
+        let mut state = self.lock();
+        // Bounded by the walks before it, each of which has a bound.
+        while !state.enter() {
+            state.waiting += 1;
+            let waited = self.freed.wait_timeout(state, LOOK_AGAIN);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+        Admitted { admission: self, round_trip_ns: 0 }
+    }
+
+    fn leave(&self, round_trip_ns: u64) {
+        let mut state = self.lock();
+        state.walking -= 1;
+        let State { vegas, limit, .. } = &mut *state;
+        if round_trip_ns > 0
+            && let Some(vegas) = vegas
+        {
+            *limit = vegas.limit(round_trip_ns as f64, *limit);
+        }
+        let is_awaited = state.waiting > 0 && state.walking < state.limit;
+        drop(state);
+        if is_awaited {
+            self.freed.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn enter(&mut self) -> bool {
+        let is_admitted = self.walking < self.limit;
+        if let Some(vegas) = &mut self.vegas {
+            vegas.is_wanted |= !is_admitted;
+        }
+        self.walking += is_admitted as usize;
+        is_admitted
+    }
+}
+
+/// What the limit is found from.
+#[derive(Debug, Default)]
+struct Vegas {
+    /// The mean when few walked, ns; 0 before anything is known.
+    best_ns: f64,
+    sum_ns: f64,
+    walks: u32,
+    looks: u32,
+    /// Somebody was not admitted since the last look.
+    is_wanted: bool,
+    /// The limit to go back to after a look at what is best, with few walks.
+    back_to: Option<usize>,
+}
+
+impl Vegas {
+    /// The limit after one more walk, which took so long for each round trip.
+    fn limit(&mut self, round_trip_ns: f64, limit: usize) -> usize {
+        self.sum_ns += round_trip_ns;
+        self.walks += 1;
+        if self.walks < WALKS_PER_LOOK * limit as u32 {
+            return limit;
+        }
+        let mean_ns = self.sum_ns / self.walks as f64;
+        (self.sum_ns, self.walks) = (0.0, 0);
+        self.looks = self.looks.wrapping_add(1);
+        let is_wanted = std::mem::take(&mut self.is_wanted);
+        match self.looks % LOOKS_PER_BEST {
+            // Those who were many may still be under way in the first look.
+            0 => {
+                self.back_to = Some(limit);
+                return (limit / FEW).max(1);
+            }
+            1 if self.back_to.is_some() => return limit,
+            2 if let Some(back_to) = self.back_to.take() => {
+                self.best_ns = mean_ns;
+                return back_to;
+            }
+            _ => {}
+        }
+        if self.best_ns == 0.0 || mean_ns < self.best_ns {
+            self.best_ns = mean_ns;
+        }
+        let queued = limit as f64 * (1.0 - self.best_ns / mean_ns);
+        if queued > MOST_QUEUED {
+            (limit - 1).max(1)
+        } else if queued < FEWEST_QUEUED && is_wanted {
+            limit + 1
+        } else {
+            limit
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A card that serves one READ in `stage_ns`; a READ takes `base_ns` alone.
+    fn round_trip_ns(walking: usize, base_ns: f64, stage_ns: f64) -> u64 {
+        base_ns.max(walking as f64 * stage_ns) as u64
+    }
+
+    /// Lets as many walk as may, again and again; the limit in the end.
+    fn settle(admission: &Admission, base_ns: f64, stage_ns: f64) -> usize {
+        for _ in 0..40_000 {
+            let limit = admission.limit();
+            let mut walks: Vec<_> = std::iter::from_fn(|| admission.try_enter()).collect();
+            assert_eq!(walks.len(), limit);
+            walks
+                .iter_mut()
+                .for_each(|walk| walk.round_trip_ns = round_trip_ns(limit, base_ns, stage_ns));
+        }
+        admission.limit()
+    }
+
+    #[test]
+    fn the_limit_finds_the_number_that_keeps_the_card_busy() {
+        for (base_ns, stage_ns, enough) in [(6_000.0, 2_000.0, 3), (20_000.0, 1_000.0, 20)] {
+            let limit = settle(&Admission::auto(), base_ns, stage_ns);
+            assert!((enough..=enough + 2).contains(&limit), "{limit}, and {enough} are enough");
+        }
+    }
+
+    #[test]
+    fn the_limit_falls_when_the_card_becomes_slower() {
+        let admission = Admission::auto();
+        let [fast, slow] =
+            [1_000.0, 5_000.0].map(|stage_ns| settle(&admission, 20_000.0, stage_ns));
+        assert!(fast >= 20 && slow <= 7, "{fast}, then {slow}");
+    }
+
+    #[test]
+    fn a_walk_that_ends_by_a_panic_has_left() {
+        let admission = Admission::at_most(1);
+        let walk = || {
+            let _walk = admission.enter();
+            assert!(admission.try_enter().is_none());
+            panic!("in the middle of a walk");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
+        assert!(admission.try_enter().is_some());
+    }
+
+    #[test]
+    fn no_more_walk_than_may_and_each_gets_its_turn() {
+        let admission = Admission::at_most(2);
+        let [walking, most, walks] = [const { AtomicUsize::new(0) }; 3];
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let _walk = admission.enter();
+                        let now = walking.fetch_add(1, Ordering::SeqCst) + 1;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        walks.fetch_add(1, Ordering::SeqCst);
+                        walking.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(walks.into_inner(), 3_000);
+        assert!((1..=2).contains(&most.into_inner()));
+        assert_eq!(admission.limit(), 2, "a given limit stays");
+    }
+}

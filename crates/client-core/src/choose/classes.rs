@@ -1,0 +1,177 @@
+//! Operations that are expected to cost alike.
+
+use super::decision::{Decision, Route, Why};
+use super::estimate::{Estimate, Score};
+use remora_index::rtree::Query;
+use remora_layout::rect::Rect;
+
+/// What is known of one class of operations.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Time when asked, ns, without what the server's load adds.
+    pub(super) ask: Estimate,
+    /// Time when read, ns, without what the network's load adds.
+    pub(super) read: Estimate,
+    /// Nodes that crossed the fabric when it was read.
+    pub(super) reads: Estimate,
+    /// The share of what was read lately that was read in vain.
+    pub(super) in_vain: f32,
+    /// What reading takes over what asking takes, by a class of nearly the same
+    /// size.
+    pub(super) neighbour: Option<f32>,
+    /// What the way that was not gone yet would take by that, ns.
+    pub(super) guess: Option<f32>,
+    /// How clear it is which way is better.
+    pub(super) score: Score,
+    /// The run that is under way.
+    pub(super) route: Route,
+    pub(super) run: u32,
+    pub(super) run_left: u32,
+    /// What the session had counted then, see [`super::cost::Cost`].
+    pub(super) runs: u32,
+    pub(super) turns: u32,
+    /// When the way was last changed.
+    pub(super) turned_ns: u64,
+    /// The run tries a way that was never gone, or not for long.
+    pub(super) is_trial: bool,
+    /// The last operations of this run, which are to be learned from.
+    pub(super) learned: u32,
+    /// In a run that is thought the worse way: what an operation is expected to
+    /// take the better one, ns.
+    pub(super) better_ns: Option<f32>,
+    /// What the run has cost beyond that, ns.
+    pub(super) lost_ns: f32,
+    /// What an operation took the better way when the other one was tried last, ns;
+    /// 0: it never was.
+    pub(super) tried_ns: f32,
+    /// One operation of so many is measured: of short ones few, for looking at
+    /// the clock would be felt.
+    pub(super) measured_every: u32,
+    /// How many nodes a search may turn out to need in this run before asking
+    /// is better after all.
+    pub most_reads: Option<u64>,
+}
+
+impl Class {
+    /// One of so many is measured of operations that are as short as can be.
+    pub(super) const SHORTEST: u32 = 8;
+    /// Nothing known; operations are short.
+    pub const NEW: Self = Self {
+        ask: Estimate::NONE,
+        read: Estimate::NONE,
+        reads: Estimate::NONE,
+        in_vain: 0.0,
+        neighbour: None,
+        guess: None,
+        score: Score::NEW,
+        route: Route::Ask,
+        run: 0,
+        run_left: 0,
+        runs: 0,
+        turns: 0,
+        turned_ns: 0,
+        is_trial: false,
+        learned: 0,
+        better_ns: None,
+        lost_ns: 0.0,
+        tried_ns: 0.0,
+        measured_every: Self::SHORTEST,
+        most_reads: None,
+    };
+
+    /// What a way would take that was not gone yet and takes so many times what
+    /// the other one does, ns. It stays what it was at first: what the other one
+    /// takes from then on says nothing of this one.
+    pub(super) fn guessed(&mut self, other: Estimate, times: f32) -> f32 {
+        *self.guess.get_or_insert(other.value().unwrap_or(1.0) * times)
+    }
+
+    /// The run's next operation, if one is under way.
+    #[inline(always)]
+    pub(super) fn go_on(&mut self) -> Option<Decision> {
+        self.run_left = self.run_left.checked_sub(1)?;
+        let is_measured = self.is_measured();
+        Some(Decision { route: self.route, why: Why::SameRun, is_measured })
+    }
+
+    /// Whether this operation of the run is: what a trial costs is always counted.
+    pub(super) fn is_measured(&self) -> bool {
+        self.better_ns.is_some() || self.is_learned()
+    }
+
+    /// Whether this operation is learned from.
+    pub(super) fn is_learned(&self) -> bool {
+        self.run_left < self.learned && self.run_left.is_multiple_of(self.measured_every)
+    }
+}
+
+/// Which searches of a tree are one class: those of a kind whose sizes are
+/// within a factor of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassKey {
+    kind: u8,
+    exponent: i16,
+}
+
+impl ClassKey {
+    /// The class of a search.
+    pub fn of(query: &Query) -> Self {
+        match *query {
+            Query::Window { window, .. } => Self { kind: 0, exponent: exponent(size(&window)) },
+            Query::Nearest { wanted, .. } => Self { kind: 1, exponent: exponent(wanted as f64) },
+        }
+    }
+
+    /// The class of a search in a window that is refined by geometries, or of
+    /// one that `counts`.
+    pub fn refined(window: &Rect, counts: bool) -> Self {
+        Self { kind: 2 + u8::from(counts), exponent: exponent(size(window)) }
+    }
+}
+
+fn size(window: &Rect) -> f64 {
+    (window.max_x - window.min_x) + (window.max_y - window.min_y)
+}
+
+/// The exponent of a number as floating point has it.
+fn exponent(number: f64) -> i16 {
+    (number.abs().to_bits() >> 52) as i16
+}
+
+/// Most classes that are kept of a tree: sizes over a factor of 2^24.
+const MAX_CLASSES: usize = 24;
+
+/// The classes of one tree's searches.
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    /// The one that was used last comes first.
+    classes: Vec<(ClassKey, Class)>,
+}
+
+impl Classes {
+    /// The class of this key; a new one begins with what its neighbour says of
+    /// the two ways' proportion. The class that was not used for longest goes
+    /// where there are too many.
+    pub fn get(&mut self, key: ClassKey) -> &mut Class {
+        match self.classes.iter().position(|(known, _)| *known == key) {
+            Some(at) => self.classes[..=at].rotate_right(1),
+            None => {
+                self.classes.truncate(MAX_CLASSES - 1);
+                let neighbour = self.neighbour(key);
+                let new = Class { measured_every: 1, neighbour, ..Class::NEW };
+                self.classes.insert(0, (key, new));
+            }
+        }
+        &mut self.classes[0].1
+    }
+
+    /// What the class of the nearest size says of the two ways.
+    fn neighbour(&self, key: ClassKey) -> Option<f32> {
+        let alike = self.classes.iter().filter(|(known, _)| known.kind == key.kind);
+        let known = alike.filter_map(|(known, class)| {
+            let ratio = class.read.value()? / class.ask.value()?;
+            Some((known.exponent.abs_diff(key.exponent), ratio))
+        });
+        known.min_by_key(|(distance, _)| *distance).map(|(_, ratio)| ratio)
+    }
+}

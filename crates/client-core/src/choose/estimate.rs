@@ -1,0 +1,131 @@
+//! What a session estimates: times of operations, how clear it is which route is better,
+//! and what was seen lately.
+
+use super::decision::Route;
+
+/// Share of all time that trying the worse way may cost.
+pub const PROBES: f32 = 0.01;
+/// What was measured last says of waiting and of slow READs, after so long, a
+/// third of what it did, ns.
+const FADES_NS: f32 = 20e6;
+
+/// A mean of what was measured lately.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    pub mean: f32,
+    measured: u8,
+}
+
+impl Estimate {
+    /// Nothing measured.
+    pub const NONE: Self = Self { mean: 0.0, measured: 0 };
+    /// Measurements that it looks back on, about.
+    pub const MEMORY: u8 = 16;
+    pub const FIRST: u8 = 4;
+
+    /// The mean, if anything was measured.
+    pub fn value(self) -> Option<f32> {
+        (self.measured > 0).then_some(self.mean)
+    }
+
+    /// Whether it was measured more than a few times.
+    pub fn is_settled(self) -> bool {
+        self.measured >= Self::FIRST
+    }
+
+    /// Of the first few the least counts: first times are often slow, and who
+    /// is thought too fast is tried again soon.
+    pub fn learn(&mut self, measured: f32) {
+        self.measured = (self.measured + 1).min(Self::MEMORY);
+        match self.measured {
+            1 => self.mean = measured,
+            2..=Self::FIRST => self.mean = self.mean.min(measured),
+            _ => self.mean += (measured - self.mean) / self.measured as f32,
+        }
+    }
+}
+
+/// How clear it is that asking (above 0) or reading (below) is better: the
+/// logarithm of the odds at which it is done.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Score {
+    log_odds: f32,
+    step: f32,
+    rises: bool,
+}
+
+impl Score {
+    /// Undecided.
+    pub const NEW: Self = Self { log_odds: 0.0, step: Self::FIRST_STEP, rises: false };
+    /// The first decision is nearly as clear as what was measured.
+    pub const FIRST_STEP: f32 = 4.0;
+    pub const LEAST_STEP: f32 = 1.0 / 64.0;
+    pub const MOST_STEP: f32 = 1.0;
+    /// A difference beyond so many times the cheaper way moves it no faster.
+    pub const MOST_DIFFERENCE: f32 = 2.0;
+    /// Where it stands then: 7 of 8 runs go the way that was tried.
+    pub const TURNED: f32 = 2.0;
+
+    /// Takes `difference` into account so many times: by how much reading takes
+    /// longer than asking, over the shorter of the two.
+    pub fn take(&mut self, difference: f32, times: u32) {
+        let bound = Self::bound(difference.abs());
+        (0..times).for_each(|_| self.step_by(difference, bound));
+    }
+
+    fn step_by(&mut self, difference: f32, bound: f32) {
+        let rises = difference > 0.0;
+        let factor = if rises == self.rises { 1.3 } else { 0.5 };
+        let by = difference.clamp(-Self::MOST_DIFFERENCE, Self::MOST_DIFFERENCE) * self.step;
+        self.log_odds = (self.log_odds + by).clamp(-bound, bound);
+        self.step = (self.step * factor).clamp(Self::LEAST_STEP, Self::MOST_STEP);
+        self.rises = rises;
+    }
+
+    /// A long run has shown that the way thought worse is the better one.
+    pub fn turn(&mut self, difference: f32) {
+        if (self.log_odds > 0.0) != (difference > 0.0) {
+            self.log_odds = Self::TURNED * difference.signum();
+        }
+    }
+
+    /// Where the worse way's share costs [`PROBES`] of the time.
+    fn bound(difference: f32) -> f32 {
+        (difference / PROBES).clamp(4.0, 4096.0).ln()
+    }
+
+    /// The route that is thought the better one.
+    pub fn favours(self) -> Route {
+        if self.log_odds > 0.0 { Route::Ask } else { Route::Read }
+    }
+
+    /// The share of decisions that ask.
+    pub fn asks(self) -> f32 {
+        1.0 / (1.0 + (-self.log_odds).exp())
+    }
+}
+
+/// What was seen lately and is believed less the longer ago it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fading {
+    value: f32,
+    at_ns: u64,
+}
+
+impl Fading {
+    /// Share of a new measurement.
+    pub const GAIN: f32 = 0.125;
+    /// What stays of the old ones: what lasts is the class's own in the end.
+    pub const STAYS: f32 = 1.0 - 1.0 / 32.0;
+
+    /// What it still says now.
+    pub fn at(self, now_ns: u64) -> f32 {
+        self.value * (-(now_ns.saturating_sub(self.at_ns) as f32) / FADES_NS).exp()
+    }
+
+    /// Goes on by a part of what was not expected.
+    pub fn correct(&mut self, unexpected: f32, now_ns: u64) {
+        *self =
+            Self { value: self.at(now_ns) * Self::STAYS + unexpected * Self::GAIN, at_ns: now_ns };
+    }
+}

@@ -1,0 +1,47 @@
+//! The policies by name.
+
+/// How [`Path::Choose`](crate::Path::Choose) is decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Policy {
+    /// Always asks.
+    Ask,
+    /// Always reads.
+    Read,
+    /// Catfish's algorithm 1 as it is printed: a call that consumes no
+    /// heartbeat forgets how often in a row the server was busy (A11, i).
+    CatfishLiteral,
+    /// Algorithm 1 as its text describes it: what was counted stays until a
+    /// heartbeat says otherwise (A11, ii).
+    CatfishKeep,
+    /// A key whose pointer is known is read; whatever else is asked, which
+    /// gives a pointer with a lease (HydraDB 4.2.2, H19).
+    Pointer,
+    /// The path that costs less time, by what was measured and by what the
+    /// server says while the client reads.
+    #[default]
+    Cost,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Ask, Self::Read, Self::CatfishLiteral, Self::CatfishKeep, Self::Pointer, Self::Cost];
+
+    /// The name in commands and reports.
+    ///
+    /// ```
+    /// # use remora_client_core::Policy;
+    /// assert_eq!(Policy::CatfishKeep.name(), "catfish-keep");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Read => "read",
+            Self::CatfishLiteral => "catfish-literal",
+            Self::CatfishKeep => "catfish-keep",
+            Self::Pointer => "pointer",
+            Self::Cost => "cost",
+        }
+    }
+}

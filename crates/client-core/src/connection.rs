@@ -1,0 +1,324 @@
+//! The connection of one client process to one server, shared by all of the
+//! process's threads (H41: fewer connections). Their rings are `crate::ring_set`'s.
+
+use crate::clock::Clock;
+use crate::data_buffers::{ByLoad, DataBuffers};
+use crate::error::{ConnectError, Error};
+use crate::inbox::Inbox;
+use crate::lane::pass_over_writes;
+use crate::options::{Options, PointerCacheKind};
+use crate::pointer_file::PointerTable;
+use crate::ring_set::{RingSet, SetParts};
+use crate::sync::AtomicUsize;
+use remora_arena::{ForkGuard, Mapping, ReadView, Words};
+use remora_fabric::far::{self, LargeMemory};
+use remora_fabric::shm::{self, Bell, Doorbell, ShmLink};
+use remora_fabric::{Address, AnyLink, Link, Transport};
+use remora_index::hash::TableRef;
+use remora_layout::arena_header::word;
+use remora_layout::hello::ServerHello;
+use remora_layout::limits::{
+    MAX_CLIENT_SESSIONS, MAX_SEARCH_REPLY_BYTES, MIN_SEARCH_REPLY_BYTES, SEARCH_REPLY_ARENAS,
+};
+use remora_layout::session::{LINES_BYTES, WITHDRAWN_WORD};
+use remora_layout::slot::SlotTable;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, OnceLock};
+
+const NO_TABLE: &str = "an arena's table lies outside of it";
+
+/// See the module's text.
+pub(crate) struct Connection {
+    pub guard: ForkGuard,
+    /// The session's number at the server.
+    pub number: u64,
+    pub life: u64,
+    pub hash_seed: u64,
+    /// Which shard has which slot; none where one shard has all.
+    pub slots: Option<Arc<SlotTable>>,
+    pub server_pid: u32,
+    /// The clock of this machine.
+    pub time: Clock,
+    /// Where the read lease writes the client's clock: the mailbox itself,
+    /// or with a far server a copy that each session sends on.
+    pub clock: Words,
+    /// The mailbox that the server writes.
+    pub to_client: ReadView,
+    /// The table of pointers that the machine's clients share.
+    pub pointer_table: Option<PointerTable>,
+    /// Each shard's table, as it was when the process connected.
+    pub tables: Vec<TableRef>,
+    /// Bytes of all replies to one search, at most.
+    pub search_bytes: u64,
+    /// Seed of the rings.
+    seed: u64,
+    /// By number; each is made when a session first stands there.
+    sets: Vec<OnceLock<Arc<RingSet>>>,
+    /// Memory into which the server writes large replies.
+    pub data_buffers: Arc<DataBuffers>,
+    pub carrier: Carrier,
+    /// Threads that poll for their replies.
+    pub pollers: AtomicUsize,
+    over: OnceLock<Error>,
+}
+
+/// What carries a connection.
+pub(crate) enum Carrier {
+    Shm {
+        /// Its end is the session's end.
+        socket: UnixStream,
+        to_server: Words,
+        arenas: Vec<ReadView>,
+        /// Wakes each shard.
+        bells: Vec<Bell>,
+    },
+    /// With a server that is reached by TCP.
+    Far(far::Carrier),
+    /// What makes a link for one session.
+    Other(Box<MakeLink>),
+}
+
+/// Makes a link on a connection: regions 0 .. shards are the arenas, region
+/// `shards` is the client's mailbox at the server.
+pub type MakeLink = dyn Fn() -> AnyLink + Send + Sync;
+
+/// What a connection is made of over a fabric that is given, and not found by
+/// dialling: the server's answer, and what has to be there already.
+pub struct Parts {
+    /// The server's answer.
+    pub hello: ServerHello,
+    /// Each shard's table.
+    pub tables: Vec<TableRef>,
+    /// The mailbox that the server writes.
+    pub to_client: ReadView,
+    /// The buffer into which the server writes large replies.
+    pub large: ReadView,
+    /// Makes each session's link. It does not complete operations at once.
+    pub link: Box<MakeLink>,
+    /// The clock of the client's machine.
+    pub clock: Clock,
+    /// The table of pointers that the machine's clients share, with the seed
+    /// of its checksums.
+    pub pointers: Option<(Words, u64)>,
+}
+
+impl Connection {
+    pub fn over_shm(address: &Address, connected: shm::Connected) -> Result<Self, ConnectError> {
+        let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
+        let hello = connected.hello;
+        let arenas = connected.arenas.iter().enumerate();
+        let tables: Option<Vec<TableRef>> =
+            arenas.map(|(shard, arena)| TableRef::read(hello.region(shard), arena)).collect();
+        let tables = tables.ok_or(not_a_server(NO_TABLE))?;
+        let seed = hello.pointer_table_seed.get();
+        let pointer_table = connected.pointer_table.as_ref();
+        let pointer_table =
+            pointer_table.map(|fd| PointerTable::of_server(fd.as_fd(), seed)).transpose()?;
+        connected.socket.set_nonblocking(true)?;
+        let clock = connected.to_server.clone();
+        let carrier = Carrier::Shm {
+            socket: connected.socket,
+            to_server: connected.to_server,
+            arenas: connected.arenas,
+            bells: connected.bells,
+        };
+        let large = DataBuffers::region(connected.large);
+        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, carrier)
+    }
+
+    pub fn over_far(
+        address: &Address,
+        connected: far::Connected,
+        options: &Options,
+    ) -> Result<Self, ConnectError> {
+        let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
+        let hello = connected.hello;
+        let arenas = connected.arenas.iter().enumerate();
+        let table = |(shard, arena): (usize, &far::ArenaHeader)| {
+            TableRef::parse(hello.region(shard), arena.word(word::REGION_BYTES), arena.page())
+        };
+        let tables: Option<Vec<TableRef>> = arenas.map(table).collect();
+        let tables = tables.ok_or(not_a_server(NO_TABLE))?;
+        let is_shared = options.pointer_cache == PointerCacheKind::Shared
+            && hello.pointer_table_seed.get() != 0;
+        let directory = options.pointer_directory.as_deref();
+        let pointer_table =
+            is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
+        let clock = Words::new(Mapping::heap(LINES_BYTES));
+        let carrier = Carrier::Far(connected.carrier);
+        let large = match connected.large {
+            LargeMemory::Region(view) => DataBuffers::region(view),
+            LargeMemory::Registered(memory) => {
+                let base_bytes = options.data_buffer_bytes;
+                DataBuffers::registered(Box::new(ByLoad { memory, base_bytes }), Clock::default())
+            }
+        };
+        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, carrier)
+    }
+
+    pub fn over_parts(parts: Parts) -> Result<Self, ConnectError> {
+        let Parts { hello, tables, to_client, large, link, clock: time, pointers } = parts;
+        let clock = Words::new(Mapping::heap(LINES_BYTES));
+        let large = DataBuffers::region(large);
+        let carrier = Carrier::Other(link);
+        let pointers = pointers.map(PointerTable::of_parts);
+        let connection = Self::new(&hello, clock, to_client, pointers, tables, large, carrier)?;
+        Ok(Self { time, ..connection })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of a connection, named once")]
+    pub fn new(
+        hello: &ServerHello,
+        clock: Words,
+        to_client: ReadView,
+        pointer_table: Option<PointerTable>,
+        tables: Vec<TableRef>,
+        data_buffers: Arc<DataBuffers>,
+        carrier: Carrier,
+    ) -> Result<Self, ConnectError> {
+        let slots = hello.slot_table().expect("looked at when the client connected");
+        let sets = match carrier {
+            Carrier::Shm { .. } => hello.ring_sets().expect("looked at when the client connected"),
+            Carrier::Far(_) | Carrier::Other(_) => 1,
+        };
+        let largest = tables.iter().map(|table| table.region_bytes).max().unwrap_or(0);
+        Ok(Self {
+            search_bytes: largest
+                .saturating_mul(SEARCH_REPLY_ARENAS)
+                .clamp(MIN_SEARCH_REPLY_BYTES, MAX_SEARCH_REPLY_BYTES),
+            guard: ForkGuard::new()?,
+            number: hello.session.get(),
+            life: hello.life.get(),
+            hash_seed: hello.hash_seed.get(),
+            slots: (tables.len() > 1).then(|| Arc::new(slots)),
+            server_pid: hello.pid.get(),
+            time: Clock::Boottime,
+            clock,
+            to_client,
+            pointer_table,
+            tables,
+            seed: hello.session_seed.get(),
+            sets: (0..sets).map(|_| OnceLock::new()).collect(),
+            data_buffers,
+            carrier,
+            pollers: AtomicUsize::new(0),
+            over: OnceLock::new(),
+        })
+    }
+
+    /// What carries it.
+    pub fn transport(&self) -> Transport {
+        match &self.carrier {
+            Carrier::Shm { .. } => Transport::Shm,
+            Carrier::Far(carrier) => carrier.transport(),
+            Carrier::Other(link) => link().transport(),
+        }
+    }
+
+    /// A link for one session that stands at this ring set: regions 0 .. shards are
+    /// the arenas, region `shards` is this client's mailbox at the server.
+    pub fn link(&self, set: usize) -> AnyLink {
+        match &self.carrier {
+            Carrier::Shm { to_server, arenas, bells, .. } => {
+                let mut link = ShmLink::new(Some((self.to_client.clone(), WITHDRAWN_WORD)));
+                for (shard, (arena, bell)) in arenas.iter().zip(bells).enumerate() {
+                    let mailboxes = (to_server.clone(), self.to_client.clone());
+                    let bell = bell.clone();
+                    let doorbell = Doorbell::new(mailboxes, arenas.len(), shard, set, bell);
+                    link.add_readable(shard as u32, arena.clone());
+                    link.add_doorbell(shard as u32, doorbell);
+                }
+                link.add_writable(self.mailbox(), to_server.clone());
+                AnyLink::Shm(link)
+            }
+            Carrier::Far(carrier) => carrier.link(),
+            Carrier::Other(link) => link(),
+        }
+    }
+
+    /// Whether the memory for large replies is the server's, which gives pages
+    /// back once it is told that a reply has been taken.
+    pub fn gives_pages_back(&self) -> bool {
+        matches!(self.carrier, Carrier::Shm { .. })
+    }
+
+    /// Whether nothing but a link can make a thread wait: it is not one of the
+    /// system's.
+    pub fn sleeps_by_link_alone(&self) -> bool {
+        matches!(self.carrier, Carrier::Other(_))
+    }
+
+    /// Region of this client's mailbox at the server.
+    pub fn mailbox(&self) -> u32 {
+        self.tables.len() as u32
+    }
+
+    /// Whether the server still holds its end.
+    pub fn look_after_server(&self) -> Result<(), Error> {
+        let socket = match &self.carrier {
+            Carrier::Shm { socket, .. } => socket,
+            Carrier::Far(carrier) => {
+                return carrier.look_after_peer().map_err(|error| self.end(error.into()));
+            }
+            Carrier::Other(_) => return Ok(()),
+        };
+        let mut byte = [0u8; 1];
+        match rustix::net::recv(socket, &mut byte[..], rustix::net::RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Err(self.end(Error::ServerGone)),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(_) => Err(self.end(Error::ServerGone)),
+        }
+    }
+
+    /// Takes a session number: where it stands, and its inbox. `None` if all are in
+    /// use. The first ones stand at sets of their own.
+    pub fn take_number(&self) -> Option<(u16, Arc<RingSet>, Arc<Inbox>)> {
+        let shards = self.tables.len();
+        (0..MAX_CLIENT_SESSIONS).find_map(|number| {
+            let at = number % self.sets.len();
+            let set = self.sets[at].get_or_init(|| {
+                let to_server = match &self.carrier {
+                    Carrier::Shm { to_server, .. } => Some(to_server),
+                    Carrier::Far(_) | Carrier::Other(_) => None,
+                };
+                let (sets, to_client) = (self.sets.len(), &self.to_client);
+                let parts = SetParts { seed: self.seed, shards, sets, to_client, to_server };
+                Arc::new(RingSet::new(&parts, at))
+            });
+            Some((number as u16, Arc::clone(set), set.take_number(number)?))
+        })
+    }
+
+    /// The ring sets at which a session stands, or has stood.
+    pub fn sets(&self) -> impl Iterator<Item = &Arc<RingSet>> {
+        self.sets.iter().filter_map(OnceLock::get)
+    }
+
+    /// The error that ended the connection, if one has.
+    #[inline(always)]
+    pub fn over(&self) -> Option<Error> {
+        self.over.get().copied()
+    }
+
+    /// Ends the connection for all sessions; the first error stays.
+    #[cold]
+    pub fn end(&self, error: Error) -> Error {
+        let error = *self.over.get_or_init(|| error);
+        for set in self.sets() {
+            set.nudge_all();
+            set.wake_sleeper();
+        }
+        if let Carrier::Far(carrier) = &self.carrier {
+            carrier.close();
+        }
+        error
+    }
+
+    /// Passes over a link's completed WRITEs; one that failed ends all, and so
+    /// does a link that failed by itself.
+    #[inline]
+    pub fn pass_over_writes(&self, link: &mut AnyLink) -> Result<(), Error> {
+        pass_over_writes(link).map_err(|error| self.end(error))
+    }
+}

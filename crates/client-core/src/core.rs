@@ -1,0 +1,119 @@
+//! The parts of a session, each of which does one thing: the asker, the directory, the
+//! router and the meter. Here stands only what any operation needs several of them for.
+
+use crate::asker::{Answer, Asker};
+use crate::counts::Counts;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::found::{Found, FoundAt, Got};
+use crate::in_flight::Ticket;
+use crate::router::Router;
+use remora_fabric::Link;
+use remora_layout::pointer::RemotePointer;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply, Request};
+
+/// See the module's text.
+pub(crate) struct Core {
+    /// Sends requests and gets replies; it has the session's end of the connection.
+    pub asker: Asker,
+    /// Where things lie in the server's memory, as far as that is known.
+    pub directory: Directory,
+    /// Decides between asking and reading.
+    pub router: Router,
+    /// What the session's operations have cost so far.
+    pub meter: Counts,
+    /// Length of the value that the last reply was too small for.
+    pub needed_bytes: usize,
+}
+
+impl Core {
+    /// Sends one request and waits for its reply.
+    pub fn ask(&mut self, command: &Command<'_>) -> Result<Answer, Error> {
+        let (shard, ticket) = self.send(command)?;
+        let answer = self.collect(shard, ticket)?;
+        self.accepted(answer)
+    }
+
+    /// Puts a request into its shard's ring and wakes the shard.
+    pub fn send(&mut self, command: &Command<'_>) -> Result<(usize, Ticket), Error> {
+        self.asker.send(&mut self.directory, command)
+    }
+
+    /// Puts a request into the ring of a shard that its key, if it has one, need not belong
+    /// to.
+    pub fn send_to(&mut self, shard: usize, command: &Command<'_>) -> Result<Ticket, Error> {
+        self.asker.send_to(&mut self.directory, shard, command)
+    }
+
+    /// Waits for the reply to one request, and counts it.
+    pub fn collect(&mut self, shard: usize, ticket: Ticket) -> Result<Answer, Error> {
+        let answer = self.asker.collect(&mut self.directory, shard, ticket)?;
+        self.meter.add(&answer.counts);
+        Ok(answer)
+    }
+
+    /// An answer that is no refusal.
+    pub fn accepted(&mut self, answer: Answer) -> Result<Answer, Error> {
+        match answer.status {
+            Status::Ok | Status::NotFound | Status::NotDone => Ok(answer),
+            Status::NeedsBuffer => {
+                self.needed_bytes = usize::try_from(answer.number).unwrap_or(0);
+                Err(Error::Refused(Status::NeedsBuffer))
+            }
+            refused => Err(Error::Refused(refused)),
+        }
+    }
+
+    /// A part of the reply that was taken last.
+    #[inline(always)]
+    pub fn in_reply(&self, (from, to): (usize, usize)) -> &[u8] {
+        &self.asker.endpoint.reply[from..to]
+    }
+
+    /// An answer as a reply of the protocol.
+    pub fn reply(&self, answer: &Answer) -> Reply<'_> {
+        Reply {
+            status: answer.status,
+            number: answer.number,
+            value: answer.value.map(|range| self.in_reply(range)),
+            pointer: RemotePointer::NONE,
+            lease_ms: 0,
+            wait: 0,
+        }
+    }
+
+    /// Asks a shard for what it answers in parts; hands over the value of each reply; an
+    /// error of `take` ends the session. Gives the last reply, with what all of them cost.
+    pub fn ask_in_parts(
+        &mut self,
+        shard: usize,
+        key: &[u8],
+        request: Request<'_>,
+        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<Answer, Error> {
+        let ticket = self.send_to(shard, &Command::Of { key, request })?;
+        let mut counts = Counts::default();
+        // Bounded by the bytes that a search may give.
+        loop {
+            let answer = self.collect(shard, ticket)?;
+            let answer = self.accepted(answer)?;
+            counts.add(&answer.counts);
+            let value = answer.value.map_or(&[][..], |range| self.in_reply(range));
+            take(value).map_err(|error| self.asker.endpoint.end(error))?;
+            if !answer.is_followed {
+                return Ok(Answer { counts, ..answer });
+            }
+        }
+    }
+
+    /// What was found, as the caller sees it.
+    #[inline(always)]
+    pub fn got(&self, found: Found) -> Got<'_> {
+        let value = match found.at {
+            FoundAt::Landed { from, bytes } => Some(self.asker.endpoint.link.landed(from, bytes)),
+            FoundAt::Reply(range) => range.map(|range| self.in_reply(range)),
+        };
+        Got { value, served_by: found.served_by, counts: found.counts }
+    }
+}

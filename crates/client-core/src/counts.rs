@@ -1,0 +1,154 @@
+//! What operations cost.
+
+use remora_walk::remote::Tally;
+
+/// What the sessions of a process have put into the rings of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct SendCounts {
+    /// Frames.
+    pub frames: u64,
+    /// WRITEs with their wake-ups, each of one frame or several.
+    pub doorbells: u64,
+    /// Those of the frames that a session had handed over to another one's thread.
+    pub handed_over: u64,
+}
+
+/// What one operation, or a whole session, cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Operations.
+    pub operations: u64,
+    /// Dependent trips over the fabric: a READ batch or a request with its reply.
+    pub round_trips: u64,
+    /// Bytes that crossed the fabric, frames and records with their headers.
+    pub bytes: u64,
+    /// Buckets and records that were fetched.
+    pub nodes: u64,
+    /// Operations that the server answered.
+    pub asked: u64,
+    /// Operations concluded by READs alone.
+    pub read: u64,
+    /// Lookups that found a pointer in the cache.
+    pub hits: u64,
+    /// READs through a cached pointer that found a dead or other record.
+    pub stale: u64,
+    /// READs repeated because they were torn, or led to a bucket that the key
+    /// had left by a split.
+    pub retries: u64,
+    /// Cached pointers not used because their lease had ended.
+    pub lease_expired: u64,
+    /// Operations asked because the reading right had lapsed; and times that a
+    /// search of a tree renewed it by a small request, to go on reading.
+    pub read_lease_lapsed: u64,
+    /// Operations asked to renew the lease of a pointer that could be read.
+    pub renewals: u64,
+    /// Operations asked because a write of the session to the same shard was
+    /// unanswered.
+    pub behind_writes: u64,
+    /// Operations asked because READs did not decide: they met no record of
+    /// the key, one that may have expired or is not durable yet, or too many
+    /// that were torn.
+    pub undecided: u64,
+}
+
+impl Counts {
+    /// Adds another operation's counts.
+    ///
+    /// ```
+    /// # use remora_client_core::Counts;
+    /// let mut sum = Counts::default();
+    /// let mut one = Counts::default();
+    /// one.round_trips = 1;
+    /// sum.add(&one);
+    /// sum.add(&one);
+    /// assert_eq!(sum.round_trips, 2);
+    /// ```
+    #[inline]
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.round_trips += other.round_trips;
+        self.bytes += other.bytes;
+        self.nodes += other.nodes;
+        self.asked += other.asked;
+        self.read += other.read;
+        self.hits += other.hits;
+        self.stale += other.stale;
+        self.retries += other.retries;
+        self.lease_expired += other.lease_expired;
+        self.read_lease_lapsed += other.read_lease_lapsed;
+        self.renewals += other.renewals;
+        self.behind_writes += other.behind_writes;
+        self.undecided += other.undecided;
+    }
+
+    /// What came since `before`, an earlier reading of the same counts.
+    ///
+    /// ```
+    /// # use remora_client_core::Counts;
+    /// let before = Counts::default();
+    /// let mut now = before;
+    /// now.bytes += 128;
+    /// assert_eq!(now.since(&before).bytes, 128);
+    /// ```
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            operations: self.operations - before.operations,
+            round_trips: self.round_trips - before.round_trips,
+            bytes: self.bytes - before.bytes,
+            nodes: self.nodes - before.nodes,
+            asked: self.asked - before.asked,
+            read: self.read - before.read,
+            hits: self.hits - before.hits,
+            stale: self.stale - before.stale,
+            retries: self.retries - before.retries,
+            lease_expired: self.lease_expired - before.lease_expired,
+            read_lease_lapsed: self.read_lease_lapsed - before.read_lease_lapsed,
+            renewals: self.renewals - before.renewals,
+            behind_writes: self.behind_writes - before.behind_writes,
+            undecided: self.undecided - before.undecided,
+        }
+    }
+}
+
+impl Tally for Counts {
+    #[inline(always)]
+    fn fetched(&mut self, round_trips: u64, nodes: u64, bytes: u64) {
+        self.round_trips += round_trips;
+        self.nodes += nodes;
+        self.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_add_up_and_differences_are_what_was_added() {
+        let counts = |from: u64| Counts {
+            operations: from,
+            round_trips: from + 1,
+            bytes: from + 2,
+            nodes: from + 3,
+            asked: from + 4,
+            read: from + 5,
+            hits: from + 6,
+            stale: from + 7,
+            retries: from + 8,
+            lease_expired: from + 9,
+            read_lease_lapsed: from + 10,
+            renewals: from + 11,
+            behind_writes: from + 12,
+            undecided: from + 13,
+        };
+        let (before, more) = (counts(100), counts(7));
+        let mut sum = before;
+        sum.add(&more);
+        assert_eq!((sum.operations, sum.bytes, sum.read_lease_lapsed), (107, 111, 127));
+        assert_eq!(sum.since(&before), more);
+        assert_eq!(sum.since(&more), before);
+        assert_eq!(sum.since(&sum), Counts::default());
+    }
+}

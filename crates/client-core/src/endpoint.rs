@@ -1,0 +1,220 @@
+//! One session's end of a connection: its place at a ring set, its link, its clock and its
+//! read lease.
+//!
+//! It moves bytes and knows no request: frames go out by `send`, replies are waited for and
+//! taken in by `receive`. It feeds walks by READs (`remora_walk::remote::Reads`).
+
+mod receive;
+mod send;
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::inbox::Inbox;
+use crate::options::Options;
+use crate::read_lease::ReadLease;
+use crate::ring_set::RingSet;
+use crate::sync::yield_now;
+use remora_fabric::{AnyLink, Link, RemoteAddress, Wake, Work};
+use remora_layout::plant::{Plant, planted};
+use remora_layout::session::CLIENT_CLOCK_WORD;
+use remora_ring::WRITE_ID;
+use remora_walk::remote::Reads;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a session lets others go on where it waits for what they do.
+pub(crate) const PAUSE: Duration = Duration::from_micros(20);
+
+/// How often a thread takes in what has arrived before it misses a heartbeat:
+/// after it has not run for a while, more than what one look takes in may wait
+/// in its socket.
+const LOOKS: u32 = 32;
+
+/// See the module's text.
+pub(crate) struct Endpoint {
+    pub connection: Arc<Connection>,
+    /// The session's number among those of the process.
+    pub number: u16,
+    /// Its rings.
+    pub set: Arc<RingSet>,
+    /// What others take out of them for it.
+    pub inbox: Arc<Inbox>,
+    pub link: AnyLink,
+    pub lease: ReadLease,
+    /// The client's clock as it was last read; never later than now.
+    pub clock_ns: u64,
+    /// The clock as it was last sent on to the server's memory (TCP).
+    clock_sent_ns: u64,
+    /// The reply taken last.
+    pub reply: Vec<u8>,
+    /// By shard: the last message that was handed over and may not be in the ring yet, by
+    /// its number among those of all sessions.
+    handed: Box<[Option<usize>]>,
+    /// READs that are gathered to be posted.
+    works: Vec<Work<'static>>,
+    wake: Wake,
+    pub timeout: Duration,
+}
+
+impl Endpoint {
+    /// A place on the connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The connection is over, the process is a forked child, or it has no free number.
+    pub fn new(connection: Arc<Connection>, options: &Options) -> Result<Self, Error> {
+        if let Some(over) = connection.over() {
+            return Err(over);
+        }
+        if !connection.guard.same_process() {
+            return Err(Error::Forked);
+        }
+        let (number, set, inbox) = connection.take_number().ok_or(Error::TooManySessions)?;
+        Ok(Self {
+            link: connection.link(set.number),
+            lease: ReadLease::new(
+                connection.clock.clone(),
+                connection.to_client.clone(),
+                connection.number,
+                connection.life,
+            ),
+            number,
+            set,
+            inbox,
+            clock_ns: 0,
+            clock_sent_ns: 0,
+            reply: Vec::new(),
+            handed: vec![None; connection.tables.len()].into(),
+            works: Vec::new(),
+            wake: options.wake,
+            timeout: options.timeout,
+            connection,
+        })
+    }
+
+    /// Whether the session can be used at all.
+    #[inline(always)]
+    pub fn check(&self) -> Result<(), Error> {
+        if let Some(over) = self.connection.over() {
+            return Err(over);
+        }
+        if !self.connection.guard.same_process() {
+            return Err(Error::Forked);
+        }
+        Ok(())
+    }
+
+    /// Ends the connection for good, for all of the process's sessions.
+    #[cold]
+    pub fn end(&self, error: Error) -> Error {
+        self.connection.end(error)
+    }
+
+    /// Reads the clock, and does what is due by it.
+    #[inline(always)]
+    pub fn now(&mut self) -> Result<u64, Error> {
+        self.clock_ns = self.connection.time.now_ns();
+        if self.lease.refresh(self.clock_ns).is_err() {
+            return Err(self.end(Error::SessionEnded));
+        }
+        if !self.link.completes_at_once() {
+            self.send_clock()?;
+        }
+        Ok(self.clock_ns)
+    }
+
+    /// Whether what has been read so far counts.
+    pub fn holds_lease(&mut self) -> Result<bool, Error> {
+        let now_ns = self.now()?;
+        Ok(self.lease.holds(now_ns))
+    }
+
+    /// Sends the clock on to the mailbox at the server, if it was written
+    /// since the last time.
+    fn send_clock(&mut self) -> Result<(), Error> {
+        let written_ns = self.lease.clock_written_ns();
+        if written_ns == self.clock_sent_ns {
+            return Ok(());
+        }
+        self.clock_sent_ns = written_ns;
+        let offset = CLIENT_CLOCK_WORD as u64 * 8;
+        let to = RemoteAddress { region: self.connection.mailbox(), offset };
+        let bytes = written_ns.to_le_bytes();
+        self.link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
+        match self.link.failure() {
+            Some(error) => Err(self.end(error.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets others go on for a moment.
+    pub fn pause(&mut self) {
+        if self.link.completes_at_once() {
+            yield_now();
+        } else {
+            // What comes meanwhile is found by the thread that looks next.
+            self.link.wait(Some(PAUSE));
+        }
+    }
+
+    /// The time of an operation is up: that is its error. If heartbeats have
+    /// stopped too, the connection is over.
+    #[cold]
+    pub fn time_is_up(&mut self) -> Error {
+        for _ in 0..LOOKS {
+            if let Err(error) = self.connection.pass_over_writes(&mut self.link) {
+                return error;
+            }
+            let now_ns = self.connection.time.now_ns();
+            if self.lease.refresh_now(now_ns).is_err() {
+                return self.end(Error::SessionEnded);
+            }
+            if !self.lease.is_silent(now_ns) {
+                return Error::TimedOut;
+            }
+        }
+        self.end(Error::ServerSilent)
+    }
+}
+
+impl Reads for Endpoint {
+    type Error = Error;
+
+    #[inline(always)]
+    fn works(&mut self) -> &mut Vec<Work<'static>> {
+        &mut self.works
+    }
+
+    #[inline(always)]
+    fn reserve(&mut self, bytes: usize) {
+        self.link.reserve_landing(bytes);
+    }
+
+    #[inline(always)]
+    fn post(&mut self, reads: &[Work<'_>]) {
+        self.link.post(reads);
+    }
+
+    /// Polls until a READ has completed; what ends the link ends the session.
+    #[inline(always)]
+    fn next(&mut self) -> Result<u64, Error> {
+        loop {
+            let completion = match self.link.poll() {
+                Some(completion) => completion,
+                None => self.await_completion()?,
+            };
+            if let Err(error) = completion.result
+                && !planted(Plant::BelieveFailedRead)
+            {
+                return Err(self.end(error.into()));
+            }
+            if completion.id != WRITE_ID {
+                return Ok(completion.id);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn landed(&self, from: usize, bytes: usize) -> &[u8] {
+        self.link.landed(from, bytes)
+    }
+}

@@ -1,0 +1,471 @@
+//! Waiting for replies, alone at a ring set or with other threads.
+//!
+//! A thread that waits tries to take the lane's receiver. The thread that has it polls the
+//! ring, keeps its own replies and delivers the others' into their inboxes; a thread without
+//! it watches its own inbox. A thread that has polled long enough sleeps: one in the kernel,
+//! for all that stand at the set, the others on their inboxes. What it keeps true, so that no
+//! wake-up is lost:
+//! * while a thread is parked, another sleeps in the kernel for it or has
+//!   been nudged to do so: the parking thread announces itself and then looks
+//!   for the sleeper's lock once more; the sleeper gives the lock back and then
+//!   looks for parked threads;
+//! * the thread in the kernel went there only after a look at every lane that
+//!   a reply is due in, with no other thread at its receiver, and then into its own inbox:
+//!   what another thread took out of a lane before the look stands there. Behind the look
+//!   at the inbox a thread that delivers finds it announced, and wakes it over shared
+//!   memory. Over a network there is no need: such a reply was not in the ring yet, and
+//!   what arrives after the look ends the wait of its link.
+
+use super::{Endpoint, PAUSE};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::in_flight::{RequestAt, RequestId, is_followed};
+use crate::inbox::Inbox;
+use crate::lane::{Lane, Receiving};
+use crate::ring_set::{RingSet, Sleep};
+use crate::sync::{AtomicUsize, POLLS_PER_CLOCK, spin_loop, try_lock};
+use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Wake, Work};
+use remora_layout::frame::frame_bytes;
+use remora_layout::immediate;
+use remora_layout::limits::RING_BYTES;
+use remora_layout::plant::{Plant, planted};
+use remora_protocol::message::ReplyHeader;
+use remora_ring::{Poll, WRITE_ID};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use zerocopy::FromBytes;
+
+/// Hybrid mode polls this long for a reply before it blocks.
+const HYBRID_SPIN: Duration = Duration::from_micros(50);
+/// A poller looks after the server's life this often.
+const LIFE_LOOK: Duration = Duration::from_millis(10);
+
+/// While requests wait for room in a ring a parked thread looks for it this often: who
+/// sleeps in the kernel may have gone there before they were handed over, and credit
+/// need not wake it.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
+
+/// A thread that has polled this long counts itself among those who poll, so that
+/// these are no more than there are cores. Requests that are answered before meet
+/// at nothing that other threads write.
+const POLL_UNCOUNTED: Duration = Duration::from_micros(5);
+
+/// Whether one wait may poll.
+struct Polling<'c> {
+    /// Threads of the process that poll.
+    pollers: &'c AtomicUsize,
+    /// `None`: it is not counted.
+    may_poll: Option<bool>,
+}
+
+impl Polling<'_> {
+    /// Whether it may, after it has polled this long.
+    fn may_poll(&mut self, waited: Duration) -> bool {
+        if waited < POLL_UNCOUNTED {
+            return true;
+        }
+        *self.may_poll.get_or_insert_with(|| self.pollers.fetch_add(1, Ordering::Relaxed) < cores())
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        if self.may_poll.is_some() {
+            self.pollers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a look for a reply found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// The session's own reply: its payload is in `self.reply`.
+    Mine,
+    /// Nothing of its own.
+    Nothing,
+}
+
+impl Endpoint {
+    /// Waits for the next reply of a shard to this session, since `began_ns`; its payload is
+    /// then in `self.reply`.
+    pub fn await_reply(&mut self, shard: usize, began_ns: &mut Option<u64>) -> Result<(), Error> {
+        if self.look(shard, POLLS_PER_CLOCK)? == Look::Mine {
+            return Ok(());
+        }
+        let began_ns = *began_ns.get_or_insert_with(|| self.connection.time.now_ns());
+        let waited = self.wait_for_reply(shard, began_ns);
+        if self.inbox.take_nudge() {
+            // The nudge was for the thread that would sleep in the kernel next.
+            self.set.nudge_one();
+        }
+        waited
+    }
+
+    fn wait_for_reply(&mut self, shard: usize, began_ns: u64) -> Result<(), Error> {
+        let connection = Arc::clone(&self.connection);
+        let mut polling = Polling { pollers: &connection.pollers, may_poll: None };
+        let mut looked = Duration::ZERO;
+        // Bounded by the session's timeout.
+        loop {
+            let waited = self.connection.time.since(began_ns);
+            if waited >= self.timeout {
+                return Err(self.time_is_up());
+            }
+            self.check()?;
+            self.now()?;
+            self.push_all_on()?;
+            let polls = self.polls_after(waited, || polling.may_poll(waited));
+            if !polls {
+                self.sleep(shard, self.timeout - waited)?;
+            } else if waited - looked > LIFE_LOOK {
+                looked = waited;
+                self.connection.look_after_server()?;
+            }
+            if self.look(shard, if polls { POLLS_PER_CLOCK } else { 1 })? == Look::Mine {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether a wait that has lasted this long polls on, or sleeps.
+    fn polls_after(&self, waited: Duration, may_poll: impl FnOnce() -> bool) -> bool {
+        match self.wake {
+            Wake::Poll => true,
+            Wake::Hybrid => waited < HYBRID_SPIN && may_poll(),
+            Wake::Event => false,
+        }
+    }
+
+    /// The next completion of the session's link, which has none at hand: an
+    /// operation is under way, and over TCP it takes a while. Polls and sleeps
+    /// as a thread that waits for a reply does.
+    #[cold]
+    pub(super) fn await_completion(&mut self) -> Result<Completion, Error> {
+        let connection = Arc::clone(&self.connection);
+        let pollers = connection.pollers.fetch_add(1, Ordering::Relaxed);
+        let completed = self.wait_for_completion(pollers < cores());
+        connection.pollers.fetch_sub(1, Ordering::Relaxed);
+        completed
+    }
+
+    fn wait_for_completion(&mut self, may_poll: bool) -> Result<Completion, Error> {
+        let started_ns = self.connection.time.now_ns();
+        // Bounded by the session's timeout.
+        loop {
+            let waited = self.connection.time.since(started_ns);
+            if waited >= self.timeout {
+                let error = self.time_is_up();
+                // What is under way completes on a link that nobody looks at.
+                self.link = self.connection.link(self.set.number);
+                return Err(error);
+            }
+            if !self.polls_after(waited, || may_poll)
+                && let Waited::Failed(error) = self.link.wait(Some(self.timeout - waited))
+            {
+                return Err(self.end(error.into()));
+            }
+            if let Some(completion) = self.link.poll() {
+                return Ok(completion);
+            }
+        }
+    }
+
+    /// Looks for a reply up to `polls` times, in the ring if nobody else is at
+    /// it, else in the inbox.
+    #[inline]
+    fn look(&mut self, shard: usize, polls: u32) -> Result<Look, Error> {
+        let mut at = self.at_ring(shard);
+        let Some(mut receiving) = try_lock(&at.lane.receiving) else {
+            for _ in 0..polls {
+                if at.take_delivered() {
+                    return Ok(Look::Mine);
+                }
+                spin_loop();
+            }
+            return Ok(Look::Nothing);
+        };
+        // Replies are delivered under the receiver's lock: what the inbox
+        // holds is older than what the ring does.
+        if at.take_delivered() {
+            return Ok(Look::Mine);
+        }
+        for _ in 0..polls {
+            match at.take_frame(&mut receiving)? {
+                Some(Taken::Own(_)) => {
+                    if !is_followed(at.reply) {
+                        at.inbox.took_reply();
+                    }
+                    return Ok(Look::Mine);
+                }
+                Some(Taken::Delivered) => {}
+                None if at.link.completes_at_once() => spin_loop(),
+                // What the server wrote has to be taken in first.
+                None => at.connection.pass_over_writes(at.link)?,
+            }
+        }
+        Ok(Look::Nothing)
+    }
+
+    fn at_ring(&mut self, shard: usize) -> AtRing<'_> {
+        let connection: &Connection = &self.connection;
+        AtRing {
+            connection,
+            set: &self.set,
+            lane: &self.set.lanes[shard],
+            shard,
+            number: self.number,
+            inbox: &self.inbox,
+            link: &mut self.link,
+            reply: &mut self.reply,
+        }
+    }
+
+    /// Delivers every reply that has come, to any session of the process: what a
+    /// late one frees may be held for somebody who does not look.
+    pub fn empty_rings(&mut self) -> Result<(), Error> {
+        let connection = Arc::clone(&self.connection);
+        connection.pass_over_writes(&mut self.link)?;
+        for set in connection.sets() {
+            for (shard, lane) in set.lanes.iter().enumerate() {
+                if lane.outstanding.load(Ordering::Relaxed) > 0 {
+                    self.empty_ring(set, shard)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers every reply in a ring, this session's own ones too, unless
+    /// somebody else is at it.
+    fn empty_ring(&mut self, set: &RingSet, shard: usize) -> Result<(), Error> {
+        let Some(mut receiving) = try_lock(&set.lanes[shard].receiving) else { return Ok(()) };
+        let mut at = AtRing { set, lane: &set.lanes[shard], ..self.at_ring(shard) };
+        // What is there now is no more than a ring; a search's parts come without end
+        // as long as they are taken, and its thread waits for the lock.
+        let mut bytes = 0;
+        while bytes < RING_BYTES
+            && let Some(taken) = at.take_frame(&mut receiving)?
+        {
+            bytes += frame_bytes(at.reply.len());
+            if let Taken::Own(id) = taken {
+                at.deliver(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a moment for room in a ring, and delivers meanwhile what has come
+    /// for anybody.
+    fn help(&mut self, shard: usize) -> Result<(), Error> {
+        // Over TCP this takes in what has come, credit too.
+        self.connection.pass_over_writes(&mut self.link)?;
+        let set = Arc::clone(&self.set);
+        self.empty_ring(&set, shard)?;
+        self.push_all_on()?;
+        self.check()?;
+        self.pause();
+        Ok(())
+    }
+
+    /// As [`Endpoint::help`], within the session's timeout since `began_ns`.
+    pub fn help_in_time(&mut self, shard: usize, began_ns: &mut Option<u64>) -> Result<(), Error> {
+        let time = &self.connection.time;
+        let began_ns = *began_ns.get_or_insert_with(|| time.now_ns());
+        if time.since(began_ns) >= self.timeout {
+            return Err(self.time_is_up());
+        }
+        self.help(shard)
+    }
+
+    /// Sleeps until there may be a reply: in the kernel for all threads, or
+    /// parked while another thread does that.
+    fn sleep(&mut self, shard: usize, timeout: Duration) -> Result<(), Error> {
+        let set = Arc::clone(&self.set);
+        let mut sleep = try_lock(&set.sleep);
+        if sleep.is_none() {
+            self.inbox.announce_parking();
+            sleep = try_lock(&set.sleep);
+            // Who sends for all may go on with its own work from here on, and finds the
+            // parking announced; or this thread finds that it has (`crate::combine`).
+            let pushed = self.push_all_on();
+            if sleep.is_none() && pushed.is_ok() && self.connection.over().is_none() {
+                let for_room = set.waits_for_room();
+                self.inbox.park(shard, if for_room { timeout.min(ROOM_LOOK) } else { timeout });
+            } else {
+                self.inbox.awake();
+            }
+            pushed?;
+        }
+        let Some(mut sleep) = sleep else { return Ok(()) };
+        // The thread that nudged wanted another one here.
+        self.inbox.take_nudge();
+        let slept = self.sleep_for_all(shard, &mut sleep, timeout);
+        drop(sleep);
+        if !planted(Plant::KeepSleepToOneself) {
+            self.set.nudge_one();
+        }
+        slept
+    }
+
+    /// Sleeps in the kernel, again and again, and delivers every reply that
+    /// comes, until one is for this session and shard.
+    fn sleep_for_all(
+        &mut self,
+        shard: usize,
+        sleep: &mut Sleep,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let started_ns = self.connection.time.now_ns();
+        while !self.inbox.has_reply_of(shard) {
+            let is_early = planted(Plant::SleepWithoutInbox);
+            let may_sleep = !is_early || self.inbox.may_sleep_in_kernel(shard);
+            let left = timeout.saturating_sub(self.connection.time.since(started_ns));
+            if left.is_zero() {
+                break;
+            }
+            let (connection, set) = (Arc::clone(&self.connection), Arc::clone(&self.set));
+            connection.pass_over_writes(&mut self.link)?;
+            self.push_all_on()?;
+            // Fresh credit ends no sleep.
+            let left = if set.waits_for_room() { left.min(PAUSE) } else { left };
+            let inbox = &self.inbox;
+            // The signals that count are those from here on, and the thread is announced
+            // within: no signal is given that does not count.
+            let slept = sleep.sleep(&mut self.link, left, || {
+                connection.over().is_some()
+                    || set.has_reply()
+                    || !may_sleep
+                    || !is_early && !inbox.may_sleep_in_kernel(shard)
+            });
+            self.inbox.awake();
+            self.check()?;
+            self.now()?;
+            if slept {
+                connection.look_after_server()?;
+            } else {
+                // Another thread is at a ring: let it finish.
+                self.pause();
+            }
+            for shard in 0..set.lanes.len() {
+                self.empty_ring(&set, shard)?;
+            }
+        }
+        self.inbox.awake();
+        Ok(())
+    }
+}
+
+/// Cores of this machine that the process may use.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// A frame that was taken out of a ring.
+enum Taken {
+    /// The session's own reply, to this request.
+    Own(RequestId),
+    /// Another session's; it has it.
+    Delivered,
+}
+
+/// One session at the receiving end of one ring.
+struct AtRing<'s> {
+    pub connection: &'s Connection,
+    pub set: &'s RingSet,
+    pub lane: &'s Lane,
+    pub shard: usize,
+    pub number: u16,
+    pub inbox: &'s Inbox,
+    pub link: &'s mut AnyLink,
+    pub reply: &'s mut Vec<u8>,
+}
+
+impl AtRing<'_> {
+    /// Takes this session's oldest reply that another thread has delivered.
+    #[inline(always)]
+    pub fn take_delivered(&mut self) -> bool {
+        match self.inbox.take(self.shard) {
+            Some(reply) => {
+                *self.reply = reply;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes one frame out of the ring into `self.reply`; another session's is
+    /// delivered to it. `None` if there is none.
+    #[inline]
+    pub fn take_frame(&mut self, receiving: &mut Receiving) -> Result<Option<Taken>, Error> {
+        self.reply.clear();
+        match receiving.receiver.poll(self.reply) {
+            Poll::Frame(_) => {}
+            Poll::Violated(violation) => return Err(self.connection.end(violation.into())),
+            Poll::Empty | Poll::Torn => return Ok(None),
+        }
+        if let Some(consumed) = receiving.receiver.credit_due() {
+            self.give_credit(&mut receiving.credit_link, consumed)?;
+        }
+        let Ok((header, _)) = ReplyHeader::ref_from_prefix(self.reply) else {
+            return Err(self.connection.end(Error::Protocol("a reply without a header")));
+        };
+        let id = RequestId::from_number(header.id.get());
+        let is_own = id.session == self.number;
+        let is_last = !is_followed(self.reply);
+        if !is_last {
+            self.admit_part(id)?;
+        }
+        if !is_own {
+            self.deliver(id)?;
+        }
+        // Not before its session has it: the thread that sleeps for all looks at this ring for as long
+        // as a reply is due in it, and into its inbox afterwards.
+        if is_last {
+            self.lane.outstanding.fetch_sub(1, Ordering::Release);
+        }
+        Ok(Some(if is_own { Taken::Own(id) } else { Taken::Delivered }))
+    }
+
+    /// Ends the connection unless the request that the reply in `self.reply` answers may
+    /// have it, and another one.
+    #[cold]
+    fn admit_part(&self, id: RequestId) -> Result<(), Error> {
+        let inbox = self.set.inbox(id.session);
+        let to = RequestAt { shard: self.shard, sequence: id.sequence };
+        let most = self.connection.search_bytes;
+        match inbox.is_some_and(|inbox| inbox.admits_part(to, self.reply.len(), most)) {
+            true => Ok(()),
+            false => Err(self.connection.end(Error::DOES_NOT_FIT)),
+        }
+    }
+
+    /// Puts the payload in `self.reply` into the inbox of the session that made
+    /// the request.
+    #[cold]
+    pub fn deliver(&mut self, to: RequestId) -> Result<(), Error> {
+        let inbox = self.set.inbox(to.session);
+        let to = RequestAt { shard: self.shard, sequence: to.sequence };
+        match inbox.and_then(|inbox| inbox.deliver(to, self.reply, is_followed(self.reply))) {
+            None => Err(self.connection.end(Error::Protocol("a reply to nobody"))),
+            Some(sleeps_in_kernel) => {
+                if sleeps_in_kernel {
+                    self.set.wake_sleeper();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn give_credit(&mut self, link: &mut Option<AnyLink>, consumed: u64) -> Result<(), Error> {
+        let offset = self.lane.credit_word as u64 * 8;
+        let to = RemoteAddress { region: self.connection.mailbox(), offset };
+        let bytes = consumed.to_le_bytes();
+        // The shard may hold replies back for want of this credit: it is woken.
+        let imm = Some(immediate::of(immediate::Kind::Credit, self.shard));
+        let link = link.get_or_insert_with(|| self.connection.link(self.set.number));
+        link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);
+        self.connection.pass_over_writes(link)
+    }
+}

@@ -1,0 +1,142 @@
+//! What can go wrong for an application.
+
+use remora_fabric::LinkError;
+use remora_fabric::verbs::NotRegistered;
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_KEY_BYTES};
+use remora_layout::plant::{Plant, planted};
+use remora_protocol::message::Status;
+use remora_ring::Violation;
+
+pub use remora_fabric::ConnectError;
+
+/// Why an operation failed. Where [`Error::is_final`] says so, the session is
+/// over: connect again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The session belongs to the process that made it.
+    #[error("this session belongs to the parent process: a forked child must connect itself")]
+    Forked,
+    /// The server's process has gone.
+    #[error("the server has gone: connect again once it is back")]
+    ServerGone,
+    /// The server ended the session, or begins another life.
+    #[error("the server has ended this session: connect again")]
+    SessionEnded,
+    /// No reply in time, and no heartbeats either.
+    #[error(
+        "no reply from the server within the session's timeout, and its heartbeats have stopped: connect again"
+    )]
+    ServerSilent,
+    /// No reply in time, from a server whose heartbeats come. The request may
+    /// have been carried out, or be carried out yet, or never. The session goes
+    /// on, and drops the reply if it comes.
+    #[error(
+        "no reply from the server within the session's timeout: whether the request is carried out is unknown"
+    )]
+    TimedOut,
+    /// Other threads of the process hold the memory for large replies.
+    #[error(
+        "no memory for a large reply came free within the session's timeout: allow more of it, or fetch fewer large values at once"
+    )]
+    NoFreeBuffer,
+    /// Memory for a large reply cannot be registered.
+    #[error(transparent)]
+    NoBuffer(NotRegistered),
+    /// The link failed.
+    #[error("the link to the server failed: {0}")]
+    Link(LinkError),
+    /// The server wrote what no honest server writes.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// Longer than the limit.
+    #[error("the key is longer than {MAX_KEY_BYTES} bytes")]
+    KeyTooLong,
+    /// Longer than the limit.
+    #[error("key and value are together longer than {MAX_INLINE_BYTES} bytes, one request's most")]
+    ValueTooLong,
+    /// Replies of submitted requests have to be taken first.
+    #[error("more than {MAX_IN_FLIGHT} submitted requests: take their replies first")]
+    TooManySubmitted,
+    /// Every session number of the connection is taken.
+    #[error("this process has {MAX_CLIENT_SESSIONS} sessions on one connection: drop some")]
+    TooManySessions,
+    /// The shard did not do it.
+    #[error("the server refused: {}", status_text(*.0))]
+    Refused(Status),
+}
+
+impl Error {
+    /// A reply of another form than its request has.
+    pub(crate) const DOES_NOT_FIT: Self = Self::Protocol("a reply that does not fit its request");
+
+    /// Whether the session is over.
+    pub fn is_final(self) -> bool {
+        !matches!(
+            self,
+            Self::Refused(_)
+                | Self::KeyTooLong
+                | Self::ValueTooLong
+                | Self::TooManySubmitted
+                | Self::TooManySessions
+                | Self::TimedOut
+                | Self::NoFreeBuffer
+                | Self::NoBuffer(_)
+        )
+    }
+}
+
+impl From<LinkError> for Error {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Withdrawn => Self::SessionEnded,
+            _ if planted(Plant::LostIsRefused) => Self::Refused(Status::OutOfMemory),
+            other => Self::Link(other),
+        }
+    }
+}
+
+impl From<NotRegistered> for Error {
+    fn from(refused: NotRegistered) -> Self {
+        Self::NoBuffer(refused)
+    }
+}
+
+impl From<Violation> for Error {
+    fn from(violation: Violation) -> Self {
+        Self::Protocol(match violation {
+            Violation::Length => "a frame with an impossible length",
+            Violation::Credit => "a credit that makes no sense",
+        })
+    }
+}
+
+fn status_text(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "done",
+        Status::NotFound => "there is no such key",
+        Status::NotDone => "the condition did not hold",
+        Status::NotAnInteger => "the value is not a 64-bit integer",
+        Status::Overflow => "the result would not fit a 64-bit integer",
+        Status::OutOfMemory => "its memory is full; raise max_memory or remove keys",
+        Status::TooLarge => "key or value is longer than its limit",
+        Status::Malformed => "it did not understand the request",
+        Status::InvalidExpiry => "the expiry is out of range",
+        Status::NoTree => "there is no such tree",
+        Status::BadRectangle => "a rectangle needs finite numbers, minima first",
+        Status::BadCapacity => "a node cannot have room for so many entries",
+        Status::NotEmpty => "the tree is not empty: only an empty one can be built",
+        Status::TwiceGiven => "two of the objects to build of have one id",
+        Status::WrongType => "the key holds a value of another kind",
+        Status::OtherLoad => {
+            "this load of the tree is over: another has begun, or nothing came for too long"
+        }
+        Status::ReadOnly => "it is a copy of another server, which is to be changed instead",
+        Status::InPieces => "it has many parts, and takes several requests",
+        Status::TryAgain => "the key is being renamed, copied or moved: ask again",
+        Status::Outrun => "the value changed too much while it was read",
+        Status::Stalled => "the value did not go on coming, and was given up: send it again",
+        Status::BadGeometry => "not a geometry, or not one with this rectangle",
+        Status::AskOwner => "only the tree's own shard knows",
+        Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",
+    }
+}

@@ -1,0 +1,45 @@
+//! Values that were found.
+
+use crate::counts::Counts;
+use crate::path::ServedBy;
+
+/// The result of a GET.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Got<'s> {
+    /// The value, if the key exists. Valid until the session is used again.
+    pub value: Option<&'s [u8]>,
+    /// How it was fetched.
+    pub served_by: ServedBy,
+    /// What it cost.
+    pub counts: Counts,
+}
+
+/// What a batch calls once for each key: the key's index, its value if it
+/// exists, and how it was fetched.
+pub type Each<'e> = dyn FnMut(usize, Option<&[u8]>, ServedBy) + 'e;
+
+/// A value that was found, and where it stands until the session is used again.
+pub(crate) struct Found {
+    pub at: FoundAt,
+    pub served_by: ServedBy,
+    pub counts: Counts,
+}
+
+/// Where a value stands.
+pub(crate) enum FoundAt {
+    /// In the landing memory.
+    Landed { from: usize, bytes: usize },
+    /// In the reply; `None`: the key does not exist.
+    Reply(Option<(usize, usize)>),
+}
+
+/// What reading came to.
+pub(crate) enum Reading {
+    /// The value's range in the landing memory, after this many retries.
+    Value { from: usize, bytes: usize, retries: u32 },
+    /// There is no usable pointer.
+    NoPointer,
+    /// Only the owner can say.
+    Ask,
+}

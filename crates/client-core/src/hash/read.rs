@@ -1,0 +1,285 @@
+//! Reading a field: by a pointer that is known, else by the walks to its hash and
+//! to the field.
+
+use super::{Held, OpenHash};
+use crate::counts::Counts;
+use crate::directory::Directory;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::found::Reading;
+use crate::read::refresh_table;
+use remora_fabric::Link;
+use remora_index::hash::{Found, Lookup, ObjectRef};
+use remora_layout::kind::Kind;
+use remora_layout::limits::READ_RETRIES;
+use remora_layout::packed;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::{ROOT_WORDS_BYTES, Reject, Wanted, verify};
+use remora_walk::remote::{Reads, Tally, fetch_rooted, follow, follow_rooted};
+use remora_walk::{End, Walk};
+use std::collections::BTreeMap;
+
+/// What a READ of the present hash has come to.
+enum Tried {
+    /// The field, or only the owner can say.
+    Concluded(Reading),
+    /// The hash may have expired.
+    Expired,
+    /// The hash that was known has gone.
+    Gone,
+    /// The field does not lie there any more.
+    Moved,
+}
+
+/// Where a part of what has landed begins.
+fn offset_in(landed: &[u8], part: &[u8]) -> usize {
+    part.as_ptr() as usize - landed.as_ptr() as usize
+}
+
+impl OpenHash {
+    /// Reads a field, by what is known of its hash, else from the bucket on.
+    pub(super) fn read_field(
+        &mut self,
+        (endpoint, directory): (&mut Endpoint, &mut Directory),
+        name: &[u8],
+        cost: &mut Counts,
+    ) -> Result<Reading, Error> {
+        cost.hits = self.knows(name) as u64;
+        // Bounded: each turn forgets something of what was known, or ends.
+        for _ in 0..=READ_RETRIES {
+            let tried = match &self.held {
+                Held::Unknown => match self.find_hash(endpoint, directory, cost)? {
+                    true => continue,
+                    false => break,
+                },
+                &Held::Whole(pointer) => {
+                    self.read_whole(endpoint, directory, pointer, name, cost)?
+                }
+                Held::Parts { object, fields } => match fields.get(&object.hash(name).0).copied() {
+                    Some(pointer) => {
+                        read_part(endpoint, (object, self.shard), pointer, name, cost)?
+                    }
+                    None => match object.begin(name, Kind::HASH_FIELD) {
+                        Some(walk) => {
+                            let object = object.clone();
+                            self.walk_to_part(endpoint, object, walk, cost)?
+                        }
+                        None => Tried::Gone,
+                    },
+                },
+            };
+            match tried {
+                Tried::Concluded(reading) => {
+                    let is_part = matches!(self.held, Held::Parts { .. });
+                    let is_read = matches!(reading, Reading::Value { .. });
+                    self.events.part_read += u64::from(is_part && is_read);
+                    return Ok(reading);
+                }
+                Tried::Expired => {
+                    self.events.expired += 1;
+                    break;
+                }
+                Tried::Gone => {
+                    self.events.root_gone += 1;
+                    self.held = Held::Unknown;
+                }
+                Tried::Moved => {
+                    self.events.part_gone += 1;
+                    if let Held::Parts { object, fields } = &mut self.held {
+                        fields.remove(&object.hash(name).0);
+                    }
+                }
+            }
+        }
+        cost.undecided = 1;
+        Ok(Reading::Ask)
+    }
+
+    /// A hash that lies whole in the record that a pointer names.
+    fn read_whole(
+        &self,
+        endpoint: &mut Endpoint,
+        directory: &Directory,
+        pointer: RemotePointer,
+        name: &[u8],
+        cost: &mut Counts,
+    ) -> Result<Tried, Error> {
+        for retries in 0..=READ_RETRIES {
+            let length = pointer.length as usize;
+            endpoint.fetch(self.shard as u32, pointer.offset(), length)?;
+            cost.fetched(1, 1, length as u64);
+            let landed = endpoint.link.landed(0, length);
+            let table = &directory.shards[self.shard].table;
+            let (secret, region, generation) =
+                (table.secret, table.region, Some(pointer.generation));
+            let wanted = Wanted { kind: Kind::HASH.whole(), database: self.hash.database() };
+            match verify(landed, secret, region, pointer.slot, generation, wanted, &self.key) {
+                Ok(found) => {
+                    let expires_at_ms = found.mutable.expires_at_ms;
+                    let value = packed::find(found.value, name);
+                    let value = value.map(|value| (offset_in(landed, value), value.len()));
+                    if let Some(tried) = doubted(endpoint, expires_at_ms, cost)? {
+                        return Ok(tried);
+                    }
+                    return Ok(Tried::Concluded(match value {
+                        Some((from, bytes)) => Reading::Value { from, bytes, retries },
+                        None => Reading::Ask,
+                    }));
+                }
+                Err(Reject::Torn) => cost.retries += 1,
+                Err(Reject::Pending | Reject::AskOnly) => break,
+                Err(Reject::Dead | Reject::OtherKey | Reject::OtherKind) => {
+                    cost.stale += 1;
+                    return Ok(Tried::Gone);
+                }
+            }
+        }
+        Ok(Tried::Concluded(Reading::Ask))
+    }
+
+    /// A field by its bucket.
+    fn walk_to_part(
+        &mut self,
+        endpoint: &mut Endpoint,
+        object: Box<ObjectRef>,
+        mut lookup: Lookup<'_>,
+        cost: &mut Counts,
+    ) -> Result<Tried, Error> {
+        let place = (self.shard as u32, object.root_range());
+        let followed = follow_rooted(
+            &mut lookup,
+            place,
+            endpoint,
+            cost,
+            |endpoint: &mut Endpoint, at, cost| check_root(endpoint, &object, at, cost),
+        )?;
+        Ok(match followed {
+            Err(tried) => tried,
+            Ok(End::Found(found)) => {
+                self.keep(lookup.key(), found.pointer);
+                let retries = lookup.retries();
+                cost.retries += retries as u64;
+                let (from, bytes) = (found.value_from(), found.value_bytes);
+                Tried::Concluded(Reading::Value { from, bytes, retries })
+            }
+            // The table has grown: its root record tells of it.
+            Ok(End::Restart | End::Stale | End::Beyond) => {
+                cost.retries += 1;
+                Tried::Gone
+            }
+            Ok(End::Ask(_)) => Tried::Concluded(Reading::Ask),
+        })
+    }
+
+    /// Finds a hash's record by its key, and learns what that says. False if only
+    /// the owner can say.
+    fn find_hash(
+        &mut self,
+        endpoint: &mut Endpoint,
+        directory: &mut Directory,
+        cost: &mut Counts,
+    ) -> Result<bool, Error> {
+        let table = &directory.shards[self.shard].table;
+        let mut lookup = Lookup::begin(&self.key, self.hash, Kind::HASH, table);
+        // Bounded: a walk begins again a bounded number of times.
+        let found = loop {
+            match follow(&mut lookup, self.shard as u32, endpoint, cost)? {
+                End::Found(found) => break held_of(endpoint, directory, &found, self.shard),
+                End::Ask(_) => break None,
+                End::Restart | End::Stale | End::Beyond => {
+                    refresh_table(endpoint, directory, self.shard, cost)?;
+                    if lookup.restart(&directory.shards[self.shard].table).is_err() {
+                        break None;
+                    }
+                }
+            }
+        };
+        cost.retries += lookup.retries() as u64;
+        let is_found = found.is_some();
+        found.into_iter().for_each(|held| self.hold(held));
+        Ok(is_found)
+    }
+}
+
+/// Why what was just fetched does not count: the read lease does not hold, or
+/// what expires at this time may have.
+fn doubted(
+    endpoint: &mut Endpoint,
+    expires_at_ms: u64,
+    cost: &mut Counts,
+) -> Result<Option<Tried>, Error> {
+    let now_ns = endpoint.now()?;
+    if !endpoint.lease.holds(now_ns) {
+        cost.read_lease_lapsed = 1;
+        return Ok(Some(Tried::Concluded(Reading::Ask)));
+    }
+    let has_expired = endpoint.lease.may_have_expired(expires_at_ms, now_ns);
+    Ok(has_expired.then_some(Tried::Expired))
+}
+
+/// Whether the root, whose words landed at `at`, lets its parts count.
+fn check_root(
+    endpoint: &mut Endpoint,
+    object: &ObjectRef,
+    at: usize,
+    cost: &mut Counts,
+) -> Result<Option<Tried>, Error> {
+    match object.check_root(endpoint.link.landed(at, ROOT_WORDS_BYTES)) {
+        Ok(mutable) => doubted(endpoint, mutable.expires_at_ms, cost),
+        Err(Reject::Pending | Reject::AskOnly) => Ok(Some(Tried::Concluded(Reading::Ask))),
+        Err(_) => {
+            cost.stale += 1;
+            Ok(Some(Tried::Gone))
+        }
+    }
+}
+
+/// A field by a pointer to it.
+fn read_part(
+    endpoint: &mut Endpoint,
+    (object, shard): (&ObjectRef, usize),
+    pointer: RemotePointer,
+    name: &[u8],
+    cost: &mut Counts,
+) -> Result<Tried, Error> {
+    let length = pointer.length as usize;
+    let (part, root) = ((pointer.offset(), length), object.root_range());
+    for retries in 0..=READ_RETRIES {
+        let root_at = fetch_rooted(endpoint, shard as u32, part, root, cost)?;
+        if let Some(tried) = check_root(endpoint, object, root_at, cost)? {
+            return Ok(tried);
+        }
+        let landed = endpoint.link.landed(0, length);
+        match object.verify_part(landed, pointer, Kind::HASH_FIELD, name) {
+            Ok(found) => {
+                let (from, bytes) = (offset_in(landed, found.value), found.value.len());
+                return Ok(Tried::Concluded(Reading::Value { from, bytes, retries }));
+            }
+            Err(Reject::Torn) => cost.retries += 1,
+            Err(Reject::Pending | Reject::AskOnly) => break,
+            Err(Reject::Dead | Reject::OtherKey | Reject::OtherKind) => {
+                cost.stale += 1;
+                return Ok(Tried::Moved);
+            }
+        }
+    }
+    Ok(Tried::Concluded(Reading::Ask))
+}
+
+/// What is known of a hash by its record, which has just landed. `None` if its
+/// table was caught while it changed.
+fn held_of(
+    endpoint: &Endpoint,
+    directory: &Directory,
+    found: &Found,
+    shard: usize,
+) -> Option<Held> {
+    if !found.kind.is_root() {
+        return Some(Held::Whole(found.pointer));
+    }
+    // The record's class, with the state behind the key, has landed.
+    let record = endpoint.link.landed(0, found.fetched_bytes);
+    let (table, seed) = (&directory.shards[shard].table, directory.hash_seed);
+    let object = ObjectRef::of_record(table, seed, &found.record(record), record)?;
+    Some(Held::Parts { object: Box::new(object), fields: BTreeMap::new() })
+}

@@ -1,0 +1,103 @@
+//! What a client is made of: a connection to a server, and sessions on it, which read the
+//! server's memory themselves or ask by message, and tell with every result which they did.
+//! Applications use the crate `remora-client`, which stands on this one.
+//!
+//! All sessions of a [`Client`] share its connection. Over shared memory each has
+//! rings of its own, over TCP and RDMA they share one ring pair for each shard.
+//! There is no thread behind it; a thread that waits at shared rings serves the others
+//! meanwhile.
+//!
+//! ```text
+//!   session       operations by name
+//!   read, batch, hash, trees     what each of them does, by either route
+//!   router        ask, or read?          directory   tables and pointers
+//!   asker         requests in flight     choose      what the routes cost
+//!   endpoint      one session's end: frames out, replies in, READs, clock, read lease
+//!   connection    what the sessions of a process share: ring sets, lanes, inboxes
+//! ```
+//! Each imports those below it only.
+//!
+//! What it keeps true:
+//! * a value that was read counts only if the record passed every check and
+//!   the read lease still held when the READ had completed;
+//! * absence is only ever the owner's word;
+//! * a session sees its own writes: it reads from a shard only while none of
+//!   its earlier writes there is unanswered;
+//! * a request that times out fails alone while heartbeats come; its late reply
+//!   is dropped by its id;
+//! * a pointer, a session's own or one that all clients of the machine share,
+//!   is a hint: the record that it leads to proves itself.
+
+#![forbid(unsafe_code)]
+
+mod admission;
+mod asker;
+mod batch;
+mod choose;
+mod client;
+mod clock;
+mod combine;
+mod connection;
+mod core;
+mod counts;
+mod data_buffers;
+mod directory;
+mod endpoint;
+mod error;
+mod found;
+mod gathered;
+mod hash;
+mod in_flight;
+mod inbox;
+mod lane;
+mod large;
+#[cfg(test)]
+mod models;
+mod options;
+mod path;
+mod pointer_cache;
+mod pointer_file;
+mod pointer_table;
+// Not inside of it: the crate `models` compiles that file too.
+#[cfg(test)]
+#[path = "pointer_table/tests.rs"]
+mod pointer_table_tests;
+mod read;
+mod read_lease;
+mod ring_set;
+mod router;
+mod session;
+mod sync;
+mod trees;
+
+pub use admission::{Admission, ConcurrencyLimit};
+pub use choose::{Explanation, Policy, Predictor, Route, Why, last_heartbeat, mean_of_heartbeats};
+pub use client::Client;
+pub use clock::Clock;
+pub use connection::{MakeLink, Parts};
+pub use counts::{Counts, SendCounts};
+pub use data_buffers::DataBufferCounts;
+pub use error::{ConnectError, Error};
+pub use found::{Each, Got};
+pub use hash::{HashEvents, OpenHash};
+pub use in_flight::Ticket;
+pub use options::{Options, PointerCacheKind, SetOptions};
+pub use path::{Path, ServedBy};
+pub use pointer_cache::Entry as CachedPointer;
+pub use pointer_table::SharedPointers;
+pub use remora_fabric::detect::Wanted;
+pub use remora_fabric::verbs::{Mtu, Packets};
+pub use remora_fabric::{Address, Transport, Wake};
+pub use remora_geometry::{Refine, Shape, ShapeError};
+pub use remora_index::rtree::{Object, Query};
+pub use remora_layout::database::Database;
+pub use remora_layout::rect::Predicate;
+pub use remora_layout::rect::{BadRect, Rect};
+pub use remora_layout::tree::{TreeInfo, TreeKind};
+pub use remora_protocol::Expiry;
+pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
+pub use session::Session;
+pub use trees::{
+    Issue, OpenTree, RefinedCount, RefinedFound, TreeEvents, TreeFound, TreeObject, TreeRead,
+    TreeSettings,
+};

@@ -1,0 +1,102 @@
+//! What an application may choose: how a connection is made and used, and how a
+//! key is set.
+
+use crate::admission::ConcurrencyLimit;
+use crate::choose::{Policy, Predictor, last_heartbeat};
+use remora_fabric::Wake;
+use remora_fabric::detect::Wanted;
+use remora_fabric::verbs::Packets;
+use remora_layout::database::Database;
+use remora_layout::limits::DATA_BUFFER_BYTES;
+use remora_protocol::{Condition, Expiry};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where a session keeps pointers to records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PointerCacheKind {
+    /// Nowhere: each key is asked for, or walked to.
+    Off,
+    /// In memory of its own.
+    #[default]
+    Private,
+    /// In one table for all sessions that this user has with this server on
+    /// this machine over this kind of transport (HydraDB 4.2.4, H28), and
+    /// nowhere else: over shared memory the server's, else a file that the
+    /// clients make. A process that shares it can mislead the others' READs, which
+    /// then fail validation and are asked. A server that isolates its clients
+    /// has none (H29): connecting fails with `ConnectError::NoPointerSharing`.
+    /// If the file cannot be had, it fails with `ConnectError::PointerFile`.
+    Shared,
+}
+
+/// Options of a session.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What carries the session; [`Wanted::Auto`] takes the best that both
+    /// sides have.
+    pub transport: Wanted,
+    /// How the session waits for replies.
+    pub wake: Wake,
+    /// The database of the session's keys.
+    pub database: Database,
+    /// Where pointers to records are kept.
+    pub pointer_cache: PointerCacheKind,
+    /// Most pointers that a private cache keeps; 0 is as good as `Off`.
+    pub pointer_cache_entries: usize,
+    /// Where the file of shared pointers lies, which is needed over TCP: a
+    /// directory of this user's alone, best in memory; made if it is missing.
+    /// `None`: `$XDG_RUNTIME_DIR/remora`, else `/dev/shm/remora-UID`.
+    pub pointer_directory: Option<PathBuf>,
+    /// Leases are taken to last at least this long (benches only: leases long
+    /// enough for the run); `None` takes the server's word.
+    pub lease: Option<Duration>,
+    /// Memory for large replies that the process registers over RDMA on a
+    /// machine without limits, in bytes: `S` of RDMA_Mongo's formula (1), which
+    /// gives less on a loaded machine ([`crate::DataBufferCounts`]). One reply
+    /// at a time always may have what it needs.
+    pub data_buffer_bytes: usize,
+    /// Over RDMA: traffic class, service level, partition and length of what
+    /// this process sends.
+    pub rdma_packets: Packets,
+    /// How [`Path::Choose`] is decided.
+    pub policy: Policy,
+    /// By what Catfish's two policies predict the server's load.
+    pub predictor: Predictor,
+    /// How many threads may walk trees at a time by READs.
+    pub concurrency_limit: ConcurrencyLimit,
+    /// How long an operation may wait for its reply.
+    pub timeout: Duration,
+    /// How long to come again to a server that is busy with connecting others.
+    pub connect_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            transport: Wanted::Auto,
+            wake: Wake::Hybrid,
+            database: Database::ZERO,
+            pointer_cache: PointerCacheKind::default(),
+            pointer_cache_entries: 1 << 20,
+            pointer_directory: None,
+            lease: None,
+            data_buffer_bytes: DATA_BUFFER_BYTES,
+            rdma_packets: Packets::default(),
+            policy: Policy::default(),
+            predictor: last_heartbeat,
+            concurrency_limit: ConcurrencyLimit::default(),
+            timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Options of a SET.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetOptions {
+    /// When to set.
+    pub condition: Condition,
+    /// What happens to the expiry.
+    pub expiry: Expiry,
+}

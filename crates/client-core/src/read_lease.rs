@@ -1,0 +1,402 @@
+//! The read lease: how long what is read may be taken for fresh.
+//!
+//! The client writes its own clock into its mailbox; each heartbeat echoes
+//! it, with the server's life and epoch. The lease lasts `RIGHT_MS`, less a
+//! margin for clock drift, from the echoed value, on the client's clock. A
+//! READ counts only if its completion is seen before the lease ends. A reply
+//! to a request renews it likewise, from the moment before it was sent.
+//!
+//! A server that lives answers a clock with a heartbeat. One that has not for
+//! `SERVER_SILENT_MS` is silent.
+
+use remora_arena::{ReadView, Words};
+use remora_layout::limits::{
+    CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, READER_CLOCK_PERCENT, RIGHT_MARGIN_MS, RIGHT_MS,
+    SERVER_SILENT_MS,
+};
+use remora_layout::plant::{Plant, planted};
+use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
+
+const LEASE_NS: u64 = (RIGHT_MS - RIGHT_MARGIN_MS) * 1_000_000;
+const REFRESH_NS: u64 = CLOCK_REFRESH_MS * 1_000_000;
+const LOOK_NS: u64 = HEARTBEAT_LOOK_US * 1_000;
+const SILENT_NS: u64 = SERVER_SILENT_MS * 1_000_000;
+/// While the client's clock advances by one, the server's advances by at most
+/// one and this share of one, 1 in 4: the percentage that the limits argue.
+const DRIFT_SHIFT: u32 = 2;
+const _: () = assert!(READER_CLOCK_PERCENT == 100 >> DRIFT_SHIFT);
+
+/// The lease of one session. All times are ns of the client's clock.
+pub struct ReadLease {
+    to_server: Words,
+    to_client: ReadView,
+    session: u64,
+    life: u64,
+    /// How long the lease lasts from the echoed clock.
+    term_ns: u64,
+    until_ns: u64,
+    clock_written_ns: u64,
+    /// The first clock that was written after the last heartbeat was seen; 0 if
+    /// none was.
+    unanswered_ns: u64,
+    looked_ns: u64,
+    sequence: u64,
+    /// The server's clock, and the client's clock at the latest when it was read.
+    server_unix_ms: u64,
+    server_at_ns: u64,
+    utilisation_ppm_plus_1: u32,
+    wait_ns: u32,
+}
+
+/// What a heartbeat says of the server's load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerLoad {
+    /// The heartbeat's sequence.
+    pub sequence: u64,
+    /// Busy share of the server's shards, parts per million.
+    pub utilisation_ppm: u32,
+    /// How long a request waits before its turn comes, ns.
+    pub wait_ns: u32,
+}
+
+/// The heartbeats no longer come from the life that the session began with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OtherLife;
+
+impl ReadLease {
+    /// No lease yet. `to_server` and `to_client` are the session's mailboxes.
+    pub fn new(to_server: Words, to_client: ReadView, session: u64, life: u64) -> Self {
+        Self {
+            to_server,
+            to_client,
+            session,
+            life,
+            term_ns: LEASE_NS,
+            until_ns: 0,
+            clock_written_ns: 0,
+            unanswered_ns: 0,
+            looked_ns: 0,
+            sequence: 0,
+            server_unix_ms: 0,
+            server_at_ns: 0,
+            utilisation_ppm_plus_1: 0,
+            wait_ns: 0,
+        }
+    }
+
+    /// Whether a READ whose completion was seen at `now_ns` counts.
+    #[inline(always)]
+    pub fn holds(&self, now_ns: u64) -> bool {
+        now_ns < self.until_ns || planted(Plant::TrustFormerLife)
+    }
+
+    /// Whether the server has left a clock unanswered for too long, as far as
+    /// heartbeats have been looked for.
+    pub fn is_silent(&self, now_ns: u64) -> bool {
+        self.unanswered_ns != 0 && now_ns.saturating_sub(self.unanswered_ns) >= SILENT_NS
+    }
+
+    /// Looks for a heartbeat and writes the clock, if it is time to.
+    #[inline(always)]
+    pub fn refresh(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+        if now_ns - self.looked_ns.min(now_ns) >= LOOK_NS {
+            return self.refresh_now(now_ns);
+        }
+        Ok(())
+    }
+
+    /// Looks for a heartbeat and writes the clock. In this order: a heartbeat
+    /// that has come already does not answer the clock that is written now.
+    #[cold]
+    pub fn refresh_now(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+        self.looked_ns = now_ns;
+        self.look(now_ns)?;
+        if now_ns.saturating_sub(self.clock_written_ns) >= REFRESH_NS {
+            self.clock_written_ns = now_ns;
+            // 0 means "never written", and is echoed as such.
+            let written_ns = now_ns.max(1);
+            self.to_server.store_release(CLIENT_CLOCK_WORD, written_ns);
+            if self.unanswered_ns == 0 {
+                self.unanswered_ns = written_ns;
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+        // A heartbeat is consumed by its sequence, once.
+        if self.to_client.load_acquire(HEARTBEAT_WORD) == self.sequence {
+            return Ok(());
+        }
+        let mut bytes = [0u8; Heartbeat::WORDS * 8];
+        self.to_client.copy_out(HEARTBEAT_WORD * 8, &mut bytes);
+        let mut words = [0u64; Heartbeat::WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+        }
+        match Heartbeat::from_words(&words) {
+            Some(beat) => self.take(&beat, now_ns),
+            // Torn: it is being written; the next look finds it whole.
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, beat: &Heartbeat, now_ns: u64) -> Result<(), OtherLife> {
+        if beat.session != self.session || beat.sequence <= self.sequence {
+            return Ok(());
+        }
+        if beat.life != self.life {
+            return Err(OtherLife);
+        }
+        self.sequence = beat.sequence;
+        // Another session may have written an older clock over this one's, so
+        // any heartbeat is an answer.
+        self.unanswered_ns = 0;
+        self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
+        self.wait_ns = beat.wait_ns;
+        let fresh = planted(Plant::RightFromHeartbeat);
+        let echoed_ns = if fresh { now_ns } else { beat.echoed_client_clock_ns };
+        // A clock that was never written, or lies in the future, gives nothing.
+        if echoed_ns != 0 && echoed_ns <= now_ns {
+            self.until_ns = self.until_ns.max(echoed_ns + self.term_ns);
+            // What is told may fall: of a step that does not come after all.
+            if echoed_ns >= self.server_at_ns {
+                self.server_unix_ms = beat.server_unix_ms;
+                self.server_at_ns = echoed_ns;
+            }
+        }
+        Ok(())
+    }
+
+    /// A reply of this life has come to a request sent after `sent_ns`.
+    #[inline]
+    pub fn renew_by_reply(&mut self, life: u64, sent_ns: u64) -> Result<(), OtherLife> {
+        if life != self.life {
+            return Err(OtherLife);
+        }
+        let from_ns = if planted(Plant::RightFromReply) { self.looked_ns } else { sent_ns };
+        self.until_ns = self.until_ns.max(from_ns + self.term_ns);
+        Ok(())
+    }
+
+    /// Whether an expiry (Unix ms of the server, 0 for never) may have passed
+    /// by `now_ns`: what the heartbeat told was read after the echoed clock. It
+    /// bounds the server's clock for one term: a step of that clock is told for
+    /// as long before it counts (decision 0028).
+    #[inline(always)]
+    pub fn may_have_expired(&self, expires_at_ms: u64, now_ns: u64) -> bool {
+        if expires_at_ms == 0 || planted(Plant::IgnoreExpiry) {
+            return false;
+        }
+        let since_ns = now_ns.saturating_sub(self.server_at_ns);
+        let passed_ms = (since_ns + (since_ns >> DRIFT_SHIFT)) / 1_000_000;
+        let bound_ms = self.server_unix_ms.saturating_add(passed_ms + 1);
+        let is_bound = self.server_unix_ms != 0 && since_ns < self.term_ns;
+        !is_bound || expires_at_ms <= bound_ms
+    }
+
+    /// The clock as it was last written; 0 before the first time.
+    pub fn clock_written_ns(&self) -> u64 {
+        self.clock_written_ns
+    }
+
+    /// What the last heartbeat said of the server's load; `None` if none has
+    /// come yet.
+    pub fn load(&self) -> Option<ServerLoad> {
+        let utilisation_ppm = self.utilisation_ppm_plus_1.checked_sub(1)?;
+        Some(ServerLoad { sequence: self.sequence, utilisation_ppm, wait_ns: self.wait_ns })
+    }
+}
+
+#[cfg(test)]
+mod clocks;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::Mapping;
+    use remora_layout::limits::CLOCK_DRIFT_PERCENT;
+
+    struct Bed {
+        lease: ReadLease,
+        to_server: Words,
+        to_client: Words,
+        beats: u64,
+    }
+
+    const MS: u64 = 1_000_000;
+
+    fn bed() -> Bed {
+        let to_server = Words::new(Mapping::heap(8192));
+        let to_client = Words::new(Mapping::heap(8192));
+        let lease = ReadLease::new(to_server.clone(), to_client.view(), 4, 77);
+        Bed { lease, to_server, to_client, beats: 0 }
+    }
+
+    impl Bed {
+        fn beat(&mut self, life: u64, unix_ms: u64) {
+            self.beat_for(4, life, unix_ms);
+        }
+
+        fn beat_for(&mut self, session: u64, life: u64, unix_ms: u64) {
+            self.beats += 1;
+            let words = Heartbeat {
+                sequence: self.beats,
+                utilisation_ppm_plus_1: 1 + self.beats as u32,
+                wait_ns: 7,
+                life,
+                epoch: 1,
+                server_unix_ms: unix_ms,
+                echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
+                session,
+            }
+            .to_words();
+            for (at, word) in words.into_iter().enumerate() {
+                self.to_client.store(HEARTBEAT_WORD + at, word);
+            }
+        }
+    }
+
+    #[test]
+    fn the_lease_counts_from_the_echoed_clock() {
+        let mut bed = bed();
+        assert!(!bed.lease.holds(1));
+        bed.beat(77, 1_000);
+        bed.lease.refresh_now(5 * MS).unwrap();
+        assert!(!bed.lease.holds(5 * MS), "an unwritten clock gives nothing");
+        // The server copies the clock of 5 ms; the beat is seen much later.
+        bed.beat(77, 1_000);
+        bed.lease.refresh_now(150 * MS).unwrap();
+        assert!(bed.lease.holds(5 * MS + LEASE_NS - 1));
+        assert!(!bed.lease.holds(5 * MS + LEASE_NS), "not from when it was seen");
+    }
+
+    #[test]
+    fn a_heartbeat_is_consumed_once_and_only_of_this_life() {
+        let mut bed = bed();
+        bed.lease.refresh_now(5 * MS).unwrap();
+        bed.beat(77, 1_000);
+        bed.lease.refresh_now(6 * MS).unwrap();
+        let until = bed.lease.until_ns;
+        bed.lease.refresh_now(50 * MS).unwrap();
+        assert_eq!(bed.lease.until_ns, until, "the same beat renews nothing");
+        bed.beat(78, 1_000);
+        assert_eq!(bed.lease.refresh_now(60 * MS), Err(OtherLife));
+        assert_eq!(bed.lease.renew_by_reply(78, 60 * MS), Err(OtherLife));
+        assert_eq!(bed.lease.until_ns, until);
+    }
+
+    #[test]
+    fn it_looks_and_writes_its_clock_now_and_then() {
+        let mut bed = bed();
+        let start = 10 * REFRESH_NS;
+        assert_eq!(bed.lease.clock_written_ns(), 0);
+        bed.lease.refresh(start).unwrap();
+        assert_eq!(bed.lease.clock_written_ns(), start);
+        assert_eq!(bed.to_server.load(CLIENT_CLOCK_WORD), start);
+        assert_eq!(bed.lease.load(), None, "no beat has come");
+        bed.beat(77, 1_000);
+        for early in [start - 1, start, start + LOOK_NS - 1] {
+            bed.lease.refresh(early).unwrap();
+            assert!(!bed.lease.holds(early), "it did not look");
+        }
+        bed.lease.refresh(start + LOOK_NS).unwrap();
+        assert!(bed.lease.holds(start + LOOK_NS));
+        let load = ServerLoad { sequence: 1, utilisation_ppm: 1, wait_ns: 7 };
+        assert_eq!(bed.lease.load(), Some(load));
+        bed.lease.refresh(start + REFRESH_NS - 1).unwrap();
+        assert_eq!(bed.lease.clock_written_ns(), start);
+        bed.lease.refresh(start + REFRESH_NS - 1 + LOOK_NS).unwrap();
+        assert_eq!(bed.lease.clock_written_ns(), start + REFRESH_NS - 1 + LOOK_NS);
+        bed.beat(78, 1_000);
+        assert_eq!(bed.lease.refresh(start + 2 * REFRESH_NS), Err(OtherLife));
+    }
+
+    #[test]
+    fn a_server_is_silent_that_leaves_a_clock_unanswered() {
+        let mut bed = bed();
+        assert!(!bed.lease.is_silent(90 * SILENT_NS), "no clock was written");
+        bed.lease.refresh_now(5 * MS).unwrap();
+        assert!(!bed.lease.is_silent(5 * MS + SILENT_NS - 1));
+        assert!(bed.lease.is_silent(5 * MS + SILENT_NS));
+        // Written again meanwhile: the first one counts.
+        bed.lease.refresh_now(9 * MS).unwrap();
+        assert!(bed.lease.is_silent(5 * MS + SILENT_NS));
+        // It answered long ago, and nobody looked: the clock of now is another.
+        bed.beat(77, 1_000);
+        bed.lease.refresh_now(8 * SILENT_NS).unwrap();
+        assert!(!bed.lease.is_silent(9 * SILENT_NS - 1) && bed.lease.is_silent(9 * SILENT_NS));
+    }
+
+    #[test]
+    fn a_heartbeat_of_another_session_or_an_old_one_gives_nothing() {
+        let mut bed = bed();
+        bed.lease.refresh_now(5 * MS).unwrap();
+        bed.beat_for(5, 78, 1_000);
+        bed.lease.refresh_now(6 * MS).unwrap();
+        assert!(!bed.lease.holds(6 * MS));
+        bed.beats = 8;
+        bed.beat(77, 1_000);
+        bed.lease.refresh_now(7 * MS).unwrap();
+        let until = bed.lease.until_ns;
+        assert!(bed.lease.holds(7 * MS));
+        bed.lease.refresh_now(7 * MS + REFRESH_NS).unwrap();
+        bed.beats = 3;
+        bed.beat(78, 1_000);
+        bed.lease.refresh_now(8 * MS + REFRESH_NS).unwrap();
+        assert_eq!(bed.lease.until_ns, until);
+    }
+
+    #[test]
+    fn expiry_is_judged_by_an_upper_bound_of_the_servers_clock() {
+        let mut bed = bed();
+        assert!(bed.lease.may_have_expired(u64::MAX >> 20, 0), "unknown: ask");
+        bed.lease.refresh_now(10 * MS).unwrap();
+        bed.beat(77, 50_000);
+        bed.lease.refresh_now(12 * MS).unwrap();
+        // 50,000 was read when the client's clock showed at least 10 ms.
+        assert!(!bed.lease.may_have_expired(0, 20 * MS));
+        // It may have been almost 50,001.
+        assert!(bed.lease.may_have_expired(50_001, 10 * MS));
+        assert!(!bed.lease.may_have_expired(50_002, 10 * MS));
+        assert!(!bed.lease.may_have_expired(50_020, 15 * MS));
+        assert!(bed.lease.may_have_expired(50_020, 29 * MS));
+    }
+
+    #[test]
+    fn a_bound_of_the_servers_clock_lasts_as_long_as_a_lease_and_may_fall() {
+        let mut bed = bed();
+        bed.lease.refresh_now(10 * MS).unwrap();
+        // A step is told that does not come after all.
+        bed.beat(77, 900_000);
+        bed.lease.refresh_now(12 * MS).unwrap();
+        assert!(bed.lease.may_have_expired(60_000, 12 * MS));
+        bed.beat(77, 50_000);
+        bed.lease.refresh_now(14 * MS).unwrap();
+        assert!(!bed.lease.may_have_expired(60_000, 14 * MS));
+        // Replies renew the lease, and tell nothing of the clock.
+        bed.lease.renew_by_reply(77, 12 * MS + LEASE_NS).unwrap();
+        // The clock of 12 ms is what the second beat echoes.
+        let end_ns = 12 * MS + LEASE_NS;
+        assert!(!bed.lease.may_have_expired(60_000, end_ns - 1));
+        assert!(bed.lease.holds(end_ns) && bed.lease.may_have_expired(60_000, end_ns));
+    }
+
+    /// At the very edge: the slowest client and the fastest new life. What lies
+    /// between is the business of the model in `clocks`.
+    #[test]
+    fn no_lease_outlasts_the_wait_of_a_restarted_server() {
+        const SLOW: u64 = 100 - CLOCK_DRIFT_PERCENT;
+        const FAST: u64 = 100 + CLOCK_DRIFT_PERCENT;
+        let copied_ms = 5;
+        let mut bed = bed();
+        bed.lease.refresh_now(copied_ms * MS * SLOW / 100).unwrap();
+        bed.beat(77, 1_000);
+        // The server dies at once after it copied; the beat is seen late.
+        bed.lease.refresh_now(50 * MS).unwrap();
+        let waited_ms = (RIGHT_MS + RIGHT_MARGIN_MS) * 100 / FAST;
+        let first_write_ms = copied_ms + waited_ms;
+        assert!(bed.lease.holds((first_write_ms * SLOW / 100 - 1) * MS), "it is used up");
+        assert!(!bed.lease.holds(first_write_ms * MS * SLOW / 100));
+    }
+}

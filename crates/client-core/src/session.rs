@@ -1,0 +1,616 @@
+//! A session: one thread's operations on a connection.
+//!
+//! It is made of parts, and hands each operation to the module that knows how it is done.
+
+use crate::admission::Admission;
+use crate::asker::{Asker, PIPELINE_CHUNK, is_search};
+use crate::batch::Batch;
+use crate::choose::{Chooser, Explanation};
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::counts::Counts;
+use crate::directory::Directory;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::found::{Each, Got};
+use crate::hash::OpenHash;
+use crate::in_flight::Ticket;
+use crate::large::ask_any_size;
+use crate::options::{Options, SetOptions};
+use crate::path::Path;
+use crate::read;
+use crate::router::Router;
+use crate::trees::{
+    OpenTree, RefinedCount, RefinedFound, TreeFound, TreeObject, TreeSearcher, TreeSettings,
+};
+use remora_fabric::{Link, Transport};
+use remora_geometry::{Refine, Shape, Wkb};
+use remora_index::rtree::Query;
+use remora_layout::rect::Predicate;
+use remora_layout::rect::Rect;
+use remora_layout::tree::TreeInfo;
+use remora_protocol::message::Status;
+use remora_protocol::tree::{Fields, ObjectId, PutObject};
+use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
+use remora_protocol::{Reply, Request};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One thread's use of a connection to one server. Operations take `&mut
+/// self`; results that borrow are valid until the next operation. Why one fails: [`Error`].
+pub struct Session {
+    pub(crate) core: Core,
+    batch: Batch,
+    trees: TreeSearcher,
+}
+
+impl Session {
+    /// A session on a connection that other threads may use too.
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        options: &Options,
+        admission: Option<Arc<Admission>>,
+    ) -> Result<Self, Error> {
+        let directory = Directory::new(&connection, options);
+        let endpoint = Endpoint::new(connection, options)?;
+        let seed = endpoint.connection.number << 16 ^ endpoint.number as u64;
+        let link = &endpoint.link;
+        let chooser = Chooser::new(options.policy, link.reads_cost_peer_cpu(), seed)
+            .predicting(options.predictor);
+        // Over shared memory there is no card to queue at.
+        let admission = admission.filter(|_| !link.completes_at_once());
+        let core = Core {
+            asker: Asker::new(endpoint),
+            directory,
+            router: Router::new(chooser),
+            meter: Counts::default(),
+            needed_bytes: 0,
+        };
+        Ok(Self { core, batch: Batch::default(), trees: TreeSearcher::new(admission) })
+    }
+
+    /// What carries this session.
+    pub fn transport(&self) -> Transport {
+        self.core.asker.endpoint.link.transport()
+    }
+
+    /// Process id of the server.
+    pub fn server_pid(&self) -> u32 {
+        self.core.asker.endpoint.connection.server_pid
+    }
+
+    /// Totals since the session began.
+    pub fn totals(&self) -> Counts {
+        self.core.meter
+    }
+
+    /// The server's utilisation as its last heartbeat told it, in parts per
+    /// million; `None` before the first one.
+    pub fn server_utilisation_ppm(&self) -> Option<u32> {
+        Some(self.core.asker.endpoint.lease.load()?.utilisation_ppm)
+    }
+
+    /// Whether each operation that has two ways, GET and the searches of trees,
+    /// is explained from now on. Each then costs two more looks at the clock.
+    pub fn explain(&mut self, is_wanted: bool) {
+        self.core.router.explain(is_wanted);
+    }
+
+    /// Which way the last operation went that has two, why, what was expected
+    /// of each and what it took; `None` if [`Session::explain`] was not called
+    /// before it.
+    pub fn explanation(&self) -> Option<Explanation> {
+        self.core.router.explanation()
+    }
+
+    /// The server's shards.
+    pub fn shards(&self) -> usize {
+        self.core.directory.shards.len()
+    }
+
+    /// Sends one request and waits for its reply, whose value is valid until the session is
+    /// used again. A value that no frame carries comes, too. A refusal is an error.
+    ///
+    /// # Errors
+    /// See [`Error`]. A command without a key, and one with several replies, is refused as
+    /// malformed.
+    pub fn ask(&mut self, command: &Command<'_>) -> Result<Reply<'_>, Error> {
+        if is_search(command) {
+            return Err(Error::Refused(Status::Malformed));
+        }
+        let answer = ask_any_size(&mut self.core, command)?;
+        Ok(self.core.reply(&answer))
+    }
+
+    /// As [`Session::ask`], of a shard that is named: for commands without a key.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// # Panics
+    /// There is no such shard.
+    pub fn ask_shard(&mut self, shard: usize, command: &Command<'_>) -> Result<Reply<'_>, Error> {
+        let ticket = self.core.send_to(shard, command)?;
+        let answer = self.core.collect(shard, ticket)?;
+        let answer = self.core.accepted(answer)?;
+        Ok(self.core.reply(&answer))
+    }
+
+    /// Sends a request of a kind that has several replies, and hands over the value of each.
+    /// Gives the status and the number of the last one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn ask_long(
+        &mut self,
+        key: &[u8],
+        request: Request<'_>,
+        part: &mut dyn FnMut(&[u8]),
+    ) -> Result<(Status, i64), Error> {
+        let (_, shard) = self.core.directory.locate(key)?;
+        let answer = self.core.ask_in_parts(shard, key, request, |value| {
+            part(value);
+            Ok(())
+        })?;
+        Ok((answer.status, answer.number))
+    }
+
+    /// Makes one request and does not wait. Its reply is taken by
+    /// [`Session::next_reply`]; requests to one shard are executed in order.
+    /// A request that follows others is sent together with some that follow
+    /// it, or by the session's next wait for a reply; a thread that
+    /// goes on to other things calls [`Session::flush`].
+    ///
+    /// # Errors
+    /// See [`Error`]. A command without a key belongs to no shard and is
+    /// refused as malformed, as is a search, which may have several replies.
+    pub fn submit(&mut self, command: &Command<'_>) -> Result<Ticket, Error> {
+        self.core.asker.submit(&mut self.core.directory, command)
+    }
+
+    /// Number of submitted requests whose replies have not been taken.
+    pub fn in_flight(&self) -> usize {
+        self.core.asker.submitted()
+    }
+
+    /// Waits for the oldest submitted request and hands its reply to `f`.
+    /// False if there is none.
+    ///
+    /// # Errors
+    /// See [`Error`]. A refusal of the request is a reply, not an error. After
+    /// [`Error::TimedOut`] nothing more will be heard of the oldest request; the
+    /// next call waits for the one that follows it.
+    pub fn next_reply(&mut self, f: &mut dyn FnMut(Ticket, &Reply<'_>)) -> Result<bool, Error> {
+        let Core { asker, directory, meter, .. } = &mut self.core;
+        let Some((ticket, answer)) = asker.next_submitted(directory)? else { return Ok(false) };
+        meter.add(&answer.counts);
+        f(ticket, &self.core.reply(&answer));
+        Ok(true)
+    }
+
+    /// Sends what was submitted and not sent yet: when it returns, all requests are put
+    /// into the rings, and none waits for another thread of this process to do that. Over
+    /// TCP and RDMA what the socket or the device has no room for leaves when a session of
+    /// the process next waits for something.
+    ///
+    /// # Errors
+    /// See [`Error`]. After [`Error::TimedOut`] some requests may be sent later.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.core.asker.flush()
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub fn get(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, Error> {
+        self.get_as(key, path)
+    }
+
+    /// As [`Session::get`], with an error of the caller's: to convert the error of a result
+    /// would copy all of it.
+    #[inline]
+    pub fn get_as<E: From<Error>>(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, E> {
+        read::get(&mut self.core, key, path)
+    }
+
+    /// The values of several keys; `each(index, value, served_by)` is called once for
+    /// each, in any order. Gives what the whole batch cost.
+    ///
+    /// # Errors
+    /// See [`Error`]. `each` may have been called for some keys.
+    pub fn get_batch(
+        &mut self,
+        keys: &[&[u8]],
+        path: Path,
+        each: &mut Each<'_>,
+    ) -> Result<Counts, Error> {
+        self.core.asker.ready()?;
+        let before = self.core.meter;
+        self.batch.get(&mut self.core, keys, path, each)?;
+        Ok(self.core.meter.since(&before))
+    }
+
+    /// Sets a key. False if the condition did not hold.
+    pub fn set(&mut self, key: &[u8], value: &[u8], options: SetOptions) -> Result<bool, Error> {
+        let SetOptions { condition, expiry } = options;
+        let command = Command::Set { key, value, condition, expiry, get: false };
+        Ok(self.core.ask(&command)?.status == Status::Ok)
+    }
+
+    /// Removes a key. Whether it was there.
+    pub fn del(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.ask(&Command::Del { key })?.number == 1)
+    }
+
+    /// Whether a key exists.
+    pub fn exists(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.ask(&Command::Exists { key })?.number == 1)
+    }
+
+    /// Lets a key of any type expire at `at_ms`, Unix ms; a time in the past removes it.
+    /// False if there is no such key.
+    pub fn expire_at(&mut self, key: &[u8], at_ms: u64) -> Result<bool, Error> {
+        let condition = ExpireCondition::Always;
+        Ok(self.core.ask(&Command::Expire { key, at_ms, condition })?.number == 1)
+    }
+
+    /// When a key of any type expires, Unix ms; `None` if it is not there, or never
+    /// does.
+    pub fn expires_at(&mut self, key: &[u8]) -> Result<Option<u64>, Error> {
+        Ok(u64::try_from(self.core.ask(&Command::ExpireTime { key })?.number).ok())
+    }
+
+    /// Adds to an integer; gives the sum.
+    ///
+    /// # Errors
+    /// See [`Error`]; the value may not be an integer, or the sum not fit.
+    pub fn incr(&mut self, key: &[u8], by: i64) -> Result<i64, Error> {
+        Ok(self.core.ask(&Command::Incr { key, by })?.number)
+    }
+
+    /// Sets several keys. Requests are pipelined and each is a write of its
+    /// own: another client may see some of them before the others.
+    ///
+    /// # Errors
+    /// See [`Error`]; some of the keys may have been set.
+    pub fn set_many(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        let mut tickets = Vec::new();
+        for chunk in pairs.chunks(PIPELINE_CHUNK) {
+            tickets.clear();
+            let set = self.set_chunk(chunk, &mut tickets);
+            if set.is_err() {
+                self.core.asker.abandon_all(tickets.iter().copied());
+            }
+            set?;
+        }
+        Ok(())
+    }
+
+    /// Sets some keys; tells of each request in `tickets`.
+    fn set_chunk(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        tickets: &mut Vec<(usize, Ticket)>,
+    ) -> Result<(), Error> {
+        let mut refused = None;
+        for &(key, value) in pairs {
+            let (condition, expiry) = (Condition::Always, Expiry::Never);
+            let command = Command::Set { key, value, condition, expiry, get: false };
+            // What was sent before has to be answered in any case.
+            match self.core.send(&command) {
+                Ok(sent) => tickets.push(sent),
+                Err(error) if error.is_final() || error == Error::TimedOut => return Err(error),
+                Err(error) => refused = Some(error),
+            }
+        }
+        for &(shard, ticket) in &*tickets {
+            let status = self.core.collect(shard, ticket)?.status;
+            if status != Status::Ok {
+                refused = Some(Error::Refused(status));
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Appends to a key's value, which is empty if the key is absent; its
+    /// expiry stays. Gives the new length in bytes.
+    ///
+    /// # Errors
+    /// See [`Error`]; the value may become too long.
+    pub fn append(&mut self, key: &[u8], bytes: &[u8]) -> Result<u64, Error> {
+        Ok(self.core.ask(&Command::Append { key, value: bytes })?.number as u64)
+    }
+
+    /// Overwrites a key's value from `offset` (in bytes) on; a shorter value is
+    /// lengthened with zeros, the expiry stays. Gives the new length in bytes.
+    /// No `bytes` change nothing and make no key.
+    ///
+    /// # Errors
+    /// See [`Error`]; the value may become too long.
+    pub fn set_range(&mut self, key: &[u8], offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+        Ok(self.core.ask(&Command::SetRange { key, offset, value: bytes })?.number as u64)
+    }
+
+    /// The bytes from `start` to `end` of a key's value, both included;
+    /// negative ones count from the end, -1 being the last. Empty if the key is
+    /// absent. Valid until the session is used again.
+    pub fn get_range(&mut self, key: &[u8], start: i64, end: i64) -> Result<&[u8], Error> {
+        let answer = ask_any_size(&mut self.core, &Command::get_range(key, start, end))?;
+        Ok(answer.value.map_or(&[], |range| self.core.in_reply(range)))
+    }
+
+    /// Sets one bit of a key's value and gives the bit before. Bit 0 is the
+    /// highest of byte 0; a shorter value is lengthened with zeros, the expiry
+    /// stays.
+    ///
+    /// # Errors
+    /// See [`Error`]; the value may become too long.
+    pub fn set_bit(&mut self, key: &[u8], offset: u32, bit: bool) -> Result<bool, Error> {
+        Ok(self.core.ask(&Command::SetBit { key, offset, bit })?.number != 0)
+    }
+
+    /// One bit of a key's value; false behind its end and if it is absent.
+    pub fn get_bit(&mut self, key: &[u8], offset: u32) -> Result<bool, Error> {
+        Ok(self.core.ask(&Command::GetBit { key, offset })?.number != 0)
+    }
+
+    /// Length of a key's value in bytes; 0 if the key is absent.
+    pub fn strlen(&mut self, key: &[u8]) -> Result<u64, Error> {
+        Ok(self.core.ask(&Command::StrLen { key })?.number as u64)
+    }
+
+    /// Removes a key and gives the value that it had. Valid until the session
+    /// is used again.
+    pub fn get_del(&mut self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        // Without room for its value the key stays, and is asked for again.
+        let answer = ask_any_size(&mut self.core, &Command::GetDel { key })?;
+        Ok(answer.value.map(|range| self.core.in_reply(range)))
+    }
+
+    /// A key's value, whose expiry is set to `at_ms` (Unix ms; in the past
+    /// removes the key) or taken away by `None`. Valid until the session is
+    /// used again.
+    pub fn get_ex(&mut self, key: &[u8], at_ms: Option<u64>) -> Result<Option<&[u8]>, Error> {
+        // As for `get_del`.
+        let answer = ask_any_size(&mut self.core, &Command::GetEx { key, at_ms })?;
+        Ok(answer.value.map(|range| self.core.in_reply(range)))
+    }
+
+    /// A view of the hash that a key holds, or will hold. Nothing is asked.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn open_hash(&self, key: &[u8]) -> Result<OpenHash, Error> {
+        OpenHash::new(&self.core.directory, key)
+    }
+
+    /// The value of a field; none without the field or the key. Valid until the
+    /// session is used again.
+    pub fn hash_get(
+        &mut self,
+        open: &mut OpenHash,
+        name: &[u8],
+        path: Path,
+    ) -> Result<Got<'_>, Error> {
+        open.get(&mut self.core, name, path)
+    }
+
+    /// Sets fields, as one change; gives how many of them are new.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any field it is refused as malformed.
+    pub fn hash_set(&mut self, open: &OpenHash, fields: &[(&[u8], &[u8])]) -> Result<u64, Error> {
+        open.set(&mut self.core, fields)
+    }
+
+    /// Removes fields; gives how many of them were there. The key is gone with its
+    /// last field.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any name it is refused as malformed.
+    pub fn hash_remove(&mut self, open: &OpenHash, names: &[&[u8]]) -> Result<u64, Error> {
+        open.remove(&mut self.core, names)
+    }
+
+    /// Adds to the integer in a field, 0 if it is not there; gives the sum.
+    ///
+    /// # Errors
+    /// See [`Error`]; the value may not be an integer, or the sum not fit.
+    pub fn hash_increment(&mut self, open: &OpenHash, name: &[u8], by: i64) -> Result<i64, Error> {
+        open.increment(&mut self.core, name, by)
+    }
+
+    /// Number of fields; 0 without the key.
+    pub fn hash_len(&mut self, open: &OpenHash) -> Result<u64, Error> {
+        open.len(&mut self.core)
+    }
+
+    /// The values of fields, in the order of the names: one look at the hash.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any name it is refused as malformed.
+    pub fn hash_get_many(
+        &mut self,
+        open: &OpenHash,
+        names: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        open.get_many(&mut self.core, names)
+    }
+
+    /// All fields and their values, as they are when the server begins to answer.
+    pub fn hash_all(&mut self, open: &OpenHash) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
+        open.all(&mut self.core)
+    }
+
+    /// Makes an empty tree. False if there is one of that name.
+    pub fn create_tree(&mut self, name: &[u8], settings: &TreeSettings) -> Result<bool, Error> {
+        self.trees.create_tree(&mut self.core, name, settings)
+    }
+
+    /// Removes a tree with all its objects. Whether it was there.
+    pub fn drop_tree(&mut self, name: &[u8]) -> Result<bool, Error> {
+        self.trees.drop_tree(&mut self.core, name)
+    }
+
+    /// What is in a tree; `None` if there is none of that name.
+    pub fn tree_info(&mut self, name: &[u8]) -> Result<Option<TreeInfo>, Error> {
+        self.trees.tree_info(&mut self.core, name)
+    }
+
+    /// A view of a tree, to search it; `None` if there is none of that name.
+    pub fn open_tree(&mut self, name: &[u8]) -> Result<Option<OpenTree>, Error> {
+        self.trees.open_tree(&mut self.core, name)
+    }
+
+    /// Builds an empty tree, which is there, of many objects at once. They are
+    /// sent in parts; `progress` is told how many have been sent. Gives their
+    /// number. It is built in many short steps, between which the shard serves
+    /// others; they all see it once the last one is done.
+    ///
+    /// # Errors
+    /// See [`Error`]: the tree is not empty, two objects have one id, memory
+    /// is full; nothing is loaded then.
+    pub fn load_tree(
+        &mut self,
+        name: &[u8],
+        objects: &mut dyn Iterator<Item = (u64, Rect)>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64, Error> {
+        self.trees.load_tree(&mut self.core, name, objects, progress)
+    }
+
+    /// Adds an object, or moves the one with this id, at once for every
+    /// reader. `None` as data leaves the bytes that it has. A tree that is not
+    /// there is made. True if the object is new.
+    ///
+    /// An id is an integer below 2^63, which costs least, or any other 1 to 512
+    /// bytes.
+    pub fn put_place<'a>(
+        &mut self,
+        name: &[u8],
+        id: impl Into<ObjectId<'a>>,
+        rect: Rect,
+        data: Option<&'a [u8]>,
+    ) -> Result<bool, Error> {
+        self.put_object(name, &PutObject { data, ..PutObject::new(id, rect) })
+    }
+
+    /// Adds an object, or changes the one with this id, at once for every reader.
+    /// What is not said stays as it is, but for the geometry: without one the
+    /// object is its rectangle. True if the object is new.
+    pub fn put_object(&mut self, name: &[u8], object: &PutObject<'_>) -> Result<bool, Error> {
+        self.trees.put_object(&mut self.core, name, object)
+    }
+
+    /// Adds an object with a geometry, or gives the one with this id another
+    /// one, at once for every reader. As [`Session::put_place`] else.
+    pub fn put_shape<'a>(
+        &mut self,
+        name: &[u8],
+        id: impl Into<ObjectId<'a>>,
+        shape: &Shape,
+        data: Option<&[u8]>,
+    ) -> Result<bool, Error> {
+        let (rect, wkb) = (shape.bounds(), shape.to_wkb());
+        let put =
+            PutObject { data, geometry: Some(Wkb::known(&wkb, rect)), ..PutObject::new(id, rect) };
+        self.put_object(name, &put)
+    }
+
+    /// Removes an object. Whether it was there.
+    pub fn remove_place<'a>(
+        &mut self,
+        name: &[u8],
+        id: impl Into<ObjectId<'a>>,
+    ) -> Result<bool, Error> {
+        self.trees.remove_place(&mut self.core, name, id)
+    }
+
+    /// How many objects a window has.
+    pub fn count_places(
+        &mut self,
+        name: &[u8],
+        window: Rect,
+        predicate: Predicate,
+    ) -> Result<u64, Error> {
+        self.trees.count_places(&mut self.core, name, window, predicate)
+    }
+
+    /// Sets fields of an object; the others stay. How many are new; `None` if the
+    /// object is not there.
+    ///
+    /// # Errors
+    /// See [`Error`]: it would have too many fields, or too long ones.
+    pub fn set_fields<'a>(
+        &mut self,
+        name: &[u8],
+        id: impl Into<ObjectId<'a>>,
+        fields: Fields<'_>,
+    ) -> Result<Option<u64>, Error> {
+        self.trees.set_fields(&mut self.core, name, id, fields)
+    }
+
+    /// An object; `None` if it is not there.
+    pub fn place<'a>(
+        &mut self,
+        name: &[u8],
+        id: impl Into<ObjectId<'a>>,
+    ) -> Result<Option<TreeObject<'_>>, Error> {
+        self.trees.place(&mut self.core, name, id)
+    }
+
+    /// Searches a tree: by READs if the path says so, or is [`Path::Choose`] and
+    /// that is chosen, and if they conclude; else by asking.
+    ///
+    /// # Errors
+    /// See [`Error`]: the window is no rectangle, the tree has gone.
+    pub fn search_tree(
+        &mut self,
+        tree: &mut OpenTree,
+        query: &Query,
+        path: Path,
+    ) -> Result<TreeFound<'_>, Error> {
+        self.trees.search(&mut self.core, tree, query, path)
+    }
+
+    /// Searches a tree for the objects whose geometries fit: by READs if the
+    /// path says so, or is [`Path::Choose`] and that is chosen, and if they
+    /// conclude; else by asking. Each object is judged by one of the states
+    /// that it had during the search.
+    ///
+    /// # Errors
+    /// See [`Error`]: the tree has gone.
+    pub fn search_refined(
+        &mut self,
+        tree: &mut OpenTree,
+        refine: &Refine,
+        path: Path,
+    ) -> Result<RefinedFound<'_>, Error> {
+        self.trees.search_refined(&mut self.core, tree, refine, path)
+    }
+
+    /// Counts the objects whose geometries fit, as [`Session::search_refined`]
+    /// finds them; a server that is asked sends their number only.
+    ///
+    /// # Errors
+    /// See [`Error`]: the tree has gone.
+    pub fn count_refined(
+        &mut self,
+        tree: &mut OpenTree,
+        refine: &Refine,
+        path: Path,
+    ) -> Result<RefinedCount, Error> {
+        self.trees.count_refined(&mut self.core, tree, refine, path)
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("server_pid", &self.server_pid())
+            .field("transport", &self.transport().name())
+            .field("shards", &self.core.directory.shards.len())
+            .field("totals", &self.core.meter)
+            .field("over", &self.core.asker.endpoint.connection.over())
+            .finish_non_exhaustive()
+    }
+}

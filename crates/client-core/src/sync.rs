@@ -1,0 +1,56 @@
+//! What threads and processes meet at, and sleep on. The library's own tests
+//! put shuttle's in its place, which draws the order of the threads' steps from
+//! a seed; the crate `models` puts loom's in place of [`Words`].
+
+use remora_fabric::LockWaits;
+use std::sync::{PoisonError, TryLockError};
+
+#[cfg(test)]
+mod modelled;
+
+#[cfg(test)]
+pub use modelled::*;
+pub use remora_arena::Words;
+#[cfg(not(test))]
+pub use remora_fabric::shm::ThreadBell as OwnBell;
+#[cfg(not(test))]
+pub use std::hint::spin_loop;
+#[cfg(not(test))]
+pub use std::sync::atomic::{AtomicU32, AtomicUsize};
+pub use std::sync::atomic::{Ordering, fence};
+#[cfg(not(test))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(test))]
+pub use std::thread::yield_now;
+
+/// Times that a thread sends for others in a row because more was left meanwhile, before it
+/// goes on with its own work (`crate::combine`).
+#[cfg(not(test))]
+pub const COMBINE_ROUNDS: usize = 16;
+/// Empty polls between two looks at the clock.
+#[cfg(not(test))]
+pub const POLLS_PER_CLOCK: u32 = 128;
+
+/// Locks; a panic of another thread while it held the lock was our bug and is
+/// reported there, the rings stay usable.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`]; counts if another thread has the lock.
+#[inline]
+pub fn lock_counted<'m, T>(mutex: &'m Mutex<T>, waits: &LockWaits) -> MutexGuard<'m, T> {
+    try_lock(mutex).unwrap_or_else(|| {
+        waits.add();
+        lock(mutex)
+    })
+}
+
+/// Locks, if nobody else holds the lock.
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
