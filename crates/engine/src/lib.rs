@@ -18,5 +18,5 @@ pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,
     table_end,
 };
+pub use types::object::{LongRead, Turn};
 pub use types::string::{LargeSet, Upload};
-pub use types::{LongRead, Turn};

@@ -7,8 +7,9 @@
 
 use crate::evict::Id;
 use crate::store::{Download, Now, ShardOptions, ShardStats, Store, Target};
+use crate::types::object::{LongRead, On, Turn, Type};
+use crate::types::registry;
 use crate::types::string::{self, Set};
-use crate::types::{LongRead, On, Turn, Type, registry};
 use remora_arena::{Journal, NoJournal, Owner};
 use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;

@@ -3,7 +3,7 @@
 //! What it keeps true: entries leave in the order in which they came, whether
 //! or not some between them were swept away.
 
-use super::Id;
+use super::id::Id;
 use std::collections::VecDeque;
 
 /// Entries of a block: what one sweep looks at, some microseconds.

@@ -24,12 +24,14 @@
 
 mod fifo;
 mod ghost;
+mod id;
 mod marks;
 #[cfg(test)]
 mod tests;
 
 use fifo::Fifo;
 use ghost::Ghost;
+pub use id::Id;
 use marks::{Mark, Marks};
 use remora_layout::limits::VICTIM_LOOKS;
 
@@ -58,16 +60,6 @@ impl Eviction {
             Self::S3Fifo => "s3-fifo",
         }
     }
-}
-
-/// A record: a slot under one of its generations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Id {
-    /// Number of the slot; slots are 32 bytes or longer, so that two numbers
-    /// differ by two or more.
-    pub slot: u32,
-    /// Generation of the slot.
-    pub generation: u32,
 }
 
 /// What the caller says of a candidate.

@@ -9,7 +9,7 @@
 
 use super::Shard;
 use crate::store::Now;
-use crate::types::Content;
+use crate::types::content::Content;
 use remora_arena::{Journal, database_of, kind_of, mutable_of};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::{KeyHash, digest};

@@ -3,7 +3,7 @@
 
 use super::Shard;
 use crate::store::{Load, Now, with_expiry};
-use crate::types::On;
+use crate::types::object::On;
 use remora_arena::{Journal, mutable_of, set_mutable};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_KEY_BYTES;

@@ -1,9 +1,9 @@
 //! Searching a GEO key: in turns of the shard, or to the end.
 
-use super::super::{On, find_root};
-use super::GeoKeys;
+use super::keys::GeoKeys;
 use super::set::{member_in, score_in};
 use crate::store::Store;
+use crate::types::object::{On, find_root};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::rtree::Cursor;
 use remora_layout::kind::Kind;

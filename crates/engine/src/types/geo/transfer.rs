@@ -1,9 +1,10 @@
 //! A GEO key on its way to another key: a piece is a list of members with scores.
 
-use super::super::{On, resume};
-use super::GeoKeys;
+use super::keys::GeoKeys;
 use super::set::{GeoSet, member_in, score_in};
 use crate::store::{DumpAt, Store};
+use crate::types::object::{On, resume};
+use crate::types::rtree::arena_at;
 use remora_arena::{Journal, Slot};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
@@ -72,7 +73,7 @@ impl GeoKeys {
             let changed_at = store.last_sequence() + 1;
             let set = self.by_root.get_mut(&root).expect("a root record has its set");
             if let Some(tree) = &mut set.tree {
-                tree.publish(&mut store.arena_at(changed_at));
+                tree.publish(&mut arena_at(store, changed_at));
             }
             self.insert_member(store, root, (place.member, slot));
             self.plant_tree(store, root, changed_at);

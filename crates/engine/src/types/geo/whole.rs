@@ -1,9 +1,10 @@
 //! GEO keys as a whole: stored, given a tree.
 
-use super::super::On;
-use super::GeoKeys;
+use super::keys::GeoKeys;
 use super::set::{GeoSet, score_in};
 use crate::store::Store;
+use crate::types::object::On;
+use crate::types::rtree::{arena_at, logged_arena};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::rtree::{Tree, TreeError, TreeOptions};
 use remora_layout::kind::Kind;
@@ -114,7 +115,7 @@ impl GeoKeys {
         }
         if let Some(tree) = set.tree {
             self.totals.node_bytes -= tree.bytes();
-            tree.destroy(&mut store.logged_arena());
+            tree.destroy(&mut logged_arena(store));
         }
     }
 }
@@ -130,7 +131,7 @@ fn tree_of<J: Journal>(
     let options =
         TreeOptions { kind: TreeKind::default(), capacity: NODE_ENTRIES, bounds: Rect::default() };
     let at = store.state_of(root);
-    let mut arena = store.arena_at(changed_at);
+    let mut arena = arena_at(store, changed_at);
     let mut tree = Tree::create(&mut arena, home, at, options)?;
     let object = |&(slot, score): &(u32, f64)| -> (u64, Rect) {
         (slot.into(), Position::of_score(score).point())

@@ -1,8 +1,8 @@
 //! Changes of hashes: planned, logged as what they come to, published.
 
-use super::{Hashes, Held, length, packed_of, value_of};
+use super::held::{Hashes, Held, length, packed_of, value_of};
 use crate::store::{Found, New, Store};
-use crate::types::On;
+use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ITEM_BYTES, WHOLE_ITEMS};

@@ -7,11 +7,16 @@
 //! fields set, fields removed, or the key removed.
 
 mod change;
+mod held;
 mod read;
 mod transfer;
 
-use super::{Content, LongRead, On, Turn, Type, resume};
+pub(crate) use held::Hashes;
+
+use super::content::Content;
+use super::object::{LongRead, On, Turn, Type, resume};
 use crate::store::{DumpAt, Found, Now, Store};
+use held::{Held, find, length, packed_of, value_of};
 use read::Reading;
 use remora_arena::{Journal, Slot, kind_of, slot_of};
 use remora_index::hash::{record_key, record_value};
@@ -26,56 +31,6 @@ use remora_protocol::{Reply, Request};
 
 /// Buckets of a table of fields that one step of a digest adds up.
 const DIGEST_BUCKETS: u64 = 64;
-
-/// The hashes of one shard: what they are lies in the arena.
-#[derive(Default)]
-pub(crate) struct Hashes {
-    /// What a changed hash, or a reply's value, is made in.
-    scratch: Vec<u8>,
-    /// How many random numbers were drawn.
-    drawn: u64,
-}
-
-/// A hash that was found.
-#[derive(Clone, Copy)]
-enum Held {
-    /// Whole in its record.
-    Whole(Found),
-    /// A root record with parts.
-    Parts(Found),
-}
-
-/// The hash of a key; none if there is no such key.
-fn find<J: Journal>(store: &mut Store<J>, on: On<'_>) -> Result<Option<Held>, Status> {
-    Ok(super::find(store, on, Kind::HASH)?.map(|found| match store.kind(found).is_root() {
-        true => Held::Parts(found),
-        false => Held::Whole(found),
-    }))
-}
-
-/// The fields of a hash that lies whole in its record.
-fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> &[u8] {
-    record_value(&store.owner, found.slot.slot)
-}
-
-/// The value of a field.
-fn value_of<'s, J: Journal>(store: &'s Store<J>, held: Held, name: &[u8]) -> Option<&'s [u8]> {
-    match held {
-        Held::Whole(found) => packed::find(packed_of(store, found), name),
-        Held::Parts(root) => {
-            let part = store.parts_of(root.slot.slot).find(&store.owner, name)?;
-            Some(record_value(&store.owner, part.slot.slot))
-        }
-    }
-}
-
-/// Fields of a hash.
-fn length<J: Journal>(store: &Store<J>, held: Held) -> u64 {
-    match held {
-        Held::Whole(found) => packed::pairs(packed_of(store, found)).count() as u64,
-        Held::Parts(root) => store.parts_of(root.slot.slot).count(),
-    }
-}
 
 impl<J: Journal> Type<J> for Hashes {
     fn id(&self) -> Kind {

@@ -1,6 +1,6 @@
 //! Reads of many fields: all, random ones, some at a time.
 
-use super::{Hashes, Held, packed_of, value_of};
+use super::held::{Hashes, Held, length, packed_of, value_of};
 use crate::store::{PartsRead, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::hash::{record_key, record_value};
@@ -137,7 +137,7 @@ impl Reading {
         seed: u64,
     ) -> Self {
         let Some(held) = held.filter(|_| count != 0) else { return Self::made(Vec::new(), 0) };
-        let (fields, wanted) = (super::length(store, held), count.unsigned_abs());
+        let (fields, wanted) = (length(store, held), count.unsigned_abs());
         let random = Random(seed);
         if count > 0 && wanted >= fields {
             return Self::all(store, Some(held), told);

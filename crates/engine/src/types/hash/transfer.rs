@@ -1,9 +1,9 @@
 //! A large hash on its way to another key: a piece is a list of names and values, in
 //! turn.
 
-use super::change::set_parts;
+use super::change::{fields_of, set_parts};
 use crate::store::{DumpAt, Store};
-use crate::types::{On, resume};
+use crate::types::object::{On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::kind::Kind;
@@ -57,7 +57,7 @@ pub(super) fn load<J: Journal>(
     root: u32,
     piece: &[u8],
 ) -> Result<(), Status> {
-    let fields = super::change::fields_of(piece).ok_or(Status::Malformed)?;
+    let fields = fields_of(piece).ok_or(Status::Malformed)?;
     set_parts(store, (on, root), &fields, None)
         .map(drop)
         .map_err(|ArenaFull { .. }| Status::OutOfMemory)

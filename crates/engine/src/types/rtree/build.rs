@@ -1,10 +1,11 @@
 //! Building a tree of many objects at once, which were staged before: step by step,
 //! as its client asks for them. The last step is the change; the log has it alone.
 
-use super::super::On;
+use super::arena::planned_arena;
 use super::stage::Stage;
-use super::{Trees, refusal};
+use super::trees::{Trees, refusal};
 use crate::store::Store;
+use crate::types::object::On;
 use remora_arena::Journal;
 use remora_index::rtree::TreeError;
 use remora_layout::limits::BUILD_TURN_WORK;
@@ -61,7 +62,7 @@ impl Trees {
         let before = (named.tree.objects(), named.tree.bytes());
         // Bounded: each turn has made room for some nodes.
         let built = loop {
-            match named.tree.build_some(&mut store.planned_arena(), &mut stage.build, work) {
+            match named.tree.build_some(&mut planned_arena(store), &mut stage.build, work) {
                 Err(TreeError::Full(_))
                     if store.policy.is_some()
                         && store.make_free(named.tree.wanted_run_bytes(), 1, on.now) => {}

@@ -5,20 +5,18 @@
 //! The record is made dead first; while it is dead, readers ask. So no reader
 //! sees the new state of an object, then the old one.
 
-use super::super::On;
-use super::Trees;
-use super::named::{With, expires_at_ms, has_expired, word_in};
+use super::named::With;
+use super::record::{carried_in, expires_at_ms, has_expired, word_in};
+use super::trees::Trees;
 use crate::store::{Now, Room, Store, with_expiry};
+use crate::types::object::On;
 use remora_arena::{
-    ArenaFull, Journal, NewRecord, Slot, flip_dead, lengths_of, mutable_of, set_mutable, slot_of,
-    write_pending,
+    ArenaFull, Journal, NewRecord, Slot, flip_dead, mutable_of, set_mutable, slot_of, write_pending,
 };
-use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::object::{Carried, object_key};
 use remora_layout::plant::{Plant, planted};
-use remora_layout::pointer::RemotePointer;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, ObjectId};
 use remora_protocol::{Items, Reply};
@@ -215,33 +213,5 @@ impl Trees {
             }
         }
         Reply { value: Some(scratch), ..Reply::number(count) }
-    }
-
-    /// Publishes what was planned of a tree, under this sequence.
-    pub(super) fn publish_as<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        root: u32,
-        changed_at: u64,
-    ) {
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
-        let before = (named.tree.objects(), named.tree.bytes());
-        named.tree.publish(&mut store.arena_at(changed_at));
-        self.totals.update(before, &named.tree);
-    }
-}
-
-/// What the record in a slot says.
-pub(super) fn carried_in<J: Journal>(store: &Store<J>, slot: u32) -> Carried<'_> {
-    Carried::parse(record_value(&store.owner, slot)).unwrap_or_default()
-}
-
-/// Where a reader finds an object's record.
-pub(super) fn record_pointer<J: Journal>(store: &Store<J>, slot: u32) -> RemotePointer {
-    RemotePointer {
-        region: store.options.region,
-        slot,
-        length: lengths_of(&store.owner, slot).record_bytes() as u32,
-        generation: slot_of(&store.owner, slot).generation,
     }
 }

@@ -1,11 +1,10 @@
 //! What a tree holds, added up: its settings, and its objects with all that they
 //! carry. Objects that are only staged are not the tree's yet.
 
-use super::super::Content;
-use super::Trees;
-use super::carried::carried_in;
-use super::named::expires_at_ms;
+use super::record::{carried_in, expires_at_ms};
+use super::trees::Trees;
 use crate::store::Store;
+use crate::types::content::Content;
 use remora_arena::Journal;
 use remora_index::rtree::{Cursor, Object};
 use remora_layout::limits::SEARCH_TURN_NODES;

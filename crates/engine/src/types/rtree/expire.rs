@@ -2,23 +2,15 @@
 //! it soon after, as a change of its own. A tick finds that some are due; then some
 //! go in every turn, until none is left but those of trees that are being moved.
 
-use super::super::On;
-use super::Trees;
-use super::carried::carried_in;
-use super::named::{expires_at_ms, has_expired};
+use super::record::{carried_in, expires_at_ms, has_expired};
+use super::trees::Trees;
 use crate::store::{Now, Store};
+use crate::types::object::On;
 use remora_arena::Journal;
 use remora_index::hash::record_key;
 use remora_layout::limits::EXPIRE_TURN_OBJECTS;
 use remora_protocol::message::Status;
 use remora_protocol::tree::ObjectId;
-
-/// When an object is due, the slot of its tree's root record, and its word.
-pub(super) type Due = (u64, u32, u64);
-
-/// Bytes that an entry takes in an ordered set: half full nodes, and what leads to
-/// them. Measured in `crates/engine/tests/heap.rs`.
-pub(super) const DUE_BYTES: u64 = 48;
 
 impl Trees {
     /// An object that was due at one time is at another one; 0 for never.

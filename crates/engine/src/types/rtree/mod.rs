@@ -7,89 +7,40 @@
 //! that has begun ends, or is told that its tree has gone, whatever happens
 //! meanwhile.
 
+mod arena;
 mod build;
 mod carried;
 mod digest;
 mod expire;
 mod named;
 mod put;
+mod record;
 mod refine;
 mod release;
 mod search;
 mod stage;
+mod staging;
 mod transfer;
+mod trees;
 
-use super::{Content, LongRead, On, Turn, Type, find_root};
+pub(super) use arena::{arena_at, logged_arena, planned_arena};
+pub(crate) use trees::Trees;
+
+use super::content::Content;
+use super::object::{LongRead, On, Turn, Type, find_root};
 use crate::store::{DumpAt, Now, ShardStats, Store};
-use expire::{DUE_BYTES, Due};
-use named::Named;
-use remora_arena::{Journal, Slot, set_state_guardian, slot_of};
-use remora_index::rtree::{Arena, Tree, TreeError, TreeOptions};
+use remora_arena::{Journal, Slot, slot_of};
 use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_NEAREST;
-use remora_layout::node::{ENTRY_BYTES, Home, node_bytes};
-use remora_layout::record::State;
-use remora_layout::tree::{TREE_HEADER_BYTES, TreeInfo};
+use remora_layout::node::ENTRY_BYTES;
+use remora_layout::tree::TreeInfo;
 use remora_protocol::message::Status;
-use remora_protocol::tree::{FoundObjects, TreeCommand, TreeSettings};
+use remora_protocol::tree::{FoundObjects, TreeCommand};
 use remora_protocol::{Command, Reply, Request};
 use search::Searching;
 use stage::Stage;
-use std::collections::{BTreeMap, BTreeSet};
+use trees::DUE_BYTES;
 use zerocopy::IntoBytes;
-
-/// The trees of one shard.
-#[derive(Default)]
-pub(crate) struct Trees {
-    /// By the slots of their root records.
-    by_root: BTreeMap<u32, Named>,
-    totals: Totals,
-    /// How many surrogates were given.
-    surrogates: u64,
-    /// Objects that expire, the next one first.
-    due: BTreeSet<Due>,
-    /// Where the sweep for those goes on, if it paused.
-    sweeps_from: Option<Due>,
-    /// Stages that are over, and still hold something, by the root records of their trees.
-    ended_stages: Vec<(Slot, Stage)>,
-    /// Bytes of the heap that trees took when they were counted last, and those that
-    /// may have changed since.
-    counted_heap: u64,
-    touched: Vec<u32>,
-    /// What a reply's value is made in.
-    scratch: Vec<u8>,
-}
-
-/// What all trees of a shard have.
-#[derive(Clone, Copy, Default)]
-struct Totals {
-    trees: u64,
-    objects: u64,
-    /// Bytes of the arena for nodes.
-    node_bytes: u64,
-    /// Bytes of the arena for objects' records.
-    data_bytes: u64,
-    /// Objects removed because they had expired.
-    expired: u64,
-}
-
-impl Totals {
-    /// A tree that had `before` is now so.
-    fn update(&mut self, before: (u64, u64), tree: &Tree) {
-        self.objects = self.objects + tree.objects() - before.0;
-        self.node_bytes = self.node_bytes + tree.bytes() - before.1;
-    }
-}
-
-fn refusal(error: TreeError) -> Status {
-    match error {
-        TreeError::BadRect(_) => Status::BadRectangle,
-        TreeError::Full(_) => Status::OutOfMemory,
-        TreeError::BadCapacity(_) => Status::BadCapacity,
-        TreeError::NotEmpty => Status::NotEmpty,
-        TreeError::TwiceGiven(_) => Status::TwiceGiven,
-    }
-}
 
 impl<J: Journal> Type<J> for Trees {
     fn id(&self) -> Kind {
@@ -292,110 +243,6 @@ impl Trees {
                 unreachable!("executed before")
             }
         }
-    }
-
-    /// A tree is about to change: what it takes on the heap is counted anew.
-    fn touch(&mut self, root: u32) {
-        if self.touched.last() != Some(&root) {
-            self.touched.push(root);
-        }
-    }
-
-    fn named(&self, root: u32) -> &Named {
-        self.by_root.get(&root).expect("a root record has its tree")
-    }
-
-    fn named_mut(&mut self, root: u32) -> &mut Named {
-        self.by_root.get_mut(&root).expect("a root record has its tree")
-    }
-
-    /// Plans a change of a tree; makes room if it is full and keys may go.
-    fn plan_change<J: Journal, T>(
-        &mut self,
-        store: &mut Store<J>,
-        (on, root): (On<'_>, u32),
-        plan: impl Fn(&mut Tree, &mut Arena<'_, J>) -> Result<T, TreeError>,
-    ) -> Result<T, Status> {
-        let named = self.by_root.get_mut(&root).expect("a root record has its tree");
-        let before = (named.tree.objects(), named.tree.bytes());
-        let mut outcome = plan(&mut named.tree, &mut store.planned_arena());
-        if matches!(outcome, Err(TreeError::Full(_))) {
-            let run_bytes = named.tree.wanted_run_bytes();
-            if store.policy.is_some() && store.make_free(run_bytes, 1, on.now) {
-                outcome = plan(&mut named.tree, &mut store.planned_arena());
-            }
-        }
-        self.totals.update(before, &named.tree);
-        outcome.map_err(refusal)
-    }
-
-    /// Makes a tree of a key that is not there, and fills it aside; `fill` may
-    /// refuse. It is one change.
-    fn make<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        on: On<'_>,
-        settings: TreeSettings,
-        entry: &Command<'_>,
-        fill: impl FnOnce(&mut Self, &mut Store<J>, u32) -> Result<(), Status>,
-    ) -> Result<(), Status> {
-        let (root, tree) = self.new_tree(store, on, settings)?;
-        self.keep_tree(store, root, tree);
-        let filled = fill(self, store, root.slot);
-        let entered = match filled {
-            Ok(()) => store
-                .enter_root((on.key, on.hash), (root, 0), None, entry.into(), on.now)
-                .map_err(|_| (Status::OutOfMemory, false)),
-            Err(status) => Err((status, true)),
-        };
-        entered.map_err(|(status, is_held)| {
-            // Bounded: it has one object at the most.
-            while !self.release_some(store, root.slot, on.now) {}
-            set_state_guardian(&mut store.owner, root, State::Dead);
-            if is_held {
-                store.give_back(root, on.now);
-            }
-            status
-        })
-    }
-
-    /// A tree was made.
-    fn keep_tree<J: Journal>(&mut self, store: &Store<J>, root: Slot, tree: Tree) {
-        self.totals.trees += 1;
-        self.totals.update((0, 0), &tree);
-        let named = Named::new(tree, root, store.options.record_secret);
-        self.by_root.insert(root.slot, named);
-        self.touch(root.slot);
-    }
-
-    fn new_tree<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        on: On<'_>,
-        settings: TreeSettings,
-    ) -> Result<(Slot, Tree), Status> {
-        let TreeSettings { kind: tree_kind, capacity, bounds } = settings;
-        let options = TreeOptions { kind: tree_kind, capacity, bounds };
-        let home = Home { secret: store.options.record_secret, region: store.options.region };
-        let root = store.new_root((on.key, on.hash), Kind::RTREE, TREE_HEADER_BYTES, 0, on.now);
-        let root = root.map_err(|_| Status::OutOfMemory)?;
-        let at = store.state_of(root);
-        let mut made = Tree::create(&mut store.planned_arena(), home, at, options);
-        if matches!(made, Err(TreeError::Full(_)))
-            && store.policy.is_some()
-            && store.make_free(8 * node_bytes(capacity), 1, on.now)
-        {
-            made = Tree::create(&mut store.planned_arena(), home, at, options);
-        }
-        made.map(|tree| (root, tree)).map_err(|error| {
-            store.give_back(root, on.now);
-            refusal(error)
-        })
-    }
-
-    /// Publishes what was planned of a tree.
-    fn publish<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
-        self.publish_as(store, root, store.last_sequence());
     }
 
     fn tree_info(&mut self, root: u32) -> Reply<'_> {

@@ -1,10 +1,10 @@
 //! What a tree keeps beside its root record: which records its objects have, and
 //! which objects have ids that are not their words.
 
-use super::carried::carried_in;
+use super::record::{bytes_of, carried_in, expires_at_ms, has_expired, word_in};
 use super::stage::Stage;
 use crate::store::{Now, Store};
-use remora_arena::{Journal, Slot, mutable_of, slot_of};
+use remora_arena::{Journal, Slot};
 use remora_index::SlotTable;
 use remora_index::hash::record_key;
 use remora_index::rtree::{Object, Tree};
@@ -64,28 +64,6 @@ impl With {
         self.expiry = self.expiry + new.expiry - old.expiry;
         self.surrogate = self.surrogate + new.surrogate - old.surrogate;
     }
-}
-
-/// The word of the object whose record lies in a slot.
-pub(super) fn word_in<J: Journal>(store: &Store<J>, slot: u32) -> u64 {
-    let key = record_key(&store.owner, slot).first_chunk().expect("a word has eight bytes");
-    u64::from_le_bytes(*key)
-}
-
-/// When the object expires whose record lies in a slot; 0 for never.
-pub(super) fn expires_at_ms<J: Journal>(store: &Store<J>, slot: u32) -> u64 {
-    mutable_of(&store.owner, slot).expires_at_ms
-}
-
-/// Whether the object has expired whose record lies in a slot.
-pub(super) fn has_expired<J: Journal>(store: &Store<J>, slot: u32, now: Now) -> bool {
-    let at_ms = expires_at_ms(store, slot);
-    at_ms != 0 && at_ms <= now.unix_ms
-}
-
-/// Bytes of the slot of a record.
-fn bytes_of<J: Journal>(store: &Store<J>, slot: u32) -> u64 {
-    store.slots.bytes_of(slot_of(&store.owner, slot))
 }
 
 impl Named {

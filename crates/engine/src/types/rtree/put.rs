@@ -5,11 +5,10 @@
 //! object that has gone. No surrogate is given twice by a shard. A word that is
 //! an id has no expiry.
 
-use super::super::On;
-use super::Trees;
-use super::carried::carried_in;
-use super::named::{expires_at_ms, has_expired, word_in};
+use super::record::{carried_in, expires_at_ms, has_expired, word_in};
+use super::trees::Trees;
 use crate::store::Store;
+use crate::types::object::On;
 use remora_arena::{Journal, Slot};
 use remora_layout::object::{Carried, SURROGATE, is_surrogate};
 use remora_layout::plant::{Plant, planted};

@@ -1,9 +1,9 @@
 //! Refined searches: what a window has found is compared by its geometry, in
 //! turns bounded by the bytes of those (C10).
 
-use super::Trees;
-use super::carried::{carried_in, record_pointer};
 use super::named::Named;
+use super::record::{carried_in, record_pointer};
+use super::trees::Trees;
 use crate::store::{Now, Store};
 use remora_arena::Journal;
 use remora_geometry::{Comparison, Refine, ShapeError, work_done};

@@ -1,7 +1,8 @@
 //! Releasing the memory of a tree that no key leads to any more, in turns.
 
-use super::Trees;
-use super::named::{expires_at_ms, word_in};
+use super::arena::logged_arena;
+use super::record::{expires_at_ms, word_in};
+use super::trees::Trees;
 use crate::store::{Now, Store};
 use remora_arena::Journal;
 use remora_layout::limits::RELEASE_RECORDS;
@@ -26,7 +27,7 @@ impl Trees {
             return false;
         }
         let before = named.tree.bytes();
-        let ended = named.tree.release_some(&mut store.logged_arena());
+        let ended = named.tree.release_some(&mut logged_arena(store));
         self.totals.node_bytes -= before - named.tree.bytes();
         if ended && let Some(named) = self.by_root.remove(&root) {
             self.counted_heap -= named.counted_heap;

@@ -1,10 +1,10 @@
 //! Searching trees: in turns of the shard, or to the end.
 
-use super::super::Turn;
-use super::Trees;
 use super::named::Named;
 use super::refine::Refining;
+use super::trees::Trees;
 use crate::store::{Now, Store};
+use crate::types::object::Turn;
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::rtree::{Cursor, Nearest, NearestTurn, Object};
 use remora_layout::limits::{

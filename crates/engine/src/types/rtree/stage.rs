@@ -1,41 +1,26 @@
-//! Staged objects: what a tree is to be built of, kept on the heap as it comes, and
-//! while the tree is built.
-//!
-//! What it keeps true: arena and staged objects together stay within the
-//! shard's memory. The shard sets free pages of the arena aside, as many bytes
-//! as the list of objects takes with the room that it has to grow, and nobody
-//! gets them before the objects are gone. Keys make room for staged objects
-//! where keys may go. A stage to which nothing was added for [`STAGE_IDLE_S`]
-//! goes. What a long one holds goes in turns.
+//! What one tree is to be built of, as it comes: the books of the stage alone.
 
-use super::super::On;
-use super::Trees;
-use crate::store::{SetAside, Store};
-use remora_arena::{Journal, Slot, database_of};
-use remora_index::hash::record_key;
+use crate::store::{Now, SetAside, Store};
+use remora_arena::Journal;
 use remora_index::rtree::Build;
-use remora_layout::limits::STAGE_IDLE_S;
-use remora_layout::node::{ENTRY_BYTES, Entry};
-use remora_protocol::message::Status;
-use remora_protocol::tree::{Objects, TreeCommand};
-use remora_protocol::{Command, Reply};
+use remora_layout::node::ENTRY_BYTES;
 
 /// What one tree is to be built of.
 pub(super) struct Stage {
     /// Which load it is: the client's number.
-    load: u64,
+    pub load: u64,
     /// The objects, and what is built of them.
     pub build: Build,
     /// Pages that are set aside for it.
     pub aside: SetAside,
     /// When objects came last, in [`Store::ticked_s`].
-    last_s: u64,
+    pub last_s: u64,
     /// The log tells of some of the objects.
-    is_logged: bool,
+    pub is_logged: bool,
 }
 
 impl Stage {
-    fn new(load: u64) -> Self {
+    pub fn new(load: u64) -> Self {
         let (build, aside) = (Build::new(), SetAside::default());
         Self { load, build, aside, last_s: 0, is_logged: false }
     }
@@ -59,181 +44,20 @@ impl Stage {
     pub fn bytes(&self) -> u64 {
         self.aside.bytes()
     }
-}
 
-impl Trees {
-    pub(super) fn stage<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        (on, root): (On<'_>, u32),
-        (load, first): (u64, bool),
-        objects: Objects<'_>,
-        entry: &Command<'_>,
-    ) -> Reply<'static> {
-        // What was staged may have been dropped because the tree has objects.
-        let is_end = store.is_applying && first && objects.len() == 0;
-        if self.named(root).tree.objects() > 0 && !is_end {
-            self.drop_stage(store, root);
-            return Reply::status(Status::NotEmpty);
+    /// Makes room for so many more objects: first in the arena's books, then on the
+    /// heap.
+    pub fn make_room<J: Journal>(&mut self, store: &mut Store<J>, more: usize, now: Now) -> bool {
+        let (wanted, room) = (self.build.objects() + more, self.build.room());
+        if wanted <= room {
+            return true;
         }
-        if objects.iter().any(|(_, rect)| rect.checked().is_err()) {
-            return Reply::status(Status::BadRectangle);
-        }
-        let mut stage = if first {
-            self.drop_stage(store, root);
-            Stage::new(load)
-        } else {
-            let grows = |stage: &mut Stage| stage.is_of(load) && !stage.build.has_begun();
-            let Some(stage) = self.named_mut(root).stage.take_if(grows) else {
-                return Reply::status(Status::OtherLoad);
-            };
-            stage
-        };
-        let has_room = make_stage_room(store, &mut stage, objects.len(), on);
-        if !has_room {
-            self.refuse_stage(store, root, (stage, Status::OutOfMemory));
-            return Reply::status(Status::OutOfMemory);
-        }
-        stage.last_s = store.ticked_s();
-        stage.is_logged |= objects.len() > 0;
-        let entries = objects.iter().map(|(word, rect)| Entry { rect, word });
-        store.commit(on.hash.database(), entry, |_| stage.build.extend(entries));
-        if stage.len() > 0 {
-            store.making_room.held.insert(root);
-        }
-        let staged = stage.len();
-        self.named_mut(root).stage = Some(stage);
-        Reply::number(staged as i64)
-    }
-
-    /// Drops what is staged for a tree.
-    pub(super) fn drop_stage<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
-        let named = self.by_root.get_mut(&root);
-        if let Some(stage) = named.and_then(|named| named.stage.take()) {
-            self.unstage(store, root, stage);
-        }
-    }
-
-    /// There is no memory to go on: what was staged goes, but where the same comes
-    /// again, once there is some, or from the log that is applied.
-    pub(super) fn refuse_stage<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        root: u32,
-        (stage, status): (Stage, Status),
-    ) {
-        let comes_again = status == Status::OutOfMemory && store.making_room.tries_again;
-        if store.is_applying || comes_again {
-            self.named_mut(root).stage = Some(stage);
-        } else {
-            self.unstage(store, root, stage);
-        }
-    }
-
-    /// Gives up what was staged for a tree. For the log it is a load that begins
-    /// and has no objects.
-    pub(super) fn unstage<J: Journal>(&mut self, store: &mut Store<J>, root: u32, stage: Stage) {
-        let is_told = !store.is_applying && store.is_live(self.named(root).root);
-        if stage.is_logged && is_told {
-            let key = record_key(&store.owner, root).to_vec();
-            let objects = Objects::parse(&[]).expect("none are a list");
-            let none = TreeCommand::Stage { load: stage.load, first: true, objects };
-            let request = none.request().expect("nothing in it can be refused");
-            let database = database_of(&store.owner, root);
-            store.commit(database, &Command::Of { key: &key, request }, |_| {});
-        }
-        self.end_stage(store, self.named(root).root, stage);
-    }
-
-    /// Gives back what a stage holds: at once, or in turns if it holds much. A tree
-    /// that was built keeps its nodes.
-    pub(super) fn end_stage<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        root: Slot,
-        mut stage: Stage,
-    ) {
-        self.touch(root.slot);
-        store.making_room.held.remove(&root.slot);
-        if !self.clear_stage(store, root, &mut stage) {
-            self.ended_stages.push((root, stage));
-        }
-    }
-
-    /// Goes on with what ended stages hold.
-    pub(super) fn clear_stages<J: Journal>(&mut self, store: &mut Store<J>) {
-        if let Some((root, mut stage)) = self.ended_stages.pop()
-            && !self.clear_stage(store, root, &mut stage)
-        {
-            self.ended_stages.push((root, stage));
-        }
-    }
-
-    /// Gives back some of what a stage holds. True once there is no more.
-    fn clear_stage<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        root: Slot,
-        stage: &mut Stage,
-    ) -> bool {
-        // What a removed tree has goes with its pages.
-        let named = self.by_root.get_mut(&root.slot).filter(|named| named.root == root);
-        let no_nodes = match named.filter(|_| store.is_live(root)) {
-            Some(named) => named.tree.unbuild_some(&mut store.logged_arena(), &mut stage.build),
-            None => true,
-        };
-        if !stage.build.clear_some() || !no_nodes {
+        // By halves, so that objects are seldom copied.
+        let capacity = wanted.max(room / 2 * 3);
+        if !store.set_aside(&mut self.aside, (capacity * ENTRY_BYTES) as u64, now) {
             return false;
         }
-        store.give_aside(&mut stage.aside);
+        self.build.reserve(capacity);
         true
     }
-
-    /// Drops stages that nothing was added to for too long.
-    pub(super) fn drop_idle_stages<J: Journal>(&mut self, store: &mut Store<J>) {
-        if store.set_aside_bytes == 0 {
-            return;
-        }
-        let ticked_s = store.ticked_s();
-        let is_idle = |stage: &mut Stage| ticked_s - stage.last_s > STAGE_IDLE_S;
-        let all = self.by_root.iter_mut();
-        let idle: Vec<(u32, Stage)> =
-            all.filter_map(|(&root, named)| Some((root, named.stage.take_if(is_idle)?))).collect();
-        store.stats.stages_abandoned += idle.len() as u64;
-        idle.into_iter().for_each(|(root, stage)| self.unstage(store, root, stage));
-    }
-
-    /// Whether the books of staged objects are right.
-    pub(super) fn audit_stages<J: Journal>(&self, store: &Store<J>) -> Result<(), String> {
-        let staged = || self.by_root.values().filter_map(|named| named.stage.as_ref());
-        let stages = || staged().chain(self.ended_stages.iter().map(|(_, stage)| stage));
-        let total: u64 = stages().map(Stage::bytes).sum();
-        let is_covered = stages().all(|stage| stage.build.heap_bytes() <= stage.bytes());
-        let total = total + store.requests_bytes;
-        if total == store.set_aside_bytes && is_covered {
-            return Ok(());
-        }
-        Err(format!("{total} bytes are set aside; the books say {}", store.set_aside_bytes))
-    }
-}
-
-/// Makes room for so many more objects: first in the arena's books, then on the
-/// heap.
-fn make_stage_room<J: Journal>(
-    store: &mut Store<J>,
-    stage: &mut Stage,
-    more: usize,
-    on: On<'_>,
-) -> bool {
-    let (wanted, room) = (stage.build.objects() + more, stage.build.room());
-    if wanted <= room {
-        return true;
-    }
-    // By halves, so that objects are seldom copied.
-    let capacity = wanted.max(room / 2 * 3);
-    if !store.set_aside(&mut stage.aside, (capacity * ENTRY_BYTES) as u64, on.now) {
-        return false;
-    }
-    stage.build.reserve(capacity);
-    true
 }

@@ -1,12 +1,12 @@
 //! A tree of places on its way to another key: a piece is a list of puts, each with
 //! all that the object has.
 
-use super::super::{On, resume};
-use super::Trees;
-use super::carried::carried_in;
 use super::digest::EVERYWHERE;
-use super::named::{Named, expires_at_ms};
+use super::named::Named;
+use super::record::{carried_in, expires_at_ms};
+use super::trees::Trees;
 use crate::store::{DumpAt, Store};
+use crate::types::object::{On, resume};
 use remora_arena::{Journal, Slot};
 use remora_geometry::Wkb;
 use remora_index::rtree::{Cursor, Object};

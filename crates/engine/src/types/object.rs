@@ -1,0 +1,228 @@
+//! What every type of objects answers, and how an operation finds its object.
+
+use super::content::Content;
+use crate::store::{DumpAt, Flush, Found, Now, ShardStats, Store};
+use remora_arena::{Journal, Slot};
+use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_protocol::message::Status;
+use remora_protocol::{Reply, Request};
+use std::any::Any;
+
+/// The key that an operation is about, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct On<'a> {
+    pub key: &'a [u8],
+    pub hash: KeyHash,
+    pub now: Now,
+}
+
+/// Where a dump or a digest goes on, or its beginning.
+pub(crate) fn resume<T: Default + 'static>(at: &mut DumpAt) -> Box<T> {
+    at.take().and_then(|at| at.downcast().ok()).unwrap_or_default()
+}
+
+/// The record of a key of this type; none if there is no such key. Eviction counts
+/// that as a use.
+///
+/// # Errors
+/// The key is of another type.
+pub(crate) fn find<J: Journal>(
+    store: &mut Store<J>,
+    on: On<'_>,
+    of: Kind,
+) -> Result<Option<Found>, Status> {
+    let Some(found) = store.lookup(on.key, on.hash, on.now) else { return Ok(None) };
+    if store.kind(found).of_type() != of {
+        return Err(Status::WrongType);
+    }
+    store.note_touched(found);
+    Ok(Some(found))
+}
+
+/// The slot of the root record of a key of this type, none of which lies whole in
+/// its record; none if there is no such key.
+///
+/// # Errors
+/// The key is of another type.
+pub(crate) fn find_root<J: Journal>(
+    store: &mut Store<J>,
+    on: On<'_>,
+    kind: Kind,
+) -> Result<Option<u32>, Status> {
+    Ok(find(store, on, kind)?.map(|found| found.slot.slot))
+}
+
+/// A read that is answered in turns of the shard.
+pub struct LongRead {
+    pub(crate) type_id: Kind,
+    /// The type's own.
+    pub(crate) state: Box<dyn Any + Send>,
+    /// Of the object's key.
+    pub(crate) hash: KeyHash,
+    /// It is no read, but waits for this flush.
+    pub(crate) flush: Option<Flush>,
+}
+
+impl LongRead {
+    /// A read of this type, of a key that the shard knows.
+    pub(crate) fn new(type_id: Kind, state: Box<dyn Any + Send>) -> Self {
+        Self { type_id, state, hash: KeyHash(0), flush: None }
+    }
+
+    /// What waits for a flush, of all types.
+    pub(crate) fn of_flush(flush: Flush) -> Self {
+        Self { flush: Some(flush), ..Self::new(Kind(0), Box::new(())) }
+    }
+}
+
+impl std::fmt::Debug for LongRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LongRead").field("type_id", &self.type_id).finish_non_exhaustive()
+    }
+}
+
+/// What one turn of a long read has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Turn {
+    /// There is nothing more.
+    pub ended: bool,
+    /// The reply's number, as far as it is known.
+    pub number: i64,
+    /// The number is that of the whole reply from the first turn on, and nothing of
+    /// what was found is taken back.
+    pub is_counted: bool,
+    /// What was found is the reply's value; else it has none.
+    pub gives_value: bool,
+    /// Something may have been found twice: [`crate::Shard::tidy`] takes it away.
+    pub has_doubles: bool,
+}
+
+/// One type of objects.
+pub(crate) trait Type<J: Journal>: Send {
+    /// Its number: the kind of its root records.
+    fn id(&self) -> Kind;
+
+    /// Executes one operation, a long read to its end.
+    fn execute<'s>(
+        &'s mut self,
+        store: &'s mut Store<J>,
+        on: On<'_>,
+        request: Request<'_>,
+    ) -> Reply<'s>;
+
+    /// Begins an operation that is answered in turns.
+    ///
+    /// # Errors
+    /// The status to reply with.
+    fn begin_read(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        request: Request<'_>,
+    ) -> Result<LongRead, Status>;
+
+    /// Goes on for one turn; appends what it finds.
+    ///
+    /// # Errors
+    /// The status to reply with: the object has gone meanwhile.
+    fn read_turn(
+        &self,
+        store: &Store<J>,
+        read: &mut LongRead,
+        found: &mut Vec<u8>,
+        now: Now,
+    ) -> Result<Turn, Status>;
+
+    /// Takes away what stands twice in all that a long read has found.
+    fn tidy(&self, _found: &mut Vec<u8>) {}
+
+    /// Leaves the first `most` of all the parts that a long read has found; false
+    /// if there were fewer, or if nobody limits such a read.
+    fn cut(&self, _found: &mut Vec<u8>, _most: usize) -> bool {
+        false
+    }
+
+    /// Releases some of the memory of an object whose root record, in this slot,
+    /// is dead. True once there is no more.
+    fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool;
+
+    /// Bytes that the object with this root record takes beside that, of the arena and of
+    /// the heap: what eviction weighs. It takes no longer with large objects.
+    fn bytes_of(&self, store: &Store<J>, root: u32) -> u64;
+
+    /// Gives up what nothing has asked for too long. Not called while the shard applies a log.
+    fn tick(&mut self, _store: &mut Store<J>) {}
+
+    /// Removes parts that have expired: a bounded number. True if it is to go on in
+    /// the next turn. Not called while the shard applies a log.
+    fn sweep(&mut self, _store: &mut Store<J>, _now: Now) -> bool {
+        false
+    }
+
+    /// Adds up some more of what an object holds, as everybody sees it: neither where
+    /// it lies, nor in which order. `slot` is that of the record that the key names.
+    /// True once there is no more.
+    fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool;
+
+    /// How an object is kept, whole in its record or with parts, in the words of Redis's
+    /// OBJECT ENCODING as far as it has one.
+    fn encoding(&self, is_whole: bool) -> &'static str {
+        if is_whole { "listpack" } else { "hashtable" }
+    }
+
+    /// Appends what [`Type::begin_load`] makes an empty object like this one of, if the
+    /// type's objects have parts.
+    fn head(&self, _store: &Store<J>, _root: u32, _head: &mut Vec<u8>) {}
+
+    /// Appends the next piece of all that an object of parts holds: about
+    /// `DUMP_PIECE_PARTS` parts, `DUMP_PIECE_BYTES` bytes. True once there is no more.
+    /// The object does not change between two pieces.
+    fn dump(&self, _store: &Store<J>, _root: u32, _at: &mut DumpAt, _piece: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    /// Makes an empty object of parts that no key leads to, to be filled; its root
+    /// record is pending. [`Type::release`] takes back what it has.
+    ///
+    /// # Errors
+    /// The status to reply with; nothing is left of it.
+    fn begin_load(
+        &mut self,
+        _store: &mut Store<J>,
+        _on: On<'_>,
+        _head: &[u8],
+    ) -> Result<Slot, Status> {
+        Err(Status::Malformed)
+    }
+
+    /// Fills a piece into such an object. It is logged afterwards.
+    ///
+    /// # Errors
+    /// The status to reply with; a part of the piece may be filled in. The same piece
+    /// may come again: what is there already stays one part.
+    fn load(
+        &mut self,
+        _store: &mut Store<J>,
+        _on: On<'_>,
+        _root: u32,
+        _piece: &[u8],
+    ) -> Result<(), Status> {
+        Err(Status::Malformed)
+    }
+
+    /// Compares an object's parts. Bytes of its slots, but for its root record's.
+    ///
+    /// # Errors
+    /// What does not fit.
+    fn audit(&self, store: &Store<J>) -> Result<u64, String>;
+
+    /// Bytes that it keeps on the heap for objects, beside what is set aside for
+    /// stages. Asked often: it takes no longer with many objects.
+    fn heap_bytes(&mut self) -> u64 {
+        0
+    }
+
+    /// Adds its counts.
+    fn count(&self, _stats: &mut ShardStats) {}
+}
