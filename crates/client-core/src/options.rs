@@ -59,7 +59,7 @@ pub struct Options {
     /// Over RDMA: traffic class, service level, partition and length of what
     /// this process sends.
     pub rdma_packets: Packets,
-    /// How [`Path::Choose`] is decided.
+    /// How [`crate::Path::Choose`] is decided.
     pub policy: Policy,
     /// By what Catfish's two policies predict the server's load.
     pub predictor: Predictor,
