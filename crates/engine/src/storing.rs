@@ -16,8 +16,9 @@ use remora_protocol::{Command, Dumped, LoadStep, Reply};
 /// ```
 /// use remora_engine::moving::{Next, Place};
 /// use remora_engine::storing::{Parts, Storing};
-/// use remora_engine::{Command, Reply};
-/// use remora_layout::{database::Database, kind::Kind, message::Status};
+/// use remora_layout::{database::Database, kind::Kind};
+/// use remora_protocol::message::Status;
+/// use remora_protocol::{Command, Reply};
 ///
 /// // Parts of this type take eight bytes each.
 /// let parts = Parts { kind: Kind(9), list: vec![0; 80], first_bytes: |_| 8 };
