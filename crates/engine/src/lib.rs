@@ -5,7 +5,9 @@
 
 pub mod evict;
 pub mod geo_read;
+mod keys;
 pub mod moving;
+mod outcome;
 mod shard;
 mod store;
 pub mod storing;
@@ -13,7 +15,8 @@ pub mod string_edit;
 pub mod types;
 
 pub use evict::Eviction;
-pub use shard::{Applied, ApplyError, Digest, DigestRead, Origin, Outcome, Shard};
+pub use outcome::Outcome;
+pub use shard::{Applied, ApplyError, Digest, DigestRead, Origin, Shard};
 pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,
     table_end,

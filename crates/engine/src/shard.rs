@@ -5,44 +5,44 @@
 //! record is complete before it is reachable; the old record of a key is dead
 //! before the new one is reachable, so that no two paths lead to two values.
 
+mod apply;
+mod digest;
+#[cfg(test)]
+mod kind_tests;
+mod large;
+mod moves;
+mod progress;
+mod room;
+
+pub use digest::{Digest, DigestRead};
+pub use progress::{Applied, ApplyError, Origin};
+
 use crate::evict::Id;
-use crate::store::{Download, Now, ShardOptions, ShardStats, Store, Target};
-use crate::types::object::{LongRead, On, Turn, Type};
+use crate::keys;
+use crate::store::{Now, ShardOptions, ShardStats, Store, audit};
+use crate::types::object::{LongRead, On, Turn, Types};
 use crate::types::registry;
 use crate::types::string::{self, Set};
+use progress::AppliedLogs;
 use remora_arena::{Journal, NoJournal, Owner};
 use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::kind::Kind;
 use remora_log::Log;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, Request};
-use std::collections::BTreeMap;
+use room::{
+    Tries, cover_heap, given_bytes, make_room, may_make_object, release_turn, wants_room, weigh,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use apply::Progress;
-pub use apply::{Applied, ApplyError, Origin};
-pub use digest::{Digest, DigestRead};
-use room::may_make_object;
-
-/// What a command gives.
-#[derive(Debug)]
-pub enum Outcome<'a> {
-    /// A reply, with its value if it has one.
-    Reply(Reply<'a>),
-    /// A reply whose value, more than `STREAM_BYTES` long, is the download's
-    /// bytes; the reply itself has none.
-    Stream(Reply<'a>, Download),
-}
 
 /// A shard. See the module's text.
 pub struct Shard<J: Journal = NoJournal> {
     store: Store<J>,
-    types: Vec<Box<dyn Type<J>>>,
-    /// How far other logs are applied, by their numbers.
-    applied: BTreeMap<u32, Progress>,
+    types: Types<J>,
+    /// How far other logs are applied.
+    applied: AppliedLogs,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -54,8 +54,8 @@ impl<J: Journal> Shard<J> {
     pub fn new(owner: Owner<J>, options: ShardOptions) -> Self {
         Self {
             store: Store::new(owner, options),
-            types: registry(),
-            applied: BTreeMap::new(),
+            types: Types::new(registry()),
+            applied: AppliedLogs::default(),
             sweeps: false,
             written_value: Vec::new(),
         }
@@ -116,7 +116,7 @@ impl<J: Journal> Shard<J> {
     /// The reply says for which sequence it waits.
     #[inline]
     pub fn execute(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
-        if self.store.lags() {
+        if self.store.lag.is_possible() {
             return self.execute_lagging(command, hash, now);
         }
         self.execute_known(command, hash, now)
@@ -124,9 +124,9 @@ impl<J: Journal> Shard<J> {
 
     #[cold]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
-        let depends_on = self.store.begin_command();
+        let depends_on = self.store.lag.begin_command();
         if command.key().is_none() {
-            self.store.look_at_all();
+            self.store.lag.look_at_all(self.store.last_sequence());
         }
         waiting(self.execute_known(command, hash, now), depends_on)
     }
@@ -135,7 +135,7 @@ impl<J: Journal> Shard<J> {
     fn execute_known(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         if let Command::Get { key } = *command {
             // By itself, as it is the most frequent: a frame for all commands is large.
-            return self.store.get(key, hash, now);
+            return string::get(&mut self.store, key, hash, now);
         }
         if !command.is_write() {
             return self.execute_once(command, hash, now);
@@ -147,77 +147,113 @@ impl<J: Journal> Shard<J> {
     }
 
     fn execute_write(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
-        if self.wants_room() {
-            self.make_room(given_bytes(command), now);
+        let store = &mut self.store;
+        if wants_room(store) {
+            make_room(store, &mut self.types, given_bytes(command), now);
         }
-        if self.store.has_dumps() && self.store.is_refused(command, hash) {
+        let hash_of = |database, key: &[u8]| store.hash(database, key);
+        if store.moves.has_dumps() && store.moves.refuse(command, hash, hash_of) {
             return Reply::status(Status::TryAgain);
         }
-        if self.store.policy.is_some() && (self.store.has_objects() || may_make_object(command)) {
+        if store.evictor.is_on() && (store.has_objects() || may_make_object(command)) {
             return self.execute_evicting(command, hash, now);
         }
         self.execute_once(command, hash, now)
     }
 
-    fn execute_once(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
+    /// Executes a change where keys may go.
+    #[cold]
+    fn execute_evicting(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
+        let (mut tries, mut counted) = (Tries::begin(&mut self.store), 0);
+        let region = self.store.owner.addresses();
+        loop {
+            let mut written = Vec::new();
+            let Reply { status, number, value, pointer, lease_ms, wait } =
+                self.execute_once(command, hash, now);
+            // It lies in the arena, where it can be long, or is short.
+            let value = value.map(|value| {
+                let at = value.as_ptr().addr();
+                if !region.contains(&at) {
+                    written.extend_from_slice(value);
+                    return None;
+                }
+                Some((at - region.start, value.len()))
+            });
+            let number = number + counted;
+            weigh(&mut self.store, &self.types);
+            let (store, types) = (&mut self.store, &mut self.types);
+            if status == Status::OutOfMemory
+                && tries.make_more_room(store, types, given_bytes(command), now)
+            {
+                counted = number;
+                continue;
+            }
+            store.making_room.end();
+            self.written_value = written;
+            let value = value.map(|place| match place {
+                Some((at, bytes)) => self.store.owner.slice(at, bytes),
+                None => &self.written_value[..],
+            });
+            return Reply { status, number, value, pointer, lease_ms, wait };
+        }
+    }
+
+    fn execute_once<'c>(&mut self, command: &Command<'c>, hash: KeyHash, now: Now) -> Reply<'_> {
+        let on = |key: &'c [u8]| On { key, hash, now };
         match *command {
-            Command::Get { key } => self.store.get(key, hash, now),
+            Command::Get { key } => string::get(&mut self.store, key, hash, now),
             Command::Set { key, value, condition, expiry, get } => {
-                self.store.set(Set { key, hash, value, condition, expiry, get }, now)
+                string::set(&mut self.store, Set { key, hash, value, condition, expiry, get }, now)
             }
-            Command::Del { key } => self.store.del(key, hash, now),
-            Command::Exists { key } => self.store.exists(key, hash, now),
-            Command::Touch { key } => self.store.touch_key(key, hash, now),
-            Command::Incr { key, by } => self.store.incr(key, hash, by, now),
+            Command::Del { key } => keys::del(&mut self.store, on(key)),
+            Command::Exists { key } => keys::exists(&mut self.store, on(key)),
+            Command::Touch { key } => keys::touch(&mut self.store, on(key)),
+            Command::Incr { key, by } => string::incr(&mut self.store, on(key), by),
             Command::Expire { key, at_ms, condition } => {
-                self.store.expire(key, hash, at_ms, condition, now)
+                keys::expire(&mut self.store, on(key), at_ms, condition)
             }
-            Command::Ttl { key } => self.store.ttl(key, hash, now),
-            Command::Type { key } => self.store.type_of(key, hash, now),
-            Command::MultiSet { pairs } => self.store.multi_set(hash.database(), pairs, now),
-            Command::Append { key, value } => self.store.append(key, hash, value, now),
+            Command::Ttl { key } => keys::ttl(&mut self.store, on(key)),
+            Command::Type { key } => keys::type_of(&mut self.store, on(key)),
+            Command::MultiSet { pairs } => {
+                string::multi_set(&mut self.store, hash.database(), pairs, now)
+            }
+            Command::Append { key, value } => string::append(&mut self.store, on(key), value),
             Command::SetRange { key, offset, value } => {
-                self.store.set_range(key, hash, offset, value, now)
+                string::set_range(&mut self.store, on(key), offset, value)
             }
             Command::GetRange { key, start, end } => {
-                self.store.get_range(key, hash, start, end, now)
+                string::get_range(&mut self.store, on(key), start, end)
             }
-            Command::SetBit { key, offset, bit } => self.store.set_bit(key, hash, offset, bit, now),
-            Command::GetBit { key, offset } => self.store.get_bit(key, hash, offset, now),
-            Command::StrLen { key } => self.store.strlen(key, hash, now),
-            Command::GetDel { key } => self.store.get_del(key, hash, now),
-            Command::GetEx { key, at_ms } => self.store.get_ex(key, hash, at_ms, now),
-            Command::Of { key, request } => self.execute_of(On { key, hash, now }, request),
+            Command::SetBit { key, offset, bit } => {
+                string::set_bit(&mut self.store, on(key), offset, bit)
+            }
+            Command::GetBit { key, offset } => string::get_bit(&mut self.store, on(key), offset),
+            Command::StrLen { key } => string::strlen(&mut self.store, on(key)),
+            Command::GetDel { key } => string::get_del(&mut self.store, on(key)),
+            Command::GetEx { key, at_ms } => string::get_ex(&mut self.store, on(key), at_ms),
+            Command::Of { key, request } => self.execute_of(on(key), request),
             Command::Digest { key } => self.execute_digest(key, hash, now),
             Command::Encoding { key } => self.encoding(key, hash, now),
-            Command::Dump { key, holds } => self.dump((key, hash), holds, now),
-            Command::DumpPart { key, dump } => self.dump_part((key, hash), dump, now),
-            Command::Load { key, load, step } => {
-                match self.load(On { key, hash, now }, load, step) {
-                    Ok(number) => Reply::number(number),
-                    Err(status) => Reply::status(status),
-                }
-            }
             Command::Count => Reply::number(self.store.keys_of(hash.database()) as i64),
             Command::Flush => self.flush(Some(hash.database()), now),
             Command::FlushAll => self.flush(None, now),
-            Command::Persist { key } => self.store.persist(key, hash, now),
-            Command::ExpireTime { key } => self.store.expire_time(key, hash, now),
-            Command::Scan { place, count } => self.store.scan(hash.database(), (place, count), now),
+            Command::Persist { key } => keys::persist(&mut self.store, on(key)),
+            Command::ExpireTime { key } => keys::expire_time(&mut self.store, on(key)),
+            Command::Scan { place, count } => {
+                keys::scan(&mut self.store, hash.database(), (place, count), now)
+            }
             Command::RandomKey { random, place } => {
-                self.store.random_key(hash.database(), (random, place), now)
+                keys::random_key(&mut self.store, hash.database(), (random, place), now)
             }
-            Command::Transfer { key, to, database, replaces, keeps } => {
-                let target = Target { to, database, replaces, keeps };
-                self.store.transfer((key, hash), target, now)
-            }
-            Command::Restore { key, dumped, replaces } => {
-                self.store.restore((key, hash), dumped, replaces, now)
-            }
-            Command::DelDumped { key, dump } => self.store.del_dumped((key, hash), dump, now),
-            Command::EndDump { dump, .. } => {
-                self.store.end_dump(hash, dump);
-                Reply::status(Status::Ok)
+            Command::Dump { .. }
+            | Command::DumpPart { .. }
+            | Command::Load { .. }
+            | Command::Transfer { .. }
+            | Command::Restore { .. }
+            | Command::DelDumped { .. }
+            | Command::EndDump { .. } => {
+                let shard = (&mut self.store, &mut self.types);
+                moves::execute(shard, command, hash, now, &mut self.written_value)
             }
         }
     }
@@ -226,8 +262,8 @@ impl<J: Journal> Shard<J> {
     fn flush(&mut self, only: Option<Database>, now: Now) -> Reply<'static> {
         let flush = self.store.begin_flush(only);
         // Bounded: each turn sweeps some buckets.
-        while !self.store.has_flushed(flush) {
-            self.release_turn(now);
+        while !self.store.flushes.have_ended(flush) {
+            release_turn(&mut self.store, &mut self.types, now);
         }
         Reply::number(flush.keys as i64)
     }
@@ -249,40 +285,28 @@ impl<J: Journal> Shard<J> {
             return Reply::status(Status::NotFound);
         };
         let kind = self.store.kind(found);
-        let name = match self.of(kind.of_type()) {
-            Some((of, _)) => of.encoding(!kind.is_root()),
+        let name = match self.types.get(kind.of_type()) {
+            Some(of) => of.encoding(!kind.is_root()),
             None => string::encoding(record_value(&self.store.owner, found.slot.slot)),
         };
-        let touches = self.store.touches(found).map_or(-1, i64::from);
+        let touches = self.store.evictor.touches(found.slot.slot).map_or(-1, i64::from);
         Reply { value: Some(name.as_bytes()), ..Reply::number(touches) }
     }
 
-    fn of(&mut self, type_id: Kind) -> Option<(&mut (dyn Type<J> + 'static), &mut Store<J>)> {
-        let of = self.types.iter_mut().find(|of| of.id() == type_id)?;
-        Some((&mut **of, &mut self.store))
-    }
-
     fn execute_of(&mut self, on: On<'_>, request: Request<'_>) -> Reply<'_> {
-        let Some(at) = self.types.iter().position(|of| of.id() == request.kind()) else {
+        let Self { store, types, .. } = self;
+        if types.get(request.kind()).is_none() {
             return Reply::status(Status::Malformed);
-        };
-        if self.store.policy.is_some() && request.is_write() {
-            let found = self.store.found(on.key, on.hash);
-            self.store.making_room.keep = found.map(|found| found.slot.slot);
         }
-        if request.is_write() && !self.cover_heap(on.now) && request.grows() {
+        if store.evictor.is_on() && request.is_write() {
+            let found = store.found(on.key, on.hash);
+            store.making_room.keep = found.map(|found| found.slot.slot);
+        }
+        if request.is_write() && !cover_heap(store, types, on.now) && request.grows() {
             return Reply::status(Status::OutOfMemory);
         }
-        self.types[at].execute(&mut self.store, on, request)
-    }
-
-    /// What types keep on the heap counts in the shard's memory. False if that is
-    /// full.
-    fn cover_heap(&mut self, now: Now) -> bool {
-        let of_types: u64 = self.types.iter_mut().map(|of| of.heap_bytes()).sum();
-        let heap_bytes = of_types + self.store.part_reads.bytes();
-        // A copy takes what the original took.
-        self.store.cover_heap(heap_bytes, now) || self.store.is_applying
+        let of = types.get_mut(request.kind()).expect("looked at above");
+        of.execute(store, on, request)
     }
 
     /// Begins an operation that is answered in turns ([`Request::is_long`]).
@@ -295,9 +319,9 @@ impl<J: Journal> Shard<J> {
         request: Request<'_>,
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
-        let depends_on = self.store.begin_command();
-        let begun = match self.of(request.kind()) {
-            Some((of, store)) => of.begin_read(store, On { key, hash, now }, request),
+        let depends_on = self.store.lag.begin_command();
+        let begun = match self.types.get_mut(request.kind()) {
+            Some(of) => of.begin_read(&mut self.store, On { key, hash, now }, request),
             None => Err(Status::Malformed),
         };
         match begun {
@@ -316,7 +340,7 @@ impl<J: Journal> Shard<J> {
         if self.store.is_applying {
             return Err(Reply::status(Status::ReadOnly));
         }
-        self.store.begin_command();
+        self.store.lag.begin_command();
         Ok(LongRead::of_flush(self.store.begin_flush(only)))
     }
 
@@ -332,23 +356,23 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<Turn, Status> {
         if let Some(flush) = read.flush {
-            let (ended, number) = (self.store.has_flushed(flush), flush.keys as i64);
+            let (ended, number) = (self.store.flushes.have_ended(flush), flush.keys as i64);
             return Ok(Turn { ended, number, ..Turn::default() });
         }
-        let of = self.types.iter().find(|of| of.id() == read.type_id);
+        let of = self.types.get(read.type_id);
         of.ok_or(Status::Malformed)?.read_turn(&self.store, read, found, now)
     }
 
     /// Leaves the first `most` parts of all that a long read has found; false if
     /// there were fewer.
     pub fn cut(&self, read: &LongRead, found: &mut Vec<u8>, most: usize) -> bool {
-        let of = self.types.iter().find(|of| of.id() == read.type_id);
+        let of = self.types.get(read.type_id);
         of.is_some_and(|of| of.cut(found, most))
     }
 
     /// For which sequence the replies of a long read's last turn wait; 0 for none.
     pub fn wait_of(&self, read: &LongRead) -> u64 {
-        self.store.newest_pending(read.hash)
+        self.store.lag.newest_of(read.hash)
     }
 
     /// Sequence of the last change.
@@ -370,7 +394,7 @@ impl<J: Journal> Shard<J> {
 
     /// Takes away what stands twice in all that a long read has found.
     pub fn tidy(&self, read: &LongRead, found: &mut Vec<u8>) {
-        if let Some(of) = self.types.iter().find(|of| of.id() == read.type_id) {
+        if let Some(of) = self.types.get(read.type_id) {
             of.tidy(found);
         }
     }
@@ -378,21 +402,21 @@ impl<J: Journal> Shard<J> {
     /// Another thread of the server has read this record: a hint, which may
     /// be late, of use to the eviction policy only.
     pub fn hint_touched(&mut self, id: Id) {
-        self.store.hint_touched(id);
+        self.store.evictor.hint_touched(&self.store.owner, id);
     }
 
     /// Ends leases, republishes ask-only records, sweeps some buckets for expired
     /// keys, looks for expired parts of objects, and goes on with releasing what was
     /// removed. To be called every few milliseconds while [`Shard::wants_ticks`].
     pub fn tick(&mut self, now: Now) {
-        self.store.begin_command();
+        self.store.lag.begin_command();
         self.store.tick(now);
         if !self.store.is_applying {
             self.types.iter_mut().for_each(|of| of.tick(&mut self.store));
             self.sweeps = true;
         }
         self.release_some(now);
-        self.cover_heap(now);
+        cover_heap(&mut self.store, &mut self.types, now);
     }
 
     /// Whether [`Shard::tick`] has anything to do.
@@ -405,17 +429,17 @@ impl<J: Journal> Shard<J> {
     /// [`Shard::release_some`] is to be called in every turn.
     #[inline]
     pub fn wants_release(&self) -> bool {
-        self.wants_room() || self.sweeps || self.store.has_to_show()
+        wants_room(&self.store) || self.sweeps || self.store.lag.has_to_show()
     }
 
     /// Goes on with a flush, releases some of the memory of objects that were
     /// removed, removes some parts that have expired, and shows some of what became
     /// durable: a bounded part.
     pub fn release_some(&mut self, now: Now) {
-        self.release_turn(now);
+        release_turn(&mut self.store, &mut self.types, now);
         if std::mem::take(&mut self.sweeps) && !self.store.is_applying {
-            self.store.begin_command();
-            for of in &mut self.types {
+            self.store.lag.begin_command();
+            for of in self.types.iter_mut() {
                 self.sweeps |= of.sweep(&mut self.store, now);
             }
         }
@@ -428,30 +452,41 @@ impl<J: Journal> Shard<J> {
     /// What does not fit.
     pub fn audit(&self) -> Result<(), String> {
         let mut parts = 0;
-        for of in &self.types {
+        for of in self.types.iter() {
             parts += of.audit(&self.store)?;
         }
-        self.store.audit(parts)
+        audit(&self.store, parts)
+    }
+
+    /// The digest of all keys, in one turn.
+    pub fn digest(&self) -> Digest {
+        digest::of_all(&self.store, &self.types)
+    }
+
+    /// Goes on with the digest of all keys for one turn; gives it at its end.
+    ///
+    /// # Errors
+    /// `TryAgain`: something was changed too many times between two turns.
+    pub fn digest_turn(&self, read: &mut DigestRead) -> Result<Option<Digest>, Status> {
+        read.turn(&self.store, &self.types)
+    }
+
+    /// The sequence that a reply waits for which tells the digest of all keys.
+    pub fn digest_wait(&self) -> u64 {
+        let last = self.store.last_sequence();
+        if last > self.store.durable_sequence() { last } else { 0 }
+    }
+
+    /// The digest of what a key holds, without its name, in one turn; `None` if there
+    /// is no such key.
+    pub fn digest_value(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Digest> {
+        let slot = self.store.lookup(key, hash, now)?.slot.slot;
+        Some(digest::of_value(&self.store, &self.types, slot))
     }
 }
 
 /// A reply that waits for what its command depends on.
-/// Bytes of the key and the value that a command brings.
-fn given_bytes(command: &Command<'_>) -> usize {
-    let mut scratch = Vec::new();
-    let (_, key, value) = command.encode(0, &mut scratch);
-    key.len() + value.len()
-}
-
 fn waiting(reply: Reply<'_>, depends_on: Option<Arc<AtomicU64>>) -> Reply<'_> {
     let wait = depends_on.map_or(0, |sequence| sequence.load(Ordering::Relaxed));
     Reply { wait, ..reply }
 }
-
-mod apply;
-mod digest;
-#[cfg(test)]
-mod kind_tests;
-mod large;
-mod moves;
-mod room;

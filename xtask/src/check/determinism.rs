@@ -109,14 +109,14 @@ mod tests {
     #[test]
     fn wall_clocks_and_drawn_orders_are_found_where_worlds_drive() {
         let text = "use std::time::Instant;\n// Instant\nlet map: HashMap<u8, u8>;\n";
-        assert_eq!(lines("crates/engine/src/shard/mod.rs", text), [1, 3]);
+        assert_eq!(lines("crates/engine/src/shard.rs", text), [1, 3]);
         assert_eq!(lines("crates/sim/src/world.rs", text), [1, 3]);
         assert!(lines("crates/server/src/server.rs", text).is_empty());
         assert_eq!(lines("crates/server/src/resp/read.rs", text), [1, 3]);
         assert!(lines("crates/server/src/resp/thread.rs", text).is_empty());
         assert!(lines("crates/sim/src/main.rs", text).is_empty());
         let tests = "fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::time::Instant;\n}\n";
-        assert!(lines("crates/engine/src/shard/mod.rs", tests).is_empty());
+        assert!(lines("crates/engine/src/shard.rs", tests).is_empty());
     }
 
     #[test]

@@ -5,12 +5,13 @@
 //! a change is planned and published by the same code as at first; but nothing
 //! expires and nothing is evicted, as entries of their own say what goes, and
 //! nothing is logged: the log counts one sequence for each entry. An entry is
-//! one change, or does not concern this shard. An entry that was applied does
-//! nothing, and none is left out. An entry that is refused has changed nothing that
-//! a command can see, and may come again. An entry of several shards is applied
-//! only where all its parts are known to be there.
+//! one change, or does not concern this shard. An entry that is refused has changed
+//! nothing that a command can see, and may come again. Which one comes next is in
+//! [`super::progress`].
 
 use super::Shard;
+use super::progress::{Applied, ApplyError, Origin};
+use super::room::release_turn;
 use crate::store::Now;
 use remora_arena::Journal;
 use remora_layout::database::Database;
@@ -19,102 +20,21 @@ use remora_log::Entry;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Pairs};
 
-/// Which log an entry is from, and which of its keys this shard keeps.
-#[derive(Clone, Copy)]
-pub struct Origin<'a> {
-    /// Number of the log.
-    pub log: u32,
-    /// Whether a key is of that log's shard and of this one. Where the number of
-    /// shards is another one, this shard keeps a part of each log's keys.
-    pub takes: &'a dyn Fn(&[u8]) -> bool,
-    /// Entries of several shards are applied up to this sequence of the log, its
-    /// [`remora_log::consistent_cut`]; 0: none of them.
-    pub cut: u64,
-}
-
-impl Origin<'_> {
-    /// The log of a shard of which this one is a copy, and of which no entry is of
-    /// several shards.
-    pub const WHOLE: Self = Self { log: 0, takes: &|_| true, cut: 0 };
-}
-
-/// What an entry has come to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Applied {
-    /// It was carried out.
-    Done,
-    /// It concerns none of this shard's keys.
-    Elsewhere,
-    /// It was applied before.
-    Before,
-}
-
-/// Why an entry is not applied. Nothing has changed that a command can see.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ApplyError {
-    /// The shard is not in apply mode.
-    #[error("the shard is no copy: it takes no entries of logs")]
-    NotApplying,
-    /// Entries before it are missing.
-    #[error("sequence {sequence} is to be applied, but {expected} comes first")]
-    Gap {
-        /// The sequence that is due.
-        expected: u64,
-        /// The entry's.
-        sequence: u64,
-    },
-    /// It is of an earlier epoch than an entry before it: written by a shard that
-    /// had been replaced.
-    #[error("an entry of epoch {epoch} comes after one of {before}")]
-    OldEpoch {
-        /// Of the last entry.
-        before: u64,
-        /// Of this one.
-        epoch: u64,
-    },
-    /// It is of several shards, and comes after the cut: parts of it may be missing.
-    #[error("sequence {sequence} is of several shards, and only those up to {cut} are whole")]
-    Torn {
-        /// The entry's sequence.
-        sequence: u64,
-        /// As [`Origin::cut`].
-        cut: u64,
-    },
-    /// It encodes no command that changes anything.
-    #[error("an entry of the log is no change")]
-    Malformed,
-    /// It cannot be carried out here: memory is full, or this shard's state is not
-    /// what it was there.
-    #[error("an entry of the log is refused: {0:?}")]
-    Refused(Status),
-}
-
-/// How far a log is applied.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Progress {
-    sequence: u64,
-    epoch: u64,
-}
-
 impl<J: Journal> Shard<J> {
     /// From now on only [`Shard::apply`] changes the shard; commands that would
     /// are refused. Reads are answered as of the last entry: an expired key is
     /// not there, and goes when the log says so.
     pub fn begin_applying(&mut self) {
         self.store.is_applying = true;
-        self.store.end_dumps();
+        self.store.moves.end_dumps();
     }
 
     /// As [`Shard::begin_applying`]. The shard holds what a log says up to this entry,
     /// as after a snapshot: entries up to it do nothing, the next one follows it. Of
     /// no effect where more of the log is applied.
-    pub fn begin_applying_at(&mut self, log: u32, (sequence, epoch): (u64, u64)) {
+    pub fn begin_applying_at(&mut self, log: u32, entry: (u64, u64)) {
         self.begin_applying();
-        let progress = self.applied.entry(log).or_default();
-        if sequence > progress.sequence {
-            let epoch = epoch.max(progress.epoch);
-            *progress = Progress { sequence, epoch };
-        }
+        self.applied.advance_to(log, entry);
     }
 
     /// Ends apply mode: the shard takes changes of its own again, under this epoch,
@@ -125,20 +45,19 @@ impl<J: Journal> Shard<J> {
     /// # Errors
     /// An applied entry is of a later epoch.
     pub fn end_applying(&mut self, epoch: u64) -> Result<(), ApplyError> {
-        let applied = self.applied.values().map(|progress| progress.epoch).max();
-        let before = applied.unwrap_or(0).max(self.store.log.epoch());
+        let before = self.applied.last_epoch().max(self.store.log.epoch());
         if epoch < before {
             return Err(ApplyError::OldEpoch { before, epoch });
         }
         self.store.log.begin_epoch(epoch);
         self.store.is_applying = false;
-        self.applied.values_mut().for_each(|progress| progress.epoch = epoch);
+        self.applied.begin_epoch(epoch);
         Ok(())
     }
 
     /// The last sequence of a log that was applied; 0 before the first.
     pub fn applied(&self, log: u32) -> u64 {
-        self.applied.get(&log).map_or(0, |progress| progress.sequence)
+        self.applied.sequence(log)
     }
 
     /// Applies the next entry of a log. Entries of one log come in order, those of
@@ -156,28 +75,16 @@ impl<J: Journal> Shard<J> {
         if !self.store.is_applying {
             return Err(ApplyError::NotApplying);
         }
-        let Entry { sequence, epoch, parts, operation } = *entry;
-        let before = self.applied.get(&origin.log).copied().unwrap_or_default();
-        if sequence <= before.sequence {
+        if !self.applied.expect(entry, origin)? {
             return Ok(Applied::Before);
         }
-        let expected = before.sequence + 1;
-        if sequence != expected {
-            return Err(ApplyError::Gap { expected, sequence });
-        }
-        if epoch < before.epoch {
-            return Err(ApplyError::OldEpoch { before: before.epoch, epoch });
-        }
-        if !parts.is_empty() && sequence > origin.cut {
-            return Err(ApplyError::Torn { sequence, cut: origin.cut });
-        }
-        let decoded = Command::decode_within(operation).map_err(|_| ApplyError::Malformed)?;
+        let decoded = Command::decode_within(entry.operation).map_err(|_| ApplyError::Malformed)?;
         let (database, command, _) = decoded;
         if !command.is_write() {
             return Err(ApplyError::Malformed);
         }
         let applied = self.carry_out((database, &command), origin, now)?;
-        self.applied.insert(origin.log, Progress { sequence, epoch });
+        self.applied.note(origin.log, entry);
         Ok(applied)
     }
 
@@ -190,13 +97,13 @@ impl<J: Journal> Shard<J> {
         // Nothing has expired by this clock.
         let now = Now { unix_ms: 0, ..now };
         let before = self.store.last_sequence();
-        self.store.begin_command();
+        self.store.lag.begin_command();
         let status = match *command {
             Command::Flush | Command::FlushAll => {
                 let only = matches!(command, Command::Flush).then_some(database);
                 // Bounded: one that began before apply mode goes to its end.
-                while self.store.is_flushing() {
-                    self.release_turn(now);
+                while self.store.flushes.are_under_way() {
+                    release_turn(&mut self.store, &mut self.types, now);
                 }
                 self.store.flush_some(only, origin.takes, now);
                 Status::Ok

@@ -7,12 +7,12 @@
 //! many times, and is refused then. A key that has expired counts until it is
 //! removed.
 
-use super::Shard;
-use crate::store::Now;
+use crate::store::Store;
 use crate::types::content::Content;
+use crate::types::object::Types;
 use remora_arena::{Journal, database_of, kind_of, mutable_of};
 use remora_index::hash::{record_key, record_value};
-use remora_layout::hash::{KeyHash, digest};
+use remora_layout::hash::digest;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DIGEST_RESTARTS, DIGEST_TURN_PARTS};
 use remora_protocol::message::Status;
@@ -56,110 +56,114 @@ impl std::fmt::Debug for DigestRead {
     }
 }
 
-impl<J: Journal> Shard<J> {
-    /// The digest of all keys, in one turn.
-    pub fn digest(&self) -> Digest {
-        let mut read = DigestRead::default();
-        self.add_keys(&mut read, usize::MAX).expect("it goes to its end")
-    }
-
-    /// Goes on with the digest of all keys for one turn; gives it at its end.
+impl DigestRead {
+    /// Goes on for one turn; gives the digest of all keys at its end.
     ///
     /// # Errors
     /// `TryAgain`: something was changed too many times between two turns.
-    pub fn digest_turn(&self, read: &mut DigestRead) -> Result<Option<Digest>, Status> {
-        let sequence = self.store.last_sequence();
-        if read.sequence != Some(sequence) {
-            let restarts = read.restarts + read.sequence.is_some() as u32;
+    pub(super) fn turn<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        types: &Types<J>,
+    ) -> Result<Option<Digest>, Status> {
+        let sequence = store.last_sequence();
+        if self.sequence != Some(sequence) {
+            let restarts = self.restarts + self.sequence.is_some() as u32;
             if restarts > DIGEST_RESTARTS {
                 return Err(Status::TryAgain);
             }
             let sequence = Some(sequence);
-            *read = DigestRead { sequence, restarts, ..DigestRead::default() };
+            *self = Self { sequence, restarts, ..Self::default() };
         }
-        if self.store.is_flushing() {
+        if store.flushes.are_under_way() {
             // The table changes without an entry of the log.
-            read.sequence = None;
+            self.sequence = None;
             return Ok(None);
         }
-        Ok(self.add_keys(read, DIGEST_TURN_PARTS))
+        Ok(self.add_keys(store, types, DIGEST_TURN_PARTS))
     }
 
     /// Adds up keys and what they hold: so many of them, parts, KiB and buckets. Gives
     /// the digest at its end.
-    fn add_keys(&self, read: &mut DigestRead, most: usize) -> Option<Digest> {
-        read.content.begin_turn();
+    fn add_keys<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        types: &Types<J>,
+        most: usize,
+    ) -> Option<Digest> {
+        self.content.begin_turn();
         let mut looked_at = 0;
         // Bounded by the table, and by what its objects hold.
-        while read.bucket < self.store.table.buckets() {
-            let places = self.store.table.places(&self.store.owner, read.bucket);
-            while let Some((_, word)) = places.get(read.record) {
-                if looked_at + read.content.turn_parts() >= most {
+        while self.bucket < store.table.buckets() {
+            let places = store.table.places(&store.owner, self.bucket);
+            while let Some((_, word)) = places.get(self.record) {
+                if looked_at + self.content.turn_parts() >= most {
                     return None;
                 }
                 looked_at += 1;
-                let database = database_of(&self.store.owner, word.slot);
-                if self.store.is_flushed(read.bucket, database) {
-                    read.record += 1;
-                } else if self.add_content(word.slot, &mut read.content) {
-                    read.sum = read.sum.with(self.digest_of(word.slot, &read.content));
-                    read.content.restart();
-                    read.record += 1;
+                let database = database_of(&store.owner, word.slot);
+                if store.flushes.include(self.bucket, database) {
+                    self.record += 1;
+                } else if add_content((store, types), word.slot, &mut self.content) {
+                    self.sum = self.sum.with(digest_of(store, word.slot, &self.content));
+                    self.content.restart();
+                    self.record += 1;
                 }
             }
-            (read.bucket, read.record) = (read.bucket + 1, 0);
+            (self.bucket, self.record) = (self.bucket + 1, 0);
             looked_at += 1;
-            if looked_at + read.content.turn_parts() >= most {
+            if looked_at + self.content.turn_parts() >= most {
                 return None;
             }
         }
-        Some(read.sum)
+        Some(self.sum)
     }
+}
 
-    /// The sequence that a reply waits for which tells the digest of all keys.
-    pub fn digest_wait(&self) -> u64 {
-        let last = self.store.last_sequence();
-        if last > self.store.durable_sequence() { last } else { 0 }
-    }
+/// The digest of all keys, in one turn.
+pub(super) fn of_all<J: Journal>(store: &Store<J>, types: &Types<J>) -> Digest {
+    let mut read = DigestRead::default();
+    read.add_keys(store, types, usize::MAX).expect("it goes to its end")
+}
 
-    /// The digest of what a key holds, without its name, in one turn; `None` if there
-    /// is no such key.
-    pub fn digest_value(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Digest> {
-        let slot = self.store.lookup(key, hash, now)?.slot.slot;
-        let mut content = Content::default();
-        // Bounded by the object.
-        while !self.add_content(slot, &mut content) {}
-        let mut told = self.told(slot, &content);
-        // The same value has the same digest in every database.
-        told[1] = 0;
-        Some(Digest(digest(&told)))
-    }
+/// The digest of what the record in a slot names, without its key, in one turn.
+pub(super) fn of_value<J: Journal>(store: &Store<J>, types: &Types<J>, slot: u32) -> Digest {
+    let mut content = Content::default();
+    // Bounded by the object.
+    while !add_content((store, types), slot, &mut content) {}
+    let mut told = told(store, slot, &content);
+    // The same value has the same digest in every database.
+    told[1] = 0;
+    Digest(digest(&told))
+}
 
-    /// Adds some of what the record in a slot names; true at its end.
-    fn add_content(&self, slot: u32, content: &mut Content) -> bool {
-        let kind = kind_of(&self.store.owner, slot).of_type();
-        if kind == Kind::STRING {
-            content.add(&[record_value(&self.store.owner, slot)]);
-            return true;
-        }
-        let of = self.types.iter().find(|of| of.id() == kind);
-        of.expect("every object is of a type").digest(&self.store, slot, content)
+/// Adds some of what the record in a slot names; true at its end.
+fn add_content<J: Journal>(
+    (store, types): (&Store<J>, &Types<J>),
+    slot: u32,
+    content: &mut Content,
+) -> bool {
+    let kind = kind_of(&store.owner, slot).of_type();
+    if kind == Kind::STRING {
+        content.add(&[record_value(&store.owner, slot)]);
+        return true;
     }
+    types.get(kind).expect("every object is of a type").digest(store, slot, content)
+}
 
-    /// What a digest tells of a record beside its key.
-    fn told(&self, slot: u32, content: &Content) -> [u8; 32] {
-        let owner = &self.store.owner;
-        let mut told = [0; 32];
-        told[0] = kind_of(owner, slot).of_type().0;
-        told[1] = database_of(owner, slot).number();
-        told[8..16].copy_from_slice(&mutable_of(owner, slot).expires_at_ms.to_le_bytes());
-        told[16..].copy_from_slice(&content.sum().to_le_bytes());
-        told
-    }
+/// What a digest tells of a record beside its key.
+fn told<J: Journal>(store: &Store<J>, slot: u32, content: &Content) -> [u8; 32] {
+    let owner = &store.owner;
+    let mut told = [0; 32];
+    told[0] = kind_of(owner, slot).of_type().0;
+    told[1] = database_of(owner, slot).number();
+    told[8..16].copy_from_slice(&mutable_of(owner, slot).expires_at_ms.to_le_bytes());
+    told[16..].copy_from_slice(&content.sum().to_le_bytes());
+    told
+}
 
-    /// The digest of a key and all that it names.
-    fn digest_of(&self, slot: u32, content: &Content) -> Digest {
-        let key = record_key(&self.store.owner, slot);
-        Digest(digest(&[&self.told(slot, content), key].concat()))
-    }
+/// The digest of a key and all that it names.
+fn digest_of<J: Journal>(store: &Store<J>, slot: u32, content: &Content) -> Digest {
+    let key = record_key(&store.owner, slot);
+    Digest(digest(&[&told(store, slot, content), key].concat()))
 }

@@ -1,8 +1,8 @@
 //! Keys that are no strings: the commands about strings refuse them, those
 //! about any key do not; no key names a part.
 
-use super::{Now, Outcome, Shard, ShardOptions, Store};
-use crate::LargeSet;
+use super::{Now, Shard, ShardOptions, Store};
+use crate::{LargeSet, Outcome};
 use remora_arena::{NewRecord, NoJournal, Owner, publish_live, write_pending, write_root};
 use remora_layout::bucket::BucketSlot;
 use remora_layout::database::Database;
@@ -38,7 +38,7 @@ fn shard_with(kind: Kind) -> Shard {
     };
     store.table.insert(&mut store.owner, hash, word, None);
     store.stats.count(Database::ZERO, 1, 0);
-    store.roots += kind.is_root() as u64;
+    store.evictor.note_linked(&store.owner, (slot, hash), None);
     shard
 }
 

@@ -1,9 +1,11 @@
 //! Values that are too large for one turn: given out and taken in by pieces.
 
-use super::{Outcome, Shard, waiting};
+use super::room::{Tries, make_room};
+use super::{Shard, waiting};
+use crate::outcome::Outcome;
 use crate::store::{Download, Now, STREAM_CLASS, SetAside};
 use crate::string_edit;
-use crate::types::string::{LargeSet, Upload};
+use crate::types::string::{self, LargeSet, Upload};
 use remora_arena::Journal;
 use remora_index::hash::record_value;
 use remora_layout::hash::KeyHash;
@@ -23,14 +25,14 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Outcome<'_> {
         if let Command::Get { key } = *command
-            && !self.store.lags()
+            && !self.store.lag.is_possible()
         {
             // By itself, as it is the most frequent: it is looked up once.
-            return match self.store.string(key, hash, now) {
+            return match string::find(&mut self.store, key, hash, now) {
                 Ok(Some(found)) if found.slot.class >= STREAM_CLASS => {
                     self.execute_and_stream(command, hash, now)
                 }
-                Ok(found) => Outcome::Reply(self.store.answer_get(found, now)),
+                Ok(found) => Outcome::Reply(string::answer(&mut self.store, found, now)),
                 Err(reply) => Outcome::Reply(reply),
             };
         }
@@ -51,7 +53,7 @@ impl<J: Journal> Shard<J> {
     ) -> Outcome<'_> {
         let key = command.key().expect("each of them has one");
         let found = self.store.found(key, hash);
-        let found = found.filter(|found| !self.store.holds_other_type(Some(*found)));
+        let found = found.filter(|found| !string::holds_other_type(&self.store, Some(*found)));
         let range = found.and_then(|found| {
             let bytes = record_value(&self.store.owner, found.slot.slot).len();
             let range = match *command {
@@ -66,7 +68,7 @@ impl<J: Journal> Shard<J> {
             return Outcome::Reply(self.execute(command, hash, now));
         };
         // Pinned before, as the command may remove or replace the record.
-        let mut download = self.store.pin(found);
+        let mut download = self.store.pins.pin(&self.store.owner, found.slot.slot);
         download.narrow(range.clone());
         let Reply { status, number, value, pointer, lease_ms, wait } =
             self.execute(command, hash, now);
@@ -91,13 +93,14 @@ impl<J: Journal> Shard<J> {
             return Err(Status::ReadOnly);
         }
         let bytes = set.key.len() + set.value_bytes;
-        self.make_room(bytes, now);
-        let mut tries = self.begin_making_room();
+        make_room(&mut self.store, &mut self.types, bytes, now);
+        let Self { store, types, .. } = self;
+        let mut tries = Tries::begin(store);
         loop {
-            match self.store.begin_upload(set, now) {
-                Err(Status::OutOfMemory) if self.make_more_room(&mut tries, bytes, now) => {}
+            match string::begin_upload(store, set, now) {
+                Err(Status::OutOfMemory) if tries.make_more_room(store, types, bytes, now) => {}
                 begun => {
-                    self.end_making_room();
+                    store.making_room.end();
                     return begun;
                 }
             }
@@ -113,16 +116,17 @@ impl<J: Journal> Shard<J> {
         if self.store.is_applying {
             return Err(Status::ReadOnly);
         }
-        self.make_room(bytes, now);
-        let (mut aside, mut tries) = (SetAside::default(), self.begin_making_room());
+        make_room(&mut self.store, &mut self.types, bytes, now);
+        let Self { store, types, .. } = self;
+        let (mut aside, mut tries) = (SetAside::default(), Tries::begin(store));
         let has_room = loop {
-            let has_room = self.store.set_aside(&mut aside, bytes as u64, now);
-            if has_room || !self.make_more_room(&mut tries, bytes, now) {
+            let has_room = store.set_aside(&mut aside, bytes as u64, now);
+            if has_room || !tries.make_more_room(store, types, bytes, now) {
                 break has_room;
             }
         };
-        self.end_making_room();
-        self.store.requests_bytes += aside.bytes();
+        store.making_room.end();
+        store.cover.requests_bytes += aside.bytes();
         if has_room {
             return Ok(aside);
         }
@@ -132,7 +136,7 @@ impl<J: Journal> Shard<J> {
 
     /// Gives the memory of a request back: it is complete, or given up.
     pub fn end_request(&mut self, mut aside: SetAside) {
-        self.store.requests_bytes -= aside.bytes();
+        self.store.cover.requests_bytes -= aside.bytes();
         self.store.give_aside(&mut aside);
     }
 
@@ -141,22 +145,22 @@ impl<J: Journal> Shard<J> {
     /// # Errors
     /// More than was announced; the upload is to be abandoned.
     pub fn upload(&mut self, upload: &mut Upload, piece: &[u8]) -> Result<(), Status> {
-        self.store.upload(upload, piece)
+        string::upload(&mut self.store, upload, piece)
     }
 
     /// Carries the SET out. An incomplete one is malformed and abandoned. The
     /// old value, if it was asked for and is large, comes as a download.
     pub fn finish_upload(&mut self, upload: Upload, now: Now) -> Outcome<'_> {
         if self.store.is_applying {
-            self.store.abandon_upload(upload, now);
+            string::abandon_upload(&mut self.store, upload, now);
             return Outcome::Reply(Reply::status(Status::ReadOnly));
         }
-        let depends_on = self.store.begin_command();
-        if self.store.has_dump(upload.hash()) {
-            self.store.abandon_upload(upload, now);
+        let depends_on = self.store.lag.begin_command();
+        if self.store.moves.has_dump(upload.hash()) {
+            string::abandon_upload(&mut self.store, upload, now);
             return Outcome::Reply(Reply::status(Status::TryAgain));
         }
-        match self.store.finish_upload(upload, now) {
+        match string::finish_upload(&mut self.store, upload, now) {
             Outcome::Reply(reply) => Outcome::Reply(waiting(reply, depends_on)),
             Outcome::Stream(reply, download) => {
                 Outcome::Stream(waiting(reply, depends_on), download)
@@ -166,13 +170,13 @@ impl<J: Journal> Shard<J> {
 
     /// Seconds in which the shard has ticked: the clock of idle limits.
     pub fn ticked_s(&self) -> u64 {
-        self.store.ticked_s()
+        self.store.ticked.get()
     }
 
     /// Whether an upload is stalled whose last piece came at this time of
     /// [`Shard::ticked_s`].
     pub fn has_stalled(&self, last_piece_s: u64) -> bool {
-        self.store.has_stalled(last_piece_s)
+        self.ticked_s() - last_piece_s > self.store.options.upload_idle_s
     }
 
     /// Counts a request that is given up because its pieces have stopped coming.
@@ -182,13 +186,13 @@ impl<J: Journal> Shard<J> {
 
     /// Gives the memory of an upload back; the key stays what it was.
     pub fn abandon_upload(&mut self, upload: Upload, now: Now) {
-        self.store.abandon_upload(upload, now);
+        string::abandon_upload(&mut self.store, upload, now);
     }
 
     /// Up to `bytes` bytes of a download of this shard, from `at` on; fewer at
     /// its end, none behind it.
     pub fn piece(&self, download: &Download, at: usize, bytes: usize) -> &[u8] {
-        self.store.piece(download, at, bytes)
+        download.piece(&self.store.owner, at, bytes)
     }
 
     /// Ends a download of this shard, be it at its end or before.

@@ -13,10 +13,12 @@
 //! stores that let readers see it follow. Where changes are not durable at once,
 //! they are seen once they are ([`super::durable`]).
 
-use super::{Prepared, Store};
-use remora_arena::Journal;
+use super::Store;
+use super::record::Prepared;
+use remora_arena::{Journal, Slot};
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
 use remora_log::Log;
 use remora_protocol::message::form;
 use remora_protocol::{Command, Condition, Expiry};
@@ -72,9 +74,7 @@ impl<J: Journal> Store<J> {
             header.form = form::within(database);
             self.log.append([header.as_bytes(), key, value]).sequence
         };
-        if let Some(lag) = &mut self.lag {
-            lag.note(sequence, (database, command), self.options.hash_seed);
-        }
+        self.lag.note(sequence, (database, command), self.options.hash_seed);
         publish(self)
     }
 
@@ -87,6 +87,36 @@ impl<J: Journal> Store<J> {
     #[inline]
     pub(crate) fn last_sequence(&self) -> u64 {
         self.log.last_sequence()
+    }
+
+    /// Lets readers see a pending record that the last change has made: at once,
+    /// or once that is durable.
+    #[inline]
+    pub(crate) fn show(&mut self, slot: Slot) {
+        self.lag.show(&mut self.owner, slot, self.log.last_sequence());
+    }
+
+    /// As [`Store::show`], of a key's last value, which no change has made now: the
+    /// record was moved, or is whole again.
+    pub(super) fn show_again(&mut self, slot: Slot, hash: KeyHash) {
+        self.lag.show_again(&mut self.owner, slot, hash);
+    }
+
+    /// The last change has changed word 1 of a record, which no checksum covers,
+    /// or is about to: readers ask until that is durable.
+    pub(crate) fn withhold_mutable(&mut self, slot: u32) {
+        self.lag.withhold_mutable(&mut self.owner, slot, self.log.last_sequence());
+    }
+
+    /// Sequence up to which changes are durable.
+    pub(crate) fn durable_sequence(&self) -> u64 {
+        self.lag.durable_sequence(self.last_sequence())
+    }
+
+    /// Changes up to this sequence are durable; none is that is not made yet. What
+    /// became durable is shown, the first part of it at once.
+    pub(crate) fn set_durable(&mut self, sequence: u64) {
+        self.lag.set_durable(&mut self.owner, sequence, self.log.last_sequence());
     }
 }
 

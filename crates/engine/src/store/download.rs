@@ -7,8 +7,7 @@
 //! is dead for readers at once; only the slot's release waits for the last
 //! pin. It counts as used memory until then.
 
-use super::{Found, Now, Store};
-use remora_arena::{Journal, Slot, class_for};
+use remora_arena::{Journal, Owner, Slot, class_for};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::limits::{SLOT_UNIT_BYTES, STREAM_BYTES};
 use remora_layout::plant::{Plant, planted};
@@ -34,6 +33,18 @@ impl Download {
     #[allow(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Up to `bytes` of its bytes, from `at` on; fewer at its end, none behind it.
+    pub(crate) fn piece<'o, J: Journal>(
+        &self,
+        owner: &'o Owner<J>,
+        at: usize,
+        bytes: usize,
+    ) -> &'o [u8] {
+        let at = at.min(self.len());
+        let bytes = bytes.min(self.len() - at);
+        owner.slice(self.bytes.start + at, bytes)
     }
 
     /// Leaves these of its bytes.
@@ -73,60 +84,32 @@ impl Pins {
     }
 
     /// Lets the release of a slot wait for its pins. False if there are none.
-    fn defer(&mut self, dead: Slot, lease_end_s: Option<u64>) -> bool {
+    pub fn defer(&mut self, dead: Slot, lease_end_s: Option<u64>) -> bool {
         let pin = self.by_slot.get_mut(&dead.slot).filter(|_| !planted(Plant::PinnedIsReused));
         let Some(pin) = pin else { return false };
         pin.release = Some((dead, lease_end_s));
         true
     }
 
-    /// Takes one pin away. What is to be released now.
-    fn unpin(&mut self, slot: u32) -> Option<(Slot, Option<u64>)> {
+    /// Pins the record in a slot; gives its whole value.
+    pub fn pin<J: Journal>(&mut self, owner: &Owner<J>, slot: u32) -> Download {
+        let pin = self.by_slot.entry(slot).or_insert(Pin { count: 0, release: None });
+        pin.count += 1;
+        let from =
+            slot as usize * SLOT_UNIT_BYTES + RECORD_HEADER_BYTES + record_key(owner, slot).len();
+        let bytes = from..from + record_value(owner, slot).len();
+        Download { slot, bytes }
+    }
+
+    /// Ends a download, and takes its pin away. What is to be released now, and the
+    /// end of the lease on it.
+    pub fn unpin(&mut self, download: Download) -> Option<(Slot, Option<u64>)> {
+        let slot = download.slot;
         let pin = self.by_slot.get_mut(&slot).expect("a download has its pin");
         pin.count -= 1;
         if pin.count > 0 {
             return None;
         }
         self.by_slot.remove(&slot).and_then(|pin| pin.release)
-    }
-}
-
-impl<J: Journal> Store<J> {
-    /// Pins a record; gives its whole value.
-    pub(crate) fn pin(&mut self, found: Found) -> Download {
-        let slot = found.slot.slot;
-        let pin = self.pins.by_slot.entry(slot).or_insert(Pin { count: 0, release: None });
-        pin.count += 1;
-        let from = slot as usize * SLOT_UNIT_BYTES
-            + RECORD_HEADER_BYTES
-            + record_key(&self.owner, slot).len();
-        let bytes = from..from + record_value(&self.owner, slot).len();
-        Download { slot, bytes }
-    }
-
-    /// Up to `bytes` bytes of a download of this shard, from `at` on; fewer at
-    /// its end, none behind it.
-    pub fn piece(&self, download: &Download, at: usize, bytes: usize) -> &[u8] {
-        let at = at.min(download.len());
-        let bytes = bytes.min(download.len() - at);
-        self.owner.slice(download.bytes.start + at, bytes)
-    }
-
-    /// Ends a download of this shard, be it at its end or before.
-    pub fn end_download(&mut self, download: Download, now: Now) {
-        if let Some((dead, lease_end_s)) = self.pins.unpin(download.slot) {
-            self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
-        }
-    }
-
-    /// Gives the slot of a record that is dead back, now or with its last pin.
-    pub(crate) fn release(&mut self, dead: Slot, lease_end_s: Option<u64>, now: Now) {
-        self.ask_only.forget(dead.slot);
-        if let Some(lag) = &mut self.lag {
-            lag.forget(dead.slot);
-        }
-        if !self.pins.defer(dead, lease_end_s) {
-            self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
-        }
     }
 }

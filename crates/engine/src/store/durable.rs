@@ -14,11 +14,11 @@
 //! The table of keys is bounded. What does not fit makes all keys wait: replies
 //! may then wait for changes of other keys, but never too short.
 //!
-//! With durability `memory` there is no [`Lag`], and each place here costs a
+//! With durability `memory` nothing is [`Pending`], and each place here costs a
 //! branch.
 
-use super::Store;
-use remora_arena::{Journal, Slot, publish_live, slot_of, state_in, withhold};
+use super::options::Durability;
+use remora_arena::{Journal, Owner, Slot, publish_live, slot_of, state_in, withhold};
 use remora_layout::arena_header::{durable_word, word};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -29,19 +29,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// When a change is as durable as configured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Durability {
-    /// At once: the log is kept in memory.
-    #[default]
-    Memory,
-    /// Once [`crate::Shard::set_durable`] says so.
-    Told,
-}
+/// What is changed and not yet durable, if anything may be.
+pub(crate) struct Lag(Option<Box<Pending>>);
 
 /// What is changed and not yet durable.
 #[derive(Default)]
-pub(crate) struct Lag {
+struct Pending {
     durable: u64,
     /// The newest pending change of each key, by its hash.
     newest: BTreeMap<u64, u64>,
@@ -60,7 +53,7 @@ pub(crate) struct Lag {
     depends_on: Arc<AtomicU64>,
 }
 
-impl Lag {
+impl Pending {
     /// The newest pending change of a key; 0 if there is none.
     fn newest_of(&self, hash: KeyHash) -> u64 {
         let newest = self.newest.get(&hash.0).copied().unwrap_or(0).max(self.all);
@@ -87,7 +80,7 @@ impl Lag {
 
     /// A change was logged: of its own keys, and perhaps of all that its command
     /// has looked up.
-    pub(super) fn note(
+    fn note(
         &mut self,
         sequence: u64,
         (database, command): (Database, &Command<'_>),
@@ -108,19 +101,9 @@ impl Lag {
         }
     }
 
-    /// A slot is freed.
-    pub(super) fn forget(&mut self, slot: u32) {
-        self.waits.remove(&slot);
-    }
-
     fn withhold(&mut self, sequence: u64, slot: u32) {
         self.waits.insert(slot, sequence);
         self.withheld.push_back((sequence, slot));
-    }
-
-    /// Whether the record in this slot waits to be made live.
-    pub(super) fn withholds(&self, slot: u32) -> bool {
-        self.waits.contains_key(&slot)
     }
 
     fn has_to_show(&self) -> bool {
@@ -129,129 +112,153 @@ impl Lag {
     }
 }
 
-impl<J: Journal> Store<J> {
-    /// Whether changes may be pending.
-    #[inline(always)]
-    pub(crate) fn lags(&self) -> bool {
-        self.lag.is_some()
+impl Lag {
+    /// Of a shard at its start.
+    pub fn new(durability: Durability) -> Self {
+        Self(match durability {
+            Durability::Memory => None,
+            Durability::Told => Some(Box::default()),
+        })
     }
 
-    /// Sequence up to which changes are durable.
-    pub(crate) fn durable_sequence(&self) -> u64 {
-        self.lag.as_ref().map_or_else(|| self.last_sequence(), |lag| lag.durable)
+    /// Whether changes may be pending.
+    #[inline(always)]
+    pub fn is_possible(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Sequence up to which changes are durable; `last` is that of the last change.
+    pub fn durable_sequence(&self, last: u64) -> u64 {
+        self.0.as_ref().map_or(last, |pending| pending.durable)
     }
 
     /// Changes up to this sequence are durable; none is that is not made yet. What
     /// became durable is shown, the first part of it at once.
-    pub(crate) fn set_durable(&mut self, sequence: u64) {
-        let last = self.last_sequence();
-        let Some(lag) = &mut self.lag else { return };
-        lag.durable = lag.durable.max(sequence.min(last));
-        self.owner.store_release(word::DURABLE, durable_word(lag.durable));
-        self.show_some();
+    pub fn set_durable<J: Journal>(&mut self, owner: &mut Owner<J>, sequence: u64, last: u64) {
+        let Some(pending) = &mut self.0 else { return };
+        pending.durable = pending.durable.max(sequence.min(last));
+        owner.store_release(word::DURABLE, durable_word(pending.durable));
+        self.show_some(owner);
     }
 
     /// A command begins. Gives the cell that takes the newest pending sequence
     /// that it depends on, if changes may be pending.
-    pub(crate) fn begin_command(&mut self) -> Option<Arc<AtomicU64>> {
-        let lag = self.lag.as_mut()?;
-        lag.looked_up.clear();
-        lag.depends_on.store(0, Ordering::Relaxed);
-        Some(Arc::clone(&lag.depends_on))
+    pub fn begin_command(&mut self) -> Option<Arc<AtomicU64>> {
+        let pending = self.0.as_mut()?;
+        pending.looked_up.clear();
+        pending.depends_on.store(0, Ordering::Relaxed);
+        Some(Arc::clone(&pending.depends_on))
     }
 
     /// A command looks a key up.
-    pub(super) fn look_up_pending(&mut self, hash: KeyHash) {
-        if let Some(lag) = &mut self.lag {
-            lag.look_up(hash);
+    pub fn look_up(&mut self, hash: KeyHash) {
+        if let Some(pending) = &mut self.0 {
+            pending.look_up(hash);
         }
     }
 
     /// A command looks at all keys.
-    pub(crate) fn look_at_all(&mut self) {
-        let last = self.last_sequence();
-        if let Some(lag) = self.lag.as_ref().filter(|lag| last > lag.durable) {
-            lag.depend_on(last);
+    pub fn look_at_all(&self, last: u64) {
+        if let Some(pending) = self.0.as_ref().filter(|pending| last > pending.durable) {
+            pending.depend_on(last);
         }
     }
 
     /// The newest pending change of a key; 0 if there is none.
-    pub(crate) fn newest_pending(&self, hash: KeyHash) -> u64 {
-        self.lag.as_ref().map_or(0, |lag| lag.newest_of(hash))
+    pub fn newest_of(&self, hash: KeyHash) -> u64 {
+        self.0.as_ref().map_or(0, |pending| pending.newest_of(hash))
     }
 
     /// Keys with pending changes, those that have changed again included.
-    pub(super) fn pending_keys(&self) -> u64 {
-        self.lag.as_ref().map_or(0, |lag| lag.changed.len() as u64)
+    pub fn keys(&self) -> u64 {
+        self.0.as_ref().map_or(0, |pending| pending.changed.len() as u64)
     }
 
-    /// Lets readers see a pending record that the last change has made: at once,
-    /// or once that is durable.
+    /// A change was logged.
     #[inline]
-    pub(crate) fn show(&mut self, slot: Slot) {
-        let sequence = self.last_sequence();
-        match &mut self.lag {
-            None => publish_live(&mut self.owner, slot),
-            Some(lag) => lag.withhold(sequence, slot.slot),
+    pub fn note(&mut self, sequence: u64, change: (Database, &Command<'_>), hash_seed: u64) {
+        if let Some(pending) = &mut self.0 {
+            pending.note(sequence, change, hash_seed);
+        }
+    }
+
+    /// A slot is freed.
+    #[inline]
+    pub fn forget(&mut self, slot: u32) {
+        if let Some(pending) = &mut self.0 {
+            pending.waits.remove(&slot);
+        }
+    }
+
+    /// Whether the record in this slot waits to be made live.
+    pub fn withholds(&self, slot: u32) -> bool {
+        self.0.as_ref().is_some_and(|pending| pending.waits.contains_key(&slot))
+    }
+
+    /// Lets readers see a pending record that the last change, of this sequence, has
+    /// made: at once, or once that is durable.
+    #[inline]
+    pub fn show<J: Journal>(&mut self, owner: &mut Owner<J>, slot: Slot, sequence: u64) {
+        match &mut self.0 {
+            None => publish_live(owner, slot),
+            Some(pending) => pending.withhold(sequence, slot.slot),
         }
     }
 
     /// Lets readers see a pending record of a key's last value, which no change
     /// has made now: it was moved, or is whole again.
-    pub(super) fn show_again(&mut self, slot: Slot, hash: KeyHash) {
-        match &mut self.lag {
-            Some(lag) if lag.newest_of(hash) > 0 => {
-                lag.withhold(lag.newest_of(hash), slot.slot);
-                withhold(&mut self.owner, slot, State::Pending);
+    pub fn show_again<J: Journal>(&mut self, owner: &mut Owner<J>, slot: Slot, hash: KeyHash) {
+        match &mut self.0 {
+            Some(pending) if pending.newest_of(hash) > 0 => {
+                pending.withhold(pending.newest_of(hash), slot.slot);
+                withhold(owner, slot, State::Pending);
             }
-            _ => publish_live(&mut self.owner, slot),
+            _ => publish_live(owner, slot),
         }
     }
 
-    /// The last change has changed word 1 of a record, which no checksum covers,
-    /// or is about to: readers ask until that is durable.
-    pub(crate) fn withhold_mutable(&mut self, slot: u32) {
-        let sequence = self.last_sequence();
-        let Some(lag) = &mut self.lag else { return };
-        if state_in(&self.owner, slot) == State::AskOnly {
+    /// The last change, of this sequence, has changed word 1 of a record, which no
+    /// checksum covers, or is about to: readers ask until that is durable.
+    pub fn withhold_mutable<J: Journal>(&mut self, owner: &mut Owner<J>, slot: u32, sequence: u64) {
+        let Some(pending) = &mut self.0 else { return };
+        if state_in(owner, slot) == State::AskOnly {
             return;
         }
-        lag.withhold(sequence, slot);
-        let slot = slot_of(&self.owner, slot);
-        withhold(&mut self.owner, slot, State::Pending);
+        pending.withhold(sequence, slot);
+        let slot = slot_of(owner, slot);
+        withhold(owner, slot, State::Pending);
     }
 
     /// Whether anything that became durable is still to be shown.
     #[inline(always)]
-    pub(crate) fn has_to_show(&self) -> bool {
-        self.lag.as_ref().is_some_and(|lag| lag.has_to_show())
+    pub fn has_to_show(&self) -> bool {
+        self.0.as_ref().is_some_and(|pending| pending.has_to_show())
     }
 
     /// Makes records live whose changes became durable: a bounded part.
-    pub(crate) fn show_some(&mut self) {
-        let Some(lag) = &mut self.lag else { return };
+    pub fn show_some<J: Journal>(&mut self, owner: &mut Owner<J>) {
+        let Some(pending) = &mut self.0 else { return };
         for _ in 0..SHOW_TURN_RECORDS {
-            let Some(&(sequence, hash)) = lag.changed.front() else { break };
-            if sequence > lag.durable {
+            let Some(&(sequence, hash)) = pending.changed.front() else { break };
+            if sequence > pending.durable {
                 break;
             }
-            lag.changed.pop_front();
-            if lag.newest.get(&hash) == Some(&sequence) {
-                lag.newest.remove(&hash);
+            pending.changed.pop_front();
+            if pending.newest.get(&hash) == Some(&sequence) {
+                pending.newest.remove(&hash);
             }
         }
         for _ in 0..SHOW_TURN_RECORDS {
-            let Some(&(sequence, slot)) = lag.withheld.front() else { break };
-            if sequence > lag.durable {
+            let Some(&(sequence, slot)) = pending.withheld.front() else { break };
+            if sequence > pending.durable {
                 break;
             }
-            lag.withheld.pop_front();
+            pending.withheld.pop_front();
             // It may have been freed meanwhile, or changed again.
-            if lag.waits.get(&slot) != Some(&sequence) {
+            if pending.waits.get(&slot) != Some(&sequence) {
                 continue;
             }
-            lag.waits.remove(&slot);
-            let owner = &mut self.owner;
+            pending.waits.remove(&slot);
             // It may be dead, or changed in place, by now.
             if state_in(owner, slot) != State::Pending {
                 continue;

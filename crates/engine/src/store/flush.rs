@@ -1,5 +1,6 @@
 //! FLUSHALL and FLUSHDB in turns: one change in the log, and then a sweep over the
-//! table, so many buckets in a turn.
+//! table, so many buckets in a turn. Here is what is still to be swept; the sweep itself
+//! is in `turns.rs`.
 //!
 //! What it keeps true:
 //! * From its entry in the log on, a command that looks a key up sweeps the key's
@@ -13,12 +14,8 @@
 //!
 //! A bucket that a split makes is swept: the one that is split is swept before.
 
-use super::{Found, Now, Store};
-use remora_arena::{Journal, database_of, mutable_of};
+use super::stats::KeyCounts;
 use remora_layout::database::{DATABASES, Database};
-use remora_layout::hash::KeyHash;
-use remora_layout::limits::{FLUSH_TURN_BUCKETS, FLUSH_TURN_KEYS};
-use remora_protocol::{Command, Pairs};
 
 /// A sweep under way.
 struct Sweep {
@@ -37,11 +34,12 @@ struct Sweep {
     keys: [u64; DATABASES],
 }
 
-impl Sweep {
-    fn is_of(&self, database: Database) -> bool {
-        self.only.is_none_or(|only| only == database)
-    }
+/// Whether a flush is of a database.
+pub(crate) fn is_of(only: Option<Database>, database: Database) -> bool {
+    only.is_none_or(|only| only == database)
+}
 
+impl Sweep {
     fn is_due(&self, bucket: u64) -> bool {
         let is_early = |bucket: u64| self.early[bucket as usize / 64] >> (bucket % 64) & 1 == 1;
         (self.cursor..self.buckets).contains(&bucket) && !is_early(bucket)
@@ -63,146 +61,100 @@ pub(crate) struct Flushes {
 /// One flush, for those that wait for its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flush {
-    number: u64,
+    pub number: u64,
     /// Keys that it removes.
     pub keys: u64,
 }
 
-impl<J: Journal> Store<J> {
+impl Flushes {
     /// Whether a flush is under way.
     #[inline(always)]
-    pub(crate) fn is_flushing(&self) -> bool {
-        !self.flushes.sweeps.is_empty()
+    pub fn are_under_way(&self) -> bool {
+        !self.sweeps.is_empty()
     }
 
-    /// Keys of a database, without those that a flush is about to remove.
-    pub(crate) fn keys_of(&self, database: Database) -> u64 {
-        let of = database.number() as usize;
-        let flushed: u64 = self.flushes.sweeps.iter().map(|sweep| sweep.keys[of]).sum();
-        self.stats.databases[of].keys - flushed
+    /// Keys of a database that are about to be removed.
+    pub fn keys_of(&self, database: Database) -> u64 {
+        self.sweeps.iter().map(|sweep| sweep.keys[database.number() as usize]).sum()
     }
 
-    /// Keys, without those that flushes are about to remove.
-    pub(crate) fn keys(&self) -> u64 {
-        let flushed = self.flushes.sweeps.iter().flat_map(|sweep| sweep.keys);
-        self.stats.keys - flushed.sum::<u64>()
+    /// Keys that are about to be removed.
+    pub fn keys(&self) -> u64 {
+        self.sweeps.iter().flat_map(|sweep| sweep.keys).sum()
     }
 
-    /// Removes every key, or those of one database, as seen by commands; the rest
-    /// goes in turns.
-    pub(crate) fn begin_flush(&mut self, only: Option<Database>) -> Flush {
-        let is_meant = |database| only.is_none_or(|only| only == database);
-        let meant = || Database::all().filter(|&database| is_meant(database));
-        let removed = meant().map(|database| self.keys_of(database)).sum();
-        let entry = if only.is_some() { Command::Flush } else { Command::FlushAll };
-        self.commit(only.unwrap_or_default(), &entry, |store| {
-            store.flushes.begun += 1;
-            let mut first = store.flushes.begun;
-            // It takes over what it is about to remove as well.
-            store.flushes.sweeps.retain(|sweep| {
-                let stays = only.is_some() && sweep.only != only;
-                first = if stays { first } else { first.min(sweep.first) };
-                stays
-            });
-            let mut keys = [0; DATABASES];
-            for database in meant() {
-                keys[database.number() as usize] = store.keys_of(database);
-            }
-            let buckets = store.table.buckets();
-            let early = vec![0; buckets.div_ceil(64) as usize];
-            let sweep = Sweep { only, first, cursor: 0, buckets, early, keys };
-            store.flushes.sweeps.push(sweep);
-            store.bury_loads(only, &|_| true);
+    /// Begins a flush of these databases, in a table of so many buckets. Gives its
+    /// number.
+    pub fn begin(
+        &mut self,
+        only: Option<Database>,
+        counts: &[KeyCounts; DATABASES],
+        buckets: u64,
+    ) -> u64 {
+        self.begun += 1;
+        let mut first = self.begun;
+        // It takes over what it is about to remove as well.
+        self.sweeps.retain(|sweep| {
+            let stays = only.is_some() && sweep.only != only;
+            first = if stays { first } else { first.min(sweep.first) };
+            stays
         });
-        Flush { number: self.flushes.begun, keys: removed }
+        let mut keys = [0; DATABASES];
+        for database in Database::all().filter(|&database| is_of(only, database)) {
+            let of = database.number() as usize;
+            keys[of] = counts[of].keys - self.keys_of(database);
+        }
+        let early = vec![0; buckets.div_ceil(64) as usize];
+        self.sweeps.push(Sweep { only, first, cursor: 0, buckets, early, keys });
+        self.begun
     }
 
     /// Whether a flush is at its end.
-    pub(crate) fn has_flushed(&self, flush: Flush) -> bool {
-        self.flushes.sweeps.iter().all(|sweep| sweep.first > flush.number)
+    pub fn have_ended(&self, flush: Flush) -> bool {
+        self.sweeps.iter().all(|sweep| sweep.first > flush.number)
     }
 
-    /// Sweeps some buckets.
-    pub(crate) fn flush_turn(&mut self, now: Now) {
-        let mut keys = 0;
-        for _ in 0..FLUSH_TURN_BUCKETS {
-            let next = self.flushes.sweeps.iter().position(|sweep| !sweep.is_swept());
-            let Some(at) = next.filter(|_| keys < FLUSH_TURN_KEYS) else { return };
-            keys += self.sweep_bucket(self.flushes.sweeps[at].cursor, now);
-            self.flushes.sweeps[at].cursor += 1;
-        }
+    /// The sweep that goes on next, and its bucket.
+    pub fn next(&self) -> Option<(usize, u64)> {
+        let at = self.sweeps.iter().position(|sweep| !sweep.is_swept())?;
+        Some((at, self.sweeps[at].cursor))
+    }
+
+    /// The bucket that [`Flushes::next`] has named is swept.
+    pub fn advance(&mut self, at: usize) {
+        self.sweeps[at].cursor += 1;
     }
 
     /// All that was swept is dead with its parts: flushes end that wait for no more.
-    pub(crate) fn end_flushes(&mut self) {
-        self.flushes.sweeps.retain(|sweep| !sweep.is_swept());
-    }
-
-    /// A command is about to look a key up.
-    #[cold]
-    pub(super) fn sweep_before(&mut self, hash: KeyHash, now: Now) {
-        self.sweep_bucket(self.table.bucket(hash), now);
-    }
-
-    /// A command is about to look several keys up.
-    pub(crate) fn sweep_before_all(&mut self, database: Database, pairs: Pairs<'_>, now: Now) {
-        if self.is_flushing() {
-            for (key, _) in pairs.iter() {
-                self.sweep_before(self.hash(database, key), now);
-            }
-        }
-    }
-
-    /// The table is about to split a bucket.
-    pub(super) fn sweep_before_split(&mut self, now: Now) {
-        if self.is_flushing() {
-            self.sweep_bucket(self.table.splits_next(), now);
-        }
+    pub fn end_swept(&mut self) {
+        self.sweeps.retain(|sweep| !sweep.is_swept());
     }
 
     /// A key of this bucket is removed: for a flush, or for another reason.
-    pub(super) fn note_taken_out(&mut self, bucket: u64, database: Database) {
-        let mut sweeps = self.flushes.sweeps.iter_mut();
+    pub fn note_taken_out(&mut self, bucket: u64, database: Database) {
+        let mut sweeps = self.sweeps.iter_mut();
         // What several are to remove is the oldest's.
-        let of = sweeps.find(|sweep| sweep.is_of(database) && sweep.is_due(bucket));
+        let of = sweeps.find(|sweep| is_of(sweep.only, database) && sweep.is_due(bucket));
         if let Some(sweep) = of {
             sweep.keys[database.number() as usize] -= 1;
         }
     }
 
     /// Whether a key of this bucket and database is about to be removed.
-    pub(crate) fn is_flushed(&self, bucket: u64, database: Database) -> bool {
-        let mut sweeps = self.flushes.sweeps.iter();
-        sweeps.any(|sweep| sweep.is_of(database) && sweep.is_due(bucket))
+    pub fn include(&self, bucket: u64, database: Database) -> bool {
+        let mut sweeps = self.sweeps.iter();
+        sweeps.any(|sweep| is_of(sweep.only, database) && sweep.is_due(bucket))
     }
 
-    /// Whether the key with this record is about to be removed.
-    pub(crate) fn is_flushed_at(&self, slot: u32) -> bool {
-        let is_it = |hash: KeyHash| self.is_flushed(self.table.bucket(hash), hash.database());
-        self.is_flushing() && is_it(self.hash_in(slot))
+    /// Whether a bucket is to be swept.
+    pub fn wait_for(&self, bucket: u64) -> bool {
+        self.sweeps.iter().any(|sweep| sweep.is_due(bucket))
     }
 
-    /// Removes the keys of a bucket that are to be swept. How many.
-    pub(super) fn sweep_bucket(&mut self, bucket: u64, now: Now) -> u64 {
-        if !self.flushes.sweeps.iter().any(|sweep| sweep.is_due(bucket)) {
-            return 0;
-        }
-        let mut keys = 0;
-        for (place, slot) in self.table.places(&self.owner, bucket) {
-            let database = database_of(&self.owner, slot.slot);
-            if self.is_flushed(bucket, database) {
-                let mutable = mutable_of(&self.owner, slot.slot);
-                self.take_out(Found { place, slot, mutable }, now);
-                self.note_taken_out(bucket, database);
-                keys += 1;
-            }
-        }
-        for sweep in self.flushes.sweeps.iter_mut().filter(|sweep| bucket < sweep.buckets) {
+    /// A bucket is swept, in its turn or before.
+    pub fn note_swept(&mut self, bucket: u64) {
+        for sweep in self.sweeps.iter_mut().filter(|sweep| bucket < sweep.buckets) {
             sweep.early[bucket as usize / 64] |= 1 << (bucket % 64);
         }
-        if keys > 0 {
-            self.shed(bucket, now);
-        }
-        keys
     }
 }

@@ -3,215 +3,89 @@
 //! What it keeps true: a change is logged before any reader can see it; a new
 //! record is complete before it is reachable; the old record of a key is dead
 //! before the new one is reachable, so that no two paths lead to two values.
+//!
+//! A store is made of parts, each of which keeps one thing true, in a file of its own
+//! that knows no store. What needs several of them is a method of [`Store`]: here what
+//! there is, and in the files above how it changes.
+//!
+//! ```text
+//! turns    what goes by time: leases, expiry, flushes, idle limits
+//! objects  objects of parts, and those that are on their way to a key
+//! write    a key gets a record, loses it, leads to an object
+//! room     memory is taken: evicted for, moved for, set aside
+//! commit   plan, log, publish
+//!    |
+//! Store    ask_only  defragment  download  durable  evictor  flush  heap
+//!          making_room  moves  parts  part_reads
+//! ```
 
 mod ask_only;
 mod audit;
+mod clock;
 mod commit;
 mod defragment;
 mod download;
 mod durable;
-mod evict;
-mod expire;
+mod evictor;
+mod expiry;
 mod flush;
 mod heap;
-mod idle;
-mod keys;
 mod lease;
+mod making_room;
 mod moves;
+mod objects;
+mod options;
 mod part_reads;
 mod parts;
-mod read;
-mod root;
-mod scan;
-mod transfer;
+mod record;
+mod room;
+mod stats;
+mod turns;
 mod write;
 
+pub(crate) use audit::audit;
+pub use clock::Now;
 pub(crate) use commit::Entry;
-pub(crate) use defragment::Room;
+pub(crate) use defragment::{Room, free_bytes};
 pub use download::{Download, STREAM_CLASS};
-pub use durable::Durability;
-pub(crate) use expire::with_expiry;
+pub(crate) use expiry::{has_expired, is_allowed, with_expiry};
 pub(crate) use flush::Flush;
 pub use heap::SetAside;
 pub(crate) use moves::{DumpAt, Load};
+pub use options::{Durability, ShardOptions, table_end};
 pub(crate) use part_reads::PartsRead;
-pub(crate) use transfer::Target;
-pub(crate) use write::{New, Prepared, Readable};
+pub(crate) use record::{Found, New, Prepared, Readable};
+pub use stats::{KeyCounts, ShardStats};
 
-use crate::evict::{Eviction, Policy};
+use ask_only::AskOnly;
+use clock::TickedSeconds;
+use defragment::Defragmenter;
+use download::Pins;
+use durable::Lag;
+use evictor::Evictor;
+use flush::Flushes;
+use heap::Cover;
+use making_room::MakingRoom;
+use moves::Moves;
+use parts::AllParts;
+use record::Grave;
 use remora_arena::{
-    Journal, NoJournal, Owner, Slot, SlotStats, Slots, database_of, kind_of, slot_of,
+    Journal, NoJournal, Owner, Slot, Slots, kind_of, lengths_of, mutable_of, set_mutable, slot_of,
+    state_in,
 };
-use remora_index::hash::{Place, Table, TableRef, record_key};
+use remora_index::hash::{Table, TableRef};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, durable_word, word};
-use remora_layout::bucket::{BUCKET_BYTES, BucketSlot};
-use remora_layout::database::{DATABASES, Database};
+use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::hello::PROTOCOL_VERSION;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{LEASE_MAX_S, LEASE_MIN_S, UPLOAD_IDLE_S};
-use remora_layout::plant::{Plant, planted};
+use remora_layout::limits::SLOT_UNIT_BYTES;
+use remora_layout::node::NodeRef;
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::Mutable;
+use remora_layout::record::{Mutable, State, state_offset};
 use remora_log::{Log, LogKey, LogOptions};
 use remora_protocol::Command;
 use std::collections::VecDeque;
-
-/// The time at which a command is executed, read once for many commands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Now {
-    /// The server's clock, Unix ms; never goes back while the server lives.
-    pub unix_ms: u64,
-    /// Seconds since the server started, for leases.
-    pub since_start_s: u64,
-}
-
-/// What a shard is told at its start.
-#[derive(Clone, Copy, Debug)]
-pub struct ShardOptions {
-    /// Region id of its arena.
-    pub region: u32,
-    /// The server's life.
-    pub life: u64,
-    /// The epoch under which the shard is primary.
-    pub epoch: u64,
-    /// Seed of the key hash.
-    pub hash_seed: u64,
-    /// Buckets that its table begins with, a power of two.
-    pub buckets: u64,
-    /// Shortest lease term, seconds; at most 2^14.
-    pub lease_min_s: u64,
-    /// Random; who may read the arena can compute its records' checksums.
-    pub record_secret: u64,
-    /// Random; keys the checksums of the log. No client may learn it.
-    pub log_secret: u64,
-    /// Number of the shard's log among those of its server.
-    pub log_shard: u32,
-    /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
-    pub quarantine_bytes: u64,
-    /// What happens when the arena is full.
-    pub eviction: Eviction,
-    /// Slots are used no more once they have had so many generations: all that
-    /// 32 bits hold, but in tests and worlds, where it is to happen often.
-    pub last_generation: u32,
-    /// An upload is abandoned after so many seconds without a piece.
-    pub upload_idle_s: u64,
-    /// When a change is as durable as configured.
-    pub durability: Durability,
-}
-
-impl Default for ShardOptions {
-    /// A small shard of region 0 in life 1, without secrets.
-    fn default() -> Self {
-        Self {
-            region: 0,
-            life: 1,
-            epoch: 1,
-            hash_seed: 0,
-            buckets: 64,
-            lease_min_s: LEASE_MIN_S,
-            record_secret: 0,
-            log_secret: 0,
-            log_shard: 0,
-            quarantine_bytes: 0,
-            eviction: Eviction::None,
-            last_generation: u32::MAX,
-            upload_idle_s: UPLOAD_IDLE_S,
-            durability: Durability::Memory,
-        }
-    }
-}
-
-/// Keys of one database in a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct KeyCounts {
-    /// Keys, expired ones that nobody has met yet included.
-    pub keys: u64,
-    /// Those with an expiry.
-    pub expiring: u64,
-}
-
-/// Counts of a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ShardStats {
-    /// Keys, expired ones that nobody has met yet included.
-    pub keys: u64,
-    /// Keys with an expiry.
-    pub expiring: u64,
-    /// Both by database.
-    pub databases: [KeyCounts; DATABASES],
-    /// Keys removed because they had expired.
-    pub expired: u64,
-    /// Keys removed because memory was full.
-    pub evicted: u64,
-    /// Those of them that named objects of parts.
-    pub objects_evicted: u64,
-    /// Bytes that the eviction policy takes on the heap, beside the arena.
-    pub eviction_bytes: u64,
-    /// GETs that found their key.
-    pub hits: u64,
-    /// GETs that did not.
-    pub misses: u64,
-    /// Sequence of the last change.
-    pub last_sequence: u64,
-    /// Sequence of the last change that is as durable as configured.
-    pub durable_sequence: u64,
-    /// Changed keys for which replies may wait.
-    pub pending_keys: u64,
-    /// Main buckets of the table.
-    pub buckets: u64,
-    /// Overflow buckets of the table.
-    pub overflow_buckets: u64,
-    /// Bytes of the table, overflow buckets included.
-    pub table_bytes: u64,
-    /// Records moved to another slot so that pages came free.
-    pub moved: u64,
-    /// Records that readers ask for while they are changed in place.
-    pub ask_only: u64,
-    /// Records whose bytes are held for a download.
-    pub pinned: u64,
-    /// Trees of places.
-    pub trees: u64,
-    /// Objects in all trees.
-    pub tree_objects: u64,
-    /// Objects of trees removed because they had expired.
-    pub objects_expired: u64,
-    /// Bytes of the arena that trees and their objects' records take.
-    pub tree_bytes: u64,
-    /// GEO keys, which count as keys too.
-    pub geo_keys: u64,
-    /// Members of all GEO keys.
-    pub geo_members: u64,
-    /// Bytes of the arena that GEO keys take.
-    pub geo_bytes: u64,
-    /// Bytes of the arena that are set aside for staged objects of trees and for
-    /// requests that come in pieces.
-    pub staged_bytes: u64,
-    /// Bytes that types keep on the heap for objects, and those of the arena that are
-    /// set aside for them.
-    pub heap_bytes: u64,
-    /// See `heap_bytes`.
-    pub heap_covered_bytes: u64,
-    /// Stages that were dropped because nothing was added to them.
-    pub stages_abandoned: u64,
-    /// Uploads that were given up because their pieces stopped coming.
-    pub uploads_abandoned: u64,
-    /// Where the arena's bytes are.
-    pub slots: SlotStats,
-}
-
-impl ShardStats {
-    /// So many more keys of a database, and so many more with an expiry.
-    pub(crate) fn count(&mut self, database: Database, keys: i64, expiring: i64) {
-        let of = &mut self.databases[database.number() as usize];
-        for (count, more) in [(&mut self.keys, keys), (&mut of.keys, keys)] {
-            *count = count.wrapping_add_signed(more);
-        }
-        for (count, more) in [(&mut self.expiring, expiring), (&mut of.expiring, expiring)] {
-            *count = count.wrapping_add_signed(more);
-        }
-    }
-}
 
 /// The memory of one shard and its table of keys. See the module's text.
 pub struct Store<J: Journal = NoJournal> {
@@ -221,14 +95,30 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) options: ShardOptions,
     pub(crate) log: Log,
     pub(crate) stats: ShardStats,
+    /// What is changed and not yet durable.
+    pub(crate) lag: Lag,
+    pub(crate) flushes: Flushes,
+    pub(crate) evictor: Evictor,
+    pub(crate) making_room: MakingRoom,
+    pub(crate) defragmenter: Defragmenter,
+    pub(crate) pins: Pins,
+    pub(crate) ask_only: AskOnly,
+    /// The parts of objects that have tables of their own.
+    pub(crate) parts: AllParts,
+    /// Objects that are on their way to another key.
+    pub(crate) moves: Moves,
+    /// Objects that no key leads to any more, and whose memory is to be released.
+    pub(crate) graves: VecDeque<Grave>,
+    /// Pages of the arena that are set aside for what types keep on the heap.
+    pub(crate) cover: Cover,
+    /// The clock of idle limits.
+    pub(crate) ticked: TickedSeconds,
     /// The main bucket that the sweep for expired keys looks at next.
-    pub(crate) expire_cursor: u64,
-    pub(crate) defragment: defragment::Progress,
-    /// Chooses what is evicted; none if nothing is.
-    pub(crate) policy: Option<Policy>,
-    pub(crate) making_room: evict::MakingRoom,
-    pub(crate) pins: download::Pins,
-    pub(crate) ask_only: ask_only::AskOnly,
+    expire_cursor: u64,
+    /// Objects in trees that expire: they want ticks.
+    pub(crate) due_objects: u64,
+    /// Another log's entries change this shard, and nothing else does.
+    pub(crate) is_applying: bool,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     pub(crate) last_put: RemotePointer,
@@ -236,56 +126,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) listed: Vec<u8>,
     /// Where a value that is changed piecemeal is made, kept between commands.
     pub(crate) edited: Vec<u8>,
-    /// Objects that no key leads to any more, and whose memory is to be released.
-    pub(crate) graves: VecDeque<Grave>,
-    /// The parts of objects that have tables of their own.
-    pub(crate) parts: parts::AllParts,
-    /// Objects that are on their way to another key.
-    pub(crate) moves: moves::Moves,
-    /// What is kept for reads of them in turns.
-    pub(crate) part_reads: part_reads::PartReads,
-    seconds: idle::Seconds,
-    flushes: flush::Flushes,
-    /// Keys that lead to root records.
-    pub(crate) roots: u64,
-    /// Another log's entries change this shard, and nothing else does.
-    pub(crate) is_applying: bool,
-    /// Bytes that are set aside for what clients have begun: it wants ticks.
-    pub(crate) set_aside_bytes: u64,
-    /// Those of them for requests that come in pieces.
-    pub(crate) requests_bytes: u64,
-    /// What is changed and not yet durable; none where changes are at once.
-    lag: Option<Box<durable::Lag>>,
     /// What an entry's value is made in.
     entry_scratch: Vec<u8>,
-    /// Pages of the arena that are set aside for what types keep on the heap.
-    pub(crate) cover: heap::Cover,
-    /// Objects in trees that expire: they want ticks.
-    pub(crate) due_objects: u64,
-}
-
-/// A key that was found: where its slot word stands, what it says, word 1.
-#[derive(Clone, Copy)]
-pub(crate) struct Found {
-    pub place: Place,
-    pub slot: BucketSlot,
-    pub mutable: Mutable,
-}
-
-/// An object that no key leads to any more.
-#[derive(Clone, Copy)]
-pub(crate) struct Grave {
-    /// Its type.
-    pub kind: Kind,
-    /// Its root record's slot, dead.
-    pub root: Slot,
-    lease_end_s: Option<u64>,
-}
-
-/// Bytes that an arena whose table begins with this many buckets needs before
-/// its first slot.
-pub const fn table_end(buckets: u64) -> u64 {
-    ARENA_HEADER_BYTES as u64 + buckets * BUCKET_BYTES as u64
 }
 
 impl<J: Journal> Store<J> {
@@ -303,11 +145,8 @@ impl<J: Journal> Store<J> {
         owner.store(word::HASH_SEED, options.hash_seed);
         owner.store(word::REGION_BYTES, region_bytes as u64);
         owner.store(word::RECORD_SECRET, options.record_secret);
-        let lag = match options.durability {
-            Durability::Memory => None,
-            Durability::Told => Some(Box::default()),
-        };
-        owner.store(word::DURABLE, durable_word(if lag.is_none() { u64::MAX } else { 0 }));
+        let lag = Lag::new(options.durability);
+        owner.store(word::DURABLE, durable_word(lag.durable_sequence(u64::MAX)));
         owner.store_release(word::MAGIC, ARENA_MAGIC);
         let log_key = LogKey::new(options.log_secret, options.log_shard);
         Self {
@@ -317,29 +156,25 @@ impl<J: Journal> Store<J> {
             options,
             log: Log::new(LogOptions::new(log_key, options.log_shard, options.epoch)),
             stats: ShardStats::default(),
+            lag,
+            flushes: Flushes::default(),
+            evictor: Evictor::new(options.eviction, region_bytes),
+            making_room: MakingRoom::default(),
+            defragmenter: Defragmenter::default(),
+            pins: Pins::default(),
+            ask_only: AskOnly::default(),
+            parts: AllParts::new(region_bytes),
+            moves: Moves::default(),
+            graves: VecDeque::new(),
+            cover: Cover::default(),
+            ticked: TickedSeconds::default(),
             expire_cursor: 0,
-            defragment: defragment::Progress::default(),
-            policy: evict::policy(options.eviction, region_bytes),
-            making_room: evict::MakingRoom::default(),
-            pins: download::Pins::default(),
-            ask_only: ask_only::AskOnly::default(),
+            due_objects: 0,
+            is_applying: false,
             last_put: RemotePointer::NONE,
             listed: Vec::new(),
             edited: Vec::new(),
-            graves: VecDeque::new(),
-            parts: parts::AllParts::new(),
-            moves: moves::Moves::default(),
-            part_reads: part_reads::PartReads::default(),
-            seconds: idle::Seconds::default(),
-            flushes: flush::Flushes::default(),
-            roots: 0,
-            is_applying: false,
-            set_aside_bytes: 0,
-            requests_bytes: 0,
-            lag,
             entry_scratch: Vec::new(),
-            cover: heap::Cover::default(),
-            due_objects: 0,
         }
     }
 
@@ -351,7 +186,7 @@ impl<J: Journal> Store<J> {
 
     /// The hash of the key whose record lies in `slot`.
     pub(crate) fn hash_in(&self, slot: u32) -> KeyHash {
-        self.hash(database_of(&self.owner, slot), record_key(&self.owner, slot))
+        record::hash_in(&self.owner, slot, self.options.hash_seed)
     }
 
     /// What a reader needs to walk this shard's table, as of now.
@@ -362,26 +197,32 @@ impl<J: Journal> Store<J> {
     /// Counts of keys and memory; those of types are theirs.
     pub(crate) fn stats(&self) -> ShardStats {
         debug_assert!(
-            self.policy.as_ref().is_none_or(|policy| policy.records() == self.stats.keys),
+            self.evictor.records().is_none_or(|records| records == self.stats.keys),
             "the policy knows the records that the table leads to"
         );
         ShardStats {
-            keys: self.keys(),
+            // Without those that flushes are about to remove.
+            keys: self.stats.keys - self.flushes.keys(),
             last_sequence: self.log.last_sequence(),
             durable_sequence: self.durable_sequence(),
-            pending_keys: self.pending_keys(),
+            pending_keys: self.lag.keys(),
             buckets: self.table.buckets(),
             overflow_buckets: self.table.overflow_buckets(),
             table_bytes: self.table.bytes(),
             ask_only: self.ask_only.records(),
             pinned: self.pins.records(),
-            staged_bytes: self.set_aside_bytes,
+            staged_bytes: self.cover.aside_bytes(),
             heap_bytes: self.cover.heap_bytes(),
             heap_covered_bytes: self.cover.bytes(),
             slots: self.slots.stats(),
-            eviction_bytes: self.eviction_bytes(),
+            eviction_bytes: self.evictor.heap_bytes(),
             ..self.stats
         }
+    }
+
+    /// Keys of a database, without those that a flush is about to remove.
+    pub(crate) fn keys_of(&self, database: Database) -> u64 {
+        self.stats.databases[database.number() as usize].keys - self.flushes.keys_of(database)
     }
 
     /// First of two prefetches of a key: its bucket.
@@ -400,11 +241,11 @@ impl<J: Journal> Store<J> {
     /// log that is applied has to say so.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Found> {
-        if self.lags() || self.is_flushing() {
+        if self.lag.is_possible() || self.flushes.are_under_way() {
             self.prepare_lookup(hash, now);
         }
         let found = self.found(key, hash)?;
-        if expire::has_expired(found.mutable, now) {
+        if has_expired(found.mutable, now) {
             self.remove_expired(key, found, hash, now);
             return None;
         }
@@ -413,8 +254,8 @@ impl<J: Journal> Store<J> {
 
     #[cold]
     fn prepare_lookup(&mut self, hash: KeyHash, now: Now) {
-        self.look_up_pending(hash);
-        if self.is_flushing() {
+        self.lag.look_up(hash);
+        if self.flushes.are_under_way() {
             self.sweep_before(hash, now);
         }
     }
@@ -428,71 +269,11 @@ impl<J: Journal> Store<J> {
         self.stats.expired += 1;
     }
 
-    /// Removes a key that was found, and merges overflow buckets that its
-    /// chain no longer needs (H11).
-    pub(crate) fn remove(&mut self, found: Found, hash: KeyHash, now: Now) {
-        self.take_out(found, now);
-        self.shed(self.table.bucket(hash), now);
-    }
-
-    /// Merges overflow buckets that a chain no longer needs.
-    pub(crate) fn shed(&mut self, bucket: u64, now: Now) {
-        self.table.shed(&mut self.owner, &mut self.slots, bucket, now.since_start_s);
-    }
-
-    /// Splits a bucket of the table if it is too full: after each new key, when
-    /// no place that was found before is needed any more.
-    pub(crate) fn grow(&mut self, now: Now) {
-        self.sweep_before_split(now);
-        let seed = self.options.hash_seed;
-        let hash_of = |database, key: &[u8]| KeyHash::within(database, key, seed);
-        if self.policy.is_some()
-            && let Some(bytes) = self.table.wants_run()
-            && let Some(run) = self.make_run(bytes, now)
-        {
-            self.slots.give_run(run, bytes);
-        }
-        self.table.grow(&mut self.owner, &mut self.slots, now.since_start_s, hash_of);
-    }
-
-    /// Takes a key that was found out: guardian first, then the index. Other
-    /// places that were found stay valid.
-    pub(crate) fn take_out(&mut self, found: Found, now: Now) {
-        let dead = match planted(Plant::RemovedStaysLive) {
-            true => slot_of(&self.owner, found.slot.slot),
-            false => self.flip_dead(found.slot.slot),
-        };
-        self.table.remove(&mut self.owner, found.place);
-        self.note_removed(dead);
-        self.bury(dead, found.mutable, now);
-        let expiring = (found.mutable.expires_at_ms != 0) as i64;
-        self.stats.count(database_of(&self.owner, dead.slot), -1, -expiring);
-    }
-
-    /// Gives a dead record's memory back: a string's at once, an object's in
-    /// turns.
-    pub(crate) fn bury(&mut self, dead: Slot, mutable: Mutable, now: Now) {
-        self.end_dump_of(dead);
-        let lease_end_s = self.lease_end_s(mutable, now);
-        match kind_of(&self.owner, dead.slot) {
-            kind if !kind.is_root() => self.release(dead, lease_end_s, now),
-            kind => {
-                self.note_buried(dead.slot);
-                self.graves.push_back(Grave { kind, root: dead, lease_end_s });
-            }
-        }
-    }
-
-    /// Whether objects that were removed still hold memory.
-    #[inline(always)]
-    pub(crate) fn has_graves(&self) -> bool {
-        !self.graves.is_empty()
-    }
-
-    /// All memory of an object but its root record's is released.
-    pub(crate) fn end_grave(&mut self, grave: Grave, now: Now) {
-        self.note_released(grave.root.slot);
-        self.release(grave.root, grave.lease_end_s, now);
+    /// Where a key stands, expired or not.
+    #[inline]
+    pub(crate) fn found(&self, key: &[u8], hash: KeyHash) -> Option<Found> {
+        let (place, slot) = self.table.find(&self.owner, key, hash)?;
+        Some(Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) })
     }
 
     /// The type of what was found.
@@ -501,15 +282,59 @@ impl<J: Journal> Store<J> {
         kind_of(&self.owner, found.slot.slot)
     }
 
-    /// End of the lease that a record's word 1 tells, if it still runs. The
-    /// word keeps 16 bits; leases are short, so that this is unambiguous but
-    /// for a stale end 18 hours ago, which only lengthens a quarantine.
-    pub(crate) fn lease_end_s(&self, mutable: Mutable, now: Now) -> Option<u64> {
-        if mutable.lease_end_s == 0 && mutable.popularity == 0 {
-            return None;
+    /// The remote pointer to the record in `slot`.
+    pub(crate) fn pointer(&self, slot: u32) -> RemotePointer {
+        RemotePointer {
+            region: self.options.region,
+            slot,
+            length: lengths_of(&self.owner, slot).record_bytes() as u32,
+            generation: slot_of(&self.owner, slot).generation,
         }
-        let longest = lease::hold_s(self.options.lease_min_s.max(LEASE_MAX_S)) + 1;
-        let remaining = mutable.lease_end_s.wrapping_sub(now.since_start_s as u16) as i16;
-        (remaining > 0 && remaining as u64 <= longest).then(|| now.since_start_s + remaining as u64)
+    }
+
+    /// Extends a record's lease by its popularity ([`lease`]). Gives the term from now,
+    /// in ms.
+    pub(crate) fn extend_lease(&mut self, found: Found, now: Now) -> u32 {
+        let (mutable, term_s) = lease::extended(found.mutable, self.options.lease_min_s, now);
+        if mutable != found.mutable {
+            set_mutable(&mut self.owner, found.slot.slot, mutable);
+        }
+        (term_s * 1000) as u32
+    }
+
+    /// End of the lease that a record's word 1 tells, if it still runs.
+    fn lease_end_s(&self, mutable: Mutable, now: Now) -> Option<u64> {
+        lease::running_end_s(mutable, self.options.lease_min_s, now)
+    }
+
+    /// Where readers find the state block of a root record.
+    pub(crate) fn state_of(&self, root: Slot) -> NodeRef {
+        let key_bytes = lengths_of(&self.owner, root.slot).key_bytes as usize;
+        let units = (state_offset(key_bytes) / SLOT_UNIT_BYTES) as u32;
+        NodeRef { slot: root.slot + units, generation: root.generation }
+    }
+
+    /// Whether a root record is still that of its object, seen by readers or not.
+    pub(crate) fn is_live(&self, root: Slot) -> bool {
+        slot_of(&self.owner, root.slot).generation == root.generation
+            && state_in(&self.owner, root.slot) != State::Dead
+    }
+
+    /// Whether objects that were removed still hold memory.
+    #[inline(always)]
+    pub(crate) fn has_graves(&self) -> bool {
+        !self.graves.is_empty()
+    }
+
+    /// Whether the object with this root record is on its way: nothing in it goes by
+    /// time.
+    pub(crate) fn is_moving(&self, root: u32) -> bool {
+        self.moves.is_loading(root) || self.moves.is_dumped(root, || self.hash_in(root))
+    }
+
+    /// Whether the key with this record is about to be removed by a flush.
+    pub(crate) fn is_flushed_at(&self, slot: u32) -> bool {
+        let is_it = |hash: KeyHash| self.flushes.include(self.table.bucket(hash), hash.database());
+        self.flushes.are_under_way() && is_it(self.hash_in(slot))
     }
 }

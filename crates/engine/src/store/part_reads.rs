@@ -6,12 +6,10 @@
 //! counts in its memory: beyond that, the read for which most is kept is broken
 //! off, so that a slow reader stops no writer.
 
-use super::Store;
-use super::parts::Parts;
 use remora_arena::{Journal, Owner, Slot};
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{Table, record_key, record_value};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{KEPT_PARTS_SHARE, PARTS_TURN_BUCKETS, PARTS_TURN_BYTES};
+use remora_layout::limits::{PARTS_TURN_BUCKETS, PARTS_TURN_BYTES};
 use remora_protocol::message::Status;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,14 +20,15 @@ pub(crate) type Write = fn(name: &[u8], value: &[u8], found: &mut Vec<u8>);
 
 /// A read of all parts of an object, as they were when it began.
 pub(crate) struct PartsRead {
-    root: Slot,
+    /// The object's root record.
+    pub root: Slot,
     /// Parts that it gives in all.
     pub parts: u64,
     reading: Arc<Mutex<Reading>>,
 }
 
 /// How far a read has come.
-pub(super) struct Reading {
+struct Reading {
     /// Buckets when it began.
     buckets: u64,
     /// The first of them that was not begun yet.
@@ -65,6 +64,21 @@ pub(crate) struct PartReads {
     /// The length of `all` at which those that have ended are taken out.
     tidy_at: usize,
     bytes: Arc<AtomicU64>,
+}
+
+/// The slots of the parts in one bucket's chain.
+pub(super) fn in_bucket<J: Journal>(table: &Table, owner: &Owner<J>, bucket: u64) -> Vec<u32> {
+    table.places(owner, bucket).into_iter().map(|(_, slot)| slot.slot).collect()
+}
+
+/// The slots of the parts that stood in a bucket when there were so many.
+fn came_from<J: Journal>(
+    table: &Table,
+    owner: &Owner<J>,
+    (bucket, buckets): (u64, u64),
+) -> impl Iterator<Item = u32> {
+    let buckets = table.came_from(bucket, buckets);
+    buckets.flat_map(move |bucket| in_bucket(table, owner, bucket))
 }
 
 fn lock(reading: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
@@ -128,14 +142,14 @@ impl Drop for Kept {
 
 impl Reading {
     /// What it has not given yet of the bucket that a hash leads to.
-    fn ungiven<J: Journal>(&self, parts: &Parts, owner: &Owner<J>, hash: KeyHash) -> Vec<u32> {
+    fn ungiven<J: Journal>(&self, table: &Table, owner: &Owner<J>, hash: KeyHash) -> Vec<u32> {
         let bucket = hash.bucket(self.buckets);
         if self.kept.is_broken || bucket + 1 < self.next || self.kept.ahead.contains(&bucket) {
             Vec::new()
         } else if bucket + 1 == self.next {
             self.current.clone()
         } else {
-            parts.came_from(owner, (bucket, self.buckets)).collect()
+            came_from(table, owner, (bucket, self.buckets)).collect()
         }
     }
 
@@ -182,7 +196,7 @@ impl PartReads {
     }
 
     /// Breaks reads off until no more than `most` bytes are kept.
-    pub(super) fn bound(&mut self, most: u64) {
+    fn bound(&mut self, most: u64) {
         while self.bytes() > most {
             let alive = self.all.iter().filter_map(Weak::upgrade);
             let Some(longest) = alive.max_by_key(|reading| lock(reading).kept.bytes) else {
@@ -191,33 +205,48 @@ impl PartReads {
             lock(&longest).break_off();
         }
     }
+
+    /// Begins a read of all parts of an object as they are now.
+    pub fn begin(
+        &mut self,
+        (root, table): (Slot, &Table),
+        of_object: &mut Readings,
+        write: Write,
+    ) -> PartsRead {
+        let total = Arc::clone(&self.bytes);
+        let (lists, ahead) = (VecDeque::new(), BTreeSet::new());
+        let kept = Kept { lists, ahead, bytes: 0, total, is_broken: false };
+        let reading = Arc::new(Mutex::new(Reading {
+            buckets: table.buckets(),
+            next: 0,
+            current: Vec::new(),
+            kept,
+            write,
+        }));
+        of_object.0.push(Arc::downgrade(&reading));
+        self.add(&reading);
+        PartsRead { root, parts: table.records(), reading }
+    }
 }
 
-impl Parts {
-    /// The slots of the parts that stood in a bucket when there were so many.
-    fn came_from<J: Journal>(
-        &self,
-        owner: &Owner<J>,
-        (bucket, buckets): (u64, u64),
-    ) -> impl Iterator<Item = u32> {
-        let buckets = self.table.came_from(bucket, buckets);
-        buckets.flat_map(|bucket| self.in_bucket(owner, bucket))
-    }
+/// The reads of one object.
+#[derive(Default)]
+pub(super) struct Readings(Vec<Weak<Mutex<Reading>>>);
 
+impl Readings {
     /// Keeps the bucket that a part with this hash stands in for the reads that have
     /// not given it yet. To be called before that part changes, or moves, or goes. Of
     /// all reads no more than `most` bytes are kept: before a copy is made another one
     /// goes, or the read itself is broken off.
-    pub(super) fn keep_for_reads<J: Journal>(
+    pub fn keep<J: Journal>(
         &mut self,
-        owner: &Owner<J>,
+        (table, owner): (&Table, &Owner<J>),
         hash: KeyHash,
         (all, most): (&mut PartReads, u64),
     ) {
-        let mut readings = std::mem::take(&mut self.readings);
-        readings.retain(|reading| {
+        self.0.retain(|reading| {
             let Some(reading) = reading.upgrade() else { return false };
-            let slots = lock(&reading).ungiven(self, owner, hash);
+            let slots = lock(&reading).ungiven(table, owner, hash);
             let of_part = |slot| record_key(owner, slot).len() + record_value(owner, slot).len();
             let bytes: u64 = slots.iter().map(|&slot| of_part(slot) as u64).sum();
             all.bound(most.saturating_sub(bytes));
@@ -227,12 +256,11 @@ impl Parts {
             lock(&reading).keep(owner, hash, &slots);
             true
         });
-        self.readings = readings;
     }
 
     /// The same for a part that only moves, out of this slot.
-    pub(super) fn keep_moving<J: Journal>(&self, owner: &Owner<J>, slot: u32) {
-        for reading in self.readings.iter().filter_map(Weak::upgrade) {
+    pub fn keep_moving<J: Journal>(&self, owner: &Owner<J>, slot: u32) {
+        for reading in self.0.iter().filter_map(Weak::upgrade) {
             let mut reading = lock(&reading);
             if reading.current.contains(&slot) {
                 reading.keep_current(owner);
@@ -241,42 +269,21 @@ impl Parts {
     }
 }
 
-impl<J: Journal> Store<J> {
-    /// Bytes that may be kept for all reads in turns.
-    pub(super) fn most_kept_bytes(&self) -> u64 {
-        self.owner.region_bytes() as u64 / KEPT_PARTS_SHARE
-    }
-
-    /// Begins a read of all parts as they are now.
-    pub(crate) fn read_parts(&mut self, root: u32, write: Write) -> PartsRead {
-        let total = Arc::clone(&self.part_reads.bytes);
-        let (lists, ahead) = (VecDeque::new(), BTreeSet::new());
-        let kept = Kept { lists, ahead, bytes: 0, total, is_broken: false };
-        let parts = self.parts.get_mut(&root).expect("an object with parts");
-        let reading = Arc::new(Mutex::new(Reading {
-            buckets: parts.buckets(),
-            next: 0,
-            current: Vec::new(),
-            kept,
-            write,
-        }));
-        parts.readings.push(Arc::downgrade(&reading));
-        self.part_reads.add(&reading);
-        PartsRead { root: parts.root, parts: parts.count(), reading }
-    }
-
-    /// Goes on with a read: appends to `found` until that has so many bytes, or
-    /// [`PARTS_TURN_BUCKETS`] were looked at. True at its end.
+impl PartsRead {
+    /// Goes on: appends to `found` until that has so many bytes, or
+    /// [`PARTS_TURN_BUCKETS`] were looked at. True at its end. Without a table the
+    /// object has gone, and its release has kept the rest.
     ///
     /// # Errors
     /// Too much has changed since it began.
-    pub(crate) fn read_more(
+    pub fn go_on<J: Journal>(
         &self,
-        read: &PartsRead,
+        owner: &Owner<J>,
+        table: Option<&Table>,
         found: &mut Vec<u8>,
         bytes: usize,
     ) -> Result<bool, Status> {
-        let mut reading = lock(&read.reading);
+        let mut reading = lock(&self.reading);
         if reading.kept.is_broken {
             return Err(Status::Outrun);
         }
@@ -285,23 +292,18 @@ impl<J: Journal> Store<J> {
         {
             found.extend_from_slice(&list);
         }
-        let same = |parts: &&Parts| parts.root == read.root;
-        let parts = self.parts.get(&read.root.slot).filter(same);
         let mut buckets = 0;
         while found.len() < bytes
-            // Its release has kept the rest.
-            && let Some(parts) = parts
+            && let Some(table) = table
         {
             if let Some(slot) = reading.current.pop() {
-                let (name, value) =
-                    (record_key(&self.owner, slot), record_value(&self.owner, slot));
-                (reading.write)(name, value, found);
+                (reading.write)(record_key(owner, slot), record_value(owner, slot), found);
             } else if reading.next < reading.buckets && buckets < PARTS_TURN_BUCKETS {
                 let bucket = reading.next;
                 reading.next += 1;
                 buckets += 1;
                 if !reading.kept.take_bucket(bucket) {
-                    let slots = parts.came_from(&self.owner, (bucket, reading.buckets));
+                    let slots = came_from(table, owner, (bucket, reading.buckets));
                     reading.current = slots.collect();
                 }
             } else {
@@ -309,6 +311,6 @@ impl<J: Journal> Store<J> {
             }
         }
         let is_given = reading.next == reading.buckets && reading.current.is_empty();
-        Ok((is_given || parts.is_none()) && reading.kept.lists.is_empty())
+        Ok((is_given || table.is_none()) && reading.kept.lists.is_empty())
     }
 }

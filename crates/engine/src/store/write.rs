@@ -1,45 +1,26 @@
-//! Giving a key a record: written whole first, then made the key's own.
+//! A key gets a record, written whole first, and then made the key's own; loses it; or
+//! leads to an object by its root record.
+//!
+//! What it keeps true: the old record of a key is dead before the new one is reachable.
+//! A root record keeps its slot and its generation while the object lives, and is dead,
+//! its state block's guardian first, before any of the object's memory can hold
+//! something else.
 
+use super::Store;
+use super::clock::Now;
 use super::commit::Entry;
 use super::defragment::Room;
-use super::{Found, Now, ShardOptions, Store};
+use super::options::ShardOptions;
+use super::record::{Found, Grave, New, Prepared, Readable, word_to};
 use remora_arena::{
-    ArenaFull, Journal, NewRecord, Slot, database_of, flip_dead, slot_of, withhold, write_pending,
+    ArenaFull, Journal, NewRecord, Slot, database_of, flip_dead, kind_of, set_state_guardian,
+    slot_of, withhold, write_pending, write_root,
 };
-use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::plant::{Plant, planted};
-use remora_layout::record::State;
+use remora_layout::record::{Mutable, State, Wanted, state_offset};
 use remora_protocol::{Command, Condition, Expiry};
-
-/// What a key is to hold.
-#[derive(Clone, Copy)]
-pub(crate) struct New<'a> {
-    pub key: &'a [u8],
-    pub hash: KeyHash,
-    /// What the record is: a string, or a whole object.
-    pub kind: Kind,
-    pub value: &'a [u8],
-    /// Unix ms; 0 for never.
-    pub expires_at_ms: u64,
-}
-
-/// A record that is written, but that no path leads to yet.
-pub(crate) struct Prepared {
-    pub hash: KeyHash,
-    pub slot: Slot,
-    pub expires_at_ms: u64,
-}
-
-/// Whether readers may read a new record, or ask.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readable {
-    /// The record is whole.
-    Yes,
-    /// The record is ask-only.
-    AskOnly,
-}
 
 impl<J: Journal> Store<J> {
     /// Sets one key, and logs it as a SET. Gives where its old record was: it
@@ -194,15 +175,6 @@ impl<J: Journal> Store<J> {
         Ok(slot)
     }
 
-    /// Frees a slot that no path ever led to.
-    pub(crate) fn give_back(&mut self, slot: Slot, now: Now) {
-        let dead = flip_dead(&mut self.owner, slot.slot);
-        if let Some(lag) = &mut self.lag {
-            lag.forget(slot.slot);
-        }
-        self.slots.release(&mut self.owner, dead, None, now.since_start_s);
-    }
-
     /// Flips an old record to dead and frees its slot; its key stays in the
     /// table until [`Store::link`] lets it name the successor.
     pub(crate) fn kill(&mut self, found: Found, now: Now) {
@@ -222,12 +194,7 @@ impl<J: Journal> Store<J> {
         found: Option<Found>,
         overflow: &mut Option<Slot>,
     ) {
-        let word = BucketSlot {
-            slot: new.slot.slot,
-            class: new.slot.class,
-            generation_low: new.slot.generation as u8,
-            signature: new.hash.signature(),
-        };
+        let word = word_to(new.slot, new.hash);
         match found {
             Some(found) => self.table.replace(&mut self.owner, found.place, word),
             None => {
@@ -242,6 +209,140 @@ impl<J: Journal> Store<J> {
         }
         let expiring = (new.expires_at_ms != 0) as i64;
         self.stats.count(new.hash.database(), found.is_none() as i64, expiring);
-        self.note_linked(new.slot, new.hash, found);
+        self.evictor.note_linked(&self.owner, (new.slot, new.hash), found);
+    }
+
+    /// Removes a key that was found, and merges overflow buckets that its
+    /// chain no longer needs (H11).
+    pub(crate) fn remove(&mut self, found: Found, hash: KeyHash, now: Now) {
+        self.take_out(found, now);
+        self.shed(self.table.bucket(hash), now);
+    }
+
+    /// Merges overflow buckets that a chain no longer needs.
+    pub(crate) fn shed(&mut self, bucket: u64, now: Now) {
+        self.table.shed(&mut self.owner, &mut self.slots, bucket, now.since_start_s);
+    }
+
+    /// Splits a bucket of the table if it is too full: after each new key, when
+    /// no place that was found before is needed any more.
+    pub(crate) fn grow(&mut self, now: Now) {
+        if self.flushes.are_under_way() {
+            self.sweep_bucket(self.table.splits_next(), now);
+        }
+        let seed = self.options.hash_seed;
+        let hash_of = |database, key: &[u8]| KeyHash::within(database, key, seed);
+        if self.evictor.is_on()
+            && let Some(bytes) = self.table.wants_run()
+            && let Some(run) = self.make_run(bytes, now)
+        {
+            self.slots.give_run(run, bytes);
+        }
+        self.table.grow(&mut self.owner, &mut self.slots, now.since_start_s, hash_of);
+    }
+
+    /// Takes a key that was found out: guardian first, then the index. Other
+    /// places that were found stay valid.
+    pub(crate) fn take_out(&mut self, found: Found, now: Now) {
+        let dead = match planted(Plant::RemovedStaysLive) {
+            true => slot_of(&self.owner, found.slot.slot),
+            false => self.flip_dead(found.slot.slot),
+        };
+        self.table.remove(&mut self.owner, found.place);
+        self.evictor.note_removed(&self.owner, dead);
+        self.bury(dead, found.mutable, now);
+        let expiring = (found.mutable.expires_at_ms != 0) as i64;
+        self.stats.count(database_of(&self.owner, dead.slot), -1, -expiring);
+    }
+
+    /// Gives a dead record's memory back: a string's at once, an object's in
+    /// turns.
+    pub(crate) fn bury(&mut self, dead: Slot, mutable: Mutable, now: Now) {
+        if self.moves.has_dumps() && !kind_of(&self.owner, dead.slot).is_part() {
+            self.moves.end_dump_of(dead, self.hash_in(dead.slot));
+        }
+        let lease_end_s = self.lease_end_s(mutable, now);
+        match kind_of(&self.owner, dead.slot) {
+            kind if !kind.is_root() => self.release(dead, lease_end_s, now),
+            kind => {
+                self.evictor.note_buried(dead.slot);
+                self.graves.push_back(Grave { kind, root: dead, lease_end_s });
+            }
+        }
+    }
+
+    /// All memory of an object but its root record's is released.
+    pub(crate) fn end_grave(&mut self, grave: Grave, now: Now) {
+        self.evictor.note_released(grave.root.slot);
+        self.release(grave.root, grave.lease_end_s, now);
+    }
+
+    /// Flips the guardian of a record to dead, and that of its state block first
+    /// if it is an object's.
+    pub(crate) fn flip_dead(&mut self, slot: u32) -> Slot {
+        if kind_of(&self.owner, slot).is_root() {
+            let root = slot_of(&self.owner, slot);
+            set_state_guardian(&mut self.owner, root, State::Dead);
+        }
+        flip_dead(&mut self.owner, slot)
+    }
+
+    /// Takes a root record of a type for a key: pending, with a state block of
+    /// zeros. Nothing leads to it yet.
+    pub(crate) fn new_root(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        kind: Kind,
+        state_bytes: usize,
+        expires_at_ms: u64,
+        now: Now,
+    ) -> Result<Slot, ArenaFull> {
+        let bytes = state_offset(key.len()) + state_bytes;
+        let slot = self.allocate(Room::Record { bytes }, now);
+        self.shed_thinned(now);
+        let slot = slot?;
+        let (secret, region) = (self.options.record_secret, self.options.region);
+        let what = Wanted { kind, database: hash.database() };
+        write_root(&mut self.owner, secret, region, slot, (what, key), state_bytes, expires_at_ms);
+        Ok(slot)
+    }
+
+    /// Lets a key lead to an object that is made, in the place of what was found.
+    /// One change: it is logged, and its root record is live, or it fails for
+    /// want of memory, and the root record is given back.
+    pub(crate) fn enter_root(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        (root, expires_at_ms): (Slot, u64),
+        found: Option<Found>,
+        entry: Entry<'_>,
+        now: Now,
+    ) -> Result<(), ArenaFull> {
+        self.making_room.keep = found.map(|found| found.slot.slot);
+        let new = Prepared { hash, slot: root, expires_at_ms };
+        let put = self.enter(key, &new, found, (entry, Readable::Yes), now);
+        self.settle(&put, now);
+        put.map(drop)
+    }
+
+    /// Lets a key lead to an object that is filled, in the place of what was found. An
+    /// error leaves all as it was.
+    pub(crate) fn enter_loaded(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        (root, expires_at_ms): (Slot, u64),
+        mut found: Option<Found>,
+        entry: &Command<'_>,
+        now: Now,
+    ) -> Result<(), ArenaFull> {
+        self.making_room.keep = found.map(|found| found.slot.slot);
+        let overflow = self.room_in_chain((key, hash), &mut found, now);
+        if let Ok(overflow) = overflow {
+            let new = Prepared { hash, slot: root, expires_at_ms };
+            self.enter_with(&new, found, overflow, (entry.into(), Readable::Yes), now);
+        }
+        let entered = overflow.map(|_| found);
+        self.settle(&entered, now);
+        entered.map(drop)
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn find<J: Journal>(
     if store.kind(found).of_type() != of {
         return Err(Status::WrongType);
     }
-    store.note_touched(found);
+    store.evictor.note_touched(found);
     Ok(Some(found))
 }
 
@@ -225,4 +225,34 @@ pub(crate) trait Type<J: Journal>: Send {
 
     /// Adds its counts.
     fn count(&self, _stats: &mut ShardStats) {}
+}
+
+/// Every type but strings, as a shard has them.
+pub(crate) struct Types<J: Journal>(Vec<Box<dyn Type<J>>>);
+
+impl<J: Journal> Types<J> {
+    /// These.
+    pub fn new(all: Vec<Box<dyn Type<J>>>) -> Self {
+        Self(all)
+    }
+
+    /// That of this number.
+    pub fn get(&self, id: Kind) -> Option<&dyn Type<J>> {
+        self.0.iter().find(|of| of.id() == id).map(|of| &**of)
+    }
+
+    /// The same, for a change.
+    pub fn get_mut(&mut self, id: Kind) -> Option<&mut (dyn Type<J> + 'static)> {
+        self.0.iter_mut().find(|of| of.id() == id).map(|of| &mut **of)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn Type<J>> {
+        self.0.iter().map(|of| &**of)
+    }
+
+    /// The same, for changes.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut (dyn Type<J> + 'static)> {
+        self.0.iter_mut().map(|of| &mut **of)
+    }
 }

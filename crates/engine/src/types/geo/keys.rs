@@ -127,10 +127,7 @@ impl GeoKeys {
         let Some(tree) = &mut set.tree else { return Ok(()) };
         let before = tree.bytes();
         let mut planned = plan(tree, &mut planned_arena(store));
-        if planned.is_err()
-            && store.policy.is_some()
-            && store.make_free(tree.wanted_run_bytes(), 1, on.now)
-        {
+        if planned.is_err() && store.make_free(tree.wanted_run_bytes(), on.now) {
             planned = plan(tree, &mut planned_arena(store));
         }
         self.totals.node_bytes = self.totals.node_bytes + tree.bytes() - before;

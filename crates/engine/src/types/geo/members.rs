@@ -2,6 +2,7 @@
 
 use super::keys::GeoKeys;
 use super::set::{GeoSet, score_in, set_score};
+use crate::keys;
 use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::{Journal, slot_of};
@@ -149,7 +150,7 @@ impl GeoKeys {
             let set = &self.by_root[&root];
             let Some(slot) = set.find(&store.owner, member) else { continue };
             if set.members() == 1 {
-                store.del(on.key, on.hash, on.now);
+                keys::del(store, on);
                 return Reply::number(removed + 1);
             }
             let plan = self.plan_change(store, (on, root), |tree, arena| {

@@ -170,7 +170,7 @@ impl<J: Journal> Type<J> for GeoKeys {
                 if data_bytes != set.data_bytes() {
                     return Err(told(format!("its records take {data_bytes} bytes")));
                 }
-                if set.members() == 0 && !store.is_loading(root) {
+                if set.members() == 0 && !store.moves.is_loading(root) {
                     return Err(told("it has no members".into()));
                 }
             }

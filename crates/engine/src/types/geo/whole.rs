@@ -2,6 +2,7 @@
 
 use super::keys::GeoKeys;
 use super::set::{GeoSet, score_in};
+use crate::keys;
 use crate::store::Store;
 use crate::types::object::On;
 use crate::types::rtree::{arena_at, logged_arena};
@@ -48,7 +49,7 @@ impl GeoKeys {
         let On { key, hash, now } = on;
         let entry = Command::Of { key, request: GeoCommand::Store { places }.request() };
         if places.is_empty() {
-            store.del(key, hash, now);
+            keys::del(store, on);
             return Reply::number(0);
         }
         // Expired or not: what is there goes.

@@ -1,6 +1,7 @@
 //! Changes of hashes: planned, logged as what they come to, published.
 
 use super::held::{Hashes, Held, length, packed_of, value_of};
+use crate::keys;
 use crate::store::{Found, New, Store};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal};
@@ -199,7 +200,7 @@ impl Hashes {
             return Reply::number(0);
         }
         if removed == length(store, held) {
-            store.del(on.key, on.hash, on.now);
+            keys::del(store, on);
             return Reply::number(removed as i64);
         }
         let request = HashCommand::Remove { names }.request();

@@ -48,7 +48,7 @@ pub(super) fn value_of<'s, J: Journal>(
     match held {
         Held::Whole(found) => packed::find(packed_of(store, found), name),
         Held::Parts(root) => {
-            let part = store.parts_of(root.slot.slot).find(&store.owner, name)?;
+            let part = store.parts.of(root.slot.slot).find(&store.owner, name)?;
             Some(record_value(&store.owner, part.slot.slot))
         }
     }
@@ -58,6 +58,6 @@ pub(super) fn value_of<'s, J: Journal>(
 pub(super) fn length<J: Journal>(store: &Store<J>, held: Held) -> u64 {
     match held {
         Held::Whole(found) => packed::pairs(packed_of(store, found)).count() as u64,
-        Held::Parts(root) => store.parts_of(root.slot.slot).count(),
+        Held::Parts(root) => store.parts.of(root.slot.slot).count(),
     }
 }

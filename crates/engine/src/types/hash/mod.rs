@@ -108,7 +108,7 @@ impl<J: Journal> Type<J> for Hashes {
     }
 
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64 {
-        store.bytes_of_parts(root)
+        store.parts.of(root).bytes()
     }
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
@@ -117,7 +117,7 @@ impl<J: Journal> Type<J> for Hashes {
             fields.for_each(|(name, value)| content.add(&[name, value]));
             return true;
         }
-        let parts = store.parts_of(slot);
+        let parts = store.parts.of(slot);
         let from = *resume::<u64>(&mut content.at);
         let to = parts.buckets().min(from + DIGEST_BUCKETS);
         for slot in (from..to).flat_map(|bucket| parts.in_bucket(&store.owner, bucket)) {
@@ -151,7 +151,7 @@ impl<J: Journal> Type<J> for Hashes {
     }
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
-        store.audit_parts(Kind::HASH_FIELD)
+        store.parts.audit(&store.owner, &store.slots, Kind::HASH_FIELD)
     }
 }
 
@@ -166,7 +166,7 @@ fn get<'s, J: Journal>(
         Some(Held::Whole(found)) => (Some(found), 0),
         Some(Held::Parts(root)) => {
             let at = slot_of(&store.owner, root.slot.slot);
-            let part = store.parts_of(at.slot).find(&store.owner, name);
+            let part = store.parts.of(at.slot).find(&store.owner, name);
             (part, root_word(at.slot, at.generation) as i64)
         }
     };

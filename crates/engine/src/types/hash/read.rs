@@ -118,11 +118,14 @@ impl Reading {
             Some(Held::Parts(root)) => {
                 let read = match told {
                     Told::Names => store
-                        .read_parts(root.slot.slot, |n, v, found| push(Told::Names, n, v, found)),
+                        .parts
+                        .begin_read(root.slot.slot, |n, v, found| push(Told::Names, n, v, found)),
                     Told::Values => store
-                        .read_parts(root.slot.slot, |n, v, found| push(Told::Values, n, v, found)),
+                        .parts
+                        .begin_read(root.slot.slot, |n, v, found| push(Told::Values, n, v, found)),
                     Told::Both => store
-                        .read_parts(root.slot.slot, |n, v, found| push(Told::Both, n, v, found)),
+                        .parts
+                        .begin_read(root.slot.slot, |n, v, found| push(Told::Both, n, v, found)),
                 };
                 Self { items: read.parts * items_each(told), how: How::All(read) }
             }
@@ -186,10 +189,11 @@ impl Reading {
                 found.append(list);
                 true
             }
-            How::All(read) => store.read_more(read, found, bytes)?,
+            How::All(read) => store.parts.read_more(&store.owner, read, found, bytes)?,
             How::Some { read, wanted, left, random, told } => {
                 let mut some = Vec::new();
-                let ended = store.read_more(read, &mut some, PARTS_TURN_BYTES)?;
+                let ended =
+                    store.parts.read_more(&store.owner, read, &mut some, PARTS_TURN_BYTES)?;
                 let (chosen, seen) = choose(&some, (*wanted, *left), random, *told, found);
                 *wanted -= chosen;
                 *left -= seen;
@@ -265,7 +269,7 @@ impl Draw {
         random: &mut Random,
         buckets: &mut u64,
     ) -> Option<u32> {
-        let parts = store.parts_of(root);
+        let parts = store.parts.of(root);
         while *buckets > 0 {
             *buckets -= 1;
             let is_by_lot = self.lots < LOTS;
@@ -319,7 +323,7 @@ impl Hashes {
                 0
             }
             Some(Held::Parts(root)) => {
-                let parts = store.parts_of(root.slot.slot);
+                let parts = store.parts.of(root.slot.slot);
                 // Buckets are split, but only into later ones, and none goes.
                 let (mut bucket, mut looked) = (cursor, 0);
                 let mut is_full = false;

@@ -21,7 +21,7 @@ pub(super) fn dump<J: Journal>(
     dump_at: &mut DumpAt,
     piece: &mut Vec<u8>,
 ) -> bool {
-    let parts = store.parts_of(root);
+    let parts = store.parts.of(root);
     let mut at: Box<At> = resume(dump_at);
     for _ in 0..DUMP_PIECE_PARTS {
         let (bucket, written) = *at;

@@ -28,7 +28,7 @@ impl Trees {
         let Some(mut stage) = self.named_mut(root).stage.take_if(|stage| stage.is_of(load)) else {
             return Reply::status(Status::OtherLoad);
         };
-        stage.touch(store.ticked_s());
+        stage.touch(store.ticked.get());
         // The log's entry brings all of it.
         let work = if store.is_applying { usize::MAX } else { BUILD_TURN_WORK };
         let built = self.build_step(store, (on, root), &mut stage, work);
@@ -64,8 +64,7 @@ impl Trees {
         let built = loop {
             match named.tree.build_some(&mut planned_arena(store), &mut stage.build, work) {
                 Err(TreeError::Full(_))
-                    if store.policy.is_some()
-                        && store.make_free(named.tree.wanted_run_bytes(), 1, on.now) => {}
+                    if store.make_free(named.tree.wanted_run_bytes(), on.now) => {}
                 built => break built,
             }
         };

@@ -28,6 +28,7 @@ pub(crate) use trees::Trees;
 
 use super::content::Content;
 use super::object::{LongRead, On, Turn, Type, find_root};
+use crate::keys;
 use crate::store::{DumpAt, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_layout::kind::Kind;
@@ -72,7 +73,7 @@ impl<J: Journal> Type<J> for Trees {
             }
             (TreeCommand::Put(put), root) => self.put_object(store, (on, root), put, &entry),
             (TreeCommand::Remove { .. } | TreeCommand::Drop, None) => Reply::number(0),
-            (TreeCommand::Drop, Some(_)) => store.del(on.key, on.hash, on.now),
+            (TreeCommand::Drop, Some(_)) => keys::del(store, on),
             (TreeCommand::SearchAt { .. }, _) => Reply::status(Status::AskOwner),
             (&TreeCommand::Nearest { wanted, .. }, _) if wanted as usize > MAX_NEAREST => {
                 Reply::status(Status::TooLarge)
@@ -184,7 +185,7 @@ impl<J: Journal> Type<J> for Trees {
                 named.audit(store).map_err(told)?;
             }
         }
-        if store.graves.is_empty() && expiring != self.due.len() as u64 {
+        if !store.has_graves() && expiring != self.due.len() as u64 {
             return Err(format!("{expiring} objects expire, {} are due", self.due.len()));
         }
         Ok(self.totals.data_bytes)

@@ -54,7 +54,7 @@ impl Trees {
             self.refuse_stage(store, root, (stage, Status::OutOfMemory));
             return Reply::status(Status::OutOfMemory);
         }
-        stage.last_s = store.ticked_s();
+        stage.last_s = store.ticked.get();
         stage.is_logged |= objects.len() > 0;
         let entries = objects.iter().map(|(word, rect)| Entry { rect, word });
         store.commit(on.hash.database(), entry, |_| stage.build.extend(entries));
@@ -151,10 +151,10 @@ impl Trees {
 
     /// Drops stages that nothing was added to for too long.
     pub(super) fn drop_idle_stages<J: Journal>(&mut self, store: &mut Store<J>) {
-        if store.set_aside_bytes == 0 {
+        if store.cover.aside_bytes() == 0 {
             return;
         }
-        let ticked_s = store.ticked_s();
+        let ticked_s = store.ticked.get();
         let is_idle = |stage: &mut Stage| ticked_s - stage.last_s > STAGE_IDLE_S;
         let all = self.by_root.iter_mut();
         let idle: Vec<(u32, Stage)> =
@@ -169,10 +169,10 @@ impl Trees {
         let stages = || staged().chain(self.ended_stages.iter().map(|(_, stage)| stage));
         let total: u64 = stages().map(Stage::bytes).sum();
         let is_covered = stages().all(|stage| stage.build.heap_bytes() <= stage.bytes());
-        let total = total + store.requests_bytes;
-        if total == store.set_aside_bytes && is_covered {
+        let total = total + store.cover.requests_bytes;
+        if total == store.cover.aside_bytes() && is_covered {
             return Ok(());
         }
-        Err(format!("{total} bytes are set aside; the books say {}", store.set_aside_bytes))
+        Err(format!("{total} bytes are set aside; the books say {}", store.cover.aside_bytes()))
     }
 }

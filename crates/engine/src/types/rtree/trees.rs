@@ -105,7 +105,7 @@ impl Trees {
         let mut outcome = plan(&mut named.tree, &mut planned_arena(store));
         if matches!(outcome, Err(TreeError::Full(_))) {
             let run_bytes = named.tree.wanted_run_bytes();
-            if store.policy.is_some() && store.make_free(run_bytes, 1, on.now) {
+            if store.make_free(run_bytes, on.now) {
                 outcome = plan(&mut named.tree, &mut planned_arena(store));
             }
         }
@@ -166,8 +166,7 @@ impl Trees {
         let at = store.state_of(root);
         let mut made = Tree::create(&mut planned_arena(store), home, at, options);
         if matches!(made, Err(TreeError::Full(_)))
-            && store.policy.is_some()
-            && store.make_free(8 * node_bytes(capacity), 1, on.now)
+            && store.make_free(8 * node_bytes(capacity), on.now)
         {
             made = Tree::create(&mut planned_arena(store), home, at, options);
         }

@@ -1,13 +1,16 @@
 //! Strings: a key whose record's value is the string itself.
 
 mod edit;
+mod in_place;
 mod read;
 mod set;
 mod upload;
 
-pub(crate) use edit::Change;
-pub(crate) use set::Set;
+pub(crate) use edit::{append, get_bit, get_del, get_ex, get_range, set_bit, set_range, strlen};
+pub(crate) use read::{answer, find, get, holds_other_type};
+pub(crate) use set::{Set, incr, multi_set, set};
 pub use upload::{LargeSet, Upload};
+pub(crate) use upload::{abandon_upload, begin_upload, finish_upload, upload};
 
 /// How a string is kept, in Redis's words: by its length and what it says.
 pub(crate) fn encoding(value: &[u8]) -> &'static str {

@@ -7,8 +7,9 @@
 //! that begins has its memory; it cannot fail for want of it later but for an
 //! overflow bucket of the index.
 
+use super::read::holds_other_type;
 use super::set::{expiry_of, is_allowed};
-use crate::shard::Outcome;
+use crate::outcome::Outcome;
 use crate::store::{Entry, Found, Now, Prepared, Readable, Room, Store};
 use remora_arena::{Journal, PieceWriter};
 use remora_index::hash::record_value;
@@ -59,83 +60,95 @@ impl Upload {
     }
 }
 
-impl<J: Journal> Store<J> {
-    /// Takes the memory for a SET whose value is to come in pieces.
-    ///
-    /// # Errors
-    /// The status to reply with: too large, an expiry that makes no sense, or
-    /// out of memory.
-    pub fn begin_upload(&mut self, set: LargeSet<'_>, now: Now) -> Result<Upload, Status> {
-        let LargeSet { key, hash, value_bytes, condition, expiry, get } = set;
-        if key.len() > MAX_KEY_BYTES || value_bytes > MAX_VALUE_BYTES {
-            return Err(Status::TooLarge);
-        }
-        expiry_of(expiry, None).ok_or(Status::InvalidExpiry)?;
-        let bytes = RECORD_HEADER_BYTES + key.len() + value_bytes;
-        let room = self.allocate(Room::Record { bytes }, now);
-        self.shed_thinned(now);
-        let slot = room.map_err(|_| Status::OutOfMemory)?;
-        let (secret, region) = (self.options.record_secret, self.options.region);
-        let named = (hash.database(), key);
-        let writer = PieceWriter::begin(&mut self.owner, secret, region, slot, named, value_bytes);
-        Ok(Upload { key: key.into(), hash, condition, expiry, get, writer })
+/// Takes the memory for a SET whose value is to come in pieces.
+///
+/// # Errors
+/// The status to reply with: too large, an expiry that makes no sense, or
+/// out of memory.
+pub(crate) fn begin_upload<J: Journal>(
+    store: &mut Store<J>,
+    set: LargeSet<'_>,
+    now: Now,
+) -> Result<Upload, Status> {
+    let LargeSet { key, hash, value_bytes, condition, expiry, get } = set;
+    if key.len() > MAX_KEY_BYTES || value_bytes > MAX_VALUE_BYTES {
+        return Err(Status::TooLarge);
     }
+    expiry_of(expiry, None).ok_or(Status::InvalidExpiry)?;
+    let bytes = RECORD_HEADER_BYTES + key.len() + value_bytes;
+    let room = store.allocate(Room::Record { bytes }, now);
+    store.shed_thinned(now);
+    let slot = room.map_err(|_| Status::OutOfMemory)?;
+    let (secret, region) = (store.options.record_secret, store.options.region);
+    let named = (hash.database(), key);
+    let writer = PieceWriter::begin(&mut store.owner, secret, region, slot, named, value_bytes);
+    Ok(Upload { key: key.into(), hash, condition, expiry, get, writer })
+}
 
-    /// Takes the next piece of the value, of any length.
-    ///
-    /// # Errors
-    /// More than was announced; the upload is to be abandoned.
-    pub fn upload(&mut self, upload: &mut Upload, piece: &[u8]) -> Result<(), Status> {
-        if upload.writer.write(&mut self.owner, piece) { Ok(()) } else { Err(Status::Malformed) }
-    }
+/// Takes the next piece of the value, of any length.
+///
+/// # Errors
+/// More than was announced; the upload is to be abandoned.
+pub(crate) fn upload<J: Journal>(
+    store: &mut Store<J>,
+    upload: &mut Upload,
+    piece: &[u8],
+) -> Result<(), Status> {
+    if upload.writer.write(&mut store.owner, piece) { Ok(()) } else { Err(Status::Malformed) }
+}
 
-    /// Carries the SET out. An incomplete one is malformed and abandoned. The
-    /// old value, if it was asked for and is large, comes as a download.
-    pub fn finish_upload(&mut self, upload: Upload, now: Now) -> Outcome<'_> {
-        if upload.missing() > 0 {
-            self.abandon_upload(upload, now);
-            return Outcome::Reply(Reply::status(Status::Malformed));
-        }
-        let Upload { key, hash, condition, expiry, get, writer } = upload;
-        let found = self.lookup(&key, hash, now);
-        if get && self.holds_other_type(found) {
-            self.give_back(writer.slot(), now);
-            return Outcome::Reply(Reply::status(Status::WrongType));
-        }
-        let expires_at_ms = expiry_of(expiry, found).expect("looked at when it began");
-        let large = |found: &Found| record_value(&self.owner, found.slot.slot).len() > STREAM_BYTES;
-        let pinned = found.filter(|found| get && large(found)).map(|found| self.pin(found));
-        let (status, pointer, old) = if is_allowed(condition, found) {
-            let (slot, region) = (writer.slot(), self.options.region);
-            let pointer = writer.finish(&mut self.owner, region, expires_at_ms);
-            let new = Prepared { hash, slot, expires_at_ms };
-            let entry = Entry::Record { key: &key, new: &new };
-            let put = self.enter(&key, &new, found, (entry, Readable::Yes), now);
-            self.settle(&put, now);
-            match put {
-                Ok(old) => (Status::Ok, Some(pointer), old),
-                Err(_) => (Status::OutOfMemory, None, None),
-            }
-        } else {
-            self.give_back(writer.slot(), now);
-            (Status::NotDone, None, found)
-        };
-        let mut reply = Reply::status(status);
-        reply.pointer = pointer.unwrap_or(reply.pointer);
-        match pinned {
-            Some(download) if old.is_some() => return Outcome::Stream(reply, download),
-            Some(download) => self.end_download(download, now),
-            None => {}
-        }
-        if let Some(old) = old.filter(|_| get) {
-            // Its bytes stay until its slot is taken again.
-            reply.value = Some(record_value(&self.owner, old.slot.slot));
-        }
-        Outcome::Reply(reply)
+/// Carries the SET out. An incomplete one is malformed and abandoned. The
+/// old value, if it was asked for and is large, comes as a download.
+pub(crate) fn finish_upload<'s, J: Journal>(
+    store: &'s mut Store<J>,
+    upload: Upload,
+    now: Now,
+) -> Outcome<'s> {
+    if upload.missing() > 0 {
+        abandon_upload(store, upload, now);
+        return Outcome::Reply(Reply::status(Status::Malformed));
     }
+    let Upload { key, hash, condition, expiry, get, writer } = upload;
+    let found = store.lookup(&key, hash, now);
+    if get && holds_other_type(store, found) {
+        store.give_back(writer.slot(), now);
+        return Outcome::Reply(Reply::status(Status::WrongType));
+    }
+    let expires_at_ms = expiry_of(expiry, found).expect("looked at when it began");
+    let large = |found: &Found| record_value(&store.owner, found.slot.slot).len() > STREAM_BYTES;
+    let pinned = found
+        .filter(|found| get && large(found))
+        .map(|found| store.pins.pin(&store.owner, found.slot.slot));
+    let (status, pointer, old) = if is_allowed(condition, found) {
+        let (slot, region) = (writer.slot(), store.options.region);
+        let pointer = writer.finish(&mut store.owner, region, expires_at_ms);
+        let new = Prepared { hash, slot, expires_at_ms };
+        let entry = Entry::Record { key: &key, new: &new };
+        let put = store.enter(&key, &new, found, (entry, Readable::Yes), now);
+        store.settle(&put, now);
+        match put {
+            Ok(old) => (Status::Ok, Some(pointer), old),
+            Err(_) => (Status::OutOfMemory, None, None),
+        }
+    } else {
+        store.give_back(writer.slot(), now);
+        (Status::NotDone, None, found)
+    };
+    let mut reply = Reply::status(status);
+    reply.pointer = pointer.unwrap_or(reply.pointer);
+    match pinned {
+        Some(download) if old.is_some() => return Outcome::Stream(reply, download),
+        Some(download) => store.end_download(download, now),
+        None => {}
+    }
+    if let Some(old) = old.filter(|_| get) {
+        // Its bytes stay until its slot is taken again.
+        reply.value = Some(record_value(&store.owner, old.slot.slot));
+    }
+    Outcome::Reply(reply)
+}
 
-    /// Gives the memory of an upload back; the key stays what it was.
-    pub fn abandon_upload(&mut self, upload: Upload, now: Now) {
-        self.give_back(upload.writer.slot(), now);
-    }
+/// Gives the memory of an upload back; the key stays what it was.
+pub(crate) fn abandon_upload<J: Journal>(store: &mut Store<J>, upload: Upload, now: Now) {
+    store.give_back(upload.writer.slot(), now);
 }

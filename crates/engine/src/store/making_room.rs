@@ -1,0 +1,52 @@
+//! What is kept while a command makes room: what has to stay, and how far it has come.
+
+use remora_arena::Slot;
+use std::collections::BTreeSet;
+
+/// What is kept while a command makes room.
+#[derive(Default)]
+pub(crate) struct MakingRoom {
+    /// The slot of a record that has to stay: the present command works on it.
+    pub keep: Option<u32>,
+    /// The slot of a record that is given to another key.
+    pub source: Option<u32>,
+    /// Items of the command that an execution before has done.
+    pub done: usize,
+    /// Slots of root records that have to stay until they are taken out of here: a
+    /// client is about to bring more for these objects.
+    pub held: BTreeSet<u32>,
+    /// The most bytes that the command has wanted without a result.
+    pub wanted_bytes: u64,
+    /// If memory does not suffice for the command, more is made, and the command is
+    /// executed again: what it was given before is to be kept.
+    pub tries_again: bool,
+    /// Chains that evicted keys stood in; they are shed when no place that
+    /// was found before is needed any more.
+    pub thinned: Vec<u64>,
+}
+
+impl MakingRoom {
+    /// The command has been executed.
+    pub fn end(&mut self) {
+        (self.keep, self.wanted_bytes, self.tries_again, self.done) = (None, 0, false, 0);
+    }
+
+    /// It wants so many bytes, and has not found them yet.
+    pub fn want(&mut self, bytes: u64) {
+        self.wanted_bytes = self.wanted_bytes.max(bytes);
+    }
+
+    /// Whether the command, or a client, works with the record in this slot.
+    pub fn needs(&self, slot: u32) -> bool {
+        self.keep == Some(slot) || self.source == Some(slot) || self.held.contains(&slot)
+    }
+
+    /// The record of one slot stands in another now.
+    pub fn note_moved(&mut self, old: Slot, new: Slot) {
+        for kept in [&mut self.keep, &mut self.source] {
+            if *kept == Some(old.slot) {
+                *kept = Some(new.slot);
+            }
+        }
+    }
+}

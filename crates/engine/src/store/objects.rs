@@ -1,0 +1,200 @@
+//! Objects of parts, and objects that are on their way to a key.
+//!
+//! What it keeps true: a plan of parts that fails leaves no trace. A load, which no key
+//! leads to, is released in turns if it is given up.
+
+use super::Store;
+use super::clock::Now;
+use super::defragment::Room;
+use super::moves::Load;
+use super::parts::{NewPart, PlannedParts};
+use super::record::{Found, Grave};
+use remora_arena::{ArenaFull, Journal, NewRecord, Slot, write_pending};
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_layout::table::OBJECT_STATE_BYTES;
+use remora_protocol::{Command, LoadStep};
+
+impl<J: Journal> Store<J> {
+    /// Takes a root record with an empty table for a key. Nothing leads to it yet.
+    pub(crate) fn new_parts(
+        &mut self,
+        named: (&[u8], KeyHash),
+        (of, kind): (Kind, Kind),
+        expires_at_ms: u64,
+        now: Now,
+    ) -> Result<Slot, ArenaFull> {
+        let root = self.new_root(named, of, OBJECT_STATE_BYTES, expires_at_ms, now)?;
+        let state = self.state_of(root).slot as usize * 2;
+        self.parts.begin(&mut self.owner, (root, state), kind, &self.options);
+        Ok(root)
+    }
+
+    /// Plans to set parts, each name once: writes them, and takes what overflow
+    /// buckets they may need. An error leaves no trace. The root record and
+    /// `keep`, if any, stay where they are.
+    pub(crate) fn plan_parts<'p>(
+        &mut self,
+        root: u32,
+        pairs: impl Iterator<Item = (&'p [u8], &'p [u8])>,
+        now: Now,
+    ) -> Result<PlannedParts, ArenaFull> {
+        let mut planned = PlannedParts::default();
+        let mut full = None;
+        for (name, value) in pairs {
+            let part = match self.write_part(root, (name, value), now) {
+                Ok(part) => part,
+                Err(error) => {
+                    full = Some(error);
+                    break;
+                }
+            };
+            let parts = self.parts.of(root);
+            let is_new = parts.place(&self.owner, name).is_none();
+            // Several new ones may meet in one bucket.
+            let may_overflow =
+                !planned.parts.is_empty() || parts.needs_overflow(&self.owner, part.hash);
+            planned.parts.push(part);
+            planned.added += is_new as u64;
+            if is_new && may_overflow {
+                match self.allocate(Room::Bucket, now) {
+                    Ok(spare) => planned.spares.push(spare),
+                    Err(error) => {
+                        full = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        self.shed_thinned(now);
+        let Some(full) = full else { return Ok(planned) };
+        self.drop_planned(planned, now);
+        Err(full)
+    }
+
+    /// Writes a pending part. An error leaves no trace.
+    fn write_part(
+        &mut self,
+        root: u32,
+        (name, value): (&[u8], &[u8]),
+        now: Now,
+    ) -> Result<NewPart, ArenaFull> {
+        let parts = self.parts.of(root);
+        let (kind, secret, hash) = (parts.kind, parts.secret, parts.hash(name));
+        // In place of an expiry, which parts have none of: where the root lies.
+        let (database, expires_at_ms) = (Database::ZERO, root.into());
+        let record = NewRecord { key: name, value, database, kind, expires_at_ms };
+        let slot = self.allocate(Room::Record { bytes: record.record_bytes() }, now)?;
+        let region = self.options.region;
+        write_pending(&mut self.owner, secret, region, slot, &record);
+        Ok(NewPart { hash, slot })
+    }
+
+    /// Gives back what was planned, and not published.
+    pub(crate) fn drop_planned(&mut self, planned: PlannedParts, now: Now) {
+        for slot in planned.parts.into_iter().map(|part| part.slot).chain(planned.spares) {
+            self.give_back(slot, now);
+        }
+    }
+
+    /// Lets planned parts be seen, in the place of those of the same names. To be
+    /// called in [`Store::commit`], and [`Store::settle_parts`] after it.
+    pub(crate) fn publish_parts(&mut self, root: u32, planned: &mut PlannedParts, now: Now) {
+        let mut dead_parts = Vec::new();
+        for part in &planned.parts {
+            let memory = (&mut self.owner, &self.slots);
+            dead_parts.extend(self.parts.put(memory, root, part, &mut planned.spares));
+        }
+        planned.parts.iter().for_each(|part| self.show(part.slot));
+        dead_parts.into_iter().for_each(|dead| self.release_part(dead, now));
+    }
+
+    /// After planned parts are published: gives back what they did not need, and
+    /// lets the table grow.
+    pub(crate) fn settle_parts(&mut self, root: u32, planned: PlannedParts, now: Now) {
+        for spare in planned.spares {
+            self.give_back(spare, now);
+        }
+        for _ in 0..planned.added {
+            self.grow_parts(root, now);
+        }
+        self.shed_thinned(now);
+    }
+
+    fn grow_parts(&mut self, root: u32, now: Now) {
+        if self.evictor.is_on()
+            && let Some(bytes) = self.parts.of(root).wants_run()
+            && let Some(run) = self.make_run(bytes, now)
+        {
+            self.slots.give_run(run, bytes);
+        }
+        self.parts.grow((&mut self.owner, &mut self.slots), root, now);
+    }
+
+    /// Takes parts out, each name once. To be called in [`Store::commit`].
+    pub(crate) fn remove_parts<'p>(
+        &mut self,
+        root: u32,
+        names: impl Iterator<Item = &'p [u8]>,
+        now: Now,
+    ) {
+        for name in names {
+            let memory = (&mut self.owner, &mut self.slots);
+            if let Some(dead) = self.parts.take_out(memory, root, name, now) {
+                self.release_part(dead, now);
+            }
+        }
+    }
+
+    /// Lets a key lead to an object whose root record and parts are made, in the
+    /// place of what stands there. An error takes all of it back.
+    pub(crate) fn enter_parts(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        (root, expires_at_ms): (Slot, u64),
+        entry: &Command<'_>,
+        now: Now,
+    ) -> Result<(), ArenaFull> {
+        // What was found before may have been moved meanwhile.
+        let found: Option<Found> = self.found(key, hash);
+        let entered = self.enter_root((key, hash), (root, expires_at_ms), found, entry.into(), now);
+        if entered.is_err() {
+            self.forget_parts(root.slot, now);
+        }
+        entered
+    }
+
+    /// Releases all parts of a root record that nothing has ever led to; the
+    /// record itself is not touched.
+    pub(crate) fn forget_parts(&mut self, root: u32, now: Now) {
+        // Bounded by what was just made.
+        while !self.release_parts(root, usize::MAX, now) {}
+    }
+
+    /// Releases up to so many parts of an object whose root record is dead. True
+    /// once there are none, and the table is gone, too.
+    pub(crate) fn release_parts(&mut self, root: u32, most: usize, now: Now) -> bool {
+        let memory = (&mut self.owner, &mut self.slots, &mut self.lag);
+        self.parts.release(memory, root, most, now)
+    }
+
+    /// Gives a load up, as a change of its own.
+    pub(crate) fn drop_load(&mut self, load: &Load) {
+        let entry = Command::Load { key: &load.key, load: load.number, step: LoadStep::Drop };
+        self.commit(load.hash.database(), &entry, |store| store.bury_load(load));
+    }
+
+    /// Gives up the loads of a database, or of all, whose keys are meant: a flush does.
+    pub(crate) fn bury_loads(&mut self, only: Option<Database>, is_meant: &dyn Fn(&[u8]) -> bool) {
+        let meant = self.moves.take_loads(only, is_meant);
+        meant.iter().for_each(|load| self.bury_load(load));
+    }
+
+    fn bury_load(&mut self, load: &Load) {
+        let dead = self.flip_dead(load.root.slot);
+        // No reader has ever met a part of it.
+        let grave = Grave { kind: load.kind, root: dead, lease_end_s: None };
+        self.graves.push_front(grave);
+    }
+}
