@@ -167,7 +167,7 @@ fn the_paper_s_searches_find_what_is_to_be_expected() {
 }
 
 /// To the server a client of the paper is a process (W5): it grants each a connection,
-/// beside that of whoever loads and that by which the workload is made.
+/// beside the loader's and the one by which the workload is made.
 #[test]
 fn clients_of_the_papers_schemes_have_a_connection_each() {
     let files = Files::new();

@@ -194,7 +194,7 @@ impl<'t> Modules<'t> {
 /// Collects what a module defines, uses and names.
 struct Reader<'m> {
     module: &'m mut Module,
-    /// Inside of an item, whose own items are nobody else's.
+    /// Inside of an item, whose own items no other item uses.
     is_body: bool,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Queue {
     gathered: Gathered,
     /// Replies that came while another one was waited for.
     arrived: VecDeque<(InFlight, Vec<u8>)>,
-    /// Unanswered writes. Of an abandoned one nobody knows whether it was
+    /// Unanswered writes. Of an abandoned one it is unknown whether it was
     /// executed, so it counts until its late reply has come.
     writes: u32,
     next_sequence: u16,

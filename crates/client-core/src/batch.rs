@@ -93,7 +93,7 @@ struct Planned {
 /// One walk under way.
 struct Walking<'k> {
     key: usize,
-    /// READs in vain before the walk.
+    /// READs without a result before the walk.
     tries: u32,
     step: InStep<Lookup<'k>>,
     /// Its table has grown: it waits for the header page.
@@ -411,7 +411,7 @@ fn batch_read(
 }
 
 /// Learns it, with the group's part of asking for `asks` keys: that is what
-/// reading in vain leads to.
+/// READs without a result lead to.
 fn learn_batch_read(
     core: &mut Core,
     read: &GroupRead,

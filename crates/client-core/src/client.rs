@@ -25,7 +25,7 @@ impl Client {
     /// for a connection over the transport that the options ask for.
     ///
     /// # Errors
-    /// Nobody listens there, the server refuses, the transport cannot be had,
+    /// There is no listener, the server refuses, the transport cannot be had,
     /// the memory that it passes is not acceptable, or shared pointers are
     /// asked for and not to be had.
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
@@ -125,7 +125,7 @@ impl Session {
     /// and [`Client::session`].
     ///
     /// # Errors
-    /// Nobody listens there, the server refuses, or the memory that it passes
+    /// There is no listener, the server refuses, or the memory that it passes
     /// is not acceptable.
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
         let session = Client::connect(address, options)?.session();

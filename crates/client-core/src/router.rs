@@ -1,4 +1,4 @@
-//! Routing: which route an operation takes, what it took, and what is told of it to an
+//! Routing: which route an operation takes, what it took, and what it reports to an
 //! application that wants to know.
 
 use crate::choose::{Chooser, Class, Decision, Explanation, Policy, Route, Spent, Why};

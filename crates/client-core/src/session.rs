@@ -462,7 +462,7 @@ impl Session {
     }
 
     /// Builds an empty tree, which is there, of many objects at once. They are
-    /// sent in parts; `progress` is told how many have been sent. Gives their
+    /// sent in parts; `progress` gets how many have been sent. Gives their
     /// number. It is built in many short steps, between which the shard serves
     /// others; they all see it once the last one is done.
     ///

@@ -46,7 +46,7 @@ pub fn lock_counted<'m, T>(mutex: &'m Mutex<T>, waits: &LockWaits) -> MutexGuard
     })
 }
 
-/// Locks, if nobody else holds the lock.
+/// Locks, if no other thread holds the lock.
 pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

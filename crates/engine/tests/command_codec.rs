@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use remora_geometry::{Refine, Shape};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
-use remora_layout::limits::MAX_VALUE_BYTES;
+use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_VALUE_BYTES};
+use remora_protocol::geo::{GeoCommand, Place, Places};
 use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, Status};
 use remora_protocol::tree::TreeCommand;
 use remora_protocol::{
@@ -223,4 +224,21 @@ fn every_operation_can_be_asked() {
         });
         assert_eq!(plain.map(|header| [header.of, header.op]), Some([of, op]));
     }
+}
+
+/// One command is one turn of its shard, also where a client sends it over rings.
+#[test]
+fn a_command_gives_no_more_members_than_a_turn_takes() {
+    let with = |members: usize| {
+        let mut list = Vec::new();
+        let place = Place { score: 1.0, distance: 0.0, member: b"m" };
+        (0..members).for_each(|_| Places::push(&mut list, &place));
+        let places = Places::parse(&list).unwrap();
+        let mut bytes = Vec::new();
+        let request = GeoCommand::Store { places }.request();
+        Command::Of { key: b"k", request }.encode_into(1, &mut bytes);
+        Command::decode(&bytes).err()
+    };
+    assert_eq!(with(MAX_COMMAND_MEMBERS), None);
+    assert_eq!(with(MAX_COMMAND_MEMBERS + 1), Some((Status::TooLarge, 1)));
 }

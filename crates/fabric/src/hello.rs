@@ -16,7 +16,7 @@ pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Why a session could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody listens there.
+    /// There is no listener.
     #[error("cannot reach a Remora server at {server}; is it running, and is this its address?")]
     Unreachable {
         /// Where.

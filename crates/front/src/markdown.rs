@@ -1,6 +1,7 @@
 //! `docs/commands.md`, made from the table.
 
 use crate::table::{CommandSpec, Group, TABLE};
+use remora_layout::database::DATABASES;
 use remora_layout::limits::{
     MAX_KEY_BYTES, MAX_VALUE_BYTES, RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_OUTPUT_BYTES,
     RESP_MAX_QUERY_BYTES,
@@ -86,6 +87,6 @@ for each key only:\n  two values of one such read need not have been current at 
 | A whole command | {RESP_MAX_QUERY_BYTES} bytes | the connection is closed |\n\
 | An inline command | {RESP_MAX_INLINE_BYTES} bytes | the connection is closed |\n\
 | Replies that wait to be read | {RESP_MAX_OUTPUT_BYTES} bytes | the connection is closed |\n\
-| Databases | 1 | `ERR DB index is out of range` |\n"
+| Databases | {DATABASES} | `ERR DB index is out of range` |\n"
     )
 }

@@ -392,14 +392,18 @@ impl<'a> Command<'a> {
     /// Whether clients may ask for it over rings. The others take as long as the shard is
     /// large, or are steps of what the server does.
     pub fn is_for_rings(&self) -> bool {
-        match self {
-            Self::Of { request, .. } => request.is_for_rings(),
-            Self::Digest { .. } | Self::RandomKey { .. } => false,
-            Self::Dump { .. } | Self::DumpPart { .. } | Self::EndDump { .. } => false,
-            Self::Restore { .. } | Self::DelDumped { .. } | Self::Load { .. } => false,
-            Self::Transfer { .. } => false,
-            _ => true,
-        }
+        !matches!(
+            self,
+            Self::Digest { .. }
+                | Self::RandomKey { .. }
+                | Self::Dump { .. }
+                | Self::DumpPart { .. }
+                | Self::EndDump { .. }
+                | Self::Restore { .. }
+                | Self::DelDumped { .. }
+                | Self::Load { .. }
+                | Self::Transfer { .. }
+        )
     }
 
     /// Whether the reply may bring a value.

@@ -39,7 +39,7 @@ impl Ticker {
         self.due.is_some()
     }
 
-    /// It wakes nobody any more.
+    /// Its ticks wake no thread any more.
     pub fn disarm(&mut self) {
         if self.due.is_some() && self.set(Duration::ZERO) {
             self.due = None;

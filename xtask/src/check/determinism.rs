@@ -30,8 +30,6 @@ const DRIVEN: &[&str] = &[
 const EXCEPT: &[&str] = &[
     // Measures the worlds of a command, from outside of them.
     "crates/sim/src/main.rs",
-    // Has the sockets; in a world a task stands in its place.
-    "crates/server/src/resp/thread.rs",
     // Counts virtual time from one Instant, as production's ring clients go by
     // Instants; only differences of them are looked at.
     "crates/sim/src/node/ring_clients.rs",
@@ -113,7 +111,6 @@ mod tests {
         assert_eq!(lines("crates/sim/src/world.rs", text), [1, 3]);
         assert!(lines("crates/server/src/server.rs", text).is_empty());
         assert_eq!(lines("crates/server/src/resp/read.rs", text), [1, 3]);
-        assert!(lines("crates/server/src/resp/thread.rs", text).is_empty());
         assert!(lines("crates/sim/src/main.rs", text).is_empty());
         let tests = "fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::time::Instant;\n}\n";
         assert!(lines("crates/engine/src/shard.rs", tests).is_empty());

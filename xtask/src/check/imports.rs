@@ -5,107 +5,35 @@ use crate::tree::Tree;
 use crate::violation::Violation;
 use toml::Table;
 
-/// Each room and the rooms below it that it may import.
-const ROOMS: &[(&str, &[&str])] = &[
+/// What a server and a client are made of, below both.
+const FOUNDATIONS: &[&str] =
+    &["engine", "protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"];
+
+/// Each room and the rooms below it that it may import, in lists.
+const ROOMS: &[(&str, &[&[&str]])] = &[
     ("layout", &[]),
-    ("geometry", &["layout"]),
-    ("osm", &["geometry", "layout"]),
-    ("log", &["layout"]),
-    ("protocol", &["geometry", "layout"]),
-    ("arena", &["layout"]),
+    ("geometry", &[&["layout"]]),
+    ("osm", &[&["geometry", "layout"]]),
+    ("log", &[&["layout"]]),
+    ("protocol", &[&["geometry", "layout"]]),
+    ("arena", &[&["layout"]]),
     ("verbs-sys", &[]),
-    ("fabric", &["verbs-sys", "arena", "layout"]),
-    ("ring", &["fabric", "arena", "layout"]),
-    ("walk", &["fabric", "arena", "layout"]),
-    ("index", &["walk", "arena", "layout"]),
-    ("engine", &["protocol", "log", "index", "walk", "geometry", "arena", "layout"]),
-    ("front", &["protocol", "geometry", "layout"]),
-    (
-        "server",
-        &[
-            "front", "engine", "protocol", "ring", "index", "walk", "geometry", "fabric", "arena",
-            "layout",
-        ],
-    ),
+    ("fabric", &[&["verbs-sys", "arena", "layout"]]),
+    ("ring", &[&["fabric", "arena", "layout"]]),
+    ("walk", &[&["fabric", "arena", "layout"]]),
+    ("index", &[&["walk", "arena", "layout"]]),
+    ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
+    ("front", &[&["protocol", "geometry", "layout"]]),
+    ("server", &[&["front"], FOUNDATIONS]),
     (
         "client-core",
-        &["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"],
+        &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
-    ("client", &["client-core", "protocol", "geometry", "layout"]),
-    (
-        "sim",
-        &[
-            "client-core",
-            "server",
-            "front",
-            "engine",
-            "protocol",
-            "log",
-            "ring",
-            "index",
-            "walk",
-            "geometry",
-            "fabric",
-            "arena",
-            "layout",
-        ],
-    ),
-    (
-        "command-line",
-        &[
-            "client-core",
-            "server",
-            "front",
-            "engine",
-            "protocol",
-            "ring",
-            "index",
-            "walk",
-            "geometry",
-            "fabric",
-            "arena",
-            "layout",
-        ],
-    ),
-    (
-        "bench",
-        &[
-            "command-line",
-            "client-core",
-            "server",
-            "front",
-            "engine",
-            "protocol",
-            "ring",
-            "index",
-            "walk",
-            "geometry",
-            "fabric",
-            "arena",
-            "layout",
-            "osm",
-        ],
-    ),
-    (
-        "remora",
-        &[
-            "bench",
-            "command-line",
-            "client-core",
-            "server",
-            "front",
-            "engine",
-            "protocol",
-            "ring",
-            "index",
-            "walk",
-            "geometry",
-            "fabric",
-            "arena",
-            "layout",
-            "osm",
-        ],
-    ),
+    ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
+    ("sim", &[&["client-core", "server", "front", "log"], FOUNDATIONS]),
+    ("command-line", &[&["client-core", "server", "front"], FOUNDATIONS]),
+    ("bench", &[&["command-line", "client-core", "server", "front", "osm"], FOUNDATIONS]),
+    ("remora", &[&["bench", "command-line", "client-core", "server", "front", "osm"], FOUNDATIONS]),
 ];
 
 /// Tables of a manifest that name dependencies. Tests inside a room keep to
@@ -144,7 +72,7 @@ fn check_manifest(
         return;
     };
     for import in imports(manifest) {
-        if import == room || allowed.contains(&import.as_str()) {
+        if import == room || allowed.iter().any(|list| list.contains(&import.as_str())) {
             continue;
         }
         let line = text.lines().position(|line| line.contains(&import)).map_or(0, |at| at + 1);
@@ -242,7 +170,7 @@ mod tests {
     #[test]
     fn the_table_itself_has_no_cycle() {
         for (at, (room, allowed)) in ROOMS.iter().enumerate() {
-            for import in *allowed {
+            for import in allowed.iter().copied().flatten() {
                 let below = ROOMS.iter().position(|(known, _)| known == import);
                 assert!(below.is_some_and(|below| below < at), "{room} imports {import}");
             }

@@ -1,5 +1,5 @@
 //! A file that can be read in one sitting: a concept that needs a thousand lines
-//! has them, and more are refused. What a tool writes nobody reads: it says so
+//! has them, and more are refused. A file that a tool writes is not read by people: it says so
 //! near its head. How long a function may be is clippy's to say (`clippy.toml`).
 
 use crate::tree::Tree;

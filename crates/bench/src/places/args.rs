@@ -20,7 +20,7 @@ const DEFAULT_OPS: usize = 10_000;
 const DEFAULT_SCALE: Scale = Scale::Uniform(1e-5);
 /// Objects of a run: twenty times those of the paper's largest tree (W7).
 const MAX_RECORDS: usize = 1_000_000_000;
-/// A cache of inner nodes where nobody names its size.
+/// Bytes of a cache of inner nodes without `--cache-bytes`.
 const DEFAULT_CACHE_BYTES: usize = 1 << 20;
 /// Largest cache of inner nodes, for each client.
 const MAX_CACHE_BYTES: usize = 1 << 30;

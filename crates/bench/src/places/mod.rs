@@ -225,7 +225,7 @@ impl Bench<'_> {
         let transport = match args.search_options().path {
             PlacesPath::Resp => TransportReport::by("tcp"),
             PlacesPath::Ask | PlacesPath::Read | PlacesPath::Choose => {
-                // That of whoever loaded has no part in it.
+                // The loader's connection does not count.
                 let connections = match args.search_options().connections {
                     Connections::Shared => 1,
                     Connections::Own => args.clients,

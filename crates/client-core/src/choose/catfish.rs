@@ -23,7 +23,7 @@ pub fn last_heartbeat(_before_ppm: u32, told_ppm: u32) -> u32 {
 }
 
 /// Another prediction: the mean of the heartbeats, each with half the weight of the one
-/// that follows it. A single busy interval sends nobody away.
+/// that follows it. A single busy interval does not begin a run of READs.
 pub fn mean_of_heartbeats(before_ppm: u32, told_ppm: u32) -> u32 {
     before_ppm.midpoint(told_ppm)
 }

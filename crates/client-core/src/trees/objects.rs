@@ -46,7 +46,7 @@ impl TreeSearcher {
     }
 
     /// Builds an empty tree, which is there, of many objects at once. They are
-    /// sent in parts; `progress` is told how many have been sent. Gives their
+    /// sent in parts; `progress` gets how many have been sent. Gives their
     /// number. It is built in many short steps, between which the shard serves
     /// others; they all see it once the last one is done.
     ///
@@ -62,7 +62,7 @@ impl TreeSearcher {
     ) -> Result<u64, Error> {
         let mut list = Vec::with_capacity(STAGE_OBJECTS * ENTRY_BYTES);
         let mut sent = 0;
-        // Nobody else's: the connection's number, the session's, the request's.
+        // Unique: the connection's number, the session's, the request's.
         let session =
             core.asker.endpoint.connection.number << 32 | (core.asker.endpoint.number as u64) << 16;
         let load = session | core.asker.next_ticket & 0xffff;

@@ -34,7 +34,7 @@ use remora_walk::{End, Walk};
 pub(super) struct Walked {
     /// Nodes examined.
     pub nodes: u64,
-    /// READs in vain, and times that it began again.
+    /// READs without a result, and times that it began again.
     pub retries: u32,
 }
 
@@ -287,7 +287,7 @@ fn await_admission<'a>(
     if !endpoint.connection.sleeps_by_link_alone() {
         return Ok(admission.enter());
     }
-    // Nobody but the link knows how to sleep there.
+    // Only the link knows how to sleep there.
     loop {
         if let Some(walk) = admission.try_enter() {
             return Ok(walk);

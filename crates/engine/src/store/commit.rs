@@ -24,6 +24,9 @@ use remora_protocol::message::form;
 use remora_protocol::{Command, Condition, Expiry};
 use zerocopy::IntoBytes;
 
+/// Room for an entry's value that is kept between changes; a longer one is given back.
+const KEPT_ENTRY_BYTES: usize = 64 << 10;
+
 /// What one change is in the log.
 pub(crate) enum Entry<'a> {
     /// This operation.
@@ -70,9 +73,7 @@ impl<J: Journal> Store<J> {
         let sequence = if self.is_applying {
             pass(&mut self.log)
         } else {
-            let (mut header, key, value) = command.encode(0, &mut self.entry_scratch);
-            header.form = form::within(database);
-            self.log.append([header.as_bytes(), key, value]).sequence
+            append(&mut self.log, &mut self.entry_scratch, (database, command))
         };
         self.lag.note(sequence, (database, command), self.options.hash_seed);
         publish(self)
@@ -118,6 +119,22 @@ impl<J: Journal> Store<J> {
     pub(crate) fn set_durable(&mut self, sequence: u64) {
         self.lag.set_durable(&mut self.owner, sequence, self.log.last_sequence());
     }
+}
+
+/// Appends an entry to the log, and gives its sequence. `scratch` is for its value.
+#[inline]
+fn append(
+    log: &mut Log,
+    scratch: &mut Vec<u8>,
+    (database, command): (Database, &Command<'_>),
+) -> u64 {
+    let (mut header, key, value) = command.encode(0, scratch);
+    header.form = form::within(database);
+    let sequence = log.append([header.as_bytes(), key, value]).sequence;
+    if scratch.capacity() > KEPT_ENTRY_BYTES {
+        *scratch = Vec::new();
+    }
+    sequence
 }
 
 /// Counts an entry that is applied: it stands in the log that it came from.

@@ -1,4 +1,4 @@
-//! What the eviction policy is told, and what objects weigh.
+//! What the eviction policy learns, and what objects weigh.
 //!
 //! What it keeps true: the policy knows exactly the records that the table leads to,
 //! an object of parts as its root record, with the bytes of all that it has.

@@ -1,4 +1,4 @@
-//! What a shard is told at its start.
+//! A shard's options at its start.
 
 use crate::evict::Eviction;
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
@@ -15,7 +15,7 @@ pub enum Durability {
     Told,
 }
 
-/// What a shard is told at its start.
+/// A shard's options at its start.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardOptions {
     /// Region id of its arena.

@@ -6,7 +6,7 @@ use remora_layout::database::{DATABASES, Database};
 /// Keys of one database in a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeyCounts {
-    /// Keys, expired ones that nobody has met yet included.
+    /// Keys, expired ones that no operation has met yet included.
     pub keys: u64,
     /// Those with an expiry.
     pub expiring: u64,
@@ -15,7 +15,7 @@ pub struct KeyCounts {
 /// Counts of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ShardStats {
-    /// Keys, expired ones that nobody has met yet included.
+    /// Keys, expired ones that no operation has met yet included.
     pub keys: u64,
     /// Keys with an expiry.
     pub expiring: u64,

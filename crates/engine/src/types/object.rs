@@ -138,7 +138,7 @@ pub(crate) trait Type<J: Journal>: Send {
     fn tidy(&self, _found: &mut Vec<u8>) {}
 
     /// Leaves the first `most` of all the parts that a long read has found; false
-    /// if there were fewer, or if nobody limits such a read.
+    /// if there were fewer, or if no caller limits such a read.
     fn cut(&self, _found: &mut Vec<u8>, _most: usize) -> bool {
         false
     }

@@ -68,7 +68,7 @@ impl Events {
         lock(&self.broken).retain(|(number, _)| *number != queue_pair);
     }
 
-    /// Whether nobody has looked for a while. Costs a few nanoseconds.
+    /// Whether the last look is a while ago. Costs a few nanoseconds.
     #[inline]
     pub fn is_due(&self) -> bool {
         now_s() > self.looked_s.load(Ordering::Relaxed)

@@ -153,7 +153,7 @@ impl Context {
         unsafe { self.events.take(self.library, self.raw, &self.name) };
     }
 
-    /// The same, if nobody has for a while. Costs a few nanoseconds if not.
+    /// The same, if the last look is a while ago. Costs a few nanoseconds if not.
     pub(super) fn look_now_and_then(&self) {
         if self.events.is_due() {
             self.look();

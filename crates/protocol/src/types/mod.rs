@@ -2,8 +2,8 @@
 //! list below.
 //!
 //! What it keeps true: each type has 256 numbers of its own; an operation is decoded
-//! once, where it comes from a message, and is encoded where it goes into one. Who
-//! executes it gets it typed.
+//! once, where it comes from a message, and is encoded where it goes into one. The type
+//! that executes it gets it typed.
 
 pub mod geo;
 pub mod hash;
@@ -31,8 +31,6 @@ pub trait Operation<'a>: Copy {
     const KIND: Kind;
     /// How many operations it has: their numbers are below.
     const COUNT: u8;
-    /// Whether they may be asked over rings; else they are for RESP.
-    const OVER_RINGS: bool = true;
 
     /// The operation of a message.
     ///
@@ -139,13 +137,6 @@ macro_rules! types {
             pub fn is_long(&self) -> bool {
                 match self {
                     $(Self::$type(command) => command.is_long(),)*
-                }
-            }
-
-            /// Whether it may be asked over rings.
-            pub fn is_for_rings(&self) -> bool {
-                match self {
-                    $(Self::$type(_) => <$command>::OVER_RINGS,)*
                 }
             }
         }

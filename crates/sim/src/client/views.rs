@@ -12,6 +12,6 @@ pub(super) struct Views {
     pub trees: BTreeMap<u32, OpenTree>,
     /// The same of hashes.
     pub hashes: BTreeMap<HashName, OpenHash>,
-    /// Changes of which nobody has learnt what came of them.
+    /// Changes whose outcome no client has learnt.
     pub unknown: Vec<Act>,
 }

@@ -26,7 +26,7 @@ pub(super) struct Granting<'l> {
     pub shards: &'l [Shard<SimJournal>],
     /// One for each shard.
     pub journals: &'l [SimJournal],
-    /// What each shard is told.
+    /// What each shard gets.
     pub options: &'l ShardOptions,
     /// The pointers that clients share.
     pub pointers: &'l Option<(Words, u64)>,

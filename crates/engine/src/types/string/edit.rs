@@ -108,7 +108,7 @@ pub(crate) fn set_bit<'s, J: Journal>(
     change(store, Change { key, hash, found, edit, written, entry, number }, now)
 }
 
-/// The record of a key that is read, as the eviction policy is told.
+/// The record of a key that is read; the eviction policy counts the read.
 fn asked_for<J: Journal>(
     store: &mut Store<J>,
     on: On<'_>,

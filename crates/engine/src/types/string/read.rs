@@ -36,7 +36,7 @@ pub(crate) fn answer<'s, J: Journal>(
     store.stats.hits += 1;
     store.evictor.note_touched(found);
     if store.ask_only.holds(found.slot.slot) {
-        // No pointer: whoever followed it would have to ask.
+        // No pointer: a reader that followed it would have to ask.
         let value = Some(record_value(&store.owner, found.slot.slot));
         return Reply { value, ..Reply::status(Status::Ok) };
     }

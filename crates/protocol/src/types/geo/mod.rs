@@ -24,7 +24,7 @@ use super::{Encoded, Operation, Request};
 use crate::command::Condition;
 use crate::message::Status;
 use remora_layout::kind::Kind;
-use remora_layout::limits::MAX_MEMBER_BYTES;
+use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
 
 /// One member in a list.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -284,7 +284,14 @@ impl<'a> Operation<'a> for GeoCommand<'a> {
         if argument != 0 {
             return Err(Status::Malformed);
         }
-        let places = || Places::parse(value).ok_or(Status::Malformed);
+        // One command is one turn of its shard.
+        let places = || {
+            let places = Places::parse(value).ok_or(Status::Malformed)?;
+            match places.iter().nth(MAX_COMMAND_MEMBERS) {
+                Some(_) => Err(Status::TooLarge),
+                None => Ok(places),
+            }
+        };
         let condition = match flags & !TELL_CHANGED {
             0 => Condition::Always,
             1 => Condition::IfAbsent,
