@@ -21,7 +21,7 @@ const ROOMS: &[&str] = &[
     "index",
     "protocol",
     "engine",
-    "front",
+    "resp",
     "server",
     "client-core",
 ];
@@ -36,7 +36,7 @@ const KINDS: &str = "crates/layout/src/kind.rs";
 const REGISTRIES: &[&str] = &[
     "crates/protocol/src/types/mod.rs",
     "crates/engine/src/types/mod.rs",
-    "crates/front/src/types/mod.rs",
+    "crates/resp/src/types/mod.rs",
 ];
 /// Every shard begins with them: what concerns any key may name them.
 const STRINGS: &str = "string";
@@ -62,9 +62,9 @@ const MORE: &[More] = &[
         words: &[],
         places: &[
             "crates/engine/src/geo_read.rs",
-            "crates/front/src/request/geo",
-            "crates/front/src/table/geo_entries.rs",
-            "crates/front/src/geo_reply.rs",
+            "crates/resp/src/request/geo",
+            "crates/resp/src/table/geo_entries.rs",
+            "crates/resp/src/geo_reply.rs",
             "crates/server/src/resp/geo",
         ],
     },
@@ -76,9 +76,9 @@ const MORE: &[More] = &[
             "crates/layout/src/tree.rs",
             "crates/layout/src/node.rs",
             "crates/layout/src/object.rs",
-            "crates/front/src/request/trees.rs",
-            "crates/front/src/table/tree_entries.rs",
-            "crates/front/src/tree_reply.rs",
+            "crates/resp/src/request/trees.rs",
+            "crates/resp/src/table/tree_entries.rs",
+            "crates/resp/src/tree_reply.rs",
             "crates/server/src/resp/trees",
             "crates/client-core/src/trees",
         ],
@@ -111,11 +111,11 @@ const EXCEPT: &[Except] = &[
         "their counts in INFO are fields of ShardStats",
     ),
     except("crates/server/src/resp/info.rs", BOTH, "writes these counts"),
-    except("crates/front/src/error.rs", BOTH, "their errors have texts of their own"),
-    except("crates/front/src/request/mod.rs", BOTH, "requests and forms of replies of their own"),
-    except("crates/front/src/table/mod.rs", BOTH, "lists their tables of commands and chapters"),
-    except("crates/front/src/table/entries.rs", BOTH, "names the parsers of their commands"),
-    except("crates/front/src/table/arguments.rs", TREES, "the arguments of their commands"),
+    except("crates/resp/src/error.rs", BOTH, "their errors have texts of their own"),
+    except("crates/resp/src/request/mod.rs", BOTH, "requests and forms of replies of their own"),
+    except("crates/resp/src/table/mod.rs", BOTH, "lists their tables of commands and chapters"),
+    except("crates/resp/src/table/entries.rs", BOTH, "names the parsers of their commands"),
+    except("crates/resp/src/table/arguments.rs", TREES, "the arguments of their commands"),
     except("crates/server/src/resp/mod.rs", BOTH, "lists the modules"),
     except("crates/server/src/resp/execute.rs", BOTH, "hands their requests to their modules"),
     except("crates/server/src/resp/pending.rs", BOTH, "writes their replies"),
@@ -131,7 +131,7 @@ const EXCEPT: &[Except] = &[
     ),
     except("crates/engine/src/types/geo/", TREES, "members lie in a tree (decision 0025)"),
     except("crates/engine/src/geo_read.rs", TREES, "searches the tree of a GEO key"),
-    except("crates/front/src/request/geo.rs", TREES, "shares a limit with the parsers of trees"),
+    except("crates/resp/src/request/geo.rs", TREES, "shares a limit with the parsers of trees"),
     except("crates/server/src/resp/geo.rs", TREES, "reads the tree of a GEO key, as trees.rs does"),
     except("crates/server/src/resp/trees.rs", GEO, "reads the tree of a GEO key, too"),
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
@@ -205,7 +205,7 @@ fn named(tree: &Tree, folder: &str) -> Named {
     let more = MORE.iter().find(|more| more.folder == folder);
     let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
     let mut own = vec![format!("{FOLDERS}{folder}/")];
-    for room in ["protocol/src/types", "front/src/types", "index/src", "client-core/src"] {
+    for room in ["protocol/src/types", "resp/src/types", "index/src", "client-core/src"] {
         // Nothing but a type's file has its name, or lies in a folder of that name.
         let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
         if !is_taken {
@@ -389,7 +389,7 @@ mod tests {
         let text = "Kind::BOUNDED;\nCounterCommand::Get\nuse types::bcount::X;\nBcountReply\nfn other() {}";
         assert_eq!(lines("crates/engine/src/keys/scan.rs", text), [1, 2, 3, 4]);
         for own in
-            ["engine/src/types/bcount/x", "front/src/types/bcount", "client-core/src/bcount/x"]
+            ["engine/src/types/bcount/x", "resp/src/types/bcount", "client-core/src/bcount/x"]
         {
             assert!(lines(&format!("crates/{own}.rs"), text).is_empty(), "{own}");
         }

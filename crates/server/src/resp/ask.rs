@@ -10,10 +10,10 @@ use super::unanswered::{Asked, What, group};
 use crate::jobs::{Job, Order, OwnedReply, Token};
 use crate::large_jobs::{Here, is_one_step};
 use remora_engine::STREAM_CLASS;
-use remora_front::request::{self, Render};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
 use remora_protocol::{Command, Pairs};
+use remora_resp::request::{self, Render};
 
 /// Room for an encoded command with a key and a value of usual lengths; others grow.
 const COMMAND_BYTES: usize = 128;

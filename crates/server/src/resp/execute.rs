@@ -10,13 +10,13 @@ use super::many_keys::Answers;
 use super::trees::TreePlaces;
 use crate::key_batch::KeyCommand;
 use crate::thread_counts::ThreadCounts;
-use remora_front::request;
-use remora_front::request::{Render, Request};
-use remora_front::resp::{Args, Made};
 use remora_index::hash::TableRef;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_protocol::Command;
+use remora_resp::request;
+use remora_resp::request::{Render, Request};
+use remora_resp::wire::{Args, Made};
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
 /// hold up the others.

@@ -15,8 +15,6 @@ use crate::jobs::{OwnedReply, Token};
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_engine::moving::Place;
 use remora_engine::storing::{Parts, Storing};
-use remora_front::geo_reply;
-use remora_front::request::{GeoForm, GeoRender, GeoRequest, Render};
 use remora_layout::database::{DATABASES, Database};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, STREAM_BYTES};
@@ -25,6 +23,8 @@ use remora_layout::tree::RootPlace;
 use remora_protocol::Command;
 use remora_protocol::geo::{GeoCommand, Places};
 use remora_protocol::message::Status;
+use remora_resp::geo_reply;
+use remora_resp::request::{GeoForm, GeoRender, GeoRequest, Render};
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
 

@@ -9,8 +9,6 @@ use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
 use crate::jobs::OwnedReply;
-use remora_front::object_reply::{self, ObjectReply};
-use remora_front::request::Render;
 use remora_index::hash::{ObjectRef, find_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -20,6 +18,8 @@ use remora_layout::record::ROOT_WORDS_BYTES;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Request};
+use remora_resp::object_reply::{self, ObjectReply};
+use remora_resp::request::Render;
 use remora_walk::local::{self, Unwatched};
 use remora_walk::{End, Memory};
 

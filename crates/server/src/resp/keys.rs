@@ -12,14 +12,14 @@ use super::pending::Waiting;
 use crate::jobs::{Job, OwnedReply, Token};
 use remora_engine::moving::{self, How, Moving, Place};
 use remora_engine::storing::Storing;
-use remora_front::CommandError;
-use remora_front::request::{KeyFilter, Render, Transfer};
-use remora_front::resp::encode;
 use remora_layout::database::Database;
 use remora_layout::hash::mix;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, ScannedKeys};
+use remora_resp::CommandError;
+use remora_resp::request::{KeyFilter, Render, Transfer};
+use remora_resp::wire::encode;
 use std::collections::BTreeMap;
 
 /// Keys of one step of KEYS.

@@ -20,14 +20,14 @@ use crate::jobs::{Job, Order, OwnedReply};
 use crate::key_batch::{Each, KeyBatch, KeyCommand, KeyReplies, REPLY_HEAD_BYTES, WantedBytes};
 use crate::large_jobs::Here;
 use remora_engine::STREAM_CLASS;
-use remora_front::request::{Keys, Render};
-use remora_front::resp::{Args, Protocol};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     MAX_SHARDS, RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES, RESP_REQUESTS_AHEAD, STREAM_BYTES,
 };
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
+use remora_resp::request::{Keys, Render};
+use remora_resp::wire::{Args, Protocol};
 
 /// Memory for what keys were answered at once that is kept between requests.
 const KEEP_REPLY_BYTES: usize = 256 << 10;

@@ -4,9 +4,9 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::info;
-use remora_front::request::{ClientAttribute, Hello, Request};
-use remora_front::resp::encode;
-use remora_front::{CommandError, reply, table};
+use remora_resp::request::{ClientAttribute, Hello, Request};
+use remora_resp::wire::encode;
+use remora_resp::{CommandError, reply, table};
 
 impl<H: Host> Executor<H> {
     /// What the session answers itself.

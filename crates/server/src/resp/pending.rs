@@ -5,18 +5,18 @@ use super::unanswered::Asked;
 use crate::jobs::{OwnedReply, Token};
 use crate::key_batch::KeyReply;
 use remora_engine::Digest;
-use remora_front::CommandError;
-use remora_front::error::status_error;
-use remora_front::geo_reply::{self, FoundReply};
-use remora_front::object_reply::{self, ItemsReply, ObjectReply, Shape};
-use remora_front::request::{GeoRender, Render};
-use remora_front::resp::{Protocol, encode};
-use remora_front::tree_reply::{self, ObjectsReply};
 use remora_layout::kind::Kind;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_protocol::Reply;
 use remora_protocol::ScannedKeys;
 use remora_protocol::message::Status;
+use remora_resp::CommandError;
+use remora_resp::error::status_error;
+use remora_resp::geo_reply::{self, FoundReply};
+use remora_resp::object_reply::{self, ItemsReply, ObjectReply, Shape};
+use remora_resp::request::{GeoRender, Render};
+use remora_resp::tree_reply::{self, ObjectsReply};
+use remora_resp::wire::{Protocol, encode};
 use smallvec::{SmallVec, smallvec};
 
 /// One request's place in the order of replies.

@@ -4,13 +4,13 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use remora_engine::string_edit::{BitPlace, range};
-use remora_front::request::Render;
-use remora_front::resp::encode;
 use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::plant::{Plant, planted};
 use remora_protocol::Command;
+use remora_resp::request::Render;
+use remora_resp::wire::encode;
 
 /// What an optimistic read found.
 pub(super) enum Read {

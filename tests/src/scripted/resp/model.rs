@@ -1,10 +1,10 @@
 //! A map that foretells the replies to the plain commands. What depends on
 //! time it does not foretell, nor what it knows of a key that ever expires.
 
-use remora_front::request::{Render, Request};
-use remora_front::{Args, Made, Protocol, Value, request};
 use remora_layout::database::Database;
 use remora_protocol::{Command, Condition, Expiry};
+use remora_resp::request::{Render, Request};
+use remora_resp::{Args, Made, Protocol, Value, request};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Strings by their keys.

@@ -7,9 +7,9 @@ use crate::resp::many_keys::ManyKeys;
 use crate::resp::pending::{
     Part, Pending, Piece, Waiting, Writing, is_long, long_reply, write_reply,
 };
-use remora_front::resp::Protocol;
 use remora_layout::limits::{RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES};
 use remora_protocol::message::Status;
+use remora_resp::wire::Protocol;
 use smallvec::SmallVec;
 
 impl Connection {
