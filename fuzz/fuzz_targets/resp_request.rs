@@ -54,7 +54,7 @@ fn answer(args: &Args, bytes: &[u8]) {
         }
         Ok(Request::ConfigGet(patterns)) => {
             let parameters = [("maxmemory", "1"), ("port", "6379")];
-            remora_resp::reply::config_get(&mut reply, Protocol::Resp2, &patterns, &parameters);
+            remora_resp::commands::server::write_config(&mut reply, Protocol::Resp2, &patterns, &parameters);
         }
         Ok(Request::MSet(pairs)) => assert!(pairs.len() == pairs.count()),
         Ok(Request::Del(keys) | Request::Exists(keys) | Request::MGet(keys)) => {

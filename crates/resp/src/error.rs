@@ -1,6 +1,6 @@
 //! Errors of commands, in the words of Redis 7: clients match on them.
 
-use crate::request::{GeoError, MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
+use crate::limits::{MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
 use crate::wire::{Words, encode};
 use remora_layout::limits::{
     MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
@@ -95,9 +95,6 @@ pub enum CommandError {
     /// COPY or MOVE of a key to itself.
     #[error("ERR source and destination objects are the same")]
     SameObject,
-    /// RENAME of a key that is not there.
-    #[error("ERR no such key")]
-    NoSuchKey,
     /// No such database.
     #[error("ERR DB index is out of range")]
     DatabaseIndex,
@@ -135,13 +132,6 @@ pub enum CommandError {
     /// COMMAND INFO or DOCS with too many names.
     #[error("ERR more than {MAX_COMMAND_NAMES} command names")]
     TooManyNames,
-    /// OBJECT FREQ of a key whose touches are not counted.
-    #[error(
-        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
-         that when switching between policies at runtime LRU and LFU data will take some time to \
-         adjust."
-    )]
-    NotCounted,
     /// CONFIG GET with too many patterns.
     #[error("ERR more than {MAX_CONFIG_PATTERNS} patterns")]
     TooManyPatterns,
@@ -179,9 +169,6 @@ pub enum CommandError {
         /// The most.
         to: i64,
     },
-    /// RTREE.CREATE with a kind that is none.
-    #[error("ERR KIND is not rstar, guttman or hilbert")]
-    TreeKind,
     /// An object's data above [`MAX_OBJECT_BYTES`].
     #[error("ERR DATA is longer than {MAX_OBJECT_BYTES} bytes")]
     DataTooLong,
@@ -194,12 +181,9 @@ pub enum CommandError {
     /// More than [`MAX_COMMAND_ITEMS`] names and values.
     #[error("ERR more than {MAX_COMMAND_ITEMS} names and values in one command: use several")]
     TooManyItems,
-    /// A GEO command that makes no sense.
-    #[error(transparent)]
-    Geo(#[from] GeoError),
-    /// For shards' replies: RTREE.CREATE of a tree that there is.
-    #[error("ERR a tree of that name exists")]
-    TreeExists,
+    /// An error of which the command's own file has the text.
+    #[error("{0}")]
+    Own(Cow<'static, str>),
 }
 
 impl CommandError {

@@ -1,6 +1,7 @@
 //! `docs/commands.md`, made from the table.
 
-use crate::table::{CommandSpec, Group, TABLE};
+use crate::spec::CommandSpec;
+use crate::table::{TABLE, groups};
 use remora_layout::limits::{
     MAX_KEY_BYTES, MAX_VALUE_BYTES, RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_OUTPUT_BYTES,
     RESP_MAX_QUERY_BYTES,
@@ -17,7 +18,7 @@ pub fn commands() -> String {
         let cost = spec.complexity.split(" where ").next().unwrap_or(spec.complexity);
         line(&mut page, format_args!("| [{title}](#{anchor}) | {} | {cost} |", spec.summary));
     }
-    for group in Group::all() {
+    for group in groups() {
         let heading = group.heading;
         line(&mut page, format_args!("\n## {heading}"));
         for spec in leaves().filter(|spec| spec.group == group) {

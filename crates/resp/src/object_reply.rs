@@ -1,64 +1,17 @@
-//! Replies to operations on objects, from what shards answer: a form for each,
-//! which the type's own file names.
+//! Replies to commands of one key, from what its shard answers, in the shapes that
+//! several types share.
 
 use crate::error::status_error;
+use crate::form::{ListForm, ObjectReply, Part, Shape};
 use crate::wire::{Protocol, encode};
 use remora_protocol::Items;
-use remora_protocol::message::Status;
 
 /// Bytes of items that are written in one piece.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How the reply to an operation is made.
-#[derive(PartialEq, Eq, Debug)]
-pub struct ObjectReply {
-    /// The command's name, in lower case.
-    pub command: &'static str,
-    /// What it looks like.
-    pub shape: Shape,
-    /// Errors whose text is the command's own.
-    pub errors: &'static [(Status, &'static str)],
-}
-
-/// What a reply looks like.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
-    /// OK.
-    Ok,
-    /// The number.
-    Number,
-    /// The value, or null.
-    Value,
-    /// The only item of the value, which is a list of them, or null without any.
-    OneItem,
-    /// The value, which is a list of items ([`Items`]).
-    List(ListForm),
-    /// As [`ListForm::Cursor`] at the end of an empty list if the number is 0, else
-    /// this error.
-    ErrorUnlessEmpty(&'static str),
-}
-
-/// The form of a list in a reply. The shard's number is that of the items, but in
-/// [`ListForm::Cursor`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ListForm {
-    /// An array of items; null where one is not there.
-    Array,
-    /// Names and values: a map, in RESP2 a flat array.
-    Map,
-    /// Names and values: an array of arrays, in RESP2 a flat one.
-    Pairs,
-    /// The number, as text, and an array of the items.
-    Cursor,
-}
-
 /// Appends a reply that is not written piece by piece.
-pub fn write(
-    out: &mut Vec<u8>,
-    protocol: Protocol,
-    form: &ObjectReply,
-    (status, number, value): (Status, i64, Option<&[u8]>),
-) {
+pub(crate) fn write(out: &mut Vec<u8>, protocol: Protocol, form: &ObjectReply, part: Part<'_>) {
+    let Part { status, number, value } = part;
     let own = form.errors.iter().find(|(own, _)| *own == status).map(|(_, text)| *text);
     if let Some(text) = own {
         return encode::error(out, text);
@@ -78,6 +31,7 @@ pub fn write(
         Shape::ErrorUnlessEmpty(_) => {
             ItemsReply::new(Vec::new(), 0, ListForm::Cursor).write_piece(out, protocol);
         }
+        Shape::Own(write) => write(out, protocol, part),
         Shape::List(list) => {
             let mut reply = ItemsReply::new(value.unwrap_or_default().to_vec(), number, list);
             while !reply.write_piece(out, protocol) {}
@@ -157,15 +111,15 @@ impl ItemsReply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_protocol::message::Status;
 
     #[test]
     fn the_only_item_of_a_list_or_null() {
-        static FORM: ObjectReply =
-            ObjectReply { command: "hrandfield", shape: Shape::OneItem, errors: &[] };
+        static FORM: ObjectReply = ObjectReply::new("hrandfield", Shape::OneItem);
         let mut list = Vec::new();
         for expected in ["$-1\r\n", "$4\r\nname\r\n"] {
             let mut out = Vec::new();
-            write(&mut out, Protocol::Resp2, &FORM, (Status::Ok, 1, Some(&list)));
+            write(&mut out, Protocol::Resp2, &FORM, (Status::Ok, 1, Some(&list[..])).into());
             assert_eq!(out, expected.as_bytes());
             Items::push(&mut list, b"name");
         }

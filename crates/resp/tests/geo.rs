@@ -4,8 +4,8 @@
 use remora_layout::limits::MAX_MEMBER_BYTES;
 use remora_protocol::geo::{GeoCommand, Place, Places};
 use remora_protocol::geo::{Position, Shape};
-use remora_resp::geo_reply::{FoundReply, stored};
-use remora_resp::request::{GeoForm, GeoRender, Order, Render, Stored};
+use remora_resp::commands::geo::{FoundReply, stored};
+use remora_resp::form::{GeoForm, Order, ReplyForm, Stored};
 use remora_resp::wire::encode;
 use remora_resp::{Args, CommandError, Made, Parsed, Protocol, Request, parse, request};
 
@@ -35,23 +35,26 @@ fn errors_are_told() {
     }
     // What is wrong with a search is told once the key's kind is known.
     with(&split("GEOSEARCH k FROMLONLAT 1 2 BYRADIUS -1 km"), |found| {
-        let Ok(Request::Geo(found)) = found else { panic!("{found:?}") };
-        let Render::Geo(GeoRender::Refused(error)) = found.render else { panic!("{found:?}") };
+        let Ok(Request::Object { request, form: ReplyForm::GeoRefused(error), .. }) = found else {
+            panic!("{found:?}")
+        };
         assert_eq!(error.to_string(), "ERR radius cannot be negative");
-        assert!(matches!(found.command(), GeoCommand::Scores { places } if places.is_empty()));
+        let asked = GeoCommand::of(request);
+        assert!(matches!(asked, GeoCommand::Scores { places } if places.is_empty()));
     });
 }
 
 #[test]
 fn a_search_is_understood() {
     with(&split("geosearchstore to from frommember m bybox 2 3 km desc count 7 any"), |found| {
-        let Ok(Request::Geo(found)) = found else { panic!("{found:?}") };
-        assert_eq!((found.key, found.store_to), (&b"from"[..], Some(&b"to"[..])));
-        let GeoCommand::Search { query } = found.command() else { panic!("no search") };
+        let Ok(Request::Store { key: b"from", request, form, to: b"to" }) = found else {
+            panic!("{found:?}")
+        };
+        let GeoCommand::Search { query } = GeoCommand::of(request) else { panic!("no search") };
         let search = query.search();
         assert_eq!(search.shape, Shape::Box { width: 2000.0, height: 3000.0 });
         assert_eq!(search.enough, 7);
-        let Render::Geo(GeoRender::Found(form)) = found.render else { panic!("{found:?}") };
+        let ReplyForm::GeoFound(form) = form else { panic!("{form:?}") };
         assert_eq!((form.order, form.most), (Some(Order::Farthest), 7));
         assert_eq!((form.unit, form.stored), (1000.0, Some(Stored::Score)));
     });

@@ -1,6 +1,7 @@
 //! What holds for every entry of the table, and for the page made from it.
 
-use remora_resp::table::{Argument, CommandSpec, Flag, Kind, TABLE, all};
+use remora_resp::spec::{Argument, CommandSpec, Flag, Kind};
+use remora_resp::table::{TABLE, all};
 use remora_resp::wire::encode;
 use remora_resp::{Args, CommandError, Made, parse, request};
 use std::path::Path;

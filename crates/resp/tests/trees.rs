@@ -11,12 +11,14 @@ use remora_layout::object::{Carried, SURROGATE};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeInfo, TreeKind};
+use remora_protocol::message::Status;
 use remora_protocol::tree::{
     Fields, FoundObjects, ObjectId, Objects, PutObject, TreeCommand, TreeSettings,
 };
 use remora_protocol::{Expiry, Items};
-use remora_resp::request::{ObjectForm, ObjectParts, Render};
-use remora_resp::tree_reply::{self, ObjectsReply};
+use remora_resp::ReplyForm;
+use remora_resp::commands::rtree::ObjectsReply;
+use remora_resp::form::{ObjectForm, Part};
 use remora_resp::wire::encode;
 use remora_resp::{Args, CommandError, Made, Parsed, Protocol, Request, parse, request};
 use zerocopy::IntoBytes;
@@ -38,11 +40,21 @@ fn error(line: &str) -> String {
     with(&split(line), |found| found.expect_err(line).to_string())
 }
 
-/// Holds what words become against a command on tree `t`.
-fn becomes(line: &str, expected: TreeCommand<'_>, form: Render, limit: usize) {
+/// Holds what words become against a command on tree `t`, and whose reply it has.
+fn becomes(line: &str, expected: TreeCommand<'_>, reply: &str) {
     with(&split(line), |found| match found {
-        Ok(Request::Tree { name: b"t", command, render, most }) => {
-            assert_eq!((command, render, most), (expected, form, limit), "{line}");
+        Ok(Request::Object { key: b"t", request, form: ReplyForm::Object(form) }) => {
+            assert_eq!((TreeCommand::of(request), form.command), (expected, reply), "{line}");
+        }
+        other => panic!("{line}: {other:?}"),
+    });
+}
+
+/// Holds what words become against a search of tree `t`, and the form of its reply.
+fn finds(line: &str, expected: TreeCommand<'_>, told: ObjectForm) {
+    with(&split(line), |found| match found {
+        Ok(Request::Object { key: b"t", request, form: ReplyForm::TreeObjects(form) }) => {
+            assert_eq!((TreeCommand::of(request), form), (expected, told), "{line}");
         }
         other => panic!("{line}: {other:?}"),
     });
@@ -54,21 +66,19 @@ fn rect(min_x: f64, min_y: f64, max_x: f64, max_y: f64) -> Rect {
 
 #[test]
 fn commands_are_understood() {
-    let all = usize::MAX;
     let settings = TreeSettings::default();
-    becomes("rtree.create t", TreeCommand::Create(settings), Render::TreeMade, all);
+    becomes("rtree.create t", TreeCommand::Create(settings), "rtree.create");
     let bounds = rect(-180.0, -90.0, 180.0, 90.0);
     let settings = TreeSettings { kind: TreeKind::Hilbert, capacity: 1024, bounds };
     becomes(
         "RTree.Create t bounds -180 -90 180 9e1 Kind HILBERT CAPACITY 1024",
         TreeCommand::Create(settings),
-        Render::TreeMade,
-        all,
+        "rtree.create",
     );
-    becomes("rtree.drop t", TreeCommand::Drop, Render::Number("rtree.drop"), all);
+    becomes("rtree.drop t", TreeCommand::Drop, "rtree.drop");
     let (id, window) = (i64::MAX as u64, rect(-1.5, -2.0, 3.0, 1e300));
     let numbers = "-1.5 -2 3 1e300";
-    let added = Render::Number("rtree.add");
+    let added = "rtree.add";
     for (words, data) in [
         ("", None),
         (" data x", Some(&b"x"[..])),
@@ -76,17 +86,12 @@ fn commands_are_understood() {
         (" DATA ", Some(b"")),
     ] {
         let put = TreeCommand::put(id, window, data, None);
-        becomes(&format!("rtree.add t {id} {numbers}{words}"), put, added, all);
+        becomes(&format!("rtree.add t {id} {numbers}{words}"), put, added);
         let put = TreeCommand::put(0, rect(2.0, 3.0, 2.0, 3.0), data, None);
-        becomes(&format!("rtree.addpoint t 0 2 3{words}"), put, added, all);
+        becomes(&format!("rtree.addpoint t 0 2 3{words}"), put, added);
     }
-    becomes(
-        "rtree.get t 7",
-        TreeCommand::Get { id: 7.into() },
-        Render::TreeObject(ObjectParts::default()),
-        all,
-    );
-    becomes("rtree.info t", TreeCommand::Info, Render::TreeInfo, all);
+    becomes("rtree.get t 7", TreeCommand::Get { id: 7.into() }, "rtree.get");
+    becomes("rtree.info t", TreeCommand::Info, "rtree.info");
     let predicates = [
         ("", Predicate::Intersects),
         (" within", Predicate::Within),
@@ -94,30 +99,21 @@ fn commands_are_understood() {
     ];
     for (word, predicate) in predicates {
         let count = TreeCommand::Count { window, predicate };
-        becomes(
-            &format!("rtree.count t {numbers}{word}"),
-            count,
-            Render::Number("rtree.count"),
-            all,
-        );
+        becomes(&format!("rtree.count t {numbers}{word}"), count, "rtree.count");
         let search = TreeCommand::Search { window, predicate };
-        let plain = Render::TreeObjects(ObjectForm::default());
-        becomes(&format!("rtree.search t {numbers}{word}"), search, plain, all);
+        let plain = ObjectForm::default();
+        finds(&format!("rtree.search t {numbers}{word}"), search, plain);
         let line = format!("rtree.search t {numbers} WithRect limit 5{word}");
-        let with_rect = ObjectForm { rect: true, distance_from: None };
-        becomes(&line, search, Render::TreeObjects(with_rect), 5);
+        finds(&line, search, ObjectForm { rect: true, most: 5, ..plain });
     }
     let nearest = TreeCommand::Nearest { x: 1.0, y: -2.0, wanted: 2_000 };
-    let form = ObjectForm { rect: true, distance_from: Some((1.0, -2.0)) };
-    becomes(
-        "rtree.nearest t 1 -2 2000 withdist withrect",
-        nearest,
-        Render::TreeObjects(form),
-        2_000,
-    );
+    let form = ObjectForm { rect: true, distance_from: Some((1.0, -2.0)), most: 2_000 };
+    finds("rtree.nearest t 1 -2 2000 withdist withrect", nearest, form);
     with(&split("rtree.rem t 3 0 3"), |found| match found {
-        Ok(Request::TreeRemove { name: b"t", ids }) => {
-            assert!(ids.map(ObjectId::of_text).eq([3, 0, 3].map(ObjectId::Number)));
+        Ok(Request::EachPart { key: b"t", parts, request, form: ReplyForm::Sum }) => {
+            let asked = parts.map(|part| TreeCommand::of(request(part)));
+            let removal = |id| TreeCommand::Remove { id: ObjectId::Number(id) };
+            assert!(asked.eq([3, 0, 3].map(removal)));
         }
         other => panic!("{other:?}"),
     });
@@ -125,9 +121,8 @@ fn commands_are_understood() {
 
 #[test]
 fn ids_fields_and_expiries_are_understood() {
-    let all = usize::MAX;
     let rect = rect(2.0, 3.0, 2.0, 3.0);
-    let added = Render::Number("rtree.add");
+    let added = "rtree.add";
     for (text, id) in [
         ("bike:7", ObjectId::Name(b"bike:7")),
         ("-1", ObjectId::Name(b"-1")),
@@ -136,9 +131,8 @@ fn ids_fields_and_expiries_are_understood() {
         ("7", ObjectId::Number(7)),
     ] {
         let line = format!("rtree.addpoint t {text} 2 3");
-        becomes(&line, TreeCommand::put(id, rect, None, None), added, all);
-        let get = Render::TreeObject(ObjectParts::default());
-        becomes(&format!("rtree.get t {text}"), TreeCommand::Get { id }, get, all);
+        becomes(&line, TreeCommand::put(id, rect, None, None), added);
+        becomes(&format!("rtree.get t {text}"), TreeCommand::Get { id }, "rtree.get");
     }
     // The test's clock stands at 0.
     for (words, expiry) in [
@@ -151,7 +145,7 @@ fn ids_fields_and_expiries_are_understood() {
     ] {
         let data = (expiry == Expiry::Keep).then_some(&b"x"[..]);
         let put = PutObject { expiry, data, ..PutObject::new("x", rect) };
-        becomes(&format!("rtree.addpoint t x 2 3 {words}"), TreeCommand::Put(put), added, all);
+        becomes(&format!("rtree.addpoint t x 2 3 {words}"), TreeCommand::Put(put), added);
     }
     let made = |line: &str, expected: TreeCommand<'_>| {
         with(&split(line), |found| match found {
@@ -194,7 +188,7 @@ fn geometries_are_understood() {
             let words = [&["rtree.add", "t", "7", "Geometry", text], rest].concat();
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             with(&words, |found| match found {
-                Ok(Request::Object { key: b"t", request, reply }) => {
+                Ok(Request::Object { key: b"t", request, form: ReplyForm::Object(reply) }) => {
                     let TreeCommand::Put(put) = TreeCommand::of(request) else {
                         panic!("{request:?}")
                     };
@@ -211,7 +205,7 @@ fn geometries_are_understood() {
             });
         }
         let near = Refine::DistanceAtMost { from: polygon.clone(), most: 2.5 };
-        let with_rect = ObjectForm { rect: true, distance_from: None };
+        let limited = ObjectForm { rect: true, most: 5, ..ObjectForm::default() };
         for (word, distance, refine) in [
             ("intersects", None, Refine::Intersects(polygon.clone())),
             ("WITHIN", None, Refine::Within(polygon.clone())),
@@ -221,58 +215,60 @@ fn geometries_are_understood() {
             let words = ["rtree.count", "t", "geometry", word, text].into_iter();
             let words: Vec<&[u8]> = words.chain(distance).map(str::as_bytes).collect();
             with(&words, |found| match found {
-                Ok(Request::TreeCountRefined { name: b"t", refine: asked }) => {
-                    assert_eq!(*asked, refine);
+                Ok(Request::Object { key: b"t", request, form: ReplyForm::Object(_) }) => {
+                    let counted = TreeCommand::CountRefined { refine: &refine.to_bytes() };
+                    assert_eq!(TreeCommand::of(request), counted);
                 }
                 other => panic!("{other:?}"),
             });
             let words: Vec<&[u8]> = words.into_iter().chain([&b"withrect"[..]]).collect();
             with(&words, |found| assert_eq!(found.unwrap_err(), CommandError::Syntax));
-            for (options, form, most) in [
-                (&[][..], ObjectForm::default(), usize::MAX),
-                (&["limit", "5", "withrect"], with_rect, 5),
-            ] {
+            for (options, form) in
+                [(&[][..], ObjectForm::default()), (&["limit", "5", "withrect"], limited)]
+            {
                 let words = ["rtree.search", "t", "geometry", word, text].into_iter();
                 let words = words.chain(distance).chain(options.iter().copied());
                 let words: Vec<&[u8]> = words.map(str::as_bytes).collect();
                 with(&words, |found| match found {
-                    Ok(Request::TreeRefine {
-                        name: b"t",
-                        refine: asked,
-                        form: told,
-                        most: at_most,
-                    }) => {
-                        assert_eq!((&*asked, told, at_most), (&refine, form, most));
+                    Ok(Request::Object { key: b"t", request, form: told }) => {
+                        let refine = &refine.to_bytes();
+                        let searched = TreeCommand::Refine { refine, ids: None };
+                        assert_eq!(TreeCommand::of(request), searched);
+                        assert_eq!(told, ReplyForm::TreeObjects(form));
                     }
                     other => panic!("{other:?}"),
                 });
             }
         }
     }
-    let parts = ObjectParts { geometry: true, fields: false, expiry: true };
-    becomes(
-        "rtree.get t 7 withexpiry withgeometry",
-        TreeCommand::Get { id: 7.into() },
-        Render::TreeObject(parts),
-        usize::MAX,
-    );
+    let get = TreeCommand::Get { id: 7.into() };
+    becomes("rtree.get t 7 withexpiry withgeometry", get, "rtree.get");
+}
+
+const SYNTAX: &str = "ERR syntax error";
+const COUNT: &str = "ERR FIELDS is not an integer from 0 to 9223372036854775807";
+
+fn arity(command: &str) -> String {
+    format!("ERR wrong number of arguments for '{command}' command")
+}
+
+fn are_refused(cases: &[(&str, &str)]) {
+    for (line, text) in cases {
+        assert_eq!(error(line), *text, "{line}");
+    }
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
-fn errors_name_the_argument() {
-    let syntax = "ERR syntax error";
-    let arity = |command| format!("ERR wrong number of arguments for '{command}' command");
-    let count = "ERR FIELDS is not an integer from 0 to 9223372036854775807";
-    let cases: &[(&str, &str)] = &[
+fn errors_about_missing_words_and_geometries() {
+    are_refused(&[
         ("rtree.add t 1 0", &arity("rtree.add")),
-        ("rtree.add t 1 0 0 1", syntax),
+        ("rtree.add t 1 0 0 1", SYNTAX),
         ("rtree.addpoint t 1 0", &arity("rtree.addpoint")),
         ("rtree.rem t", &arity("rtree.rem")),
-        ("rtree.get t 1 2", syntax),
+        ("rtree.get t 1 2", SYNTAX),
         ("rtree.drop", &arity("rtree.drop")),
         ("rtree.search t 0 0", &arity("rtree.search")),
-        ("rtree.search t 0 0 1", syntax),
+        ("rtree.search t 0 0 1", SYNTAX),
         ("rtree.nearest t 0 0", &arity("rtree.nearest")),
         ("rtree.add t 1 geometry", &arity("rtree.add")),
         ("rtree.add t 1 geometry 0 0 1", "ERR not a geometry: Invalid WKT format"),
@@ -284,27 +280,39 @@ fn errors_name_the_argument() {
             "rtree.add t 1 geometry {}",
             "ERR not a geometry: missing field `type` at line 1 column 2",
         ),
-        ("rtree.search t geometry touches point(1)", syntax),
-        ("rtree.search t geometry dwithin point(1)", syntax),
+        ("rtree.search t geometry touches point(1)", SYNTAX),
+        ("rtree.search t geometry dwithin point(1)", SYNTAX),
         (
             "rtree.search t geometry within point(1",
             "ERR not a geometry: Missing closing parenthesis for type",
         ),
+    ]);
+}
+
+#[test]
+fn errors_about_ids_fields_and_expiries() {
+    are_refused(&[
         ("rtree.add t  0 0 1 1", "ERR id is empty or longer than 512 bytes"),
         ("rtree.rem t 1 ", "ERR id is empty or longer than 512 bytes"),
-        ("rtree.get t 1 withfields withfields", syntax),
-        ("rtree.add t 1 0 0 1 1 fields x a b", count),
-        ("rtree.add t 1 0 0 1 1 fields 2 a b c", syntax),
-        ("rtree.add t 1 0 0 1 1 fields 0 fields 0", syntax),
-        ("rtree.add t 1 0 0 1 1 fields 9223372036854775807 a b", syntax),
-        ("rtree.add t 1 0 0 1 1 ex 1 px 1", syntax),
-        ("rtree.add t 1 0 0 1 1 persist ex 1", syntax),
+        ("rtree.get t 1 withfields withfields", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 fields x a b", COUNT),
+        ("rtree.add t 1 0 0 1 1 fields 2 a b c", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 fields 0 fields 0", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 fields 9223372036854775807 a b", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 ex 1 px 1", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 persist ex 1", SYNTAX),
         ("rtree.add t 1 0 0 1 1 ex 0", "ERR invalid expire time in 'rtree.add' command"),
         ("rtree.addpoint t 1 0 0 px -1", "ERR invalid expire time in 'rtree.addpoint' command"),
         ("rtree.add t 1 0 0 1 1 ex x", "ERR value is not an integer or out of range"),
         ("rtree.fset t 1 a", &arity("rtree.fset")),
-        ("rtree.fset t 1 a b c", syntax),
+        ("rtree.fset t 1 a b c", SYNTAX),
         ("rtree.fget t 1", &arity("rtree.fget")),
+    ]);
+}
+
+#[test]
+fn errors_name_the_argument() {
+    are_refused(&[
         ("rtree.add t 1 x 0 1 1", "ERR minx is not a number"),
         ("rtree.add t 1 0  1 1", "ERR miny is not a number"),
         ("rtree.add t 1 0 0 0x10 1", "ERR maxx is not a number"),
@@ -319,32 +327,33 @@ fn errors_name_the_argument() {
         ("rtree.nearest t 0 y 1", "ERR y is not a number"),
         ("rtree.nearest t 0 0 0", "ERR count is not an integer from 1 to 2000"),
         ("rtree.nearest t 0 0 2001", "ERR count is not an integer from 1 to 2000"),
-        ("rtree.nearest t 0 0 1 withdist withdist", syntax),
-        ("rtree.search t 0 0 1 1 limit", syntax),
+        ("rtree.nearest t 0 0 1 withdist withdist", SYNTAX),
+        ("rtree.search t 0 0 1 1 limit", SYNTAX),
         (
             "rtree.search t 0 0 1 1 limit 0",
             "ERR LIMIT is not an integer from 1 to 9223372036854775807",
         ),
-        ("rtree.search t 0 0 1 1 within within", syntax),
-        ("rtree.search t 0 0 1 1 limit 1 limit 2", syntax),
-        ("rtree.search t 0 0 1 1 withdist", syntax),
-        ("rtree.count t 0 0 1 1 limit 2", syntax),
-        ("rtree.count t 0 0 1 1 near", syntax),
-        ("rtree.add t 1 0 0 1 1 data", syntax),
-        ("rtree.add t 1 0 0 1 1 bytes x", syntax),
-        ("rtree.add t 1 0 0 1 1 data x y", syntax),
-        ("rtree.create t kind", syntax),
+        ("rtree.search t 0 0 1 1 within within", SYNTAX),
+        ("rtree.search t 0 0 1 1 limit 1 limit 2", SYNTAX),
+        ("rtree.search t 0 0 1 1 withdist", SYNTAX),
+        ("rtree.count t 0 0 1 1 limit 2", SYNTAX),
+        ("rtree.count t 0 0 1 1 near", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 data", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 bytes x", SYNTAX),
+        ("rtree.add t 1 0 0 1 1 data x y", SYNTAX),
+        ("rtree.create t kind", SYNTAX),
         ("rtree.create t kind btree", "ERR KIND is not rstar, guttman or hilbert"),
         ("rtree.create t capacity 3", "ERR CAPACITY is not an integer from 4 to 1024"),
         ("rtree.create t capacity 1025", "ERR CAPACITY is not an integer from 4 to 1024"),
-        ("rtree.create t capacity 9 capacity 9", syntax),
-        ("rtree.create t bounds 0 0 1", syntax),
+        ("rtree.create t capacity 9 capacity 9", SYNTAX),
+        ("rtree.create t bounds 0 0 1", SYNTAX),
         ("rtree.create t bounds 0 0 -1 1", "ERR minx is greater than maxx"),
-        ("rtree.create t size 9", syntax),
-    ];
-    for (line, text) in cases {
-        assert_eq!(error(line), *text, "{line}");
-    }
+        ("rtree.create t size 9", SYNTAX),
+    ]);
+}
+
+#[test]
+fn numbers_and_data_have_a_longest_text() {
     let long = format!("rtree.add t 1 {}1 0 1 1", "0".repeat(2_000));
     assert_eq!(error(&long), "ERR minx is not a number");
     let longest = format!("rtree.add t 1 {}1 0 1 1", "0".repeat(1_000));
@@ -367,6 +376,15 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     String::from_utf8(out).unwrap()
 }
 
+/// The reply to a line, of a part with this value and number.
+fn reply(line: &str, protocol: Protocol, value: Option<&[u8]>, number: i64) -> String {
+    with(&split(line), |found| {
+        let Ok(Request::Object { form, .. }) = found else { panic!("{line}: {found:?}") };
+        let part = Part { status: Status::Ok, number, value };
+        written(|out| form.write(out, protocol, &[part]))
+    })
+}
+
 #[test]
 fn replies() {
     use Protocol::{Resp2, Resp3};
@@ -379,13 +397,13 @@ fn replies() {
     };
     let plain = ObjectForm::default();
     assert_eq!(objects(plain, Resp2), "*2\r\n:3\r\n$20\r\n18446744073709551615\r\n");
-    let form = ObjectForm { rect: true, distance_from: Some((2.0, 0.0)) };
+    let form = ObjectForm { rect: true, distance_from: Some((2.0, 0.0)), ..plain };
     assert_eq!(
         objects(form, Resp3),
         "*2\r\n*6\r\n:3\r\n,0\r\n,0.5\r\n,-1\r\n,2\r\n,1e-9\r\n\
          *6\r\n$20\r\n18446744073709551615\r\n,4.47213595499958\r\n,4\r\n,4\r\n,4\r\n,4\r\n"
     );
-    let form = ObjectForm { rect: true, distance_from: None };
+    let form = ObjectForm { rect: true, ..plain };
     assert!(objects(form, Resp2).starts_with("*2\r\n*5\r\n:3\r\n$3\r\n0.5\r\n$2\r\n-1\r\n"));
     let none =
         |out: &mut Vec<u8>| assert!(ObjectsReply::new(vec![], plain).write_piece(out, Resp2));
@@ -397,10 +415,7 @@ fn replies() {
         carried.write(&mut value);
         value
     };
-    let none = ObjectParts::default();
-    let object = |value: Option<&[u8]>, flags, protocol| {
-        written(|out| tree_reply::object(out, protocol, value, flags, none))
-    };
+    let object = |value, flags, protocol| reply("rtree.get t 1", protocol, value, flags);
     let plain = value(Carried::default());
     assert_eq!(object(None, 0, Resp3), "_\r\n");
     assert_eq!(object(Some(&plain), 0, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
@@ -408,8 +423,7 @@ fn replies() {
     let text = "*5\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$2\r\nhi\r\n";
     assert_eq!(object(Some(&with_data), 1, Resp2), text);
     let told = |value: &[u8], flags| {
-        let parts = ObjectParts { geometry: true, ..none };
-        let told = written(|out| tree_reply::object(out, Resp2, Some(value), flags, parts));
+        let told = reply("rtree.get t 1 withgeometry", Resp2, Some(value), flags);
         told.strip_prefix("*6\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n").unwrap().to_owned()
     };
     assert_eq!(told(&with_data, 1), "$2\r\nhi\r\n$-1\r\n");
@@ -420,18 +434,17 @@ fn replies() {
     assert_eq!(told(&whole, 3), "$2\r\nhi\r\n$19\r\nLINESTRING(1 2,3 4)\r\n");
     assert_eq!(object(Some(&whole), 3, Resp2), text, "not asked for");
     let rest = |value: &[u8], flags| {
-        let parts = ObjectParts { fields: true, expiry: true, ..none };
-        let told = written(|out| tree_reply::object(out, Resp3, Some(value), flags, parts));
+        let told = reply("rtree.get t 1 withexpiry withfields", Resp3, Some(value), flags);
         told.strip_prefix("*7\r\n,1\r\n,2\r\n,3\r\n,4\r\n").unwrap().to_owned()
     };
     let told = "$2\r\nhi\r\n%2\r\n$1\r\na\r\n$0\r\n\r\n$1\r\nb\r\n$1\r\n2\r\n:1700000000000\r\n";
     assert_eq!(rest(&whole, 15), told);
     assert_eq!(rest(&plain, 0), "_\r\n%0\r\n:-1\r\n");
-    let facts = written(|out| tree_reply::info(out, Resp3, Some(info().to_words().as_bytes())));
+    let facts = reply("rtree.info t", Resp3, Some(info().to_words().as_bytes()), 0);
     assert!(facts.starts_with("%12\r\n$4\r\nkind\r\n$7\r\nguttman\r\n$8\r\ncapacity\r\n:30\r\n"));
     assert!(facts.contains("$9\r\nwith_data\r\n:6\r\n$13\r\nwith_geometry\r\n:8\r\n"), "{facts}");
     assert!(facts.ends_with(":9\r\n$11\r\nwith_expiry\r\n:10\r\n$14\r\nwith_surrogate\r\n:11\r\n"));
-    assert_eq!(written(|out| tree_reply::info(out, Resp2, None)), "$-1\r\n");
+    assert_eq!(reply("rtree.info t", Resp2, None, 0), "$-1\r\n");
 }
 
 fn info() -> TreeInfo {

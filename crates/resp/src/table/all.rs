@@ -1,11 +1,10 @@
-//! The table: the commands of all types, sorted by name when it is compiled.
+//! The table: the commands of all groups, sorted by name when it is compiled.
 
-use super::CommandSpec;
-use super::entries::BASE;
-use crate::types::COMMANDS;
+use crate::commands::COMMANDS;
+use crate::spec::{CommandSpec, Group};
 
 const COUNT: usize = {
-    let mut count = BASE.len();
+    let mut count = 0;
     let mut at = 0;
     while at < COMMANDS.len() {
         count += COMMANDS[at].len();
@@ -17,7 +16,7 @@ const COUNT: usize = {
 /// The table, sorted by name.
 pub static TABLE: [CommandSpec; COUNT] = {
     let mut table = [CommandSpec::PLAIN; COUNT];
-    let mut filled = add(&mut table, 0, BASE);
+    let mut filled = 0;
     let mut at = 0;
     while at < COMMANDS.len() {
         filled = add(&mut table, filled, COMMANDS[at]);
@@ -56,4 +55,23 @@ const fn is_before(one: &str, other: &str) -> bool {
         at += 1;
     }
     one.len() < other.len()
+}
+
+/// All commands and subcommands.
+pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
+    TABLE.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+}
+
+/// All chapters, in the order of the documentation: values and keys, the types,
+/// the server.
+pub fn groups() -> Vec<Group> {
+    let mut all = vec![Group::STRING, Group::GENERIC];
+    let last = [Group::CONNECTION, Group::SERVER];
+    for spec in TABLE.iter() {
+        if !all.contains(&spec.group) && !last.contains(&spec.group) {
+            all.push(spec.group);
+        }
+    }
+    all.extend(last);
+    all
 }

@@ -1,7 +1,11 @@
 //! COMMAND: the table, told to clients.
 
-use super::{Argument, CommandSpec, Kind, TABLE, all, lookup};
-use crate::request::{CommandQuery, Keys, ListFilter};
+use super::all::{TABLE, all};
+use super::index::lookup;
+use crate::error::CommandError;
+use crate::keys::Keys;
+use crate::request::{CommandQuery, ListFilter};
+use crate::spec::{Argument, CommandSpec, Kind};
 use crate::wire::Protocol;
 use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
 
@@ -26,13 +30,34 @@ pub fn answer(out: &mut Vec<u8>, protocol: Protocol, query: &CommandQuery<'_>) {
         }
         CommandQuery::Docs(names) => all_docs(out, protocol, names),
         CommandQuery::List(filter) => list(out, filter),
-        CommandQuery::GetKeys(keys) => {
-            array(out, keys.len());
-            for key in keys {
-                bulk(out, key);
+        CommandQuery::GetKeys(words) => match keys_of(words) {
+            Ok(keys) => {
+                array(out, keys.len());
+                for key in keys {
+                    bulk(out, key);
+                }
             }
-        }
+            Err(error) => error.write(out),
+        },
     }
+}
+
+/// The keys among words that call a command.
+fn keys_of<'a>(words: &Keys<'a>) -> Result<Vec<&'a [u8]>, CommandError> {
+    let words: Vec<&[u8]> = words.clone().collect();
+    let name = words.first().copied().unwrap_or_default();
+    let spec = lookup(name).ok_or(CommandError::InvalidCommand)?;
+    let spec = match (spec.subcommands, &words[..]) {
+        ([], _) | (_, [] | [_]) => spec,
+        (_, [_, name, ..]) => spec.subcommand(name).ok_or(CommandError::InvalidCommand)?,
+    };
+    if spec.keys.first == 0 {
+        return Err(CommandError::NoKeys);
+    }
+    if !spec.accepts(words.len()) {
+        return Err(CommandError::InvalidCommandArity);
+    }
+    Ok(spec.keys.positions(words.len()).map(|position| words[position]).collect())
 }
 
 /// The command with this name, or the subcommand, as in `client|id`.
@@ -199,5 +224,19 @@ fn list(out: &mut Vec<u8>, filter: &ListFilter<'_>) {
     array(out, all().filter(|spec| passes(spec)).count());
     for spec in all().filter(|spec| passes(spec)) {
         bulk(out, spec.name.as_bytes());
+    }
+}
+
+/// The reply to HELP of a command with subcommands.
+pub fn write_help(out: &mut Vec<u8>, name: &[u8]) {
+    let Some(spec) = lookup(name) else { return null(out, Protocol::Resp2) };
+    let name = spec.name.to_ascii_uppercase();
+    array(out, 1 + 2 * spec.subcommands.len());
+    simple(out, &format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for subcommand in spec.subcommands {
+        let syntax = subcommand.syntax();
+        let syntax = syntax.strip_prefix(&name).unwrap_or(&syntax).trim_start();
+        simple(out, syntax);
+        simple(out, &format!("    {}", subcommand.summary));
     }
 }

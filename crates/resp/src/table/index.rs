@@ -1,6 +1,7 @@
 //! From a name to its command: a small hash table, built by the compiler.
 
-use super::{CommandSpec, TABLE};
+use super::all::TABLE;
+use crate::spec::CommandSpec;
 
 /// Places; several times the commands, so that probing is short.
 const PLACES: usize = 1024;

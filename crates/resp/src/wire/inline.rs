@@ -4,7 +4,7 @@
 //! `\a`, `\\` and `\"` are escapes; between single quotes only `\'` is.
 
 use super::args::{Args, Progress};
-use super::parse::{Parsed, ProtocolError};
+use super::parsed::{Parsed, ProtocolError};
 use remora_layout::limits::RESP_MAX_INLINE_BYTES;
 
 /// Parses the line at the start of `buffer`, whose first `scanned` bytes are

@@ -7,9 +7,9 @@
 
 use super::args::{Args, Progress};
 use super::inline;
+use super::parsed::{Parsed, ProtocolError};
 use remora_layout::limits::{RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_QUERY_BYTES};
 use remora_protocol::integer;
-use thiserror::Error;
 
 /// Longest line that holds a count. The longest number has 20 characters.
 const COUNT_LINE_BYTES: usize = 32;
@@ -17,59 +17,6 @@ const COUNT_LINE_BYTES: usize = 32;
 const MIN_BULK_BYTES: usize = 6;
 /// Bytes after a bulk string, which are skipped unread, as Redis does.
 pub(super) const LINE_END_BYTES: usize = 2;
-
-/// What [`parse`] found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parsed {
-    /// The request is not all there.
-    Incomplete {
-        /// Bytes of the whole buffer below which calling again is useless.
-        need: usize,
-    },
-    /// The arguments are those of a whole request; none for an empty one.
-    Request {
-        /// Bytes that the request took from the start of the buffer.
-        consumed: usize,
-    },
-}
-
-/// Why bytes are not a request. The connection cannot go on: nobody knows
-/// where the next request starts. The text follows `ERR ` in the reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum ProtocolError {
-    /// The count of arguments is not a number or is above the limit.
-    #[error("Protocol error: invalid multibulk length")]
-    InvalidMultibulkLength,
-    /// An argument opens with another byte.
-    #[error("Protocol error: expected '$', got '{}'", shown(*.0))]
-    ExpectedBulk(u8),
-    /// The length of an argument is not a number or is out of range.
-    #[error("Protocol error: invalid bulk length")]
-    InvalidBulkLength,
-    /// An inline request with an open quote, or with text after a closing one.
-    #[error("Protocol error: unbalanced quotes in request")]
-    UnbalancedQuotes,
-    /// An inline request longer than [`RESP_MAX_INLINE_BYTES`].
-    #[error("Protocol error: too big inline request")]
-    TooBigInline,
-    /// The line with the count of arguments does not end.
-    #[error("Protocol error: too big mbulk count string")]
-    TooBigMultibulkCount,
-    /// The line with the length of an argument does not end.
-    #[error("Protocol error: too big bulk count string")]
-    TooBigBulkCount,
-    /// The request would be longer than [`RESP_MAX_QUERY_BYTES`].
-    #[error("Protocol error: request is longer than {RESP_MAX_QUERY_BYTES} bytes")]
-    TooBigRequest,
-}
-
-/// A byte as an error shows it: itself, or escaped if it cannot be printed.
-fn shown(byte: u8) -> String {
-    match byte {
-        b' '..=b'~' => char::from(byte).to_string(),
-        _ => byte.escape_ascii().to_string(),
-    }
-}
 
 /// Parses the request at the start of `buffer` into `args`.
 ///

@@ -5,7 +5,8 @@
 //! that is not all there.
 
 use super::args::{Args, Progress};
-use super::parse::{LINE_END_BYTES, ProtocolError, bulk_line};
+use super::parse::{LINE_END_BYTES, bulk_line};
+use super::parsed::ProtocolError;
 
 /// Where the rest of a request stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,12 +25,12 @@ pub struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     /// All arguments from `from` on, unchecked.
-    pub(super) const fn all(words: Words<'a>, from: usize) -> Self {
+    pub(crate) const fn all(words: Words<'a>, from: usize) -> Self {
         Self { words, next: from }
     }
 
     /// All arguments from `from` on, whose lengths are checked.
-    pub(super) fn checked(words: Words<'a>, from: usize) -> Result<Self, CommandError> {
+    pub(crate) fn checked(words: Words<'a>, from: usize) -> Result<Self, CommandError> {
         let keys = Self::all(words, from);
         keys.clone().try_for_each(|word| key(word).map(drop))?;
         Ok(keys)
@@ -64,7 +64,7 @@ pub struct Pairs<'a>(Keys<'a>);
 
 impl<'a> Pairs<'a> {
     /// The pairs from `from` on, checked; `None` if a value is missing.
-    pub(super) fn checked(words: Words<'a>, from: usize) -> Result<Option<Self>, CommandError> {
+    pub(crate) fn checked(words: Words<'a>, from: usize) -> Result<Option<Self>, CommandError> {
         let pairs = Self(Keys::all(words, from));
         if !pairs.0.len().is_multiple_of(2) {
             return Ok(None);
