@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use remora_protocol::Command;
-use remora_front::resp::ParsedValue;
-use remora_front::{Args, Made, Parsed, Protocol, Request, Value, parse, request, table};
+use remora_resp::wire::ParsedValue;
+use remora_resp::{Args, Made, Parsed, Protocol, Request, Value, parse, request, table};
 
 const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 
@@ -54,7 +54,7 @@ fn answer(args: &Args, bytes: &[u8]) {
         }
         Ok(Request::ConfigGet(patterns)) => {
             let parameters = [("maxmemory", "1"), ("port", "6379")];
-            remora_front::reply::config_get(&mut reply, Protocol::Resp2, &patterns, &parameters);
+            remora_resp::commands::server::write_config(&mut reply, Protocol::Resp2, &patterns, &parameters);
         }
         Ok(Request::MSet(pairs)) => assert!(pairs.len() == pairs.count()),
         Ok(Request::Del(keys) | Request::Exists(keys) | Request::MGet(keys)) => {

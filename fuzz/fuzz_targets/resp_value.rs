@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use remora_front::resp::ParsedValue;
-use remora_front::{Protocol, Value};
+use remora_resp::wire::ParsedValue;
+use remora_resp::{Protocol, Value};
 
 fuzz_target!(|bytes: &[u8]| {
     match Value::parse(bytes) {

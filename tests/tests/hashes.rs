@@ -2,9 +2,9 @@
 //! cached and cold, beside writers that replace and remove them.
 
 use remora_client_core::{Error, Path, ServedBy, Session};
-use remora_front::Value as Front;
-use remora_front::resp::ParsedValue;
 use remora_protocol::message::Status;
+use remora_resp::Value as Front;
+use remora_resp::wire::ParsedValue;
 use remora_tests::{
     Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, options, while_right_lapses,
 };

@@ -2,7 +2,7 @@
 //! redis-server and to ours: the replies have to be the same. Keys of lists are
 //! compared as sets, times to live within what passes between two calls.
 
-use remora_front::resp::ParsedValue;
+use remora_resp::wire::ParsedValue;
 use remora_tests::{Bytes, Random, RedisServer, ServerProcess, is_skipped};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,18 +110,18 @@ fn call(connection: &mut Bytes, words: &[Vec<u8>]) -> Vec<u8> {
     connection.call(&slices).expect("it replies")
 }
 
-fn parsed(reply: &[u8]) -> remora_front::Value<'_> {
-    match remora_front::Value::parse(reply) {
+fn parsed(reply: &[u8]) -> remora_resp::Value<'_> {
+    match remora_resp::Value::parse(reply) {
         Ok(ParsedValue::Value { value, .. }) => value,
         _ => panic!("no value: {}", reply.escape_ascii()),
     }
 }
 
 /// Keys of a reply.
-fn keys(value: &remora_front::Value<'_>) -> Vec<Vec<u8>> {
-    let remora_front::Value::Array(items) = value else { panic!("no list: {value:?}") };
-    let key = |item: &remora_front::Value<'_>| match item {
-        remora_front::Value::Bulk(key) => key.to_vec(),
+fn keys(value: &remora_resp::Value<'_>) -> Vec<Vec<u8>> {
+    let remora_resp::Value::Array(items) = value else { panic!("no list: {value:?}") };
+    let key = |item: &remora_resp::Value<'_>| match item {
+        remora_resp::Value::Bulk(key) => key.to_vec(),
         other => panic!("no key: {other:?}"),
     };
     items.iter().map(key).collect()
@@ -149,15 +149,15 @@ fn agree(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
 
 /// Fields and values of a HGETALL's reply; the reply itself if it is no list.
 fn pairs_of(reply: &[u8]) -> Result<BTreeSet<[Vec<u8>; 2]>, Vec<u8>> {
-    let text = |item: &remora_front::Value<'_>| match item {
-        remora_front::Value::Bulk(text) => text.to_vec(),
+    let text = |item: &remora_resp::Value<'_>| match item {
+        remora_resp::Value::Bulk(text) => text.to_vec(),
         other => panic!("no text: {other:?}"),
     };
     match parsed(reply) {
-        remora_front::Value::Array(items) => {
+        remora_resp::Value::Array(items) => {
             Ok(items.chunks(2).map(|pair| [text(&pair[0]), text(&pair[1])]).collect())
         }
-        remora_front::Value::Map(pairs) => {
+        remora_resp::Value::Map(pairs) => {
             Ok(pairs.iter().map(|(name, value)| [text(name), text(value)]).collect())
         }
         _ => Err(reply.to_vec()),
@@ -167,7 +167,7 @@ fn pairs_of(reply: &[u8]) -> Result<BTreeSet<[Vec<u8>; 2]>, Vec<u8>> {
 /// Members with scores of a GEOSEARCH's reply; the reply itself if it is no list.
 fn members_of(reply: &[u8]) -> Result<BTreeSet<String>, Vec<u8>> {
     match parsed(reply) {
-        remora_front::Value::Array(items) => {
+        remora_resp::Value::Array(items) => {
             Ok(items.iter().map(|item| format!("{item:?}")).collect())
         }
         _ => Err(reply.to_vec()),
@@ -182,8 +182,8 @@ fn scanned(connection: &mut Bytes, options: &[&str]) -> BTreeSet<Vec<u8>> {
         call_words.push(cursor);
         call_words.extend(words(options));
         let reply = call(connection, &call_words);
-        let remora_front::Value::Array(parts) = parsed(&reply) else { panic!("no list") };
-        let [remora_front::Value::Bulk(next), list] = &parts[..] else { panic!("{parts:?}") };
+        let remora_resp::Value::Array(parts) = parsed(&reply) else { panic!("no list") };
+        let [remora_resp::Value::Bulk(next), list] = &parts[..] else { panic!("{parts:?}") };
         all.extend(keys(list));
         cursor = next.to_vec();
         if cursor == b"0" {
@@ -234,7 +234,7 @@ fn random_calls_about_keys_are_answered_as_by_redis() {
                 let any = call(&mut ours, &words(&["RANDOMKEY"]));
                 let all = scanned(&mut theirs, &[]);
                 match parsed(&any) {
-                    remora_front::Value::Bulk(key) => assert!(all.contains(key)),
+                    remora_resp::Value::Bulk(key) => assert!(all.contains(key)),
                     _ => assert!(all.is_empty(), "there are keys: {all:?}"),
                 }
             }
@@ -254,8 +254,8 @@ fn a_scan_gives_every_key_that_stays_while_others_come_and_go() {
     let (mut cursor, mut met, mut coming) = ("0".to_owned(), BTreeSet::new(), 0);
     loop {
         let reply = call(&mut scanning, &words(&["SCAN", &cursor, "COUNT", "50"]));
-        let remora_front::Value::Array(parts) = parsed(&reply) else { panic!("no list") };
-        let [remora_front::Value::Bulk(next), list] = &parts[..] else { panic!("{parts:?}") };
+        let remora_resp::Value::Array(parts) = parsed(&reply) else { panic!("no list") };
+        let [remora_resp::Value::Bulk(next), list] = &parts[..] else { panic!("{parts:?}") };
         met.extend(keys(list));
         cursor = String::from_utf8(next.to_vec()).expect("a number");
         if cursor == "0" {
@@ -306,8 +306,8 @@ fn patterns_match_as_in_redis_and_have_a_limit() {
         let scan: Words = scan.map(<[u8]>::to_vec).into();
         let [mine, other] = [&mut ours, &mut theirs].map(|one| {
             let reply = call(one, &scan);
-            let remora_front::Value::Array(parts) = parsed(&reply) else { panic!("no list") };
-            assert_eq!(parts[0], remora_front::Value::Bulk(b"0"));
+            let remora_resp::Value::Array(parts) = parsed(&reply) else { panic!("no list") };
+            assert_eq!(parts[0], remora_resp::Value::Bulk(b"0"));
             BTreeSet::from_iter(self::keys(&parts[1]))
         });
         assert!(mine == other, "{}", pattern.escape_ascii());
@@ -441,7 +441,7 @@ fn agree_on_tree(
     assert_eq!(kind, if tree.is_some() { &b"+rtree\r\n"[..] } else { b"+none\r\n" });
     if let Some(tree) = tree {
         let reply = call(ours, &words(&["RTREE.SEARCH", name, "-1", "-1", "1001", "9"]));
-        let remora_front::Value::Array(found) = parsed(&reply) else {
+        let remora_resp::Value::Array(found) = parsed(&reply) else {
             panic!("no objects: {}", reply.escape_ascii())
         };
         assert_eq!(found.len(), tree.len(), "{name}");

@@ -2,7 +2,7 @@
 //! replies have to be the same, byte for byte, errors included. What
 //! `docs/commands.md` says to be different is not asked.
 
-use remora_front::resp::ParsedValue;
+use remora_resp::wire::ParsedValue;
 use remora_tests::{Bytes, Random, RedisServer, ServerProcess, is_skipped, let_clocks_go_on};
 use std::time::Instant;
 
@@ -403,9 +403,9 @@ fn what_is_not_about_data_is_answered_as_by_redis() {
 }
 
 /// A reply as text, with lists in one order: flags and categories have none.
-fn canonical(value: &remora_front::Value<'_>) -> String {
+fn canonical(value: &remora_resp::Value<'_>) -> String {
     match value {
-        remora_front::Value::Array(items) => {
+        remora_resp::Value::Array(items) => {
             let mut items: Vec<String> = items.iter().map(canonical).collect();
             items.sort();
             items.join(" ")
@@ -432,8 +432,8 @@ fn string_commands_describe_themselves_as_those_of_redis() {
 
 /// Name, arity, flags, key places and categories of a COMMAND INFO.
 fn parsed(reply: &[u8]) -> Vec<String> {
-    use remora_front::Value::Array;
-    let value = remora_front::Value::parse(reply);
+    use remora_resp::Value::Array;
+    let value = remora_resp::Value::parse(reply);
     let Ok(ParsedValue::Value { value: Array(commands), .. }) = value else { panic!("no array") };
     let Some(Array(fields)) = commands.first() else { panic!("no command") };
     fields[..7].iter().map(canonical).collect()

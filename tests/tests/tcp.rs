@@ -91,7 +91,8 @@ fn reads_over_tcp_are_reads() {
         let got = session.get(&key.to_le_bytes(), Path::Read).unwrap();
         assert_eq!(got.value, Some(&key.to_be_bytes()[..]));
         if got.served_by == ServedBy::Read {
-            assert_eq!(got.counts.round_trips, 1);
+            // A pointer lease that ran out on a busy machine costs the bucket once more.
+            assert_eq!(got.counts.round_trips, 1 + got.counts.lease_expired, "{:?}", got.counts);
             read += 1;
         }
         lapsed += got.counts.read_lease_lapsed;
@@ -107,7 +108,8 @@ fn reads_over_tcp_are_reads() {
         })
         .unwrap();
     assert_eq!(seen, 200);
-    assert!(counts.round_trips <= 2, "{counts:?}");
+    let again = if counts.lease_expired == 0 { 0 } else { 2 };
+    assert!(counts.round_trips <= 2 + again, "{counts:?}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub fn build(root: &Path) -> Result<ExitCode> {
     // What is as it was the last time is not built again.
     bring_up_to_date(&patched, &copy)?;
     let tests: [&[&str]; 2] =
-        [&["--package", "remora-engine", "--lib", "bcount"], &["--package", "remora-front"]];
+        [&["--package", "remora-engine", "--lib", "bcount"], &["--package", "remora-resp"]];
     for test in tests {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["test", "--quiet"]).args(test);

@@ -15,7 +15,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use remora_client_core::Rect;
 use remora_command_line::{Address, Connection, ProcessCpu, show_by_name, unavailable, usage};
-use remora_front::Value;
+use remora_resp::Value;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;

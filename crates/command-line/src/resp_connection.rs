@@ -2,8 +2,8 @@
 //! their replies read one after the other.
 
 use anyhow::{Context, bail};
-use remora_front::Value;
-use remora_front::resp::{ParsedValue, encode};
+use remora_resp::Value;
+use remora_resp::wire::{ParsedValue, encode};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;

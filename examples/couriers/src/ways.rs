@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use remora_client_core::{Client, Path, ServedBy};
 use remora_command_line::{Connection, ProcessCpu};
-use remora_front::Value;
+use remora_resp::Value;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ const MOST_KEPT_FILES: usize = 3;
 const HERE: &str = "xtask/src/check/circles.rs";
 
 /// Rooms not yet held to it: their circles are only counted.
-const NOT_YET: &[&str] = &["crates/front", "crates/protocol", "crates/server"];
+const NOT_YET: &[&str] = &["crates/protocol", "crates/server"];
 
 /// A circle that stays.
 struct Kept {

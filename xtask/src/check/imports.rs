@@ -23,17 +23,17 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("walk", &[&["fabric", "arena", "layout"]]),
     ("index", &[&["walk", "arena", "layout"]]),
     ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
-    ("front", &[&["protocol", "geometry", "layout"]]),
-    ("server", &[&["front"], FOUNDATIONS]),
+    ("resp", &[&["protocol", "geometry", "layout"]]),
+    ("server", &[&["resp"], FOUNDATIONS]),
     (
         "client-core",
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
     ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
-    ("sim", &[&["client-core", "server", "front", "log"], FOUNDATIONS]),
-    ("command-line", &[&["client-core", "server", "front"], FOUNDATIONS]),
-    ("bench", &[&["command-line", "client-core", "server", "front", "osm"], FOUNDATIONS]),
-    ("remora", &[&["bench", "command-line", "client-core", "server", "front", "osm"], FOUNDATIONS]),
+    ("sim", &[&["client-core", "server", "resp", "log"], FOUNDATIONS]),
+    ("command-line", &[&["client-core", "server", "resp"], FOUNDATIONS]),
+    ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
+    ("remora", &[&["bench", "command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
 ];
 
 /// Tables of a manifest that name dependencies. Tests inside a room keep to

@@ -21,7 +21,7 @@ const ROOMS: &[&str] = &[
     "index",
     "protocol",
     "engine",
-    "front",
+    "resp",
     "server",
     "client-core",
 ];
@@ -36,7 +36,7 @@ const KINDS: &str = "crates/layout/src/kind.rs";
 const REGISTRIES: &[&str] = &[
     "crates/protocol/src/types/mod.rs",
     "crates/engine/src/types/mod.rs",
-    "crates/front/src/types/mod.rs",
+    "crates/resp/src/commands/mod.rs",
 ];
 /// Every shard begins with them: what concerns any key may name them.
 const STRINGS: &str = "string";
@@ -60,13 +60,7 @@ const MORE: &[More] = &[
     More {
         folder: "geo",
         words: &[],
-        places: &[
-            "crates/engine/src/geo_read.rs",
-            "crates/front/src/request/geo",
-            "crates/front/src/table/geo_entries.rs",
-            "crates/front/src/geo_reply.rs",
-            "crates/server/src/resp/geo",
-        ],
+        places: &["crates/engine/src/geo_read.rs", "crates/server/src/resp/geo"],
     },
     More {
         folder: "rtree",
@@ -76,9 +70,6 @@ const MORE: &[More] = &[
             "crates/layout/src/tree.rs",
             "crates/layout/src/node.rs",
             "crates/layout/src/object.rs",
-            "crates/front/src/request/trees.rs",
-            "crates/front/src/table/tree_entries.rs",
-            "crates/front/src/tree_reply.rs",
             "crates/server/src/resp/trees",
             "crates/client-core/src/trees",
         ],
@@ -101,9 +92,9 @@ const BOTH: &[&str] = &["geo", "rtree"];
 const TREES: &[&str] = &["rtree"];
 const GEO: &[&str] = &["geo"];
 
-/// Most of it is older than `Request::Object` and `ObjectReply`, by which a new type
-/// is asked without being named: GEO keys and trees are asked by requests of
-/// their own, as a connection's thread reads small ones itself before it asks a shard.
+/// GEO keys and trees are asked by `Request::Object`, as any type is; but a connection's
+/// thread reads small ones itself before it asks a shard, and what is found has forms of
+/// its own.
 const EXCEPT: &[Except] = &[
     except(
         "crates/engine/src/store/stats.rs",
@@ -111,14 +102,11 @@ const EXCEPT: &[Except] = &[
         "their counts in INFO are fields of ShardStats",
     ),
     except("crates/server/src/resp/info.rs", BOTH, "writes these counts"),
-    except("crates/front/src/error.rs", BOTH, "their errors have texts of their own"),
-    except("crates/front/src/request/mod.rs", BOTH, "requests and forms of replies of their own"),
-    except("crates/front/src/table/mod.rs", BOTH, "lists their tables of commands and chapters"),
-    except("crates/front/src/table/entries.rs", BOTH, "names the parsers of their commands"),
-    except("crates/front/src/table/arguments.rs", TREES, "the arguments of their commands"),
+    except("crates/resp/src/error.rs", TREES, "the text of the status NoTree"),
+    except("crates/resp/src/form.rs", BOTH, "replies to their searches have options of their own"),
+    except("crates/resp/src/reply.rs", BOTH, "writes these"),
     except("crates/server/src/resp/mod.rs", BOTH, "lists the modules"),
     except("crates/server/src/resp/execute.rs", BOTH, "hands their requests to their modules"),
-    except("crates/server/src/resp/pending.rs", BOTH, "writes their replies"),
     except(
         "crates/server/src/resp/connections.rs",
         TREES,
@@ -131,7 +119,6 @@ const EXCEPT: &[Except] = &[
     ),
     except("crates/engine/src/types/geo/", TREES, "members lie in a tree (decision 0025)"),
     except("crates/engine/src/geo_read.rs", TREES, "searches the tree of a GEO key"),
-    except("crates/front/src/request/geo.rs", TREES, "shares a limit with the parsers of trees"),
     except("crates/server/src/resp/geo.rs", TREES, "reads the tree of a GEO key, as trees.rs does"),
     except("crates/server/src/resp/trees.rs", GEO, "reads the tree of a GEO key, too"),
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
@@ -205,7 +192,7 @@ fn named(tree: &Tree, folder: &str) -> Named {
     let more = MORE.iter().find(|more| more.folder == folder);
     let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
     let mut own = vec![format!("{FOLDERS}{folder}/")];
-    for room in ["protocol/src/types", "front/src/types", "index/src", "client-core/src"] {
+    for room in ["protocol/src/types", "resp/src/commands", "index/src", "client-core/src"] {
         // Nothing but a type's file has its name, or lies in a folder of that name.
         let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
         if !is_taken {
@@ -389,7 +376,7 @@ mod tests {
         let text = "Kind::BOUNDED;\nCounterCommand::Get\nuse types::bcount::X;\nBcountReply\nfn other() {}";
         assert_eq!(lines("crates/engine/src/keys/scan.rs", text), [1, 2, 3, 4]);
         for own in
-            ["engine/src/types/bcount/x", "front/src/types/bcount", "client-core/src/bcount/x"]
+            ["engine/src/types/bcount/x", "resp/src/commands/bcount", "client-core/src/bcount/x"]
         {
             assert!(lines(&format!("crates/{own}.rs"), text).is_empty(), "{own}");
         }

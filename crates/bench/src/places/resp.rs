@@ -5,7 +5,7 @@ use crate::costs::Costs;
 use anyhow::{Context, bail};
 use remora_client_core::Rect;
 use remora_command_line::{Connection, unavailable};
-use remora_front::Value;
+use remora_resp::Value;
 
 /// A connection and the count of what it was asked.
 pub struct RespPlaces {

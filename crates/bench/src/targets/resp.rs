@@ -4,7 +4,7 @@ use super::target::{Request, Target};
 use crate::costs::Costs;
 use anyhow::{bail, ensure};
 use remora_command_line::{Connection, unavailable};
-use remora_front::Value;
+use remora_resp::Value;
 
 /// A connection and the count of what it was asked.
 #[derive(Debug)]

@@ -6,10 +6,10 @@
 
 use super::execute::Executor;
 use super::host::Host;
-use remora_front::resp::{Args, Parsed, ProtocolError, parse, peek_words};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_REQUESTS_AHEAD};
+use remora_resp::wire::{Args, Parsed, ProtocolError, parse, peek_words};
 use std::ops::Range;
 
 /// A request that is parsed and not executed.

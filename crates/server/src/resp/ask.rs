@@ -5,15 +5,16 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Part, Waiting, is_long, write_reply};
+use super::pending::Waiting;
 use super::unanswered::{Asked, What, group};
 use crate::jobs::{Job, Order, OwnedReply, Token};
 use crate::large_jobs::{Here, is_one_step};
 use remora_engine::STREAM_CLASS;
-use remora_front::request::{self, Render};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
 use remora_protocol::{Command, Pairs};
+use remora_resp::form::Part;
+use remora_resp::{ReplyForm, keys};
 
 /// Room for an encoded command with a key and a value of usual lengths; others grow.
 const COMMAND_BYTES: usize = 128;
@@ -25,7 +26,7 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         command: &Command<'_>,
-        render: Render,
+        render: ReplyForm,
     ) {
         let at = self.route(command.key().unwrap_or_default());
         if self.is_for_here(connection, at.1, command) {
@@ -41,7 +42,7 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         (command, (hash, shard)): (&Command<'_>, (KeyHash, usize)),
-        render: Render,
+        render: ReplyForm,
         most: usize,
     ) {
         if self.is_for_here(connection, shard, command) {
@@ -54,7 +55,7 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         (command, at): (&Command<'_>, (KeyHash, usize)),
-        render: Render,
+        render: ReplyForm,
         most: usize,
     ) {
         let asked = [self.submit_some(connection, at, 0, command, most)];
@@ -85,19 +86,19 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         (command, hash): (&Command<'_>, KeyHash),
-        render: Render,
+        render: ReplyForm,
     ) {
         self.host.counts().executed_here.add(1);
         let home = self.host.home();
         let token = self.token_of(connection, home, 0);
         let is_answered = self.host.with_own(|shard, jobs, now| {
             match jobs.execute_here(shard, (command, hash), token, now) {
-                Here::Reply(reply) if is_long(render) => {
+                Here::Reply(reply) if render.is_long() => {
                     connection.wait(Waiting::answered(render, reply.into()));
                 }
                 Here::Reply(reply) => {
                     let part = [Part::from(&reply)];
-                    connection.reply(|out, protocol| write_reply(render, out, protocol, &part));
+                    connection.reply(|out, protocol| render.write(out, protocol, &part));
                 }
                 Here::Held => return false,
                 Here::Large => {
@@ -148,7 +149,7 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         command: &Command<'_>,
-        render: Render,
+        render: ReplyForm,
     ) {
         let shards = 0..self.host.shards();
         let asked: Vec<_> =
@@ -157,13 +158,13 @@ impl<H: Host> Executor<H> {
     }
 
     /// Each shard's pairs as one change.
-    pub(super) fn multi_set(&mut self, connection: &mut Connection, pairs: request::Pairs<'_>) {
+    pub(super) fn multi_set(&mut self, connection: &mut Connection, pairs: keys::Pairs<'_>) {
         let mut lists: Vec<Vec<u8>> = vec![Vec::new(); self.host.shards()];
         for (key, value) in pairs {
             let (_, shard) = self.route(key);
             Pairs::push(&mut lists[shard], key, value);
         }
-        let mut waiting = Waiting::all(Render::AllOk("mset"), []);
+        let mut waiting = Waiting::all(ReplyForm::AllOk("mset"), []);
         for (shard, list) in lists.iter().enumerate() {
             let Some(pairs) = Pairs::parse(list).filter(|_| !list.is_empty()) else { continue };
             let (command, part) = (Command::MultiSet { pairs }, waiting.parts.len());

@@ -16,7 +16,6 @@ use crate::jobs::{Order, Token};
 use crate::thread_counts::ThreadCounts;
 use input::Input;
 use keys_left::KeysLeft;
-use remora_front::resp::{Args, Protocol, Skip, encode, peek_key};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -24,6 +23,7 @@ use remora_layout::limits::{
     RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN, RESP_SEND_BYTES_PER_TURN,
 };
 use remora_protocol::message::Status;
+use remora_resp::wire::{Args, Protocol, Skip, encode, peek_key};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -8,15 +8,17 @@ use super::host::Host;
 use super::keys::KeyAnswers;
 use super::many_keys::Answers;
 use super::trees::TreePlaces;
-use crate::key_batch::KeyCommand;
+use crate::key_batch::{Each, KeyCommand, PartRequest};
 use crate::thread_counts::ThreadCounts;
-use remora_front::request;
-use remora_front::request::{Render, Request};
-use remora_front::resp::{Args, Made};
 use remora_index::hash::TableRef;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_protocol::Command;
+use remora_protocol::{Command, Request as On};
+use remora_resp::ReplyForm;
+use remora_resp::keys::Keys;
+use remora_resp::request;
+use remora_resp::request::Request;
+use remora_resp::wire::{Args, Made};
 
 /// Bytes read in one turn of a connection, so that a flood from one does not
 /// hold up the others.
@@ -140,22 +142,22 @@ impl<H: Host> Executor<H> {
                 self.change_each(connection, keys, |key| Command::Touch { key });
             }
             Request::Exists(keys) => {
-                self.each_key(connection, keys, |key| Command::Exists { key }, Render::Sum);
+                self.each_key(connection, keys, |key| Command::Exists { key }, ReplyForm::Sum);
             }
             Request::MGet(keys) => {
-                self.each_key(connection, keys, |key| Command::Get { key }, Render::Values);
+                self.each_key(connection, keys, |key| Command::Get { key }, ReplyForm::Values);
             }
             Request::MSet(pairs) => self.multi_set(connection, pairs),
             Request::Digest => {
-                self.ask_all(connection, &Command::Digest { key: None }, Render::Digest);
+                self.ask_all(connection, &Command::Digest { key: None }, ReplyForm::Digest);
             }
             Request::DigestValues(keys) => {
                 let of: KeyCommand = |key| Command::Digest { key: Some(key) };
-                self.each_key(connection, keys, of, Render::Digests);
+                self.each_key(connection, keys, of, ReplyForm::Digests);
             }
-            Request::DbSize => self.ask_all(connection, &Command::Count, Render::Sum),
+            Request::DbSize => self.ask_all(connection, &Command::Count, ReplyForm::Sum),
             Request::FlushDb => {
-                self.ask_all(connection, &Command::Flush, Render::AllOk("flushdb"));
+                self.ask_all(connection, &Command::Flush, ReplyForm::AllOk("flushdb"));
             }
             Request::Scan { cursor, count, filter } => {
                 self.scan(connection, (cursor, count), filter);
@@ -164,23 +166,48 @@ impl<H: Host> Executor<H> {
             Request::RandomKey => self.random_key(connection),
             Request::Transfer(transfer) => self.transfer(connection, &transfer),
             Request::FlushAll => {
-                self.ask_all(connection, &Command::FlushAll, Render::AllOk("flushall"));
+                self.ask_all(connection, &Command::FlushAll, ReplyForm::AllOk("flushall"));
             }
-            Request::Tree { name, command, render, most } => {
-                self.tree(connection, (name, &command), render, most);
+            Request::Object { key, request, form } => {
+                self.object_command(connection, (key, request), form, None);
             }
-            Request::Geo(request) => self.geo(connection, &request),
-            Request::Object { key, request, reply } => {
-                self.object_command(connection, (key, request), reply);
+            Request::Store { key, request, form, to } => {
+                self.object_command(connection, (key, request), form, Some(to));
             }
-            Request::TreeRefine { name, refine, form, most } => {
-                self.refine_tree(connection, (name, &refine.to_bytes()), form, most);
+            Request::EachPart { key, parts, request, form } => {
+                self.change_each_part(connection, key, (parts, request), form);
             }
-            Request::TreeCountRefined { name, refine } => {
-                self.count_refined(connection, (name, &refine.to_bytes()));
-            }
-            Request::TreeRemove { name, ids } => self.remove_objects(connection, name, ids),
             own => self.own_answer(connection, own),
+        }
+    }
+
+    /// One operation on the object of a key: executed, read or asked. What it finds may be
+    /// stored at another key.
+    fn object_command(
+        &mut self,
+        connection: &mut Connection,
+        (key, request): (&[u8], On<'_>),
+        form: ReplyForm,
+        store_to: Option<&[u8]>,
+    ) {
+        match request {
+            On::Geo(command) => self.geo(connection, (key, command), form, store_to),
+            On::Tree(command) => self.tree(connection, (key, command), form),
+            request => self.any_object(connection, (key, request), form),
+        }
+    }
+
+    /// The same operation on each of several parts of an object; most requests name one.
+    fn change_each_part(
+        &mut self,
+        connection: &mut Connection,
+        key: &[u8],
+        (parts, request): (Keys<'_>, PartRequest),
+        form: ReplyForm,
+    ) {
+        match (parts.len(), parts.clone().next()) {
+            (1, Some(part)) => self.object_command(connection, (key, request(part)), form, None),
+            _ => self.each(connection, parts, Each::Part(key.into(), request), form),
         }
     }
 }

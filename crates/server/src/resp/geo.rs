@@ -15,8 +15,6 @@ use crate::jobs::{OwnedReply, Token};
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_engine::moving::Place;
 use remora_engine::storing::{Parts, Storing};
-use remora_front::geo_reply;
-use remora_front::request::{GeoForm, GeoRender, GeoRequest, Render};
 use remora_layout::database::{DATABASES, Database};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, STREAM_BYTES};
@@ -25,6 +23,9 @@ use remora_layout::tree::RootPlace;
 use remora_protocol::Command;
 use remora_protocol::geo::{GeoCommand, Places};
 use remora_protocol::message::Status;
+use remora_resp::ReplyForm;
+use remora_resp::commands::geo;
+use remora_resp::form::GeoForm;
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
 
@@ -79,39 +80,37 @@ impl GeoAnswers {
 }
 
 impl<H: Host> Executor<H> {
-    /// One command about a GEO key.
-    pub(super) fn geo(&mut self, connection: &mut Connection, request: &GeoRequest<'_>) {
-        let (hash, shard) = self.route(request.key);
-        let is_search = matches!(request.render, Render::Geo(GeoRender::Found(_)));
-        if let Render::Geo(GeoRender::Found(form)) = request.render {
-            let may_read = connection.may_read(shard, hash);
-            if may_read && self.read_geo(connection, shard, request, &form) {
-                return;
-            }
-            if form.most > SMALL_REPLY || request.store_to.is_some() {
-                connection.expect_large();
-            }
-            let asked = (connection.slot, connection.serial, connection.next_request());
-            if request.key.len() <= KEPT_NAME_BYTES
-                && !self.geo_answers.places(self.database).contains_key(request.key)
-            {
-                self.geo_answers.searched.insert(asked, (self.database, request.key.into()));
-            }
-            if let Some(key) = request.store_to {
-                self.geo_answers.stores.insert(asked, (self.database, key.into(), form));
-            }
+    /// One command about a GEO key; what it finds may be stored at another one.
+    pub(super) fn geo(
+        &mut self,
+        connection: &mut Connection,
+        (key, command): (&[u8], GeoCommand<'_>),
+        form: ReplyForm,
+        store_to: Option<&[u8]>,
+    ) {
+        let (hash, shard) = self.route(key);
+        let of_key = Command::Of { key, request: command.request() };
+        let ReplyForm::GeoFound(found_form) = form else {
+            return self.ask_one(connection, (&of_key, (hash, shard)), form, usize::MAX);
+        };
+        let is_stored = store_to.is_some();
+        let may_read = !is_stored && connection.may_read(shard, hash);
+        if may_read && self.read_geo(connection, shard, (key, command), &found_form) {
+            return;
         }
-        let command = Command::Of { key: request.key, request: request.command().request() };
-        if is_search {
-            // Its answer is looked at first, which goes by its number.
-            return self.ask_owner(
-                connection,
-                (&command, (hash, shard)),
-                request.render,
-                usize::MAX,
-            );
+        if found_form.most > SMALL_REPLY || is_stored {
+            connection.expect_large();
         }
-        self.ask_one(connection, (&command, (hash, shard)), request.render, usize::MAX);
+        let asked = (connection.slot, connection.serial, connection.next_request());
+        if key.len() <= KEPT_NAME_BYTES && !self.geo_answers.places(self.database).contains_key(key)
+        {
+            self.geo_answers.searched.insert(asked, (self.database, key.into()));
+        }
+        if let Some(to) = store_to {
+            self.geo_answers.stores.insert(asked, (self.database, to.into(), found_form));
+        }
+        // Its answer is looked at first, which goes by its number.
+        self.ask_owner(connection, (&of_key, (hash, shard)), form, usize::MAX);
     }
 
     /// Answers a search from its shard's memory, if the place of the key's tree
@@ -120,20 +119,20 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         shard: usize,
-        request: &GeoRequest<'_>,
+        (key, command): (&[u8], GeoCommand<'_>),
         form: &GeoForm,
     ) -> bool {
-        let GeoCommand::Search { query } = request.command() else { return false };
+        let GeoCommand::Search { query } = command else { return false };
         // A stored distance may be a score; it stands in the record alone.
-        if request.store_to.is_some() || form.score {
+        if form.score {
             return false;
         }
         let search = query.search();
         if !may_be_read(&search) {
             return false;
         }
-        let known = self.geo_answers.places(self.database).get(request.key);
-        let root = known.and_then(|&at| RootPlace::of(at, request.key.len()));
+        let known = self.geo_answers.places(self.database).get(key);
+        let root = known.and_then(|&at| RootPlace::of(at, key.len()));
         let Some(root) = root else { return false };
         let home = home_of(&self.tables[shard]);
         let found = &mut self.geo_answers.found;
@@ -148,13 +147,13 @@ impl<H: Host> Executor<H> {
             Ok(()) => {
                 self.host.counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
-                connection.reply(|out, protocol| geo_reply::found(out, protocol, found, form));
+                connection.reply(|out, protocol| geo::write_members(out, protocol, found, form));
                 true
             }
             Err(unread) => {
                 self.counts().asked_reads.add(1);
                 if unread == Unread::Gone {
-                    self.geo_answers.places(self.database).remove(request.key);
+                    self.geo_answers.places(self.database).remove(key);
                 }
                 false
             }
@@ -178,7 +177,7 @@ impl<H: Host> Executor<H> {
         if !matches!(reply.status, Status::Ok | Status::NotFound) {
             return Some(reply);
         }
-        let list = geo_reply::stored(&reply.value.unwrap_or_default(), &form);
+        let list = geo::stored(&reply.value.unwrap_or_default(), &form);
         let (_, shard) = self.host.route(database, &key);
         if Places::in_list(&list).nth(MAX_COMMAND_MEMBERS).is_some() {
             let first_bytes =

@@ -9,8 +9,6 @@ use super::execute::Executor;
 use super::host::Host;
 use super::pending::Waiting;
 use crate::jobs::OwnedReply;
-use remora_front::object_reply::{self, ObjectReply};
-use remora_front::request::Render;
 use remora_index::hash::{ObjectRef, find_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -20,6 +18,8 @@ use remora_layout::record::ROOT_WORDS_BYTES;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Request};
+use remora_resp::ReplyForm;
+use remora_resp::form::Part;
 use remora_walk::local::{self, Unwatched};
 use remora_walk::{End, Memory};
 
@@ -32,12 +32,12 @@ enum Held {
 }
 
 impl<H: Host> Executor<H> {
-    /// One operation on the object of a key: executed, read or asked.
-    pub(super) fn object_command(
+    /// One operation on the object of a key: executed, asked, or read if it is a hash.
+    pub(super) fn any_object(
         &mut self,
         connection: &mut Connection,
         (key, request): (&[u8], Request<'_>),
-        form: &'static ObjectReply,
+        form: ReplyForm,
     ) {
         let at = self.route(key);
         let may_read = at.1 != self.host.home() && connection.may_read(at.1, at.0);
@@ -45,7 +45,7 @@ impl<H: Host> Executor<H> {
             return;
         }
         let command = Command::Of { key, request };
-        self.ask_one(connection, (&command, at), Render::Object(form), usize::MAX);
+        self.ask_one(connection, (&command, at), form, usize::MAX);
     }
 
     /// Answers a read of a hash from its shard's memory, if that concludes. Whether it did.
@@ -54,7 +54,7 @@ impl<H: Host> Executor<H> {
         connection: &mut Connection,
         (key, at): (&[u8], (KeyHash, usize)),
         request: Request<'_>,
-        form: &'static ObjectReply,
+        form: ReplyForm,
     ) -> bool {
         let Request::Hash(command) = request else { return false };
         let is_few = |names: Items<'_>| names.iter().count() <= JOB_KEYS_PER_TURN;
@@ -78,7 +78,7 @@ impl<H: Host> Executor<H> {
         connection: &mut Connection,
         (key, at): (&[u8], (KeyHash, usize)),
         command: HashCommand<'_>,
-        form: &'static ObjectReply,
+        form: ReplyForm,
     ) -> Option<()> {
         let held = self.find_hash(key, at)?;
         let whole = match held {
@@ -97,7 +97,7 @@ impl<H: Host> Executor<H> {
                 }
                 let (number, value) = (names.iter().count() as i64, Some(list));
                 let reply = OwnedReply { number, value, ..OwnedReply::status(Status::Ok) };
-                connection.wait(Waiting::answered(Render::Object(form), reply));
+                connection.wait(Waiting::answered(form, reply));
                 return Some(());
             }
             HashCommand::Get { name }
@@ -112,8 +112,8 @@ impl<H: Host> Executor<H> {
             }
             _ => return None,
         };
-        let answer = (Status::Ok, number as i64, value);
-        connection.reply(|out, protocol| object_reply::write(out, protocol, form, answer));
+        let part = [Part { status: Status::Ok, number: number as i64, value }];
+        connection.reply(|out, protocol| form.write(out, protocol, &part));
         Some(())
     }
 

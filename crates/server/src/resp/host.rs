@@ -5,11 +5,11 @@ use crate::large_jobs::LargeJobs;
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{Journal, Owner};
 use remora_engine::{Now, Shard};
-use remora_front::request::Sections;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
+use remora_resp::request::Sections;
 use remora_walk::Memory;
 
 /// The server as the RESP connections of one thread see it: the thread's own

@@ -6,8 +6,8 @@ use crate::config::Wanted;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::{Counter, ThreadCounts};
 use remora_engine::ShardStats;
-use remora_front::request::Sections;
 use remora_layout::database::DATABASES;
+use remora_resp::request::Sections;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -12,14 +12,14 @@ use super::pending::Waiting;
 use crate::jobs::{Job, OwnedReply, Token};
 use remora_engine::moving::{self, How, Moving, Place};
 use remora_engine::storing::Storing;
-use remora_front::CommandError;
-use remora_front::request::{KeyFilter, Render, Transfer};
-use remora_front::resp::encode;
 use remora_layout::database::Database;
 use remora_layout::hash::mix;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, ScannedKeys};
+use remora_resp::request::{KeyFilter, Transfer};
+use remora_resp::wire::encode;
+use remora_resp::{CommandError, ReplyForm};
 use std::collections::BTreeMap;
 
 /// Keys of one step of KEYS.
@@ -96,7 +96,7 @@ impl<H: Host> Executor<H> {
         };
         self.go_on_with(connection, 0, GoingOn::Scan { shard, filter });
         let asked = [self.submit(connection, shard, 0, &Command::Scan { place, count })];
-        connection.wait(Waiting::all(Render::Scanned, asked));
+        connection.wait(Waiting::all(ReplyForm::Scanned, asked));
     }
 
     pub(super) fn keys_of(&mut self, connection: &mut Connection, filter: &KeyFilter) {
@@ -110,7 +110,7 @@ impl<H: Host> Executor<H> {
             let command = Command::Scan { place: 0, count: KEYS_STEP };
             asked.push(self.submit(connection, shard, shard, &command));
         }
-        connection.wait(Waiting::all(Render::KeyList, asked));
+        connection.wait(Waiting::all(ReplyForm::KeyList, asked));
     }
 
     pub(super) fn random_key(&mut self, connection: &mut Connection) {
@@ -129,11 +129,11 @@ impl<H: Host> Executor<H> {
         self.go_on_with(connection, 0, GoingOn::Random { shard, database, random, left });
         let command = Command::RandomKey { random, place: None };
         let asked = [self.submit(connection, shard, 0, &command)];
-        connection.wait(Waiting::all(Render::AnyKey, asked));
+        connection.wait(Waiting::all(ReplyForm::Value, asked));
     }
 
     pub(super) fn transfer(&mut self, connection: &mut Connection, transfer: &Transfer<'_>) {
-        let Transfer { key, to, replaces, keeps, render, .. } = *transfer;
+        let Transfer { key, to, replaces, keeps, form, .. } = *transfer;
         let to_database = transfer.database.unwrap_or(self.database);
         if transfer.must_differ && key == to && to_database == self.database {
             return connection.reply(|out, _| CommandError::SameObject.write(out));
@@ -150,7 +150,7 @@ impl<H: Host> Executor<H> {
         let (shard, command) = moving.first();
         let asked = [self.submit(connection, shard, 0, &command)];
         self.go_on_with(connection, 0, GoingOn::Moving(Box::new(moving)));
-        connection.wait(Waiting::all(render, asked));
+        connection.wait(Waiting::all(form, asked));
     }
 
     /// A key gets what was found for the request that waits by this token.

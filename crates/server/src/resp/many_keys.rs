@@ -13,21 +13,22 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Part, write_reply};
 use super::read::Read;
 use super::unanswered::{Asked, What, group};
 use crate::jobs::{Job, Order, OwnedReply};
 use crate::key_batch::{Each, KeyBatch, KeyCommand, KeyReplies, REPLY_HEAD_BYTES, WantedBytes};
 use crate::large_jobs::Here;
 use remora_engine::STREAM_CLASS;
-use remora_front::request::{Keys, Render};
-use remora_front::resp::{Args, Protocol};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     MAX_SHARDS, RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES, RESP_REQUESTS_AHEAD, STREAM_BYTES,
 };
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
+use remora_resp::ReplyForm;
+use remora_resp::form::Part;
+use remora_resp::keys::Keys;
+use remora_resp::wire::{Args, Protocol};
 
 /// Memory for what keys were answered at once that is kept between requests.
 const KEEP_REPLY_BYTES: usize = 256 << 10;
@@ -54,7 +55,7 @@ struct Group {
 /// A request that waits for some of its keys.
 pub struct ManyKeys {
     each: Each,
-    render: Render,
+    render: ReplyForm,
     keys: usize,
     /// Keys at the end of the request that no turn has taken yet.
     left: usize,
@@ -77,7 +78,7 @@ pub struct ManyKeys {
 
 impl ManyKeys {
     /// No key is taken yet.
-    fn new(each: Each, render: Render, keys: usize, answers: Answers) -> Self {
+    fn new(each: Each, render: ReplyForm, keys: usize, answers: Answers) -> Self {
         Self {
             each,
             render,
@@ -140,7 +141,7 @@ impl ManyKeys {
     pub fn write(&self, out: &mut Vec<u8>, protocol: Protocol) {
         if self.is_too_large {
             let part = [Part::from(&Reply::status(Status::TooLarge))];
-            return write_reply(self.render, out, protocol, &part);
+            return self.render.write(out, protocol, &part);
         }
         let mut parts = vec![Part::from(&Reply::status(Status::Ok)); self.keys];
         let Answers { replies, positions } = &self.answers;
@@ -158,7 +159,7 @@ impl ManyKeys {
                 parts[position as usize] = Part::from(answer);
             }
         }
-        write_reply(self.render, out, protocol, &parts);
+        self.render.write(out, protocol, &parts);
     }
 }
 
@@ -184,8 +185,8 @@ impl<H: Host> Executor<H> {
         of: KeyCommand,
     ) {
         match (keys.len(), keys.clone().next()) {
-            (1, Some(key)) => self.key_command(connection, &of(key), Render::Sum),
-            _ => self.each_key(connection, keys, of, Render::Sum),
+            (1, Some(key)) => self.key_command(connection, &of(key), ReplyForm::Sum),
+            _ => self.each_key(connection, keys, of, ReplyForm::Sum),
         }
     }
 
@@ -195,7 +196,7 @@ impl<H: Host> Executor<H> {
         connection: &mut Connection,
         keys: Keys<'_>,
         of: KeyCommand,
-        render: Render,
+        render: ReplyForm,
     ) {
         self.each(connection, keys, Each::Key(of), render);
     }
@@ -206,7 +207,7 @@ impl<H: Host> Executor<H> {
         connection: &mut Connection,
         mut keys: Keys<'_>,
         each: Each,
-        render: Render,
+        render: ReplyForm,
     ) {
         let mut answers = std::mem::take(&mut self.answers);
         answers.replies.clear();

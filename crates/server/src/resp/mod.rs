@@ -27,5 +27,5 @@ pub use acceptor::Handed;
 pub use connection::Connection;
 pub use connections::Connections;
 pub use host::Host;
-pub use remora_front::request::Sections;
+pub use remora_resp::request::Sections;
 pub(crate) use shard_host::ShardHost;

@@ -4,9 +4,10 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use super::info;
-use remora_front::request::{ClientAttribute, Hello, Request};
-use remora_front::resp::encode;
-use remora_front::{CommandError, reply, table};
+use remora_resp::commands::{connection, server};
+use remora_resp::request::{ClientAttribute, Hello, Request};
+use remora_resp::wire::encode;
+use remora_resp::{CommandError, table};
 
 impl<H: Host> Executor<H> {
     /// What the session answers itself.
@@ -43,7 +44,7 @@ impl<H: Host> Executor<H> {
                 let text = info::client(connection);
                 connection.reply(|out, protocol| encode::verbatim(out, protocol, "txt", &text));
             }
-            Request::Help(spec) => connection.reply(|out, _| reply::help(out, spec)),
+            Request::Help(name) => connection.reply(|out, _| table::write_help(out, name)),
             Request::Info(sections) => {
                 let text = self.host.info(&sections);
                 connection.reply(|out, protocol| {
@@ -55,7 +56,7 @@ impl<H: Host> Executor<H> {
                 let parameters: Vec<(&str, &str)> =
                     parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 connection.reply(|out, protocol| {
-                    reply::config_get(out, protocol, &patterns, &parameters);
+                    server::write_config(out, protocol, &patterns, &parameters);
                 });
             }
             Request::Command(query) => {
@@ -90,13 +91,13 @@ impl<H: Host> Executor<H> {
         if let Some(protocol) = hello.protocol {
             connection.protocol = protocol;
         }
-        let facts = reply::ServerFacts {
+        let facts = connection::ServerFacts {
             server: "remora",
             version: env!("CARGO_PKG_VERSION"),
             connection: connection.serial as i64,
             mode: "standalone",
             role: "master",
         };
-        connection.reply(|out, protocol| reply::hello(out, protocol, &facts));
+        connection.reply(|out, protocol| connection::write_hello(out, protocol, &facts));
     }
 }

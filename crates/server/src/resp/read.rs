@@ -4,13 +4,15 @@ use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
 use remora_engine::string_edit::{BitPlace, range};
-use remora_front::request::Render;
-use remora_front::resp::encode;
 use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::plant::{Plant, planted};
 use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_resp::ReplyForm;
+use remora_resp::form::Part;
+use remora_resp::wire::encode;
 
 /// What an optimistic read found.
 pub(super) enum Read {
@@ -27,7 +29,7 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         (command, at): (&Command<'_>, (KeyHash, usize)),
-        render: Render,
+        render: ReplyForm,
     ) -> bool {
         let key = match *command {
             Command::Get { key }
@@ -62,17 +64,16 @@ impl<H: Host> Executor<H> {
                 connection.reply(|out, _| encode::bulk(out, part));
             }
             _ => {
-                let number = match (command, render) {
-                    (Command::GetBit { offset, .. }, _) => {
-                        BitPlace::of(*offset).is_set(value).into()
+                let number = match *command {
+                    Command::GetBit { offset, .. } => BitPlace::of(offset).is_set(value).into(),
+                    Command::Ttl { .. } if expires_at_ms != 0 => {
+                        (expires_at_ms - self.now_ms) as i64
                     }
-                    (_, Render::Ttl(unit)) if expires_at_ms != 0 => {
-                        unit.from_ms((expires_at_ms - self.now_ms) as i64)
-                    }
-                    (_, Render::Ttl(_)) => -1,
+                    Command::Ttl { .. } => -1,
                     _ => value.len() as i64,
                 };
-                connection.reply(|out, _| encode::integer(out, number));
+                let part = [Part { status: Status::Ok, number, value: None }];
+                connection.reply(|out, protocol| render.write(out, protocol, &part));
             }
         }
         true

@@ -7,13 +7,8 @@
 use super::connection::Connection;
 use super::execute::Executor;
 use super::host::Host;
-use super::pending::{Part, write_reply};
 use crate::jobs::{Job, OwnedReply, Token};
-use crate::key_batch::Each;
 use remora_engine::geo_read::Unread;
-use remora_front::request::{Keys, ObjectForm, Render};
-use remora_front::resp::encode;
-use remora_front::tree_reply;
 use remora_index::hash::TableRef;
 use remora_index::rtree::{LocalWalk, Query, Search};
 use remora_layout::database::{DATABASES, Database};
@@ -21,8 +16,11 @@ use remora_layout::limits::READ_SEARCH_OBJECTS;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::object::is_surrogate;
 use remora_layout::tree::{RootPlace, TREE_INFO_WORDS, TreeInfo};
-use remora_protocol::tree::{ObjectId, TreeCommand};
-use remora_protocol::{Command, Reply, Request};
+use remora_protocol::Command;
+use remora_protocol::tree::TreeCommand;
+use remora_resp::ReplyForm;
+use remora_resp::commands::rtree;
+use remora_resp::wire::encode;
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
@@ -50,69 +48,22 @@ pub(super) struct TreePlaces {
 }
 
 impl<H: Host> Executor<H> {
-    /// RTREE.SEARCH for a geometry.
-    pub(super) fn refine_tree(
-        &mut self,
-        connection: &mut Connection,
-        (name, refine): (&[u8], &[u8]),
-        form: ObjectForm,
-        most: usize,
-    ) {
-        let search = TreeCommand::Refine { refine, ids: None };
-        self.tree(connection, (name, &search), Render::TreeObjects(form), most);
-    }
-
-    /// RTREE.COUNT for a geometry.
-    pub(super) fn count_refined(
-        &mut self,
-        connection: &mut Connection,
-        (name, refine): (&[u8], &[u8]),
-    ) {
-        let count = TreeCommand::CountRefined { refine };
-        self.tree(connection, (name, &count), Render::Number("rtree.count"), usize::MAX);
-    }
-
     /// One command about a tree.
     pub(super) fn tree(
         &mut self,
         connection: &mut Connection,
-        (name, command): (&[u8], &TreeCommand<'_>),
-        render: Render,
-        most: usize,
+        (name, command): (&[u8], TreeCommand<'_>),
+        form: ReplyForm,
     ) {
-        if self.read_tree(connection, (name, command), render, most) {
+        if self.read_tree(connection, (name, &command), form) {
             return;
         }
-        match command.request() {
-            Ok(request) => {
-                let at = self.route(name);
-                if matches!(render, Render::TreeObjects(_)) && most > READ_SEARCH_OBJECTS {
-                    connection.expect_large();
-                }
-                let command = Command::Of { key: name, request };
-                self.ask_one(connection, (&command, at), render, most);
-            }
-            Err(status) => {
-                let part = [Part::from(&Reply::status(status))];
-                connection.reply(|out, protocol| write_reply(render, out, protocol, &part));
-            }
+        let most = most_of(form);
+        if matches!(form, ReplyForm::TreeObjects(_)) && most > READ_SEARCH_OBJECTS {
+            connection.expect_large();
         }
-    }
-
-    /// Removes objects of a tree, each by itself; most requests name one.
-    pub(super) fn remove_objects(
-        &mut self,
-        connection: &mut Connection,
-        name: &[u8],
-        ids: Keys<'_>,
-    ) {
-        match (ids.len(), ids.clone().next()) {
-            (1, Some(id)) => {
-                let command = TreeCommand::Remove { id: ObjectId::of_text(id) };
-                self.tree(connection, (name, &command), Render::Sum, usize::MAX);
-            }
-            _ => self.each(connection, ids, Each::Part(name.into(), removal), Render::Sum),
-        }
+        let (at, command) = (self.route(name), Command::Of { key: name, request: command.into() });
+        self.ask_one(connection, (&command, at), form, most);
     }
 
     /// Answers a search from the shard's memory, if this session may read it
@@ -121,8 +72,7 @@ impl<H: Host> Executor<H> {
         &mut self,
         connection: &mut Connection,
         (name, command): (&[u8], &TreeCommand<'_>),
-        render: Render,
-        most: usize,
+        form: ReplyForm,
     ) -> bool {
         let query = match *command {
             TreeCommand::Search { window, predicate }
@@ -156,10 +106,10 @@ impl<H: Host> Executor<H> {
                 self.host.counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
                 let found = walk.results();
-                let found = &found[..found.len().min(most)];
-                connection.reply(|out, protocol| match render {
-                    Render::TreeObjects(form) => {
-                        tree_reply::objects(out, protocol, found, &form);
+                let found = &found[..found.len().min(most_of(form))];
+                connection.reply(|out, protocol| match form {
+                    ReplyForm::TreeObjects(form) => {
+                        rtree::write_objects(out, protocol, found, &form);
                     }
                     _ => encode::integer(out, found.len() as i64),
                 });
@@ -212,10 +162,12 @@ impl<H: Host> Executor<H> {
     }
 }
 
-/// The request that removes an object.
-fn removal(id: &[u8]) -> Request<'_> {
-    let command = TreeCommand::Remove { id: ObjectId::of_text(id) };
-    command.request().expect("any id can be asked for")
+/// Objects that a reply tells of at most.
+const fn most_of(form: ReplyForm) -> usize {
+    match form {
+        ReplyForm::TreeObjects(form) => form.most,
+        _ => usize::MAX,
+    }
 }
 
 /// What trees in a shard's memory are bound to.

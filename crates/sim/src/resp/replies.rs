@@ -6,7 +6,7 @@ use crate::check::places::Act;
 use crate::history::Begun;
 use crate::values::{Register, decode};
 use crate::world::World;
-use remora_front::resp::Value as Reply;
+use remora_resp::wire::Value as Reply;
 
 /// A request under way.
 pub struct Asked {

@@ -1,10 +1,11 @@
 //! A map that foretells the replies to the plain commands. What depends on
 //! time it does not foretell, nor what it knows of a key that ever expires.
 
-use remora_front::request::{Render, Request};
-use remora_front::{Args, Made, Protocol, Value, request};
 use remora_layout::database::Database;
 use remora_protocol::{Command, Condition, Expiry};
+use remora_resp::ReplyForm;
+use remora_resp::request::Request;
+use remora_resp::{Args, Made, Protocol, Value, request};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Strings by their keys.
@@ -43,6 +44,11 @@ impl Reply {
             Self::Done => *value == Value::Simple(b"OK"),
         }
     }
+}
+
+/// Whether the reply has a form of this command's own.
+fn is_of(command: &str, form: ReplyForm) -> bool {
+    matches!(form, ReplyForm::Object(own) if own.command == command)
 }
 
 fn length(value: Option<&Vec<u8>>) -> i64 {
@@ -92,10 +98,7 @@ impl Model {
             assert!(reply.error().is_some(), "a refusal, and not {reply:?}");
             return true;
         };
-        if matches!(
-            request,
-            Request::Tree { .. } | Request::Object { .. } | Request::TreeRemove { .. }
-        ) {
+        if matches!(request, Request::Object { .. } | Request::EachPart { .. }) {
             // Trees are keys that it does not count.
             self.unknown.insert(b"some tree".to_vec());
         }
@@ -127,11 +130,7 @@ impl Model {
             Request::MSet(pairs) => pairs.clone().all(|(key, _)| knows(key)),
             Request::DbSize => self.unknown.is_empty(),
             // Of trees it knows nothing.
-            Request::Tree { .. }
-            | Request::Object { .. }
-            | Request::TreeRefine { .. }
-            | Request::TreeCountRefined { .. }
-            | Request::TreeRemove { .. } => false,
+            Request::Object { .. } | Request::EachPart { .. } => false,
             // They tell of the connection, or of the server's state.
             Request::Hello(_) | Request::ClientId | Request::ClientInfo | Request::Info(_) => false,
             Request::Digest | Request::DigestValues(_) => false,
@@ -215,7 +214,7 @@ impl Model {
         &mut self,
         key: &[u8],
         command: &Command<'_>,
-        render: Render,
+        render: ReplyForm,
         is_refused: bool,
     ) -> Option<Reply> {
         let has_time = matches!(
@@ -242,7 +241,7 @@ impl Model {
             return None;
         }
         let old = self.values.get(key);
-        if matches!(render, Render::NullOrError(..)) {
+        if is_of("getex", render) {
             // Not refused: then there is no such key.
             return Some(if old.is_none() { Reply::NotDone } else { Reply::Done });
         }
@@ -250,7 +249,7 @@ impl Model {
     }
 
     /// What concerns a value as a whole.
-    fn whole(&mut self, key: &[u8], command: &Command<'_>, render: Render) -> Option<Reply> {
+    fn whole(&mut self, key: &[u8], command: &Command<'_>, render: ReplyForm) -> Option<Reply> {
         let old = self.values.get(key);
         match *command {
             Command::Get { .. } => Some(Reply::Bytes(old.cloned())),
@@ -275,7 +274,7 @@ impl Model {
                     self.set(key, value.to_vec());
                 }
                 Some(match (render, is_set) {
-                    (Render::Done(_), _) => Reply::Number(is_set.into()),
+                    _ if is_of("setnx", render) => Reply::Number(is_set.into()),
                     _ if get => Reply::Bytes(old),
                     (_, true) => Reply::Done,
                     (_, false) => Reply::NotDone,

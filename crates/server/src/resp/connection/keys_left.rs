@@ -5,8 +5,8 @@
 use super::Connection;
 use crate::resp::execute::Executor;
 use crate::resp::host::Host;
-use remora_front::resp::Args;
 use remora_layout::limits::RESP_PAUSE_JOB_BYTES;
+use remora_resp::wire::Args;
 
 /// A request at the front of the input.
 pub(super) struct KeysLeft {

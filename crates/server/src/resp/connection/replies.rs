@@ -4,12 +4,11 @@
 use super::Connection;
 use crate::jobs::{OwnedReply, Token};
 use crate::resp::many_keys::ManyKeys;
-use crate::resp::pending::{
-    Part, Pending, Piece, Waiting, Writing, is_long, long_reply, write_reply,
-};
-use remora_front::resp::Protocol;
+use crate::resp::pending::{Pending, Piece, Waiting, Writing};
 use remora_layout::limits::{RESP_MAX_REPLY_BYTES, RESP_PAUSE_OUTPUT_BYTES};
 use remora_protocol::message::Status;
+use remora_resp::form::Part;
+use remora_resp::wire::Protocol;
 use smallvec::SmallVec;
 
 impl Connection {
@@ -117,25 +116,27 @@ impl Connection {
                     let protocol = *protocol;
                     self.held_parts -= waiting.parts.len();
                     if let [Some(part)] = &waiting.parts[..]
-                        && !is_long(waiting.render)
+                        && !waiting.render.is_long()
                     {
                         self.held_bytes -= waiting.bytes;
                         let part = [Part::from(part)];
-                        write_reply(waiting.render, &mut self.output, protocol, &part);
+                        waiting.render.write(&mut self.output, protocol, &part);
                         self.pending.pop_front();
                         self.first_pending += 1;
                         continue;
                     }
                     let parts = std::mem::take(&mut waiting.parts).into_iter().flatten();
                     let mut parts: SmallVec<[OwnedReply; 1]> = parts.collect();
-                    if let Some(long) = long_reply(waiting.render, &mut parts) {
+                    if let [OwnedReply { status, number, value, .. }] = &mut parts[..]
+                        && let Some(long) = waiting.render.long_reply((*status, *number), value)
+                    {
                         let writing = Writing::new(long, protocol, waiting.rest);
                         self.pending[0] = Pending::Writing(writing);
                         continue;
                     }
                     self.held_bytes -= waiting.bytes;
                     let parts: SmallVec<[Part<'_>; 1]> = parts.iter().map(Part::from).collect();
-                    write_reply(waiting.render, &mut self.output, protocol, &parts);
+                    waiting.render.write(&mut self.output, protocol, &parts);
                 }
                 Some(Pending::Keys(many, protocol)) if many.is_complete() => {
                     self.held_parts -= many.keys();

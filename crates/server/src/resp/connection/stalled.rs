@@ -5,8 +5,8 @@
 use super::{Connection, Flow};
 use crate::resp::execute::Executor;
 use crate::resp::host::Host;
-use remora_front::resp::{Args, ProtocolError, Skip, encode};
 use remora_layout::limits::STALL_BYTES;
+use remora_resp::wire::{Args, ProtocolError, Skip, encode};
 
 impl Connection {
     /// Whether it keeps much of a request that is not all there.

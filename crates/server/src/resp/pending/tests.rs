@@ -112,7 +112,7 @@ fn a_digest_that_a_shard_has_refused_is_no_digest() {
     let write = |parts: [OwnedReply; 2]| {
         let mut out = Vec::new();
         let parts: Vec<Part<'_>> = parts.iter().map(Part::from).collect();
-        write_reply(Render::Digest, &mut out, Protocol::Resp2, &parts);
+        ReplyForm::Digest.write(&mut out, Protocol::Resp2, &parts);
         String::from_utf8(out).unwrap()
     };
     assert!(write([Status::Ok; 2].map(digest)).starts_with('+'));

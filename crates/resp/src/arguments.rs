@@ -1,0 +1,115 @@
+//! Arguments that several groups of commands take: what the table says of them, and
+//! their parsers.
+
+use crate::error::CommandError;
+use crate::spec::{Argument, Kind};
+use remora_layout::database::Database;
+use remora_layout::record::MAX_EXPIRES_AT_MS;
+use remora_protocol::glob::Glob;
+use remora_protocol::integer;
+
+pub(crate) const KEY: Argument = Argument::new("key", Kind::Key);
+pub(crate) const VALUE: Argument = Argument::new("value", Kind::String);
+pub(crate) const SECONDS: Argument = Argument::new("seconds", Kind::Integer);
+pub(crate) const MILLISECONDS: Argument = Argument::new("milliseconds", Kind::Integer);
+pub(crate) const UNIX_SECONDS: Argument = Argument::new("unix-time-seconds", Kind::UnixTime);
+
+pub(crate) const UNIX_MILLISECONDS: Argument =
+    Argument::new("unix-time-milliseconds", Kind::UnixTime);
+
+/// An expiry, or none any more.
+pub(crate) const EXPIRATIONS: &[Argument] = &[
+    SECONDS.after("EX"),
+    MILLISECONDS.after("PX"),
+    UNIX_SECONDS.after("EXAT"),
+    UNIX_MILLISECONDS.after("PXAT"),
+    Argument::word("persist", "PERSIST"),
+];
+
+pub(crate) const ONE_KEY: &[Argument] = &[KEY];
+pub(crate) const KEYS: &[Argument] = &[KEY.multiple()];
+pub(crate) const PATTERN: Argument = Argument::new("pattern", Kind::Pattern);
+
+/// A glob pattern of a request.
+pub(crate) fn pattern(word: &[u8], ignore_case: bool) -> Result<Glob, CommandError> {
+    Glob::new(word, ignore_case).ok_or(CommandError::PatternTooLong)
+}
+
+/// The cursor of SCAN and its kin, as Redis takes it: by C's `strtoul`, to which no
+/// digits at all are 0, and a number may be negative.
+pub(crate) fn cursor(word: &[u8]) -> Result<u64, CommandError> {
+    let (is_negative, digits) = match word {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = str::from_utf8(digits).ok().filter(|_| is_number).ok_or(CommandError::Cursor)?;
+    let number: u64 = text.parse().map_err(|_| CommandError::Cursor)?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
+}
+
+/// The database with this number.
+pub(crate) fn database(number: &[u8]) -> Result<Database, CommandError> {
+    let index = integer::parse(number).ok_or(CommandError::NotAnInteger)?;
+    let index = i32::try_from(index).map_err(|_| CommandError::OutOfRange)?;
+    let database = usize::try_from(index).ok().and_then(Database::new);
+    database.ok_or(CommandError::DatabaseIndex)
+}
+
+/// How an expiry is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ExpiryForm {
+    /// EX: seconds from now.
+    InSeconds,
+    /// PX: ms from now.
+    InMs,
+    /// EXAT: Unix seconds.
+    AtSeconds,
+    /// PXAT: Unix ms.
+    AtMs,
+}
+
+impl ExpiryForm {
+    /// The form that an option of SET asks for.
+    pub(crate) fn of_option(option: &[u8]) -> Option<Self> {
+        let forms = [
+            ("ex", Self::InSeconds),
+            ("px", Self::InMs),
+            ("exat", Self::AtSeconds),
+            ("pxat", Self::AtMs),
+        ];
+        let mut forms = forms.into_iter();
+        forms.find(|(name, _)| option.eq_ignore_ascii_case(name.as_bytes())).map(|(_, form)| form)
+    }
+
+    /// Unix ms. What is past becomes 1, which is past for any thread's clock: a shard
+    /// that read its own some time ago removes the key as well.
+    pub(crate) fn at_ms(
+        self,
+        number: i64,
+        now_unix_ms: u64,
+        command: &'static str,
+    ) -> Result<u64, CommandError> {
+        let number = i128::from(number);
+        let now = i128::from(now_unix_ms);
+        // 128 bits cannot overflow here, so one comparison is enough.
+        let at_ms = match self {
+            Self::InSeconds => now + number * 1000,
+            Self::InMs => now + number,
+            Self::AtSeconds => number * 1000,
+            Self::AtMs => number,
+        };
+        // A number of seconds that Redis cannot turn into ms is an error there
+        // too, even when it lies in the past.
+        let fits = match self {
+            Self::InSeconds | Self::AtSeconds => number * 1000 >= i128::from(i64::MIN),
+            Self::InMs | Self::AtMs => true,
+        };
+        if !fits || at_ms > i128::from(MAX_EXPIRES_AT_MS) {
+            return Err(CommandError::InvalidExpiry(command));
+        }
+        Ok(if at_ms <= now { 1 } else { at_ms as u64 })
+    }
+}

@@ -1,0 +1,29 @@
+//! The commands: a file or a folder for each group, in which a command's entry in the table,
+//! its parser and its reply's writer stand together.
+
+pub mod connection;
+pub(crate) mod expiry;
+pub mod geo;
+mod hash;
+mod keys;
+pub(crate) mod keyspace;
+pub mod rtree;
+pub mod server;
+pub(crate) mod strings;
+
+use crate::spec::CommandSpec;
+
+/// Their commands, one line each.
+pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
+    connection::COMMANDS,
+    expiry::COMMANDS,
+    geo::members::COMMANDS,
+    geo::search::COMMANDS,
+    hash::COMMANDS,
+    keys::COMMANDS,
+    keyspace::COMMANDS,
+    rtree::objects::COMMANDS,
+    rtree::search::COMMANDS,
+    server::COMMANDS,
+    strings::COMMANDS,
+];

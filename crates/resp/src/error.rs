@@ -1,0 +1,330 @@
+//! Errors of commands, in the words of Redis 7: clients match on them.
+
+use crate::limits::{MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
+use crate::wire::{Words, encode};
+use remora_layout::limits::{
+    MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
+    MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES, MIN_NODE_ENTRIES,
+    RESP_MAX_CLIENT_NAME_BYTES, RESP_MAX_REPLY_BYTES,
+};
+use remora_layout::node::ENTRY_BYTES;
+use remora_protocol::message::Status;
+use std::borrow::Cow;
+use thiserror::Error;
+
+/// Bytes of a peer's own words that an error repeats at most, as Redis.
+const EXCERPT_BYTES: usize = 128;
+
+/// Why a request is not carried out. The text is the reply, code first.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum CommandError {
+    /// No such command.
+    #[error("ERR unknown command '{name}', with args beginning with: {beginning}")]
+    UnknownCommand {
+        /// The name, cut and cleaned.
+        name: String,
+        /// The first arguments, quoted, cut and cleaned.
+        beginning: String,
+    },
+    /// No such subcommand.
+    #[error("ERR unknown subcommand '{name}'. Try {} HELP.", .command.to_ascii_uppercase())]
+    UnknownSubcommand {
+        /// The name, cut and cleaned.
+        name: String,
+        /// The command.
+        command: &'static str,
+    },
+    /// Too few or too many arguments for the command.
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    WrongArity(&'static str),
+    /// Unknown options, or options that exclude each other.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// An argument is not a 64-bit integer.
+    #[error("ERR value is not an integer or out of range")]
+    NotAnInteger,
+    /// An argument is no number.
+    #[error("ERR value is not a valid float")]
+    NotAFloat,
+    /// An increment that is infinite.
+    #[error("ERR value is NaN or Infinity")]
+    Infinite,
+    /// A count that cannot be negated.
+    #[error("ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX)]
+    NotInLongRange,
+    /// A count of which the double is no 64-bit integer.
+    #[error("ERR value is out of range")]
+    CountOutOfRange,
+    /// A glob pattern beyond the limit.
+    #[error("ERR pattern is longer than {MAX_PATTERN_BYTES} bytes")]
+    PatternTooLong,
+    /// A scan's cursor that is none.
+    #[error("ERR invalid cursor")]
+    Cursor,
+    /// An argument is not a 32-bit integer.
+    #[error("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX)]
+    OutOfRange,
+    /// An expiry that is zero, negative or too far away.
+    #[error("ERR invalid expire time in '{0}' command")]
+    InvalidExpiry(&'static str),
+    /// DECRBY by the smallest integer, which cannot be negated.
+    #[error("ERR decrement would overflow")]
+    DecrementOverflow,
+    /// SETRANGE before the first byte.
+    #[error("ERR offset is out of range")]
+    Offset,
+    /// An offset that no bit can have.
+    #[error("ERR bit offset is not an integer or out of range")]
+    BitOffset,
+    /// SETBIT to something other than 0 and 1.
+    #[error("ERR bit is not an integer or out of range")]
+    Bit,
+    /// APPEND or SETRANGE of more than a value can hold. (The limit is
+    /// [`MAX_VALUE_BYTES`]; the words are those of Redis.)
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    StringTooLong,
+    /// EXPIRE with NX and another condition.
+    #[error("ERR NX and XX, GT or LT options at the same time are not compatible")]
+    ConditionNx,
+    /// EXPIRE with GT and LT.
+    #[error("ERR GT and LT options at the same time are not compatible")]
+    ConditionGtLt,
+    /// EXPIRE with an unknown option.
+    #[error("ERR Unsupported option {0}")]
+    UnsupportedOption(String),
+    /// COPY or MOVE of a key to itself.
+    #[error("ERR source and destination objects are the same")]
+    SameObject,
+    /// No such database.
+    #[error("ERR DB index is out of range")]
+    DatabaseIndex,
+    /// HELLO with a version other than 2 and 3.
+    #[error("NOPROTO unsupported protocol version")]
+    ProtocolVersion,
+    /// HELLO with something that is not a version.
+    #[error("ERR Protocol version is not an integer or out of range")]
+    ProtocolVersionNumber,
+    /// HELLO with an unknown or unfinished option.
+    #[error("ERR Syntax error in HELLO option '{0}'")]
+    HelloOption(String),
+    /// For sessions: HELLO with AUTH that does not hold.
+    #[error("WRONGPASS invalid username-password pair or user is disabled.")]
+    WrongPassword,
+    /// CLIENT SETNAME with bytes that a log line could not hold.
+    #[error("ERR Client names cannot contain spaces, newlines or special characters.")]
+    ClientName,
+    /// CLIENT SETINFO with such bytes.
+    #[error("ERR {0} cannot contain spaces, newlines or special characters.")]
+    ClientAttribute(&'static str),
+    /// CLIENT SETNAME, CLIENT SETINFO or HELLO SETNAME of more than
+    /// [`RESP_MAX_CLIENT_NAME_BYTES`].
+    #[error("ERR {0} is longer than {RESP_MAX_CLIENT_NAME_BYTES} bytes")]
+    ClientNameTooLong(&'static str),
+    /// CLIENT SETINFO with an unknown attribute.
+    #[error("ERR Unrecognized option '{0}'")]
+    ClientOption(String),
+    /// A key above [`MAX_KEY_BYTES`].
+    #[error("ERR key is longer than {MAX_KEY_BYTES} bytes")]
+    KeyTooLong,
+    /// A value above [`MAX_VALUE_BYTES`].
+    #[error("ERR value is longer than {MAX_VALUE_BYTES} bytes")]
+    ValueTooLong,
+    /// COMMAND INFO or DOCS with too many names.
+    #[error("ERR more than {MAX_COMMAND_NAMES} command names")]
+    TooManyNames,
+    /// CONFIG GET with too many patterns.
+    #[error("ERR more than {MAX_CONFIG_PATTERNS} patterns")]
+    TooManyPatterns,
+    /// COMMAND GETKEYS of an unknown command.
+    #[error("ERR Invalid command specified")]
+    InvalidCommand,
+    /// COMMAND GETKEYS with too few or too many arguments for that command.
+    #[error("ERR Invalid number of arguments specified for command")]
+    InvalidCommandArity,
+    /// COMMAND GETKEYS of a command without keys.
+    #[error("ERR The command has no key arguments")]
+    NoKeys,
+    /// A text that is no geometry; why.
+    #[error("ERR {0}")]
+    Geometry(String),
+    /// An argument, which is named, is no number.
+    #[error("ERR {0} is not a number")]
+    NotANumber(&'static str),
+    /// An argument is infinite, or NaN, or too large for 64 bits.
+    #[error("ERR {0} is not finite")]
+    NotFinite(&'static str),
+    /// An argument is below zero.
+    #[error("ERR {0} is negative")]
+    Negative(&'static str),
+    /// A rectangle's minimum above its maximum.
+    #[error("ERR {0} is greater than {1}")]
+    Inverted(&'static str, &'static str),
+    /// An argument is no integer of its range.
+    #[error("ERR {name} is not an integer from {from} to {to}")]
+    NotInRange {
+        /// The argument.
+        name: &'static str,
+        /// The least that it may be.
+        from: i64,
+        /// The most.
+        to: i64,
+    },
+    /// An object's data above [`MAX_OBJECT_BYTES`].
+    #[error("ERR DATA is longer than {MAX_OBJECT_BYTES} bytes")]
+    DataTooLong,
+    /// An object's id that is none.
+    #[error("ERR id is empty or longer than {MAX_OBJECT_ID_BYTES} bytes")]
+    ObjectId,
+    /// An object's fields beyond [`MAX_FIELDS`] or [`MAX_FIELDS_BYTES`].
+    #[error("ERR more than {MAX_FIELDS} fields, or more than {MAX_FIELDS_BYTES} bytes of them")]
+    TooManyFields,
+    /// More than [`MAX_COMMAND_ITEMS`] names and values.
+    #[error("ERR more than {MAX_COMMAND_ITEMS} names and values in one command: use several")]
+    TooManyItems,
+    /// An error of which the command's own file has the text.
+    #[error("{0}")]
+    Own(Cow<'static, str>),
+}
+
+impl CommandError {
+    /// Appends the reply.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        encode::error(out, &self.to_string());
+    }
+
+    /// The error for a name that is not in the table.
+    pub(crate) fn unknown_command(words: Words<'_>) -> Self {
+        let mut beginning = String::new();
+        let mut quoted = 0;
+        for index in 1..words.len() {
+            if quoted >= EXCERPT_BYTES {
+                break;
+            }
+            let argument = cut(words.get(index), EXCERPT_BYTES - quoted);
+            quoted += argument.len() + 3;
+            beginning.push('\'');
+            beginning.push_str(&clean(argument));
+            beginning.push_str("' ");
+        }
+        Self::UnknownCommand { name: excerpt(words.get(0)), beginning }
+    }
+}
+
+/// A peer's own word as an error may repeat it: up to a NUL and at most 128
+/// bytes, as Redis; line ends become spaces, and what is not UTF-8 becomes
+/// U+FFFD, so that a reply is always text.
+pub(crate) fn excerpt(word: &[u8]) -> String {
+    clean(cut(word, EXCERPT_BYTES))
+}
+
+fn cut(word: &[u8], most: usize) -> &[u8] {
+    let word = &word[..word.len().min(most)];
+    &word[..word.iter().position(|&byte| byte == 0).unwrap_or(word.len())]
+}
+
+fn clean(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).replace(['\r', '\n'], " ")
+}
+
+/// The error reply for a shard's status; `None` if the status is no error.
+/// `command` is the name of the command that was asked, in lower case.
+pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> {
+    Some(match status {
+        Status::Ok | Status::NotFound | Status::NotDone => return None,
+        Status::NotAnInteger => "ERR value is not an integer or out of range".into(),
+        Status::Overflow => "ERR increment or decrement would overflow".into(),
+        Status::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+        Status::TooLarge if command == "setbit" => CommandError::BitOffset.to_string().into(),
+        Status::TooLarge if matches!(command, "append" | "setrange") => {
+            CommandError::StringTooLong.to_string().into()
+        }
+        Status::TooLarge if command == "geosearch" => format!(
+            "ERR more than {RESP_MAX_REPLY_BYTES} bytes of members found: ask for a smaller area"
+        )
+        .into(),
+        Status::TooLarge if command == "keys" => format!(
+            "ERR more than {RESP_MAX_REPLY_BYTES} bytes of keys found: use SCAN, or a pattern that \
+             fewer keys match"
+        )
+        .into(),
+        Status::TooLarge if command == "rtree.search" => format!(
+            "ERR more than {} objects found: ask for a smaller window, or with LIMIT",
+            RESP_MAX_REPLY_BYTES / ENTRY_BYTES
+        )
+        .into(),
+        // NeedsBuffer is for rings only.
+        Status::TooLarge | Status::NeedsBuffer => format!(
+            "ERR key is longer than {MAX_KEY_BYTES} bytes or value is longer than \
+             {MAX_VALUE_BYTES} bytes"
+        )
+        .into(),
+        // The others never come here: for rings, or a step of many.
+        Status::Malformed
+        | Status::AskOwner
+        | Status::OtherLoad
+        | Status::Stalled
+        | Status::InPieces => "ERR internal error: the shard did not accept the request".into(),
+        Status::InvalidExpiry => format!("ERR invalid expire time in '{command}' command").into(),
+        Status::NoTree => "ERR no such tree: make it with RTREE.CREATE, or add an object".into(),
+        Status::TryAgain => {
+            "TRYAGAIN the key is being renamed, copied or moved, or too many keys are".into()
+        }
+        Status::Outrun => {
+            "ERR the value changed too much while it was read: read it again, or in smaller parts"
+                .into()
+        }
+        Status::BadRectangle => "ERR a rectangle needs finite numbers, minima first".into(),
+        Status::BadGeometry => "ERR not a geometry".into(),
+        Status::BadCapacity => {
+            format!("ERR a node has room for {MIN_NODE_ENTRIES} to {MAX_NODE_ENTRIES} entries")
+                .into()
+        }
+        Status::NotEmpty => "ERR the tree is not empty: only an empty one can be built".into(),
+        Status::TwiceGiven => "ERR two of the objects to build of have one id".into(),
+        Status::WrongType => {
+            "WRONGTYPE Operation against a key holding the wrong kind of value".into()
+        }
+        Status::ReadOnly => "READONLY You can't write against a read only replica.".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses() {
+        assert_eq!(status_error(Status::NotFound, "get"), None);
+        assert_eq!(
+            status_error(Status::InvalidExpiry, "set").unwrap(),
+            "ERR invalid expire time in 'set' command"
+        );
+        assert_eq!(
+            status_error(Status::OutOfMemory, "set").unwrap(),
+            "OOM command not allowed when used memory > 'maxmemory'."
+        );
+        for (command, text) in [
+            ("append", "ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
+            ("setrange", "ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
+            ("setbit", "ERR bit offset is not an integer or out of range"),
+            (
+                "keys",
+                "ERR more than 67108864 bytes of keys found: use SCAN, or a pattern that fewer \
+                 keys match",
+            ),
+        ] {
+            assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
+        }
+        for number in 0..=23 {
+            let status = Status::from_number(number).unwrap();
+            assert_eq!(status_error(status, "x").is_some(), number > 2);
+        }
+    }
+
+    #[test]
+    fn excerpts_are_cut_and_clean() {
+        assert_eq!(excerpt(b"fo\r\no\0x"), "fo  o");
+        assert_eq!(excerpt(&[b'x'; 300]).len(), 128);
+        assert_eq!(excerpt(b"a\xffb"), "a\u{fffd}b");
+    }
+}

@@ -1,0 +1,256 @@
+//! What a reply looks like: plain data that a request carries until the shards have
+//! answered. How each form is written stands with its command.
+
+use crate::wire::Protocol;
+use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+use std::fmt;
+use thiserror::Error;
+
+/// One shard's answer, of which a reply is made. Mostly there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part<'a> {
+    /// How it went.
+    pub status: Status,
+    /// The number.
+    pub number: i64,
+    /// The bytes, if there are any.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> From<&Reply<'a>> for Part<'a> {
+    #[inline]
+    fn from(reply: &Reply<'a>) -> Self {
+        Self { status: reply.status, number: reply.number, value: reply.value }
+    }
+}
+
+impl<'a> From<(Status, i64, Option<&'a [u8]>)> for Part<'a> {
+    #[inline]
+    fn from((status, number, value): (Status, i64, Option<&'a [u8]>)) -> Self {
+        Self { status, number, value }
+    }
+}
+
+/// How a request's parts become its reply.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum ReplyForm {
+    /// The value or null.
+    Value,
+    /// SET: OK, or null where the condition did not hold.
+    Set {
+        /// The old value or null instead.
+        get: bool,
+    },
+    /// The number.
+    Number(&'static str),
+    /// MGET: an array of values.
+    Values,
+    /// The sum of all parts' numbers.
+    Sum,
+    /// OK if all parts are.
+    AllOk(&'static str),
+    /// SCAN: where to go on, and keys.
+    Scanned,
+    /// KEYS: an array of keys.
+    KeyList,
+    /// DEBUG DIGEST: the sum of all parts' digests.
+    Digest,
+    /// DEBUG DIGEST-VALUE: an array of digests.
+    Digests,
+    /// As the command says.
+    Object(&'static ObjectReply),
+    /// What a search of a tree found.
+    TreeObjects(ObjectForm),
+    /// What a search of a GEO key found.
+    GeoFound(GeoForm),
+    /// A search of a GEO key makes no sense: this error, if the key holds no string, and the
+    /// member that was to be the centre, if one was named, is there.
+    GeoRefused(GeoError),
+}
+
+/// Writes the reply of a command that no [`Shape`] fits. Statuses that are errors have
+/// been told before.
+pub type WriteReply = fn(&mut Vec<u8>, Protocol, Part<'_>);
+
+/// How the reply to a command of one key is made. Each stands beside its command.
+pub struct ObjectReply {
+    /// The command's name, in lower case.
+    pub command: &'static str,
+    /// What it looks like.
+    pub shape: Shape,
+    /// Errors whose text is the command's own.
+    pub errors: &'static [(Status, &'static str)],
+}
+
+impl ObjectReply {
+    /// A form without errors of its own.
+    pub(crate) const fn new(command: &'static str, shape: Shape) -> Self {
+        Self { command, shape, errors: &[] }
+    }
+}
+
+/// Each is one of a kind.
+impl PartialEq for ObjectReply {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl fmt::Debug for ObjectReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ObjectReply").field(&self.command).finish()
+    }
+}
+
+/// What a reply looks like.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    /// OK.
+    Ok,
+    /// The number.
+    Number,
+    /// The value, or null.
+    Value,
+    /// The only item of the value, which is a list of them, or null without any.
+    OneItem,
+    /// The value, which is a list of items ([`remora_protocol::Items`]).
+    List(ListForm),
+    /// As [`ListForm::Cursor`] at the end of an empty list if the number is 0, else
+    /// this error.
+    ErrorUnlessEmpty(&'static str),
+    /// As the command writes it.
+    Own(WriteReply),
+}
+
+/// The form of a list in a reply. The shard's number is that of the items, but in
+/// [`ListForm::Cursor`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListForm {
+    /// An array of items; null where one is not there.
+    Array,
+    /// Names and values: a map, in RESP2 a flat array.
+    Map,
+    /// Names and values: an array of arrays, in RESP2 a flat one.
+    Pairs,
+    /// The number, as text, and an array of the items.
+    Cursor,
+}
+
+/// What a reply tells of each object of a tree.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ObjectForm {
+    /// Its rectangle.
+    pub rect: bool,
+    /// Its distance from this point: x, y.
+    pub distance_from: Option<(f64, f64)>,
+    /// Objects that are told at most.
+    pub most: usize,
+}
+
+impl Default for ObjectForm {
+    fn default() -> Self {
+        Self { rect: false, distance_from: None, most: usize::MAX }
+    }
+}
+
+/// How what a search found becomes its reply.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GeoForm {
+    /// Nearest first, or farthest.
+    pub order: Option<Order>,
+    /// Members at most.
+    pub most: usize,
+    /// Their distances.
+    pub distance: bool,
+    /// Their scores.
+    pub score: bool,
+    /// Their positions.
+    pub position: bool,
+    /// Metres of the unit of distances.
+    pub unit: f64,
+    /// They are stored in another key: with their distances as scores, or with
+    /// their own. The reply is their number.
+    pub stored: Option<Stored>,
+}
+
+impl GeoForm {
+    /// Whether only the names of all members found are told, in no order.
+    pub fn is_bare(&self) -> bool {
+        let Self { order, most, distance, score, position, stored, .. } = *self;
+        let more = distance || score || position || stored.is_some();
+        order.is_none() && most == usize::MAX && !more
+    }
+}
+
+/// An order by distance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// The nearest first.
+    Nearest,
+    /// The farthest first.
+    Farthest,
+}
+
+/// What is stored of a member that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// Its own score.
+    Score,
+    /// Its distance, in the unit that was asked for.
+    Distance,
+}
+
+/// Why a GEO command is not carried out.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum GeoError {
+    /// More than [`MAX_COMMAND_MEMBERS`].
+    #[error("ERR more than {MAX_COMMAND_MEMBERS} members in one command: use several")]
+    TooManyMembers,
+    /// Unknown options, or options that exclude each other.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// A count is no integer.
+    #[error("ERR value is not an integer or out of range")]
+    NotAnInteger,
+    /// A coordinate is no number.
+    #[error("ERR value is not a valid float")]
+    NotAFloat,
+    /// A position that is not on the map.
+    #[error("ERR invalid longitude,latitude pair {0:.6},{1:.6}")]
+    Pair(f64, f64),
+    /// Not a unit of length.
+    #[error("ERR unsupported unit provided. please use M, KM, FT, MI")]
+    Unit,
+    /// A size is no number.
+    #[error("ERR need numeric {0}")]
+    Size(&'static str),
+    /// A radius below 0.
+    #[error("ERR radius cannot be negative")]
+    NegativeRadius,
+    /// A box of which a side is below 0.
+    #[error("ERR height or width cannot be negative")]
+    NegativeBox,
+    /// A count below 1.
+    #[error("ERR COUNT must be > 0")]
+    Count,
+    /// ANY without COUNT.
+    #[error("ERR the ANY argument requires COUNT argument")]
+    Any,
+    /// A reply's options where there is no such reply.
+    #[error("ERR {0} is not compatible with WITHDIST, WITHHASH and WITHCOORD options")]
+    StoreWith(&'static str),
+    /// No centre.
+    #[error("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {0}")]
+    From(&'static str),
+    /// No shape.
+    #[error("ERR exactly one of BYRADIUS and BYBOX can be specified for {0}")]
+    By(&'static str),
+    /// A member's name above [`MAX_MEMBER_BYTES`].
+    #[error("ERR member is longer than {MAX_MEMBER_BYTES} bytes")]
+    MemberTooLong,
+    /// For shards' replies: a search around a member that is not there.
+    #[error("ERR could not decode requested zset member")]
+    NoMember,
+}

@@ -1,0 +1,98 @@
+//! Keys and pairs of one request: iterators over its arguments.
+
+use crate::error::CommandError;
+use crate::wire::Words;
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+/// Checks a key's length.
+#[inline]
+pub(crate) fn key(key: &[u8]) -> Result<&[u8], CommandError> {
+    if key.len() > MAX_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(key) }
+}
+
+/// Checks a value's length.
+#[inline]
+pub(crate) fn value(value: &[u8]) -> Result<&[u8], CommandError> {
+    if value.len() > MAX_VALUE_BYTES { Err(CommandError::ValueTooLong) } else { Ok(value) }
+}
+
+/// The arguments from some index on, in order.
+#[derive(Clone, Debug)]
+pub struct Keys<'a> {
+    words: Words<'a>,
+    next: usize,
+}
+
+impl<'a> Keys<'a> {
+    /// All arguments from `from` on, unchecked.
+    pub(crate) const fn all(words: Words<'a>, from: usize) -> Self {
+        Self { words, next: from }
+    }
+
+    /// All arguments from `from` on, whose lengths are checked.
+    pub(crate) fn checked(words: Words<'a>, from: usize) -> Result<Self, CommandError> {
+        let keys = Self::all(words, from);
+        keys.clone().try_for_each(|word| key(word).map(drop))?;
+        Ok(keys)
+    }
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.next >= self.words.len() {
+            return None;
+        }
+        self.next += 1;
+        Some(self.words.get(self.next - 1))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.words.len().saturating_sub(self.next);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Keys<'_> {}
+
+/// Keys with their values, in order.
+#[derive(Clone, Debug)]
+pub struct Pairs<'a>(Keys<'a>);
+
+impl<'a> Pairs<'a> {
+    /// The pairs from `from` on, checked; `None` if a value is missing.
+    pub(crate) fn checked(words: Words<'a>, from: usize) -> Result<Option<Self>, CommandError> {
+        let pairs = Self(Keys::all(words, from));
+        if !pairs.0.len().is_multiple_of(2) {
+            return Ok(None);
+        }
+        if pairs.0.len() > MAX_COMMAND_ITEMS {
+            return Err(CommandError::TooManyItems);
+        }
+        for (word, text) in pairs.clone() {
+            key(word)?;
+            value(text)?;
+        }
+        Ok(Some(pairs))
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.0.len() / 2;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Pairs<'_> {}

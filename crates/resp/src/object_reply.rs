@@ -1,0 +1,127 @@
+//! Replies to commands of one key, from what its shard answers, in the shapes that
+//! several types share.
+
+use crate::error::status_error;
+use crate::form::{ListForm, ObjectReply, Part, Shape};
+use crate::wire::{Protocol, encode};
+use remora_protocol::Items;
+
+/// Bytes of items that are written in one piece.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Appends a reply that is not written piece by piece.
+pub(crate) fn write(out: &mut Vec<u8>, protocol: Protocol, form: &ObjectReply, part: Part<'_>) {
+    let Part { status, number, value } = part;
+    let own = form.errors.iter().find(|(own, _)| *own == status).map(|(_, text)| *text);
+    if let Some(text) = own {
+        return encode::error(out, text);
+    }
+    if let Some(text) = status_error(status, form.command) {
+        return encode::error(out, &text);
+    }
+    match form.shape {
+        Shape::Ok => encode::ok(out),
+        Shape::Number => encode::integer(out, number),
+        Shape::Value => encode::bulk_or_null(out, protocol, value),
+        Shape::OneItem => {
+            let item = value.and_then(Items::split).and_then(|(item, _)| item);
+            encode::bulk_or_null(out, protocol, item);
+        }
+        Shape::ErrorUnlessEmpty(text) if number != 0 => encode::error(out, text),
+        Shape::ErrorUnlessEmpty(_) => {
+            ItemsReply::new(Vec::new(), 0, ListForm::Cursor).write_piece(out, protocol);
+        }
+        Shape::Own(write) => write(out, protocol, part),
+        Shape::List(list) => {
+            let mut reply = ItemsReply::new(value.unwrap_or_default().to_vec(), number, list);
+            while !reply.write_piece(out, protocol) {}
+        }
+    }
+}
+
+/// A list, written piece by piece.
+#[derive(Debug)]
+pub struct ItemsReply {
+    list: Vec<u8>,
+    number: i64,
+    form: ListForm,
+    /// Bytes of the list that are written.
+    written: usize,
+    is_open: bool,
+}
+
+impl ItemsReply {
+    /// The reply that tells of these items (as [`Items`] encodes them).
+    pub const fn new(list: Vec<u8>, number: i64, form: ListForm) -> Self {
+        Self { list, number, form, written: 0, is_open: false }
+    }
+
+    /// Bytes of the items.
+    pub fn bytes(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Goes on with these items, behind those that are written.
+    pub fn go_on(&mut self, list: Vec<u8>) {
+        (self.list, self.written) = (list, 0);
+    }
+
+    fn open(&self, out: &mut Vec<u8>, protocol: Protocol) {
+        let items = self.number as usize;
+        match (self.form, protocol) {
+            (ListForm::Pairs, Protocol::Resp3) => encode::array(out, items / 2),
+            (ListForm::Array | ListForm::Pairs, _) => encode::array(out, items),
+            (ListForm::Map, _) => encode::map(out, protocol, items / 2),
+            (ListForm::Cursor, _) => {
+                encode::array(out, 2);
+                encode::bulk(out, (self.number as u64).to_string().as_bytes());
+                encode::array(out, Items::parse(&self.list).map_or(0, |list| list.iter().count()));
+            }
+        }
+    }
+
+    /// Appends the next piece. Whether it was the last one.
+    pub fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
+        if !self.is_open {
+            self.open(out, protocol);
+            self.is_open = true;
+        }
+        let is_paired = self.form == ListForm::Pairs && protocol == Protocol::Resp3;
+        let end = self.written + PIECE_BYTES;
+        let mut rest = &self.list[self.written..];
+        while let Some((item, after)) = Items::split(rest) {
+            if is_paired {
+                encode::array(out, 2);
+            }
+            encode::bulk_or_null(out, protocol, item);
+            rest = after;
+            if is_paired && let Some((item, after)) = Items::split(rest) {
+                encode::bulk_or_null(out, protocol, item);
+                rest = after;
+            }
+            if self.list.len() - rest.len() >= end {
+                break;
+            }
+        }
+        self.written = self.list.len() - rest.len();
+        rest.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_protocol::message::Status;
+
+    #[test]
+    fn the_only_item_of_a_list_or_null() {
+        static FORM: ObjectReply = ObjectReply::new("hrandfield", Shape::OneItem);
+        let mut list = Vec::new();
+        for expected in ["$-1\r\n", "$4\r\nname\r\n"] {
+            let mut out = Vec::new();
+            write(&mut out, Protocol::Resp2, &FORM, (Status::Ok, 1, Some(&list[..])).into());
+            assert_eq!(out, expected.as_bytes());
+            Items::push(&mut list, b"name");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Requests: what a session is asked to do.
+//!
+//! A session answers some of them itself. The others, which are about data, are
+//! commands for shards, or become some. Points in time are absolute from here
+//! on.
+
+use crate::form::ReplyForm;
+use crate::keys::{Keys, Pairs};
+use crate::wire::Protocol;
+use remora_layout::database::Database;
+use remora_layout::kind::Kind;
+use remora_protocol::glob::Glob;
+use remora_protocol::{self as protocol, Command};
+
+/// The request about the part of an object with this name.
+pub type PartRequest = fn(&[u8]) -> protocol::Request<'_>;
+
+/// One request of a RESP connection. Everything borrows from its bytes, or from what was
+/// made of them.
+#[derive(Clone, Debug)]
+pub enum Request<'a> {
+    /// PING, with the text to send back.
+    Ping(Option<&'a [u8]>),
+    /// ECHO.
+    Echo(&'a [u8]),
+    /// HELLO.
+    Hello(Hello<'a>),
+    /// CLIENT SETNAME; empty takes the name away.
+    ClientSetName(&'a [u8]),
+    /// CLIENT GETNAME.
+    ClientGetName,
+    /// CLIENT SETINFO; empty takes the value away.
+    ClientSetInfo {
+        /// Which attribute.
+        attribute: ClientAttribute,
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// CLIENT ID.
+    ClientId,
+    /// CLIENT INFO.
+    ClientInfo,
+    /// HELP of the command with this name, which has subcommands.
+    Help(&'a [u8]),
+    /// INFO.
+    Info(Sections<'a>),
+    /// CONFIG GET.
+    ConfigGet(Patterns),
+    /// COMMAND; [`crate::table::answer`] writes the reply.
+    Command(CommandQuery<'a>),
+    /// SELECT.
+    Select(Database),
+    /// QUIT: `+OK`, then the connection closes.
+    Quit,
+    /// One command for the shard that owns its one key.
+    Key(Command<'a>, ReplyForm),
+    /// DEL and UNLINK; at least one key.
+    Del(Keys<'a>),
+    /// EXISTS; at least one key. A key that is named twice counts twice.
+    Exists(Keys<'a>),
+    /// TOUCH.
+    Touch(Keys<'a>),
+    /// MGET; at least one key.
+    MGet(Keys<'a>),
+    /// MSET; at least one pair. Of a key that is named twice the last counts.
+    MSet(Pairs<'a>),
+    /// One operation on the object of one key, for the shard that owns it.
+    Object {
+        /// The key.
+        key: &'a [u8],
+        /// What is asked.
+        request: protocol::Request<'a>,
+        /// How the reply is made.
+        form: ReplyForm,
+    },
+    /// What an operation on the object of one key finds is stored at another one.
+    Store {
+        /// The key.
+        key: &'a [u8],
+        /// What is asked.
+        request: protocol::Request<'a>,
+        /// How the reply is made.
+        form: ReplyForm,
+        /// The other key.
+        to: &'a [u8],
+    },
+    /// The same operation on each of several parts of one key's object; at least one.
+    EachPart {
+        /// The key.
+        key: &'a [u8],
+        /// The parts' names, which are checked.
+        parts: Keys<'a>,
+        /// What is asked about the part with this name.
+        request: PartRequest,
+        /// How the reply is made.
+        form: ReplyForm,
+    },
+    /// DBSIZE.
+    DbSize,
+    /// DEBUG DIGEST.
+    Digest,
+    /// DEBUG DIGEST-VALUE.
+    DigestValues(Keys<'a>),
+    /// FLUSHALL.
+    FlushAll,
+    /// FLUSHDB.
+    FlushDb,
+    /// SCAN.
+    Scan {
+        /// Where to go on; 0 at the beginning.
+        cursor: u64,
+        /// About how many keys are wanted.
+        count: u32,
+        /// Which of them are told.
+        filter: KeyFilter,
+    },
+    /// KEYS.
+    KeysOf(KeyFilter),
+    /// RANDOMKEY.
+    RandomKey,
+    /// RENAME, RENAMENX, COPY and MOVE.
+    Transfer(Transfer<'a>),
+    /// CLUSTER KEYSLOT.
+    KeySlot(&'a [u8]),
+}
+
+/// Which keys SCAN and KEYS give.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeyFilter {
+    /// MATCH: a glob pattern.
+    pub pattern: Option<Glob>,
+    /// TYPE: the name of a type.
+    pub of_type: Option<Box<[u8]>>,
+}
+
+impl KeyFilter {
+    /// Whether a key of this kind is one of them.
+    pub fn admits(&self, kind: Kind, key: &[u8]) -> bool {
+        let name = kind.name().as_bytes();
+        let is_type = |wanted: &[u8]| wanted.eq_ignore_ascii_case(name);
+        self.of_type.as_deref().is_none_or(is_type)
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
+    }
+}
+
+/// RENAME, RENAMENX, COPY and MOVE.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Transfer<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The other one.
+    pub to: &'a [u8],
+    /// The other one's database; `None` for the same.
+    pub database: Option<Database>,
+    /// Another key of that name goes.
+    pub replaces: bool,
+    /// The key stays.
+    pub keeps: bool,
+    /// To the same key of the same database is an error.
+    pub must_differ: bool,
+    /// How the reply is made.
+    pub form: ReplyForm,
+}
+
+/// What HELLO asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello<'a> {
+    /// The protocol to speak from the reply on; as before without one.
+    pub protocol: Option<Protocol>,
+    /// User and password.
+    pub auth: Option<(&'a [u8], &'a [u8])>,
+    /// The connection's new name.
+    pub name: Option<&'a [u8]>,
+}
+
+/// What CLIENT SETINFO sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientAttribute {
+    /// LIB-NAME: the client library's name.
+    LibraryName,
+    /// LIB-VER: its version.
+    LibraryVersion,
+}
+
+/// The sections that INFO asks for.
+#[derive(Clone, Debug)]
+pub struct Sections<'a>(pub(crate) Keys<'a>);
+
+impl Sections<'_> {
+    /// Whether to show a section. No argument, `default`, `all` and
+    /// `everything` ask for each.
+    pub fn wants(&self, section: &str) -> bool {
+        let every = ["default", "all", "everything", section];
+        self.0.len() == 0
+            || self
+                .0
+                .clone()
+                .any(|word| every.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
+    }
+}
+
+/// The patterns of CONFIG GET.
+#[derive(Clone, Debug)]
+pub struct Patterns(pub(crate) Vec<Glob>);
+
+impl Patterns {
+    /// Whether any pattern matches a parameter's name.
+    pub fn matches(&self, name: &str) -> bool {
+        self.0.iter().any(|pattern| pattern.matches(name.as_bytes()))
+    }
+}
+
+/// What COMMAND asks for.
+#[derive(Clone, Debug)]
+pub enum CommandQuery<'a> {
+    /// COMMAND alone, and COMMAND INFO without names.
+    All,
+    /// COUNT.
+    Count,
+    /// INFO with names.
+    Info(Keys<'a>),
+    /// DOCS; no names ask for all.
+    Docs(Keys<'a>),
+    /// LIST.
+    List(ListFilter<'a>),
+    /// GETKEYS of these words, which call a command.
+    GetKeys(Keys<'a>),
+}
+
+/// Which commands COMMAND LIST names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ListFilter<'a> {
+    /// All.
+    None,
+    /// Those of a module: there are no modules.
+    Module,
+    /// Those of an ACL category.
+    Category(&'a [u8]),
+    /// Those that match a glob pattern.
+    Pattern(Glob),
+}

@@ -1,0 +1,355 @@
+//! What is known about a command: its name, its arguments, what it does and needs, and
+//! its parser. The dispatcher, COMMAND and `docs/commands.md` are made from it.
+
+use crate::error::CommandError;
+use crate::request::Request;
+use crate::wire::Words;
+
+/// What a parser gives.
+pub(crate) type Asked<'a> = Result<Request<'a>, CommandError>;
+
+/// Makes a request of arguments whose number fits the command; the time is
+/// Unix ms.
+pub type Parse = for<'a> fn(Words<'a>, u64) -> Result<Request<'a>, CommandError>;
+
+/// What a command does and needs; the names are those of COMMAND INFO.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flag {
+    /// May change data.
+    Write,
+    /// Reads data and changes none.
+    ReadOnly,
+    /// Is refused when memory is full.
+    DenyOom,
+    /// Is for operators.
+    Admin,
+    /// Takes constant or logarithmic time.
+    Fast,
+    /// May not be called by scripts.
+    NoScript,
+    /// Is answered while data is being loaded.
+    Loading,
+    /// Is answered by a replica that has lost its primary.
+    Stale,
+    /// Is answered before authentication.
+    NoAuth,
+}
+
+impl Flag {
+    /// The name in COMMAND INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::ReadOnly => "readonly",
+            Self::DenyOom => "denyoom",
+            Self::Admin => "admin",
+            Self::Fast => "fast",
+            Self::NoScript => "noscript",
+            Self::Loading => "loading",
+            Self::Stale => "stale",
+            Self::NoAuth => "no_auth",
+        }
+    }
+}
+
+/// The chapter that a command belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// The name in COMMAND DOCS.
+    pub name: &'static str,
+    /// The chapter's heading in the documentation.
+    pub heading: &'static str,
+    /// Whose words its commands are: Redis's, or Remora's own.
+    pub origin: &'static str,
+}
+
+impl Group {
+    /// A chapter of commands that Redis has, too.
+    pub(crate) const fn new(name: &'static str, heading: &'static str) -> Self {
+        Self { name, heading, origin: "Redis" }
+    }
+
+    /// A chapter of commands of Remora's own.
+    pub(crate) const fn own(name: &'static str, heading: &'static str) -> Self {
+        Self { name, heading, origin: "Remora" }
+    }
+
+    /// About values.
+    pub(crate) const STRING: Self = Self::new("string", "Values");
+    /// About keys, whatever their value.
+    pub(crate) const GENERIC: Self = Self::new("generic", "Keys");
+    /// About the connection.
+    pub(crate) const CONNECTION: Self = Self::new("connection", "The connection");
+    /// About the server.
+    pub(crate) const SERVER: Self = Self::new("server", "The server");
+}
+
+/// Where the keys stand among the arguments (0 is the command's name).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyPlaces {
+    /// First key; 0 for a command without keys.
+    pub first: usize,
+    /// Last key; -1 is the last argument.
+    pub last: isize,
+    /// From one key to the next.
+    pub step: usize,
+    /// What is done to the keys, in the words of COMMAND INFO.
+    pub access: &'static [&'static str],
+}
+
+impl KeyPlaces {
+    /// No keys.
+    pub const NONE: Self = Self { first: 0, last: 0, step: 0, access: &[] };
+
+    /// One key, the first argument.
+    pub(crate) const fn one(access: &'static [&'static str]) -> Self {
+        Self { first: 1, last: 1, step: 1, access }
+    }
+
+    /// A key in each `step` arguments, to the end.
+    pub(crate) const fn every(step: usize, access: &'static [&'static str]) -> Self {
+        Self { first: 1, last: -1, step, access }
+    }
+
+    /// The places of the keys among `count` arguments.
+    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> {
+        let last = if self.last < 0 {
+            count.saturating_sub(self.last.unsigned_abs())
+        } else {
+            self.last.unsigned_abs().min(count.saturating_sub(1))
+        };
+        let end = if self.first == 0 { 0 } else { last + 1 };
+        (self.first..end).step_by(self.step.max(1))
+    }
+}
+
+/// One command, or one subcommand.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandSpec {
+    /// In lower case; `client|id` for a subcommand.
+    pub name: &'static str,
+    /// Arguments with the name; negative: at least so many.
+    pub arity: i16,
+    /// What it does and needs.
+    pub flags: &'static [Flag],
+    /// Where its keys stand.
+    pub keys: KeyPlaces,
+    /// ACL categories that do not follow from the flags.
+    pub categories: &'static [&'static str],
+    /// The version of Redis that brought it; of Remora for its own.
+    pub since: &'static str,
+    /// Its chapter.
+    pub group: Group,
+    /// One sentence.
+    pub summary: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// What a user should know besides: for the documentation only.
+    pub notes: &'static str,
+    /// Its arguments after the name.
+    pub arguments: &'static [Argument],
+    /// Its subcommands, sorted by name.
+    pub subcommands: &'static [CommandSpec],
+    /// Makes the request.
+    pub parse: Parse,
+}
+
+impl CommandSpec {
+    /// What most entries have in common.
+    pub(crate) const PLAIN: Self = Self {
+        name: "",
+        arity: 0,
+        flags: &[],
+        keys: KeyPlaces::NONE,
+        categories: &[],
+        since: "1.0.0",
+        group: Group::SERVER,
+        summary: "",
+        complexity: "O(1)",
+        notes: "",
+        arguments: &[],
+        subcommands: &[],
+        parse: container,
+    };
+
+    /// Whether so many arguments, name included, are neither too few nor too
+    /// many.
+    #[inline]
+    pub const fn accepts(&self, count: usize) -> bool {
+        let arity = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { count >= arity } else { count == arity }
+    }
+
+    /// The subcommand with this name, in whatever case.
+    pub fn subcommand(&self, name: &[u8]) -> Option<&'static CommandSpec> {
+        self.subcommands.iter().find(|spec| name.eq_ignore_ascii_case(spec.last_name().as_bytes()))
+    }
+
+    /// The name without the command that it is a subcommand of.
+    pub fn last_name(&self) -> &'static str {
+        self.name.rsplit('|').next().unwrap_or(self.name)
+    }
+
+    /// All ACL categories: its own, and those that follow from the flags.
+    pub fn all_categories(&self) -> Vec<&'static str> {
+        let has = |flag| self.flags.contains(&flag);
+        let mut all = self.categories.to_vec();
+        let derived = [
+            (has(Flag::Write), "write"),
+            (has(Flag::ReadOnly), "read"),
+            (has(Flag::Admin), "admin"),
+            (has(Flag::Fast), "fast"),
+            (!has(Flag::Fast), "slow"),
+            (has(Flag::Admin) && !all.contains(&"dangerous"), "dangerous"),
+        ];
+        all.extend(derived.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name));
+        all
+    }
+
+    /// How it is called: `GET key`.
+    pub fn syntax(&self) -> String {
+        let mut text = self.name.to_ascii_uppercase().replace('|', " ");
+        for argument in self.arguments {
+            text.push(' ');
+            argument.write_syntax(&mut text);
+        }
+        text
+    }
+}
+
+/// What an argument is; the names are those of COMMAND DOCS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A key.
+    Key,
+    /// Any bytes.
+    String,
+    /// A 64-bit integer.
+    Integer,
+    /// A finite number.
+    Double,
+    /// Unix seconds or ms.
+    UnixTime,
+    /// A glob pattern.
+    Pattern,
+    /// Only its token.
+    PureToken,
+    /// One of its parts.
+    OneOf,
+    /// Its parts, in order.
+    Block,
+}
+
+impl Kind {
+    /// The name in COMMAND DOCS.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Double => "double",
+            Self::UnixTime => "unix-time",
+            Self::Pattern => "pattern",
+            Self::PureToken => "pure-token",
+            Self::OneOf => "oneof",
+            Self::Block => "block",
+        }
+    }
+}
+
+/// One argument.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// What it is called in the syntax.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// The word before it, or in its place.
+    pub token: Option<&'static str>,
+    /// Whether it may be left out.
+    pub optional: bool,
+    /// Whether it may be repeated.
+    pub multiple: bool,
+    /// What it is made of.
+    pub parts: &'static [Argument],
+}
+
+impl Argument {
+    /// A plain argument.
+    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, token: None, optional: false, multiple: false, parts: &[] }
+    }
+
+    /// An argument of several parts.
+    pub(crate) const fn of(name: &'static str, kind: Kind, parts: &'static [Self]) -> Self {
+        Self { parts, ..Self::new(name, kind) }
+    }
+
+    /// A fixed word.
+    pub(crate) const fn word(name: &'static str, token: &'static str) -> Self {
+        Self { token: Some(token), ..Self::new(name, Kind::PureToken) }
+    }
+
+    /// The same with a word before it.
+    pub(crate) const fn after(self, token: &'static str) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
+    /// The same, but it may be left out.
+    pub(crate) const fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+
+    /// The same, but it may be repeated.
+    pub(crate) const fn multiple(self) -> Self {
+        Self { multiple: true, ..self }
+    }
+
+    /// Appends the argument as syntax text: `[EX seconds | PX milliseconds]`.
+    fn write_syntax(&self, text: &mut String) {
+        let (open, close) = match (self.optional, self.kind) {
+            (true, _) => ("[", "]"),
+            (false, Kind::OneOf) => ("<", ">"),
+            _ => ("", ""),
+        };
+        text.push_str(open);
+        self.write_once(text);
+        if self.multiple {
+            text.push_str(" [");
+            self.write_once(text);
+            text.push_str(" ...]");
+        }
+        text.push_str(close);
+    }
+
+    fn write_once(&self, text: &mut String) {
+        if let Some(token) = self.token {
+            text.push_str(token);
+            if self.kind == Kind::PureToken {
+                return;
+            }
+            text.push(' ');
+        }
+        let between = match self.kind {
+            Kind::OneOf => " | ",
+            Kind::Block => " ",
+            _ => return text.push_str(self.name),
+        };
+        for (at, part) in self.parts.iter().enumerate() {
+            if at > 0 {
+                text.push_str(between);
+            }
+            part.write_syntax(text);
+        }
+    }
+}
+
+/// The parser of a command that only has subcommands: the table lets nobody call it alone.
+pub(crate) fn container(words: Words<'_>, _now: u64) -> Asked<'_> {
+    Err(CommandError::unknown_command(words))
+}
+
+/// The parser of HELP, which each command with subcommands has as one of them.
+pub(crate) fn help(words: Words<'_>, _now: u64) -> Asked<'_> {
+    Ok(Request::Help(words.get(0)))
+}

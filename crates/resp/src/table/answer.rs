@@ -1,0 +1,242 @@
+//! COMMAND: the table, told to clients.
+
+use super::all::{TABLE, all};
+use super::index::lookup;
+use crate::error::CommandError;
+use crate::keys::Keys;
+use crate::request::{CommandQuery, ListFilter};
+use crate::spec::{Argument, CommandSpec, Kind};
+use crate::wire::Protocol;
+use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
+
+/// Appends the reply to a COMMAND.
+pub fn answer(out: &mut Vec<u8>, protocol: Protocol, query: &CommandQuery<'_>) {
+    match query {
+        CommandQuery::All => {
+            array(out, TABLE.len());
+            for spec in TABLE.iter() {
+                info(out, protocol, spec);
+            }
+        }
+        CommandQuery::Count => integer(out, TABLE.len() as i64),
+        CommandQuery::Info(names) => {
+            array(out, names.len());
+            for name in names.clone() {
+                match find(name) {
+                    Some(spec) => info(out, protocol, spec),
+                    None => null(out, protocol),
+                }
+            }
+        }
+        CommandQuery::Docs(names) => all_docs(out, protocol, names),
+        CommandQuery::List(filter) => list(out, filter),
+        CommandQuery::GetKeys(words) => match keys_of(words) {
+            Ok(keys) => {
+                array(out, keys.len());
+                for key in keys {
+                    bulk(out, key);
+                }
+            }
+            Err(error) => error.write(out),
+        },
+    }
+}
+
+/// The keys among words that call a command.
+fn keys_of<'a>(words: &Keys<'a>) -> Result<Vec<&'a [u8]>, CommandError> {
+    let words: Vec<&[u8]> = words.clone().collect();
+    let name = words.first().copied().unwrap_or_default();
+    let spec = lookup(name).ok_or(CommandError::InvalidCommand)?;
+    let spec = match (spec.subcommands, &words[..]) {
+        ([], _) | (_, [] | [_]) => spec,
+        (_, [_, name, ..]) => spec.subcommand(name).ok_or(CommandError::InvalidCommand)?,
+    };
+    if spec.keys.first == 0 {
+        return Err(CommandError::NoKeys);
+    }
+    if !spec.accepts(words.len()) {
+        return Err(CommandError::InvalidCommandArity);
+    }
+    Ok(spec.keys.positions(words.len()).map(|position| words[position]).collect())
+}
+
+/// The command with this name, or the subcommand, as in `client|id`.
+fn find(name: &[u8]) -> Option<&'static CommandSpec> {
+    let mut parts = name.splitn(2, |&byte| byte == b'|');
+    let spec = lookup(parts.next()?)?;
+    match parts.next() {
+        Some(subcommand) => spec.subcommand(subcommand),
+        None => Some(spec),
+    }
+}
+
+/// The ten elements of COMMAND INFO. Tips are left out: they only advise
+/// proxies.
+fn info(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
+    array(out, 10);
+    bulk(out, spec.name.as_bytes());
+    integer(out, i64::from(spec.arity));
+    set(out, protocol, spec.flags.len());
+    for flag in spec.flags {
+        simple(out, flag.name());
+    }
+    integer(out, spec.keys.first as i64);
+    integer(out, spec.keys.last as i64);
+    integer(out, spec.keys.step as i64);
+    let categories = spec.all_categories();
+    set(out, protocol, categories.len());
+    for category in categories {
+        simple(out, &format!("@{category}"));
+    }
+    set(out, protocol, 0);
+    if spec.keys.first == 0 {
+        set(out, protocol, 0);
+    } else {
+        set(out, protocol, 1);
+        key_places(out, protocol, spec);
+    }
+    array(out, spec.subcommands.len());
+    for subcommand in spec.subcommands {
+        info(out, protocol, subcommand);
+    }
+}
+
+/// Where the keys stand, in the words of Redis 7. Its last key is relative to
+/// the first.
+fn key_places(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
+    let keys = spec.keys;
+    let last = if keys.last < 0 { keys.last as i64 } else { keys.last as i64 - keys.first as i64 };
+    map(out, protocol, 3);
+    bulk(out, b"flags");
+    set(out, protocol, keys.access.len());
+    for access in keys.access {
+        simple(out, access);
+    }
+    bulk(out, b"begin_search");
+    map(out, protocol, 2);
+    text(out, "type", "index");
+    bulk(out, b"spec");
+    map(out, protocol, 1);
+    number(out, "index", keys.first as i64);
+    bulk(out, b"find_keys");
+    map(out, protocol, 2);
+    text(out, "type", "range");
+    bulk(out, b"spec");
+    map(out, protocol, 3);
+    number(out, "lastkey", last);
+    number(out, "keystep", keys.step as i64);
+    number(out, "limit", 0);
+}
+
+fn text(out: &mut Vec<u8>, name: &str, value: &str) {
+    bulk(out, name.as_bytes());
+    bulk(out, value.as_bytes());
+}
+
+fn number(out: &mut Vec<u8>, name: &str, value: i64) {
+    bulk(out, name.as_bytes());
+    integer(out, value);
+}
+
+/// Unknown names are left out. A name that comes twice is answered once, as
+/// keys of a map must be.
+fn all_docs(out: &mut Vec<u8>, protocol: Protocol, names: &Keys<'_>) {
+    let mut found: Vec<&CommandSpec> = Vec::new();
+    if names.len() == 0 {
+        found.extend(&TABLE);
+    }
+    for spec in names.clone().filter_map(find) {
+        if !found.iter().any(|other| other.name == spec.name) {
+            found.push(spec);
+        }
+    }
+    map(out, protocol, found.len());
+    for spec in found {
+        bulk(out, spec.name.as_bytes());
+        docs(out, protocol, spec);
+    }
+}
+
+fn docs(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
+    let has_arguments = !spec.arguments.is_empty();
+    let has_subcommands = !spec.subcommands.is_empty();
+    map(out, protocol, 4 + usize::from(has_arguments) + usize::from(has_subcommands));
+    text(out, "summary", spec.summary);
+    text(out, "since", spec.since);
+    text(out, "group", spec.group.name);
+    text(out, "complexity", spec.complexity);
+    if has_arguments {
+        bulk(out, b"arguments");
+        arguments(out, protocol, spec.arguments);
+    }
+    if has_subcommands {
+        bulk(out, b"subcommands");
+        map(out, protocol, spec.subcommands.len());
+        for subcommand in spec.subcommands {
+            bulk(out, subcommand.name.as_bytes());
+            docs(out, protocol, subcommand);
+        }
+    }
+}
+
+fn arguments(out: &mut Vec<u8>, protocol: Protocol, list: &[Argument]) {
+    array(out, list.len());
+    for argument in list {
+        let is_key = argument.kind == Kind::Key;
+        let has_flags = argument.optional || argument.multiple;
+        let has_parts = !argument.parts.is_empty();
+        let has_token = argument.token.is_some();
+        let extras = [is_key, has_token, has_flags, has_parts].map(usize::from);
+        map(out, protocol, 2 + extras.iter().sum::<usize>());
+        text(out, "name", argument.name);
+        text(out, "type", argument.kind.name());
+        if is_key {
+            number(out, "key_spec_index", 0);
+        }
+        if let Some(token) = argument.token {
+            text(out, "token", token);
+        }
+        if has_flags {
+            bulk(out, b"flags");
+            let flags = [(argument.optional, "optional"), (argument.multiple, "multiple")];
+            set(out, protocol, flags.iter().filter(|(holds, _)| *holds).count());
+            for (_, name) in flags.iter().filter(|(holds, _)| *holds) {
+                simple(out, name);
+            }
+        }
+        if has_parts {
+            bulk(out, b"arguments");
+            arguments(out, protocol, argument.parts);
+        }
+    }
+}
+
+fn list(out: &mut Vec<u8>, filter: &ListFilter<'_>) {
+    let passes = |spec: &CommandSpec| match filter {
+        ListFilter::None => true,
+        ListFilter::Module => false,
+        ListFilter::Category(name) => {
+            let mut categories = spec.all_categories().into_iter();
+            categories.any(|category| name.eq_ignore_ascii_case(category.as_bytes()))
+        }
+        ListFilter::Pattern(pattern) => pattern.matches(spec.name.as_bytes()),
+    };
+    array(out, all().filter(|spec| passes(spec)).count());
+    for spec in all().filter(|spec| passes(spec)) {
+        bulk(out, spec.name.as_bytes());
+    }
+}
+
+/// The reply to HELP of a command with subcommands.
+pub fn write_help(out: &mut Vec<u8>, name: &[u8]) {
+    let Some(spec) = lookup(name) else { return null(out, Protocol::Resp2) };
+    let name = spec.name.to_ascii_uppercase();
+    array(out, 1 + 2 * spec.subcommands.len());
+    simple(out, &format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for subcommand in spec.subcommands {
+        let syntax = subcommand.syntax();
+        let syntax = syntax.strip_prefix(&name).unwrap_or(&syntax).trim_start();
+        simple(out, syntax);
+        simple(out, &format!("    {}", subcommand.summary));
+    }
+}
