@@ -1,9 +1,7 @@
 //! The conformance body over real sockets, the target's agent in a thread of
 //! its own: of this process, or of another one.
 
-mod bed;
-
-use bed::{Backend, Bed, LOCAL, Shared, Target, pair, remote};
+use crate::fixture::{Backend, Bed, LOCAL, Shared, Target, pair, remote};
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::{self, DEADLINE, TestBed};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink};

@@ -5,9 +5,7 @@
 //! The halves are made as a session's are ([`remora_layout::verbs`]), but that
 //! the initiator first says in how many pieces the target is to register what is READ.
 
-mod bed;
-
-use bed::{Backend, Bed, Shared, Target, remote};
+use crate::fixture::{Backend, Bed, Shared, Target, remote};
 use remora_arena::Words;
 use remora_fabric::conformance;
 use remora_fabric::verbs::{

@@ -11,6 +11,7 @@ const FOUNDATIONS: &[&str] =
 
 /// Each room and the rooms below it that it may import, in lists.
 const ROOMS: &[(&str, &[&[&str]])] = &[
+    ("testing", &[]),
     ("layout", &[]),
     ("geometry", &[&["layout"]]),
     ("osm", &[&["geometry", "layout"]]),

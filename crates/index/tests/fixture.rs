@@ -11,6 +11,7 @@ use remora_layout::node::{Entry, Home, NodeRef, Proof, node_bytes, verify_node, 
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
+use remora_testing::Random;
 use remora_walk::Walk;
 use std::collections::BTreeSet;
 
@@ -20,32 +21,7 @@ pub const KINDS: [TreeKind; 3] = [TreeKind::RStar, TreeKind::Guttman, TreeKind::
 /// Secret and region of the arena.
 pub const HOME: Home = Home { secret: 0x5ec2_e7ed, region: 7 };
 
-/// Random numbers from a seed.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound
-    }
-
-    /// From 0 to 1.
-    pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-pub struct Grove<J: Journal> {
+pub struct TreeFixture<J: Journal> {
     pub owner: Owner<J>,
     pub slots: Slots,
     pub tree: Tree,
@@ -82,7 +58,7 @@ fn end_tree<J: Journal>(tree: Tree, arena: &mut Arena<'_, J>) {
     arena.slots.release(arena.owner, slot, None, 0);
 }
 
-impl<J: Journal> Grove<J> {
+impl<J: Journal> TreeFixture<J> {
     pub fn new(kind: TreeKind, capacity: usize, bytes: usize, journal: J) -> Self {
         let mut owner = Owner::heap(bytes, journal);
         let mut slots = Slots::new(PAGE_BYTES, bytes);
@@ -138,7 +114,7 @@ impl<J: Journal> Grove<J> {
         self.try_insert(rect).unwrap();
     }
 
-    /// As [`Grove::insert`]; gives the id.
+    /// As [`TreeFixture::insert`]; gives the id.
     pub fn insert_as(&mut self, rect: Rect) -> u64 {
         self.insert(rect);
         self.next_id - 1
@@ -255,7 +231,7 @@ impl<J: Journal> Grove<J> {
         self.check_shape(self.tree.least_entries());
     }
 
-    /// As [`Grove::check`], for a tree just loaded, whose nodes at the upper
+    /// As [`TreeFixture::check`], for a tree just loaded, whose nodes at the upper
     /// levels may be emptier.
     pub fn check_loaded(&self) {
         self.check_shape(2);
