@@ -9,13 +9,10 @@ use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, TcpLink};
 use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::plant::{Plant, choose};
-use remora_tests::{DEADLINE, ServerProcess, wait_until};
+use remora_tests::{DEADLINE, ServerProcess, in_own_process, wait_until};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
-
-/// A planted bug is one of the whole process.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Threads at one ring set that ask in turn; how many of them ran into the time-out.
 fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
@@ -42,17 +39,18 @@ fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
 
 #[test]
 fn a_sleep_that_is_not_handed_over_is_noticed() {
-    let _guard = ONE_AT_A_TIME.lock();
-    let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=4", "--wake=event"]);
-    choose(Some(Plant::KeepSleepToOneself));
-    // Threads that end at once: who stays would take the place of who leaves.
-    wait_until("eight threads wait, and nobody in the kernel for them", || {
-        time_outs(&server, Duration::from_millis(300), 2) > 0
+    in_own_process(|| {
+        let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=4", "--wake=event"]);
+        choose(Some(Plant::KeepSleepToOneself));
+        // Threads that end at once: who stays would take the place of who leaves.
+        wait_until("eight threads wait, and nobody in the kernel for them", || {
+            time_outs(&server, Duration::from_millis(300), 2) > 0
+        });
+        choose(None);
+        for _ in 0..100 {
+            assert_eq!(time_outs(&server, DEADLINE, 2), 0);
+        }
     });
-    choose(None);
-    for _ in 0..100 {
-        assert_eq!(time_outs(&server, DEADLINE, 2), 0);
-    }
 }
 
 /// Two links wait on one connection, the first one for nothing. It leads, and
@@ -91,14 +89,15 @@ fn second_link_waits(patience: Duration) -> Waited {
 
 #[test]
 fn a_socket_that_is_not_handed_over_is_noticed() {
-    let _guard = ONE_AT_A_TIME.lock();
-    choose(Some(Plant::KeepSocketToOneself));
-    let patience = Duration::from_millis(300);
-    wait_until("a link waits, and nobody reads its socket", || {
-        second_link_waits(patience) == Waited::TimedOut
+    in_own_process(|| {
+        choose(Some(Plant::KeepSocketToOneself));
+        let patience = Duration::from_millis(300);
+        wait_until("a link waits, and nobody reads its socket", || {
+            second_link_waits(patience) == Waited::TimedOut
+        });
+        choose(None);
+        for _ in 0..30 {
+            assert_eq!(second_link_waits(DEADLINE), Waited::Completed);
+        }
     });
-    choose(None);
-    for _ in 0..30 {
-        assert_eq!(second_link_waits(DEADLINE), Waited::Completed);
-    }
 }

@@ -2,8 +2,8 @@
 //! (A planted bug is one of the whole process, so this has one of its own.)
 
 use remora_layout::plant::{Plant, choose};
-use remora_tests::Random;
 use remora_tests::scripted::{client, ring};
+use remora_tests::{Random, in_own_process};
 use std::panic::catch_unwind;
 
 /// Whether a promise is broken in one of some random sessions.
@@ -20,10 +20,12 @@ fn is_found(plant: Plant, play: fn(&[u8], &[u8])) -> bool {
 
 #[test]
 fn planted_bugs_are_found() {
-    assert!(is_found(Plant::CreditTooEarly, |_, script| _ = ring::run(script)));
-    assert!(is_found(Plant::SkipRecordValidation, |application, server| {
-        // It answers well, and meddles with its memory now and then.
-        let server = [&[40], &server[1..]].concat();
-        client::run(&client::script_of(application, &server));
-    }));
+    in_own_process(|| {
+        assert!(is_found(Plant::CreditTooEarly, |_, script| _ = ring::run(script)));
+        assert!(is_found(Plant::SkipRecordValidation, |application, server| {
+            // It answers well, and meddles with its memory now and then.
+            let server = [&[40], &server[1..]].concat();
+            client::run(&client::script_of(application, &server));
+        }));
+    });
 }

@@ -166,11 +166,14 @@ fn run(seconds: f64, arm: &str) -> Vec<Seen> {
     let server = ServerProcess::start(&["--shards=1", "--max-memory=2MiB", "--buckets=64"]);
     let socket = server.socket();
     let socket = socket.to_str().unwrap();
-    let mut writer = Role::start("writer", &[socket]);
+    let mut writer = Role::start(module_path!(), "writer", &[socket]);
     assert_eq!(writer.hear().as_deref(), Some("writing"));
     let started = Instant::now();
     let arguments = [socket, &seconds.to_string(), arm];
-    let mut readers = [Role::start("reader", &arguments), Role::start("reader", &arguments)];
+    let mut readers = [
+        Role::start(module_path!(), "reader", &arguments),
+        Role::start(module_path!(), "reader", &arguments),
+    ];
     let mut seen = Vec::new();
     for reader in &mut readers {
         let said = reader.hear().expect("a reader ends with what it saw");

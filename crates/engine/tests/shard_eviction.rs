@@ -196,10 +196,8 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, mix: &Mix, 
             oracle.keys.clear();
         }
         // A hint of another life of the slot, or of no slot at all.
-        97 => shard.hint_touched(Id {
-            slot: random.bits() as u32,
-            generation: random.below(9) as u32,
-        }),
+        97 => shard
+            .hint_touched(Id { slot: random.bits() as u32, generation: random.below(9) as u32 }),
         _ => shard.tick(now),
     }
     0
@@ -254,7 +252,7 @@ fn small_and_large_records_make_room_for_each_other() {
 
 #[test]
 fn records_of_one_size_cost_no_moves() {
-    for seed in 11..=13 {
+    for seed in 14..=16 {
         let mix = Mix { arena_bytes: 512 << 10, keys: 12_000, short: 1, long_one_in: 0, pairs: 8 };
         let (evicted, moved) = run(seed, &mix, 24_000);
         println!("{evicted} evicted, {moved} moved");

@@ -82,9 +82,12 @@ fn no_wake_up_is_lost() {
 /// Between two processes; `bench/rdma.sh` has them on two hosts.
 #[test]
 fn conforms_with_a_target_elsewhere() {
-    remote::with_target_elsewhere::<Tcp>("conforms_with_a_target_elsewhere", || {
-        remote::run::<Tcp>(500);
-    });
+    remote::with_target_elsewhere::<Tcp>(
+        "tcp_conformance::conforms_with_a_target_elsewhere",
+        || {
+            remote::run::<Tcp>(500);
+        },
+    );
 }
 
 /// What an initiator must not ask for ends the target, which says why. It has

@@ -195,7 +195,10 @@ fn no_wake_up_is_lost() {
 /// says in how many pieces.
 #[test]
 fn conforms_with_a_target_elsewhere() {
-    remote::with_target_elsewhere::<Verbs<21>>("conforms_with_a_target_elsewhere", || {
-        remote::run::<Verbs<21>>(500);
-    });
+    remote::with_target_elsewhere::<Verbs<21>>(
+        "verbs_conformance::conforms_with_a_target_elsewhere",
+        || {
+            remote::run::<Verbs<21>>(500);
+        },
+    );
 }

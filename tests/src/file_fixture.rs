@@ -7,19 +7,19 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// A server of two shards, and files beside it.
-pub struct FileBed {
+pub struct FileFixture {
     /// The server.
     pub server: ServerProcess,
     directory: TempDir,
 }
 
-impl Default for FileBed {
+impl Default for FileFixture {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl FileBed {
+impl FileFixture {
     /// A fresh one.
     pub fn new() -> Self {
         let server = ServerProcess::start(&["--shards=2"]);
