@@ -1,12 +1,9 @@
 //! The server is killed under load and started again: errors are clear, and
-//! no client takes a value of the former life for a fresh one. A client that
-//! trusts the former life is caught by the same check.
+//! no client takes a value of the former life for a fresh one.
 
 use remora_client_core::{Error, Options, Path, ServedBy, Session, SetOptions, Wake};
-use remora_layout::plant::{Plant, choose};
 use remora_tests::{
-    Place, Role, ServerProcess, Value, in_own_process, long_leases, role, wait_until,
-    while_right_lapses,
+    Place, Role, ServerProcess, Value, long_leases, role, wait_until, while_right_lapses,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -134,17 +131,6 @@ fn nothing_of_a_former_life_is_read_as_fresh() {
         assert_eq!(session.get(b"key", path).unwrap().value, Some(&b"new"[..]));
     }
     assert_eq!(server.resp().call("GET key"), Value::bulk("new"));
-}
-
-#[test]
-fn a_client_that_trusts_the_former_life_is_caught() {
-    in_own_process(|| {
-        static STOP: AtomicBool = AtomicBool::new(false);
-        choose(Some(Plant::TrustFormerLife));
-        let outcome = kill_and_restart(&STOP);
-        choose(None);
-        assert!(reads_the_dead(&outcome), "the check would not notice");
-    });
 }
 
 #[test]

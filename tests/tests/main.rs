@@ -50,7 +50,6 @@ mod redis_oracle;
 mod renames;
 mod resp;
 mod scripted;
-mod scripted_planted;
 mod serve;
 mod sessions;
 mod shapes;

@@ -14,7 +14,6 @@ use remora_layout::limits::{
     CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, READER_CLOCK_PERCENT, RIGHT_MARGIN_MS, RIGHT_MS,
     SERVER_SILENT_MS,
 };
-use remora_layout::plant::{Plant, planted};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
 
 const LEASE_NS: u64 = (RIGHT_MS - RIGHT_MARGIN_MS) * 1_000_000;
@@ -87,7 +86,7 @@ impl ReadLease {
     /// Whether a READ whose completion was seen at `now_ns` counts.
     #[inline(always)]
     pub fn holds(&self, now_ns: u64) -> bool {
-        now_ns < self.until_ns || planted(Plant::TrustFormerLife)
+        now_ns < self.until_ns
     }
 
     /// Whether the server has left a clock unanswered for too long, as far as
@@ -154,8 +153,7 @@ impl ReadLease {
         self.unanswered_ns = 0;
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
         self.wait_ns = beat.wait_ns;
-        let fresh = planted(Plant::RightFromHeartbeat);
-        let echoed_ns = if fresh { now_ns } else { beat.echoed_client_clock_ns };
+        let echoed_ns = beat.echoed_client_clock_ns;
         // A clock that was never written, or lies in the future, gives nothing.
         if echoed_ns != 0 && echoed_ns <= now_ns {
             self.until_ns = self.until_ns.max(echoed_ns + self.term_ns);
@@ -174,8 +172,7 @@ impl ReadLease {
         if life != self.life {
             return Err(OtherLife);
         }
-        let from_ns = if planted(Plant::RightFromReply) { self.looked_ns } else { sent_ns };
-        self.until_ns = self.until_ns.max(from_ns + self.term_ns);
+        self.until_ns = self.until_ns.max(sent_ns + self.term_ns);
         Ok(())
     }
 
@@ -185,7 +182,7 @@ impl ReadLease {
     /// as long before it counts (decision 0028).
     #[inline(always)]
     pub fn may_have_expired(&self, expires_at_ms: u64, now_ns: u64) -> bool {
-        if expires_at_ms == 0 || planted(Plant::IgnoreExpiry) {
+        if expires_at_ms == 0 {
             return false;
         }
         let since_ns = now_ns.saturating_sub(self.server_at_ns);

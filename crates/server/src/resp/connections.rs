@@ -8,7 +8,6 @@ use super::trees::OWN;
 use crate::jobs::{Order, OwnedReply, Token};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::RESP_CONNECTIONS_PER_TURN;
-use remora_layout::plant::{Plant, planted};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
 
@@ -292,8 +291,7 @@ impl<S: Read + Write, H: Host> Connections<S, H> {
         }
         let Some(Some(slot)) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
-        let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);
-        if slot.connection.serial == token.serial || is_planted {
+        if slot.connection.serial == token.serial {
             let before = slot.connection.pending_bytes();
             slot.connection.answer(token, reply);
             let after = slot.connection.pending_bytes();
