@@ -60,7 +60,7 @@ enum Over {
 }
 
 /// The parts of a connection that the server has too.
-struct Bed {
+struct Fixture {
     client: Client,
     sets: usize,
     to_server: Words,
@@ -71,7 +71,7 @@ struct Bed {
     _socket: UnixStream,
 }
 
-impl Bed {
+impl Fixture {
     fn new(over: Over) -> Self {
         let sets = match over {
             Over::Shm(sets) => sets,
@@ -196,11 +196,11 @@ static HANDED_OVER: Count = Count::new(0);
 /// Lets threads ask. If `gives_up` says so, the time of the
 /// first one's requests is up after some looks at the clock.
 fn share(over: Over, askers: &[Asker], ask: Ask, gives_up: bool) {
-    let bed = Bed::new(over);
+    let fixture = Fixture::new(over);
     let threads: Vec<_> = (0i64..)
         .zip(askers)
         .map(|(thread, &(wake, times))| {
-            let mut client = bed.client.clone();
+            let mut client = fixture.client.clone();
             client.options.wake = wake;
             let gives_up = gives_up && thread == 0;
             if gives_up {
@@ -228,14 +228,14 @@ fn share(over: Over, askers: &[Asker], ask: Ask, gives_up: bool) {
         })
         .collect();
     let requests: u32 = askers.iter().map(|(_, times)| times).sum();
-    bed.serve(requests);
+    fixture.serve(requests);
     threads.into_iter().for_each(|thread| thread.join().expect("it ended"));
-    let sends = bed.client.sends();
+    let sends = fixture.client.sends();
     assert!(sends.frames >= requests.into() && sends.doorbells <= sends.frames);
     HANDED_OVER.fetch_add(sends.handed_over as usize, Ordering::Relaxed);
     // Sessions that share a set wait for the one that parks, and at its ring for a sender.
-    if bed.sets >= askers.len() && !gives_up {
-        assert_eq!(bed.client.lock_waits(), 0);
+    if fixture.sets >= askers.len() && !gives_up {
+        assert_eq!(fixture.client.lock_waits(), 0);
     }
 }
 

@@ -104,14 +104,14 @@ enum Held {
     Geo(BTreeMap<Vec<u8>, f64>, u64),
 }
 
-struct Bed {
+struct Fixture {
     shard: Shard,
     model: BTreeMap<&'static [u8], Held>,
     random: Random,
     now: Now,
 }
 
-impl Bed {
+impl Fixture {
     #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     fn step(&mut self) {
         let random = &mut self.random;
@@ -234,18 +234,18 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
     for seed in 1..=10 {
         let random = Random::new(seed * 0x9e37_79b9);
         let shard_of = || shard(8 << 20, Eviction::None);
-        let mut bed = Bed { shard: shard_of(), model: BTreeMap::new(), random, now: START };
+        let mut fixture = Fixture { shard: shard_of(), model: BTreeMap::new(), random, now: START };
         let mut had_trees = false;
         for step in 0..2_000 {
-            bed.step();
+            fixture.step();
             if step % 50 == 0 {
-                bed.shard.audit().unwrap();
+                fixture.shard.audit().unwrap();
             }
-            let stats = bed.shard.stats();
+            let stats = fixture.shard.stats();
             had_trees |= stats.geo_members >= 2 * GEO_TREE_MEMBERS;
         }
         assert!(had_trees, "some key is large enough for a tree");
-        let log = bed.shard.log().entries();
+        let log = fixture.shard.log().entries();
         assert!(log.first().is_some_and(|entry| entry.sequence == 1), "the log is whole");
         // Nothing expires by the clock of a replay.
         let mut second = shard_of();
@@ -253,20 +253,20 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
             let (command, _) = Command::decode(entry.operation()).unwrap();
             assert_ne!(ask(&mut second, &command, START).0, Status::OutOfMemory);
         }
-        bed.shard.execute(&Command::Count, KeyHash(0), bed.now);
+        fixture.shard.execute(&Command::Count, KeyHash(0), fixture.now);
         for key in KEYS {
-            let exists = ask(&mut bed.shard, &Command::Exists { key }, bed.now);
+            let exists = ask(&mut fixture.shard, &Command::Exists { key }, fixture.now);
             assert_eq!(ask(&mut second, &Command::Exists { key }, START), exists);
-            let one = everything(&mut bed.shard, key, bed.now);
+            let one = everything(&mut fixture.shard, key, fixture.now);
             assert_eq!(one, everything(&mut second, key, START));
         }
         second.audit().unwrap();
-        let keys = bed.shard.stats().keys as i64;
-        assert_eq!(ask(&mut bed.shard, &Command::Flush, bed.now).1, keys);
-        release_all(&mut bed.shard);
-        let stats = bed.shard.stats();
+        let keys = fixture.shard.stats().keys as i64;
+        assert_eq!(ask(&mut fixture.shard, &Command::Flush, fixture.now).1, keys);
+        release_all(&mut fixture.shard);
+        let stats = fixture.shard.stats();
         assert_eq!((stats.keys, stats.geo_keys, stats.geo_members, stats.geo_bytes), (0, 0, 0, 0));
-        bed.shard.audit().unwrap();
+        fixture.shard.audit().unwrap();
     }
 }
 

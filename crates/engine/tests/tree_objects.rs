@@ -71,7 +71,7 @@ struct Known {
     expires_at_ms: u64,
 }
 
-struct Bed {
+struct Fixture {
     shard: Shard,
     model: BTreeMap<Vec<u8>, Known>,
     random: Random,
@@ -84,7 +84,7 @@ fn fields_of(bytes: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }
 
-impl Bed {
+impl Fixture {
     fn now(&self) -> Now {
         Now { unix_ms: self.now_ms, since_start_s: (self.now_ms - START_MS) / 1_000 }
     }
@@ -279,29 +279,33 @@ fn long_histories_agree_with_a_map_and_their_logs_make_the_same() {
     let mut expired = 0;
     for seed in 1..=10 {
         let (model, random) = (BTreeMap::new(), Random::new(seed * 0x9e37_79b9));
-        let mut bed = Bed { shard: new_shard(), model, random, now_ms: START_MS, expired: 0 };
+        let mut fixture =
+            Fixture { shard: new_shard(), model, random, now_ms: START_MS, expired: 0 };
         for step in 0..2_000 {
-            bed.step();
+            fixture.step();
             if step % 100 == 0 {
-                bed.shard.audit().unwrap_or_else(|why| panic!("seed {seed}, step {step}: {why}"));
+                fixture
+                    .shard
+                    .audit()
+                    .unwrap_or_else(|why| panic!("seed {seed}, step {step}: {why}"));
             }
         }
-        expired += bed.expired;
+        expired += fixture.expired;
         // Soon after their time the others are gone, too.
-        let now = bed.now();
-        (0..20).for_each(|_| bed.shard.tick(now));
-        let stats = bed.shard.stats();
-        assert_eq!(stats.tree_objects, bed.model.len() as u64);
-        assert_eq!(stats.objects_expired, bed.expired, "each one once");
-        bed.shard.audit().unwrap();
+        let now = fixture.now();
+        (0..20).for_each(|_| fixture.shard.tick(now));
+        let stats = fixture.shard.stats();
+        assert_eq!(stats.tree_objects, fixture.model.len() as u64);
+        assert_eq!(stats.objects_expired, fixture.expired, "each one once");
+        fixture.shard.audit().unwrap();
         // What the log says makes the same at any time: nothing expires by itself.
         let mut second = new_shard();
-        for entry in bed.shard.log().entries() {
+        for entry in fixture.shard.log().entries() {
             let (command, _) = Command::decode(entry.operation()).unwrap();
             let hash = command.key().map_or(KeyHash(0), |key| second.hash(key));
             assert_eq!(second.execute(&command, hash, Now::default()).status, Status::Ok);
         }
-        let one = ask_at(&mut bed.shard, everything(), now);
+        let one = ask_at(&mut fixture.shard, everything(), now);
         let other = ask_at(&mut second, everything(), now);
         assert_eq!(sorted(&one.2), sorted(&other.2));
         second.audit().unwrap();
@@ -311,8 +315,8 @@ fn long_histories_agree_with_a_map_and_their_logs_make_the_same() {
                 words.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
             TreeInfo::from_words(&words).unwrap()
         };
-        let facts = info(&mut bed.shard);
-        let known = bed.model.values();
+        let facts = info(&mut fixture.shard);
+        let known = fixture.model.values();
         assert_eq!(
             facts.with_expiry as usize,
             known.clone().filter(|k| k.expires_at_ms > 0).count()
@@ -320,12 +324,12 @@ fn long_histories_agree_with_a_map_and_their_logs_make_the_same() {
         assert_eq!(facts.with_fields as usize, known.filter(|k| !k.fields.is_empty()).count());
         assert_eq!(facts.with_fields, info(&mut second).with_fields);
         // All of it can be given back.
-        ask_at(&mut bed.shard, TreeCommand::Drop, now);
-        while bed.shard.wants_release() {
-            bed.shard.release_some(now);
+        ask_at(&mut fixture.shard, TreeCommand::Drop, now);
+        while fixture.shard.wants_release() {
+            fixture.shard.release_some(now);
         }
-        bed.shard.audit().unwrap();
-        assert_eq!((bed.shard.stats().tree_bytes, bed.shard.wants_ticks()), (0, false));
+        fixture.shard.audit().unwrap();
+        assert_eq!((fixture.shard.stats().tree_bytes, fixture.shard.wants_ticks()), (0, false));
     }
     assert!(expired > 200, "{expired}");
 }

@@ -68,14 +68,14 @@ impl Model {
     }
 }
 
-struct Bed {
+struct Fixture {
     shard: Shard,
     models: BTreeMap<&'static [u8], Model>,
     keys: BTreeMap<Vec<u8>, Vec<u8>>,
     random: Random,
 }
 
-impl Bed {
+impl Fixture {
     fn step(&mut self) {
         let name = NAMES[self.random.below(3) as usize];
         let id = self.random.below(200);
@@ -188,21 +188,22 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
     for seed in 1..=12 {
         let random = Random::new(seed * 0x9e37_79b9);
         let (models, keys) = (BTreeMap::new(), BTreeMap::new());
-        let mut bed = Bed { shard: shard(4 << 20, Eviction::None), models, keys, random };
+        let mut fixture = Fixture { shard: shard(4 << 20, Eviction::None), models, keys, random };
         for step in 0..1_500 {
-            bed.step();
+            fixture.step();
             if step % 100 == 0 {
-                bed.shard.audit().unwrap();
+                fixture.shard.audit().unwrap();
             }
         }
-        let stats = bed.shard.stats();
-        let objects = bed.models.values().map(|model| model.0.len() as u64).sum::<u64>();
-        assert_eq!((stats.trees, stats.tree_objects), (bed.models.len() as u64, objects));
-        let is_whole = bed.shard.log().entries().first().is_some_and(|entry| entry.sequence == 1);
+        let stats = fixture.shard.stats();
+        let objects = fixture.models.values().map(|model| model.0.len() as u64).sum::<u64>();
+        assert_eq!((stats.trees, stats.tree_objects), (fixture.models.len() as u64, objects));
+        let is_whole =
+            fixture.shard.log().entries().first().is_some_and(|entry| entry.sequence == 1);
         assert!(is_whole, "the log has room for it all");
-        let mut second = bed.replayed();
+        let mut second = fixture.replayed();
         for name in NAMES {
-            let one = ask(&mut bed.shard, name, everything());
+            let one = ask(&mut fixture.shard, name, everything());
             let other = ask(&mut second, name, everything());
             assert_eq!(one.0, other.0);
             if one.0 == Status::Ok {
@@ -210,13 +211,13 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
             }
         }
         second.audit().unwrap();
-        bed.shard.execute(&Command::Flush, KeyHash(0), NOW);
-        release_all(&mut bed.shard);
-        let stats = bed.shard.stats();
+        fixture.shard.execute(&Command::Flush, KeyHash(0), NOW);
+        release_all(&mut fixture.shard);
+        let stats = fixture.shard.stats();
         assert_eq!((stats.trees, stats.tree_objects, stats.tree_bytes), (0, 0, 0));
-        bed.shard.audit().unwrap();
+        fixture.shard.audit().unwrap();
         for name in NAMES {
-            assert_eq!(ask(&mut bed.shard, name, TreeCommand::Info).0, Status::NoTree);
+            assert_eq!(ask(&mut fixture.shard, name, TreeCommand::Info).0, Status::NoTree);
         }
     }
 }

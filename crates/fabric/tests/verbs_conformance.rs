@@ -5,7 +5,7 @@
 //! The halves are made as a session's are ([`remora_layout::verbs`]), but that
 //! the initiator first says in how many pieces the target is to register what is READ.
 
-use crate::fixture::{Backend, Bed, Shared, Target, remote};
+use crate::fixture::{Backend, Fixture, Shared, Target, remote};
 use remora_arena::Words;
 use remora_fabric::conformance;
 use remora_fabric::verbs::{
@@ -28,7 +28,7 @@ const MAX_PIECES: usize = 64;
 struct Verbs<const PIECES: usize>;
 
 /// One whose target is in this process.
-type Near<const PIECES: usize> = Bed<Verbs<PIECES>, Target<Verbs<PIECES>>>;
+type Near<const PIECES: usize> = Fixture<Verbs<PIECES>, Target<Verbs<PIECES>>>;
 
 /// A queue pair for a peer that this stream leads to, at the device that
 /// `REMORA_TEST_DEVICES` names for this end, or at the best one of

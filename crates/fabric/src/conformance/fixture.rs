@@ -5,7 +5,7 @@ use crate::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
 use std::time::Duration;
 
 /// A link with its target, for tests.
-pub trait TestBed: Sized {
+pub trait TestFixture: Sized {
     /// The link under test.
     type Link: Link;
 
@@ -36,7 +36,7 @@ pub trait TestBed: Sized {
 /// A check, and its name.
 pub(super) type Check = (&'static str, fn());
 
-/// Functions of a bed `B`, by their names.
+/// Functions of a fixture `B`, by their names.
 macro_rules! checks {
     ($($check:ident),* $(,)?) => { vec![$((stringify!($check), $check::<B> as fn())),*] };
 }
