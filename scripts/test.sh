@@ -38,6 +38,12 @@ if ((steps_failed == 0)); then
     if cargo xtask newcomer </dev/null; then newcomer_passed=1; else newcomer_failed=1; fi
 fi
 
+# Mistakes in a copy of the tree have to be found: one more test.
+planted_failed=0 planted_passed=0
+if ((steps_failed == 0)); then
+    if cargo xtask planted --short </dev/null; then planted_passed=1; else planted_failed=1; fi
+fi
+
 # Nightly-only tools, where they are: what they could not run is told at the
 # end, and is no skip.
 nightly=$(mktemp)
@@ -74,8 +80,8 @@ read -r passed failed ignored < <(awk '
 if ((steps_failed + rxe_failed > 0 && failed == 0)); then
     failed=1 # a build, or a test process, that died without a closing line
 fi
-passed=$((passed + newcomer_passed))
-failed=$((failed + newcomer_failed + sanitizers_failed))
+passed=$((passed + newcomer_passed + planted_passed))
+failed=$((failed + newcomer_failed + planted_failed + sanitizers_failed))
 skipped=$((ignored + ${#tools[@]} + rxe_skipped))
 
 echo
