@@ -67,6 +67,8 @@ else
     step "documentation tests" cargo test --locked --workspace --no-fail-fast --doc
     # A type that a newcomer adds has to build and pass its tests.
     one_test newcomer cargo xtask newcomer
+    # Mistakes in a copy of the tree have to be found.
+    one_test "planted mistakes" cargo xtask planted --short
 fi
 
 # Nightly-only tools, where they are: what they could not run is told at the
@@ -98,7 +100,7 @@ if [[ $tier == long ]]; then
     one_test worlds make --no-print-directory worlds "ARGS=--minutes $minutes"
     one_test torture env "REMORA_TORTURE_SECONDS=$((minutes * 10))" \
         cargo test --locked --package remora-tests --test end_to_end torture::
-    one_test "planted mistakes" cargo xtask planted
+    one_test "all planted mistakes" cargo xtask planted
     one_test fuzzing bash fuzz/run.sh "$((minutes * 6))"
 fi
 
