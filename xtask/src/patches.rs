@@ -41,9 +41,9 @@ pub enum Run {
 pub struct Test {
     /// As cargo names it.
     pub package: String,
-    /// File name in `tests/` without its ending, or `lib`.
+    /// As cargo names it, or `lib`.
     pub binary: String,
-    /// With the modules that it needs to be found.
+    /// With the modules that it is in.
     pub name: String,
 }
 
@@ -170,19 +170,24 @@ pub fn check(root: &Path, tree: &Tree) -> Vec<Violation> {
     wrong
 }
 
-/// Whether the tree has such a test: the binary, and a function whose name begins so.
+/// Whether the tree has such a test: a function whose name begins so, in the module that
+/// is named. (A crate has one test binary, of whose modules each has a file in `tests`.)
 fn is_there(tree: &Tree, test: &Test) -> bool {
     let name = format!("name = \"{}\"", test.package);
     let is_manifest = |(path, text): &(&str, &str)| {
         path.ends_with("Cargo.toml") && text.lines().any(|line| line == name)
     };
-    let Some((manifest, _)) = tree.texts().find(is_manifest) else { return false };
+    let Some((manifest, text)) = tree.texts().find(is_manifest) else { return false };
+    let binary = format!("name = \"{}\"", test.binary);
+    if test.binary != "lib" && !text.lines().any(|line| line == binary) {
+        return false;
+    }
     let directory = manifest.trim_end_matches("Cargo.toml");
     let function = format!("fn {}", test.name.rsplit("::").next().unwrap_or_default());
-    let binary = format!("{directory}tests/{}", test.binary);
+    let module = test.name.split("::").next().unwrap_or_default();
     let is_of_it = |path: &str| match test.binary.as_str() {
         "lib" => path.starts_with(&format!("{directory}src/")),
-        _ => path == format!("{binary}.rs") || path.starts_with(&format!("{binary}/")),
+        _ => path == format!("{directory}tests/{module}.rs"),
     };
     tree.texts().any(|(path, text)| is_of_it(path) && text.contains(&function))
 }
@@ -217,19 +222,18 @@ mod tests {
     #[test]
     fn a_test_that_is_not_there_is_an_error() {
         let tree = Tree::of(&[
-            ("crates/p/Cargo.toml", "[package]\nname = \"remora-p\"\n"),
+            ("crates/p/Cargo.toml", "name = \"remora-p\"\n[[test]]\nname = \"p\"\n"),
             ("crates/p/src/a.rs", "fn of_lib() {}"),
-            ("crates/p/tests/whole.rs", "fn of_whole() {}"),
-            ("crates/p/tests/parts/one.rs", "fn of_parts() {}"),
+            ("crates/p/tests/one.rs", "fn of_one() {}"),
         ]);
         let is_there = |text: &str| match Run::parse(text) {
             Some(Run::Test(test)) => is_there(&tree, &test),
             _ => panic!("{text}"),
         };
-        assert!(is_there("test remora-p lib a::of_l") && is_there("test remora-p whole of_whole"));
-        assert!(is_there("test remora-p parts one::of_parts"));
-        assert!(!is_there("test remora-p whole of_lib") && !is_there("test remora-p lib of_whole"));
-        assert!(!is_there("test remora-q lib of_lib") && !is_there("test remora-p part of_parts"));
+        assert!(is_there("test remora-p lib a::of_l") && is_there("test remora-p p one::of_o"));
+        assert!(!is_there("test remora-p p one::of_lib") && !is_there("test remora-p lib of_one"));
+        assert!(!is_there("test remora-p p two::of_one") && !is_there("test remora-p q one::of_o"));
+        assert!(!is_there("test remora-q lib of_lib"));
     }
 
     #[test]
