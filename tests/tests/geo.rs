@@ -15,10 +15,6 @@ const UNITS: &[&str] = &["m", "km", "FT", "mi"];
 const EDGES: &[f64] = &[-180.0, 180.0, 179.999999, -179.999999, 0.0, 5e-7, -90.0];
 const EDGE_LATITUDES: &[f64] = &[-85.05112878, 85.05112878, 85.0511287, -85.05, 0.0, 66.5, -80.1];
 
-fn pick<'a>(random: &mut Random, list: &[&'a str]) -> &'a str {
-    list[random.below(list.len())]
-}
-
 /// From 0 to 1.
 fn unit(random: &mut Random) -> f64 {
     random.below(1 << 30) as f64 / (1u64 << 30) as f64
@@ -54,7 +50,7 @@ fn place(random: &mut Random, member: &[u8]) -> (String, String) {
 fn size(random: &mut Random) -> String {
     match random.below(24) {
         0 => "0".into(),
-        1 => pick(random, &["-1", "x", "", "nan", "inf", "1e400", " 1", "1 "]).into(),
+        1 => random.pick(&["-1", "x", "", "nan", "inf", "1e400", " 1", "1 "]).into(),
         2..6 => (random.below(30_000) as f64 * 1.1).to_string(),
         _ => format!("{}e{}", 1 + random.below(9), random.below(7) as i32 - 1),
     }
@@ -80,7 +76,7 @@ fn centre_and_shape(random: &mut Random) -> Vec<Vec<u8>> {
         words.push(size(random).into());
     }
     words.push(size(random).into());
-    words.push(pick(random, UNITS).into());
+    words.push(random.pick(UNITS).into());
     words
 }
 
@@ -100,7 +96,7 @@ fn options(random: &mut Random, words: &mut Vec<Vec<u8>>) {
         // What is cut at the count is told apart by its distance.
         words.extend(["WITHDIST".into(), "COUNT".into()]);
         words.push(match random.below(10) {
-            0 => pick(random, &["0", "-1", "x", "1.0"]).into(),
+            0 => random.pick(&["0", "-1", "x", "1.0"]).into(),
             _ => (1 + random.below(40)).to_string().into(),
         });
         if random.below(4) == 0 {
@@ -108,7 +104,7 @@ fn options(random: &mut Random, words: &mut Vec<Vec<u8>>) {
         }
     }
     if random.below(40) == 0 {
-        words.push(pick(random, &["foo", "ANY", "COUNT", "STORE", "BYRADIUS"]).into());
+        words.push(random.pick(&["foo", "ANY", "COUNT", "STORE", "BYRADIUS"]).into());
     }
 }
 
@@ -120,7 +116,7 @@ fn around_town(random: &mut Random) -> Vec<Vec<u8>> {
         0 => words.extend(["FROMLONLAT".into(), "13.5".into(), "52.5".into()]),
         _ => words.extend(["FROMMEMBER".into(), format!("b{}", random.below(60)).into_bytes()]),
     }
-    words.extend(["BYRADIUS".into(), radius.into(), pick(random, UNITS).into()]);
+    words.extend(["BYRADIUS".into(), radius.into(), random.pick(UNITS).into()]);
     words
 }
 
@@ -179,15 +175,15 @@ fn add(random: &mut Random, words: &mut Vec<Vec<u8>>, key: Vec<u8>) {
     }
     match random.below(40) {
         0 => drop(words.pop()),
-        1 => words[2] = pick(random, &["200", "x", "inf", "-180.1", ""]).into(),
-        2 => words[3] = pick(random, &["85.06", "nan", "-inf", "1e10"]).into(),
+        1 => words[2] = random.pick(&["200", "x", "inf", "-180.1", ""]).into(),
+        2 => words[3] = random.pick(&["85.06", "nan", "-inf", "1e10"]).into(),
         _ => {}
     }
 }
 
 /// A GEORADIUS of some kind that stores what it finds.
 fn store_radius(random: &mut Random, words: &mut Vec<Vec<u8>>, key: Vec<u8>, into: Vec<u8>) {
-    let how = pick(random, &["STORE", "storedist"]);
+    let how = random.pick(&["STORE", "storedist"]);
     let radius = random.below(300).to_string();
     if random.below(2) == 0 {
         words.extend(["GEORADIUS".into(), key, "13.5".into(), "52.5".into()]);
@@ -204,9 +200,9 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = Vec::new();
     let chosen: Vec<u8> = match random.below(3) {
         0 => key(),
-        _ => pick(random, KEYS).into(),
+        _ => random.pick(KEYS).into(),
     };
-    let other: Vec<u8> = pick(random, KEYS).into();
+    let other: Vec<u8> = random.pick(KEYS).into();
     let line = |text: &str| text.split(' ').map(|word| word.into()).collect::<Vec<Vec<u8>>>();
     match random.below(100) {
         0..30 => {
@@ -220,15 +216,15 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
         50..55 => {
             let name = member(random);
             let (longitude, latitude) = place(random, &name);
-            words.extend([pick(random, &["GEORADIUS", "GEORADIUS_RO"]).into(), chosen]);
+            words.extend([random.pick(&["GEORADIUS", "GEORADIUS_RO"]).into(), chosen]);
             words.extend([longitude.into(), latitude.into(), size(random).into()]);
-            words.push(pick(random, UNITS).into());
+            words.push(random.pick(UNITS).into());
             options(random, &mut words);
         }
         55..60 => {
-            let name = pick(random, &["GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO"]);
+            let name = random.pick(&["GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO"]);
             words.extend([name.into(), chosen, member(random), size(random).into()]);
-            words.push(pick(random, &["m", "km", "mi", "parsec"]).into());
+            words.push(random.pick(&["m", "km", "mi", "parsec"]).into());
             options(random, &mut words);
         }
         60..65 => {
@@ -245,20 +241,20 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
             store_radius(random, &mut words, chosen, other);
         }
         68..78 => {
-            let name = pick(random, &["GEOPOS", "GEOHASH", "ZREM"]);
+            let name = random.pick(&["GEOPOS", "GEOHASH", "ZREM"]);
             words.extend([name.into(), chosen]);
             words.extend((0..random.below(5)).map(|_| member(random)));
         }
         78..82 => {
             words.extend(["GEODIST".into(), chosen, member(random), member(random)]);
             if random.below(2) == 0 {
-                words.push(pick(random, &["m", "KM", "ft", "mi", "", "miles"]).into());
+                words.push(random.pick(&["m", "KM", "ft", "mi", "", "miles"]).into());
             }
         }
         82..86 => words.extend(["ZSCORE".into(), chosen, member(random)]),
         86 => words.extend(["ZCARD".into(), chosen]),
         _ => {
-            words = line(pick(random, &CALLS));
+            words = line(random.pick(&CALLS));
             for word in &mut words {
                 if word == b"@" {
                     word.clone_from(&chosen);

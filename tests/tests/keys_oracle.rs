@@ -20,19 +20,15 @@ fn words(parts: &[&str]) -> Words {
     parts.iter().map(|part| part.as_bytes().to_vec()).collect()
 }
 
-fn pick<'a>(random: &mut Random, list: &[&'a str]) -> &'a str {
-    list[random.below(list.len())]
-}
-
 /// One random call.
 fn draw(random: &mut Random) -> Words {
     let any = [STRINGS, PLACES, HASHES].concat();
-    let (one, other) = (pick(random, &any), pick(random, &any));
-    let (key, place, hash) = (pick(random, &any), pick(random, PLACES), pick(random, HASHES));
+    let (one, other) = (random.pick(&any), random.pick(&any));
+    let (key, place, hash) = (random.pick(&any), random.pick(PLACES), random.pick(HASHES));
     let number = random.below(4).to_string();
     let time = (LONG + random.below(5_000) as i64).to_string();
     let text = random.below(1_000).to_string();
-    let condition = pick(random, &["NX", "XX", "GT", "LT"]);
+    let condition = random.pick(&["NX", "XX", "GT", "LT"]);
     let parts: &[&str] = match random.below(40) {
         34 => &["HSET", hash, &text, &time],
         35 => return many_fields(random, hash),
@@ -62,8 +58,8 @@ fn draw(random: &mut Random) -> Words {
         25 => &["EXISTS", key, one, other],
         26 => &["DBSIZE"],
         27 => &["TTL", key],
-        28 => &["KEYS", pick(random, PATTERNS)],
-        29 => &["OBJECT", "REFCOUNT", pick(random, &["nosuch", "nosuch either"])],
+        28 => &["KEYS", random.pick(PATTERNS)],
+        29 => &["OBJECT", "REFCOUNT", random.pick(&["nosuch", "nosuch either"])],
         30 if random.below(12) == 0 => &["FLUSHDB"],
         30 => &["GET", key],
         31 => match random.below(9) {
@@ -214,7 +210,7 @@ fn random_calls_about_keys_are_answered_as_by_redis() {
             let (a, b) = (mine.escape_ascii(), other.escape_ascii());
             assert!(agree(&asked, &mine, &other), "call {at}: {shown:?}\nours {a}\ntheirs {b}");
             if at % 100 == 0 {
-                let pattern = pick(&mut random, PATTERNS);
+                let pattern = random.pick(PATTERNS);
                 for options in
                     [&["COUNT", "3"][..], &["MATCH", pattern], &["TYPE", "zset", "COUNT", "100"]]
                 {
@@ -344,7 +340,7 @@ fn trees_are_renamed_copied_and_moved_as_by_a_model() {
     let mut model: BTreeMap<(usize, &str), ModelTree> = BTreeMap::new();
     let (mut random, mut on, mut given) = (Random::new(7), 0, 0);
     for at in 0..3_000 {
-        let (one, other) = (pick(&mut random, &names), pick(&mut random, &names));
+        let (one, other) = (random.pick(&names), random.pick(&names));
         let held = model.get(&(on, one)).cloned();
         let number = random.below(3);
         let text = number.to_string();

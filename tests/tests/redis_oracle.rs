@@ -176,14 +176,10 @@ const OTHER_CALLS: &[&str] = &[
     "QUIT now",
 ];
 
-fn pick<'a>(random: &mut Random, list: &[&'a str]) -> &'a str {
-    list[random.below(list.len())]
-}
-
 fn value(random: &mut Random) -> Vec<u8> {
     let some = random.below(40);
     match random.below(6) {
-        0 => pick(random, NUMBERS).into(),
+        0 => random.pick(NUMBERS).into(),
         1 => Vec::new(),
         2 => random.below(2_000).to_string().into(),
         _ => random.bytes(some),
@@ -192,11 +188,11 @@ fn value(random: &mut Random) -> Vec<u8> {
 
 fn options(random: &mut Random, most: usize, words: &mut Vec<Vec<u8>>) {
     for _ in 0..random.below(most + 1) {
-        let option = pick(random, OPTIONS);
+        let option = random.pick(OPTIONS);
         words.push(option.into());
         let is_timed = ["EX", "PX", "EXAT", "PXAT"].contains(&&*option.to_ascii_uppercase());
         if is_timed && random.below(10) > 0 {
-            words.push(pick(random, TIMES).into());
+            words.push(random.pick(TIMES).into());
         }
     }
 }
@@ -207,23 +203,23 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     let mut words = vec![name.into()];
     for place in places {
         match place {
-            Key => words.push(pick(random, KEYS).into()),
+            Key => words.push(random.pick(KEYS).into()),
             Text => words.push(value(random)),
             Number if random.below(3) == 0 => words.push(random.below(200).to_string().into()),
-            Number => words.push(pick(random, NUMBERS).into()),
-            Time => words.push(pick(random, TIMES).into()),
+            Number => words.push(random.pick(NUMBERS).into()),
+            Time => words.push(random.pick(TIMES).into()),
             Options(most) => options(random, *most, &mut words),
-            Keys => words.extend((0..random.below(4)).map(|_| pick(random, KEYS).into())),
+            Keys => words.extend((0..random.below(4)).map(|_| random.pick(KEYS).into())),
             Pairs => {
                 for _ in 0..random.below(4) {
-                    words.extend([pick(random, KEYS).into(), value(random)]);
+                    words.extend([random.pick(KEYS).into(), value(random)]);
                 }
             }
         }
     }
     match random.below(60) {
         0 if words.len() > 1 => drop(words.pop()),
-        1 => words.push(pick(random, OPTIONS).into()),
+        1 => words.push(random.pick(OPTIONS).into()),
         _ => {}
     }
     words
