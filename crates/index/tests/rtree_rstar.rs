@@ -26,14 +26,14 @@ fn coordinate(random: &mut Random) -> i32 {
         1 => i32::MAX,
         2 => i32::MAX - 1,
         3 => i32::MIN + 1,
-        _ => random.below(200) as i32 - 100,
+        _ => random.below(200) - 100,
     }
 }
 
 /// Points, lines and rectangles whose coordinates carry an i32.
 fn any_rect(random: &mut Random) -> Rect {
     let (x, y) = (coordinate(random), coordinate(random));
-    let (width, height) = (random.below(4) as i32 * 3, random.below(3) as i32 * 5);
+    let (width, height) = (random.below(4) * 3, random.below(3) * 5);
     let (right, top) = (x.saturating_add(width), y.saturating_add(height));
     Rect::new(x as f64, right as f64, y as f64, top as f64).unwrap()
 }
