@@ -31,7 +31,7 @@ remora-fabric --test fabric shm_conformance::
 remora-ring   --test ring
 remora-index  --test index rtree_walks::threads_search
 remora-engine --test engine -- readers::walks_beside ask_only::
-remora-tests  --test end_to_end in_process::
+remora-tests  --test in_process
 '
 # For Miri what lies over heap words. What
 # needs shared memory, epoll or many rounds is left to ThreadSanitizer.

@@ -30,7 +30,6 @@ mod hostile_trees;
 mod idle;
 mod idle_memory;
 mod import_export;
-mod in_process;
 mod keys_oracle;
 mod kinds;
 mod large;
