@@ -1,65 +1,82 @@
 //! The tests of the real binary, real processes and real clients: one binary, a module
 //! for each feature.
 
+// Keys and values, by every path.
 mod batches;
-mod bench_keys;
-mod bench_places;
-mod bench_variants;
 mod bounds;
-mod choice;
-mod churn;
 mod client_handles;
-mod clients;
-mod combining;
-mod demo;
-mod digest;
-mod doctor;
-mod endings;
-mod eviction;
-mod export_pbf;
-mod fallback;
-mod geo;
 mod growth;
-mod hand_over;
 mod hashes;
-mod held;
-mod hostile;
-mod hostile_replies;
-mod hostile_shapes;
-mod hostile_trees;
-mod idle;
-mod idle_memory;
-mod import_export;
 mod keys_oracle;
 mod kinds;
 mod large;
 mod large_sessions;
-mod life;
-mod limits;
-mod many_clients;
 mod many_keys;
-mod maps;
-mod numa;
-mod own_rings;
-mod pointer_files;
 mod pointers;
-mod rdma_script;
-mod redis_cli;
-mod redis_oracle;
 mod renames;
-mod resp;
-mod scripted;
-mod serve;
 mod sessions;
-mod shapes;
-mod shard_counts;
-mod shard_threads;
-mod shared_connection;
-mod stalled;
 mod strings;
-mod tcp;
-mod thread_panics;
-mod threads;
-mod torture;
+
+// Places: trees, geometries, GEO keys.
+mod geo;
+mod shapes;
 mod trees;
 mod trees_resp;
+
+// RESP, beside Redis and by its tools.
+mod digest;
+mod redis_cli;
+mod redis_oracle;
+mod resp;
+mod shard_threads;
+
+// Sessions, and what they share.
+mod choice;
+mod clients;
+mod combining;
+mod hand_over;
+mod many_clients;
+mod own_rings;
+mod pointer_files;
+mod shard_counts;
+mod shared_connection;
+
+// Transports.
+mod fallback;
+mod rdma_script;
+mod tcp;
+
+// A server: settings, threads, its beginning and its end, durability.
+mod endings;
+mod held;
+mod life;
+mod numa;
+mod serve;
+mod thread_panics;
+mod threads;
+
+// Memory and limits.
+mod churn;
+mod eviction;
+mod idle;
+mod idle_memory;
+mod limits;
+mod maps;
+mod stalled;
+mod torture;
+
+// Hostile peers.
+mod hostile;
+mod hostile_replies;
+mod hostile_shapes;
+mod hostile_trees;
+mod scripted;
+
+// Commands of the binary.
+mod bench_keys;
+mod bench_places;
+mod bench_variants;
+mod demo;
+mod doctor;
+mod export_pbf;
+mod import_export;

@@ -1,37 +1,52 @@
 //! The integration tests of the shard: one binary, a module for each feature.
 
+// What modules share.
+mod give;
+
+// Keys of every type.
 mod any_key;
-mod apply;
-mod ask_only;
-mod churn;
-mod command_codec;
 mod digest_turns;
-mod durable;
-mod durable_trees;
 mod flush;
+mod moves;
+mod objects;
+mod shard_oracle;
+mod storing;
+
+// Strings, and values that no frame carries.
+mod ask_only;
+mod large_oracle;
+mod stalled_uploads;
+mod string_oracle;
+
+// Hashes.
+mod hashes;
+
+// GEO keys.
 mod geo;
 mod geo_readers;
-mod give;
-mod hashes;
-mod heap;
-mod kept;
-mod large_oracle;
-mod leases;
-mod moves;
-mod object_eviction;
-mod objects;
-mod readers;
-mod replay;
+
+// Trees of places, and geometries.
 mod shape_stores;
 mod shapes;
-mod shard_eviction;
-mod shard_oracle;
 mod stages;
-mod stalled_uploads;
-mod storing;
-mod string_oracle;
 mod tree_expiry;
 mod tree_objects;
 mod tree_readers;
 mod tree_removal;
 mod trees;
+
+// Memory: slots, leases, eviction, the heap.
+mod churn;
+mod heap;
+mod kept;
+mod leases;
+mod object_eviction;
+mod readers;
+mod shard_eviction;
+
+// The log, and durability.
+mod apply;
+mod command_codec;
+mod durable;
+mod durable_trees;
+mod replay;
