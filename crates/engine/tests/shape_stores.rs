@@ -47,7 +47,7 @@ impl Journal for Recorder {
 }
 
 fn ask(shard: &mut Shard<Recorder>, command: TreeCommand<'_>) -> (Status, Vec<u8>) {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let reply = shard.execute(&Command::Of { key: NAME, request }, shard.hash(NAME), NOW);
     (reply.status, reply.value.unwrap_or_default().to_vec())
 }

@@ -51,7 +51,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
 }
 
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> (Status, i64, Vec<u8>) {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let command = Command::Of { key: name, request };
     let reply = shard.execute(&command, shard.hash(name), NOW);
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
@@ -213,10 +213,11 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
     let middle = Shape::from_wkt("POLYGON ((45 45, 55 45, 55 55, 45 55, 45 45))").unwrap();
     let bytes = Refine::Intersects(middle).to_bytes();
     let command = TreeCommand::Refine { refine: &bytes, ids: None };
-    let request: Request<'_> = command.request().unwrap();
+    let request: Request<'_> = command.checked().map(TreeCommand::request).unwrap();
     let on = (&b"t"[..], shard.hash(b"t"));
     let mut search = shard.begin_read(on, request, Now::default()).unwrap();
-    let count = TreeCommand::CountRefined { refine: &bytes }.request().unwrap();
+    let count =
+        TreeCommand::CountRefined { refine: &bytes }.checked().map(TreeCommand::request).unwrap();
     let mut count = shard.begin_read(on, count, Now::default()).unwrap();
     let (mut found, mut turns) = (Vec::new(), 0);
     let mut counted = None;
@@ -256,12 +257,15 @@ fn what_makes_no_sense_is_refused() {
     fn put(rect: Rect, geometry: Wkb<'_>) -> TreeCommand<'_> {
         TreeCommand::put(1, rect, None, Some(geometry))
     }
-    let known = |rect| Wkb::parse(&wkb).map(|geometry| put(rect, geometry).request().err());
+    let known = |rect| {
+        Wkb::parse(&wkb)
+            .map(|geometry| put(rect, geometry).checked().map(TreeCommand::request).err())
+    };
     assert_eq!(known(rect), Ok(None));
     assert_eq!(known(Rect { max_x: 3.5, ..rect }), Ok(Some(Status::BadGeometry)));
     // What a message says.
     let sent = |wkb: &[u8]| {
-        let request = put(rect, Wkb::known(wkb, rect)).request().unwrap();
+        let request = put(rect, Wkb::known(wkb, rect)).checked().map(TreeCommand::request).unwrap();
         let mut bytes = Vec::new();
         Command::Of { key: b"t", request }.encode_into(1, &mut bytes);
         Command::decode(&bytes).err().map(|(status, _)| status)
@@ -271,8 +275,9 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(sent(b""), Some(Status::BadGeometry));
     assert_eq!(sent(&vec![0; MAX_GEOMETRY_BYTES + 1]), Some(Status::TooLarge));
     let bytes = Refine::Within(shape).to_bytes();
-    let refine =
-        |refine: &[u8], ids: Option<&[u8]>| TreeCommand::Refine { refine, ids }.request().err();
+    let refine = |refine: &[u8], ids: Option<&[u8]>| {
+        TreeCommand::Refine { refine, ids }.checked().map(TreeCommand::request).err()
+    };
     assert_eq!(refine(&bytes, None), None);
     assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS])), None);
     assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS + 8])), Some(Status::TooLarge));
@@ -347,7 +352,7 @@ fn a_comparison_of_long_geometries_pauses_between_turns() {
     }
     let refine = Refine::Within(shape).to_bytes();
     let command = TreeCommand::Refine { refine: &refine, ids: None };
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let mut read = shard.begin_read((b"t", shard.hash(b"t")), request, NOW).unwrap();
     let (begun, mut found, mut turns) = (work_done(), Vec::new(), 0);
     loop {

@@ -61,7 +61,7 @@ fn new_shard() -> Shard {
 type Answer = (Status, i64, Vec<u8>);
 
 fn ask_at(shard: &mut Shard, command: TreeCommand<'_>, now: Now) -> Answer {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let command = Command::Of { key: b"t", request };
     let reply = shard.execute(&command, shard.hash(b"t"), now);
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
@@ -416,7 +416,7 @@ fn a_search_in_turns_gives_nothing_from_its_time_on() {
         let put = PutObject { expiry: Expiry::At(START_MS + 10), ..PutObject::new(&*name, rect) };
         ask_at(&mut shard, TreeCommand::Put(put), now);
     }
-    let request: Request<'_> = everything().request().unwrap();
+    let request: Request<'_> = everything().checked().map(TreeCommand::request).unwrap();
     let on = (&b"t"[..], shard.hash(b"t"));
     let mut search = shard.begin_read(on, request, now).unwrap();
     let mut found = Vec::new();
@@ -437,7 +437,8 @@ fn a_search_in_turns_gives_nothing_from_its_time_on() {
 fn what_makes_no_sense_is_refused_and_limits_hold() {
     let rect = Rect::point(1.0, 2.0).unwrap();
     let long = vec![b'x'; MAX_OBJECT_ID_BYTES + 1];
-    let refused = |put: PutObject<'_>| TreeCommand::Put(put).request().err();
+    let refused =
+        |put: PutObject<'_>| TreeCommand::Put(put).checked().map(TreeCommand::request).err();
     let put = PutObject::new("x", rect);
     assert_eq!(refused(PutObject { id: ObjectId::Name(b""), ..put }), Some(Status::Malformed));
     assert_eq!(refused(PutObject { id: ObjectId::Name(&long), ..put }), Some(Status::TooLarge));
@@ -450,7 +451,7 @@ fn what_makes_no_sense_is_refused_and_limits_hold() {
         assert_eq!(refused(PutObject { expiry: Expiry::At(at_ms), ..put }), Some(status));
     }
     let words = vec![0; 8 * MAX_RESOLVE_WORDS + 8];
-    let resolve = |words| TreeCommand::Resolve { words }.request().err();
+    let resolve = |words| TreeCommand::Resolve { words }.checked().map(TreeCommand::request).err();
     assert_eq!(resolve(&words), Some(Status::TooLarge));
     assert_eq!(resolve(&words[8..]), None);
     assert_eq!(resolve(&words[..7]), Some(Status::Malformed));

@@ -8,10 +8,10 @@
 //!
 //! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
-use crate::jobs::{Job, Order, OwnedReply, Token};
-use crate::key_batch::KeyWork;
+use crate::key_work::KeyWork;
 use remora_arena::Journal;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Shard, Upload};
+use remora_frontend::{Here, Job, Order, OwnedReply, Token};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
@@ -37,16 +37,6 @@ pub fn is_one_step(command: &Command<'_>) -> bool {
         Command::Flush | Command::FlushAll | Command::Digest { key: None } => false,
         _ => true,
     }
-}
-
-/// What came of a command that was executed at once.
-pub enum Here<'s> {
-    /// Its reply.
-    Reply(Reply<'s>),
-    /// The reply goes out once it is durable ([`LargeJobs::pop_reply`]).
-    Held,
-    /// The reply goes out once its large value is copied, piece by piece.
-    Large,
 }
 
 /// What is left of a large job.
@@ -116,7 +106,7 @@ impl Replies {
             return self.ready.push_back((token, reply));
         }
         self.number += 1;
-        self.held_bytes += value_bytes(&reply);
+        self.held_bytes += reply.value_bytes();
         self.held.insert((wait, self.number), (token, reply));
     }
 
@@ -126,14 +116,10 @@ impl Replies {
             let due = self.held.first_entry().filter(|first| first.key().0 <= durable);
             self.has_due = due.is_some();
             let Some(due) = due.map(|due| due.remove()) else { return };
-            self.held_bytes -= value_bytes(&due.1);
+            self.held_bytes -= due.1.value_bytes();
             self.ready.push_back(due);
         }
     }
-}
-
-fn value_bytes(reply: &OwnedReply) -> usize {
-    reply.value.as_ref().map_or(0, Vec::len)
 }
 
 /// The large jobs under way, those that wait for them, and held replies.

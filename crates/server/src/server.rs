@@ -1,11 +1,11 @@
 //! Starting and ending a server.
 
-use crate::agent::AgentInbox;
+use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::{Config, Wanted};
 use crate::control::{self, Control};
-use crate::jobs::{Inbox, Message};
+use crate::inbox::{Inbox, Message};
 use crate::numa::{self, Place, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
@@ -13,6 +13,7 @@ use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, Counts, PointerTable, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
+use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
@@ -29,7 +30,7 @@ use remora_layout::slot::SlotTable;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
@@ -37,34 +38,6 @@ use std::time::Duration;
 
 /// Buckets that a shard's table begins with unless told: 64 KiB.
 const FIRST_BUCKETS: u64 = 1024;
-
-/// Why a server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A setting cannot be.
-    #[error("{0}")]
-    Config(String),
-    /// An address or path cannot be listened on.
-    #[error("cannot listen on {what}; is another server running?")]
-    Listen {
-        /// The address or path.
-        what: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// Another server is there.
-    #[error("another server answers at {0}: stop it, or choose another socket")]
-    Taken(PathBuf),
-    /// No memory.
-    #[error(transparent)]
-    Memory(#[from] MapError),
-    /// RDMA was asked for, and is not to be had.
-    #[error("transport verbs: {0}")]
-    Verbs(#[from] VerbsError),
-    /// The kernel refused something else.
-    #[error("cannot start")]
-    System(#[from] std::io::Error),
-}
 
 /// A running server.
 pub struct Server {

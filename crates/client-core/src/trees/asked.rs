@@ -55,7 +55,7 @@ impl TreeSearcher {
         name: &[u8],
         command: TreeCommand<'_>,
     ) -> Result<Answer, Error> {
-        let request = command.request().map_err(Error::Refused)?;
+        let request = command.checked().map(TreeCommand::request).map_err(Error::Refused)?;
         core.ask(&Command::Of { key: name, request })
     }
 
@@ -194,7 +194,7 @@ impl TreeSearcher {
         command: TreeCommand<'_>,
         mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<(Counts, u64), Error> {
-        let request = command.request().map_err(Error::Refused)?;
+        let request = command.checked().map(TreeCommand::request).map_err(Error::Refused)?;
         let whole = |part: &[u8]| match take(part) {
             true => Ok(()),
             false => Err(Error::Protocol("a part of an object")),

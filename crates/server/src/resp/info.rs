@@ -1,11 +1,12 @@
 //! What the server tells about itself: INFO, CONFIG GET, CLIENT INFO.
 
-use super::connection::Connection;
+use super::executor::Responder;
 use crate::config::Eviction;
 use crate::config::Wanted;
 use crate::shared::{ShardHandle, Shared};
-use crate::thread_counts::{Counter, ThreadCounts};
+use crate::thread_counts::ThreadCounts;
 use remora_engine::ShardStats;
+use remora_frontend::Counter;
 use remora_layout::database::DATABASES;
 use remora_resp::request::Sections;
 use std::fmt::Write;
@@ -145,11 +146,11 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("rejected_connections", load(&counts.connections_rejected)),
-            ("protocol_errors", threads(|t| &t.protocol_errors)),
-            ("client_output_buffer_limit_disconnections", threads(|t| &t.output_cut_off)),
+            ("protocol_errors", threads(|t| &t.frontend.protocol_errors)),
+            ("client_output_buffer_limit_disconnections", threads(|t| &t.frontend.output_cut_off)),
             ("stages_abandoned", sum(|s| s.stages_abandoned)),
             ("uploads_abandoned", sum(|s| s.uploads_abandoned)),
-            ("requests_abandoned", threads(|t| &t.requests_abandoned)),
+            ("requests_abandoned", threads(|t| &t.frontend.requests_abandoned)),
             ("total_commands_processed", threads(|t| &t.commands)),
             ("optimistic_reads", threads(|t| &t.optimistic_reads)),
             ("asked_reads", threads(|t| &t.asked_reads)),
@@ -160,8 +161,8 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("mail_sent", threads(|t| &t.mail_sent)),
             ("mail_waited", threads(|t| &t.mail_waited)),
             ("socket_looks", threads(|t| &t.socket_looks)),
-            ("socket_writes", threads(|t| &t.writes)),
-            ("total_net_output_bytes", threads(|t| &t.bytes_written)),
+            ("socket_writes", threads(|t| &t.frontend.writes)),
+            ("total_net_output_bytes", threads(|t| &t.frontend.bytes_written)),
             ("connections_moved", threads(|t| &t.connections_moved)),
             ("ring_frames", over_shards(|s| &s.frames)),
             ("ring_frames_least", least_of_shards(|s| &s.frames)),
@@ -212,7 +213,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
 fn resp_pending_bytes(shared: &Shared) -> String {
     let of_shard = |shard: &ShardHandle| {
         let found = shard.found_bytes.load(Ordering::Relaxed);
-        shard.thread.pending_bytes.get().wrapping_add(found)
+        shard.thread.frontend.pending_bytes.get().wrapping_add(found)
     };
     shared.shards.iter().map(of_shard).fold(0, u64::wrapping_add).to_string()
 }
@@ -267,16 +268,16 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
 }
 
 /// The text of CLIENT INFO.
-pub fn client(connection: &Connection) -> Vec<u8> {
-    let Connection { serial, peer, .. } = connection;
+pub fn client(responder: &Responder) -> Vec<u8> {
+    let Responder { serial, peer, client, .. } = responder;
     let mut text = format!("id={serial} addr={peer} name=").into_bytes();
-    text.extend_from_slice(&connection.name);
+    text.extend_from_slice(&client.name);
     text.extend_from_slice(b" lib-name=");
-    text.extend_from_slice(&connection.library[0]);
+    text.extend_from_slice(&client.library[0]);
     text.extend_from_slice(b" lib-ver=");
-    text.extend_from_slice(&connection.library[1]);
+    text.extend_from_slice(&client.library[1]);
     text.extend_from_slice(
-        format!(" resp={} db={}\n", connection.protocol.number(), connection.database.number())
+        format!(" resp={} db={}\n", client.protocol.number(), responder.database.number())
             .as_bytes(),
     );
     text

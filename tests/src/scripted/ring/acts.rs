@@ -146,7 +146,7 @@ impl Peer<'_> {
             _ => TreeCommand::Stage { load, first: script.one_in(3), objects },
         };
         let mut bytes = Vec::new();
-        match command.request() {
+        match command.checked().map(TreeCommand::request) {
             Ok(request) => Command::Of { key: name, request }.encode_into(id, &mut bytes),
             // What no client would send: any numbers.
             Err(_) => {

@@ -36,10 +36,10 @@ pub use object::{
 };
 pub use refined::{Refined, window_predicate};
 
-use super::{Encoded, Operation, Request};
 use crate::items::Items;
 use crate::message::Status;
 use crate::sized::{push_sized, take_sized};
+use crate::types::operation::{Encoded, Operation};
 use object::{HAS_NAME, push_id, take_id, take_rect};
 use remora_geometry::Wkb;
 use remora_layout::kind::Kind;
@@ -75,7 +75,7 @@ impl Default for TreeSettings {
 
 impl TreeSettings {
     /// Whether there can be such a tree.
-    fn check(&self) -> Result<(), Status> {
+    pub(super) fn check(&self) -> Result<(), Status> {
         self.bounds.checked().map_err(|_| Status::BadRectangle)?;
         if (MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&self.capacity) {
             Ok(())
@@ -128,7 +128,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Whether each can be staged.
-    fn check(self) -> Result<(), Status> {
+    pub(super) fn check(self) -> Result<(), Status> {
         if self.iter().any(|(_, rect)| rect.checked().is_err()) {
             return Err(Status::BadRectangle);
         }
@@ -390,13 +390,13 @@ impl<'a> Operation<'a> for TreeCommand<'a> {
 }
 
 impl<'a> TreeCommand<'a> {
-    /// This command as a request.
+    /// This command, if it keeps all limits.
     ///
     /// # Errors
     /// Its numbers make no rectangle, no point, or no tree; an id is none; or a part is
     /// too long: the status that the server would reply with.
-    pub fn request(self) -> Result<Request<'a>, Status> {
-        self.check().map(|()| Request::Tree(self))
+    pub fn checked(self) -> Result<Self, Status> {
+        self.check().map(|()| self)
     }
 
     /// Whether each part keeps its limits.
