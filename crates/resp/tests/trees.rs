@@ -233,7 +233,7 @@ fn geometries_are_understood() {
                 with(&words, |found| match found {
                     Ok(Request::Object { key: b"t", request, form: told }) => {
                         let refine = &refine.to_bytes();
-                        let searched = TreeCommand::Refine { refine, ids: None };
+                        let searched = TreeCommand::Refine { refine, of: None };
                         assert_eq!(TreeCommand::of(request), searched);
                         assert_eq!(told, ReplyForm::TreeObjects(form));
                     }
